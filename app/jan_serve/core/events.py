@@ -1,0 +1,124 @@
+"""GenerationEvents: what `generation` yields and every dialect renders. Values only.
+
+Order: one Started; then, interleaved over choices, deltas of a choice followed by its one Finished;
+then one Completed. Any of them may be replaced by an exception of the `errors` tree, which ends the stream.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+FinishReason = Literal["stop", "length", "tool_calls", "abort"]
+
+
+class TokenLogprob(msgspec.Struct, frozen=True, array_like=True):
+    """A candidate token. `logprob` is of the raw logits (natural log), before any sampler."""
+
+    id: int
+    piece: bytes
+    logprob: float
+
+
+class TokenInfo(msgspec.Struct, frozen=True, array_like=True):
+    """One token of a prompt or completion.
+
+    piece: its exact bytes (may be part of a character). special: a control token, absent from the text
+    unless the request kept special tokens. logprob: None where it was not asked for, or has no context (the first
+    prompt token). top: the most likely candidates, best first; holds the chosen one only if it is among them.
+    """
+
+    id: int
+    piece: bytes
+    special: bool = False
+    logprob: float | None = None
+    top: tuple[TokenLogprob, ...] = ()
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
+    """Token counts of a request over all its choices. cached_tokens: prompt tokens that were not computed again."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+
+    @property
+    def total_tokens(self) -> int:
+        """Prompt and completion together."""
+        return self.prompt_tokens + self.completion_tokens
+
+
+class Timings(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds a request spent queued, in prefill and in decode."""
+
+    queue_s: float = 0.0
+    prefill_s: float = 0.0
+    decode_s: float = 0.0
+
+
+class Started(msgspec.Struct, frozen=True, kw_only=True):
+    """The engine accepted the request. `prompt` is set when prompt tokens were asked for; it comes with the first text."""
+
+    model: str
+    prompt_tokens: int
+    created: int = 0
+
+
+class PromptTokens(msgspec.Struct, frozen=True):
+    """The prompt's tokens with log-probabilities, once, before the first delta, when they were asked for."""
+
+    tokens: tuple[TokenInfo, ...]
+
+
+class TextDelta(msgspec.Struct, frozen=True):
+    """More answer text of one choice. Never part of a character; may be empty when it only brings tokens."""
+
+    index: int
+    text: str
+    tokens: tuple[TokenInfo, ...] = ()
+
+
+class ReasoningDelta(msgspec.Struct, frozen=True):
+    """More text of the model's thought, apart from the answer."""
+
+    index: int
+    text: str
+    tokens: tuple[TokenInfo, ...] = ()
+
+
+class ToolCallDelta(msgspec.Struct, frozen=True):
+    """A fragment of a tool call. `id` and `name` are set on the first fragment of a call only."""
+
+    index: int
+    call_index: int
+    id: str | None = None
+    name: str | None = None
+    arguments: str = ""
+
+
+class Finished(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of one choice.
+
+    stop: the stop string that ended it, if one did. eos: an end-of-generation token ended it.
+    mean_logprob: of its tokens, None where log-probabilities were not computed. seed: None when greedy.
+    """
+
+    index: int
+    reason: FinishReason
+    completion_tokens: int = 0
+    stop: str | None = None
+    eos: bool = False
+    mean_logprob: float | None = None
+    seed: int | None = None
+
+
+class Completed(msgspec.Struct, frozen=True, kw_only=True):
+    """All choices are finished."""
+
+    usage: Usage
+    timings: Timings = Timings()
+
+
+GenerationEvent = Started | PromptTokens | TextDelta | ReasoningDelta | ToolCallDelta | Finished | Completed

@@ -1,0 +1,65 @@
+"""Chat messages and tools as templates see them. Values only; wire types of a dialect never come here."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+Role = Literal["system", "user", "assistant", "tool", "function"]
+
+
+class TextPart(msgspec.Struct, frozen=True, tag="text"):
+    """A piece of text of a message."""
+
+    text: str
+
+
+class ImagePart(msgspec.Struct, frozen=True, tag="image"):
+    """A reference to an image, as the caller gave it. Nothing has been fetched."""
+
+    url: str
+
+
+ContentPart = TextPart | ImagePart
+
+
+class FunctionCall(msgspec.Struct, frozen=True):
+    """A call that a model made. `arguments` is JSON text as the model wrote it; it may not parse."""
+
+    name: str
+    arguments: str
+
+
+class ToolCall(msgspec.Struct, frozen=True):
+    """A FunctionCall with the id that its result refers to."""
+
+    id: str
+    function: FunctionCall
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """One turn. `content` None means that the turn has only tool calls."""
+
+    role: Role
+    content: str | tuple[ContentPart, ...] | None = None
+    name: str | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    reasoning_content: str | None = None
+
+
+class Tool(msgspec.Struct, frozen=True, kw_only=True):
+    """A function that the model may call; `parameters` is a JSON Schema."""
+
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    strict: bool | None = None
+
+
+class ToolChoice(msgspec.Struct, frozen=True):
+    """Which tools the model may or must call; `name` is set for `named` only."""
+
+    mode: Literal["none", "auto", "required", "named"] = "auto"
+    name: str | None = None

@@ -1,0 +1,67 @@
+"""GenerationRequest: what every dialect produces and `generation` consumes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from jan_serve.core.constraint import Constraint
+from jan_serve.core.messages import Message, Tool, ToolChoice
+from jan_serve.core.sampling import SamplingParams, StopConditions
+
+
+class TextPrompt(msgspec.Struct, frozen=True, tag="text"):
+    """Text that is tokenised with special tokens parsed, and BOS as the model says."""
+
+    text: str
+
+
+class TokenPrompt(msgspec.Struct, frozen=True, tag="tokens"):
+    """Token ids, used as they are."""
+
+    ids: tuple[int, ...]
+
+
+class InfillPrompt(msgspec.Struct, frozen=True, tag="infill"):
+    """Text before and after the gap that is to be filled. Needs a model with FIM tokens."""
+
+    prefix: str
+    suffix: str
+
+
+class ChatPrompt(msgspec.Struct, frozen=True, kw_only=True, tag="chat"):
+    """Messages for the model's chat template, and what reaches the template beside them."""
+
+    messages: tuple[Message, ...]
+    tools: tuple[Tool, ...] = ()
+    tool_choice: ToolChoice = ToolChoice()
+    template_kwargs: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
+
+
+Prompt = TextPrompt | TokenPrompt | InfillPrompt | ChatPrompt
+
+
+class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One prompt and how to continue it.
+
+    model: the name the caller used; None is the default model.
+    n: choices to return. best_of: choices to generate, of which the n with the highest mean
+    log-probability are returned; never below n.
+    logprobs: None for none, k for the chosen token's and the k most likely ones'.
+    prompt_logprobs: the same for the prompt (which disables reuse of its cached prefix).
+    return_tokens: TokenInfo of every token, with or without logprobs.
+    skip_special_tokens: control tokens do not appear in the text.
+    """
+
+    model: str | None = None
+    prompt: Prompt
+    sampling: SamplingParams = SamplingParams()
+    stopping: StopConditions = StopConditions()
+    constraint: Constraint | None = None
+    n: int = 1
+    best_of: int = 1
+    logprobs: int | None = None
+    prompt_logprobs: int | None = None
+    return_tokens: bool = False
+    skip_special_tokens: bool = True

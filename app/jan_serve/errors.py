@@ -1,0 +1,317 @@
+"""Every exception that jan-serve raises on purpose, as one tree.
+
+JanServeError
+├── InvalidRequest                what the caller sent cannot be served as it stands
+│   ├── ContextLengthExceeded     prompt, or prompt plus completion, does not fit the context
+│   ├── UnsupportedContent        a content part (image, audio) that the model cannot read
+│   ├── UnsupportedOperation      the model cannot do this (embeddings of …, infill without FIM tokens)
+│   ├── TemplateError             the chat template raised, or broke a limit
+│   ├── InvalidGrammar            a GBNF text that does not parse or breaks a limit
+│   ├── InvalidSchema             not a JSON Schema
+│   ├── UnsupportedSchema         a JSON Schema that cannot be enforced exactly
+│   ├── UnsupportedPattern        a regular expression that cannot be enforced exactly
+│   └── GrammarTooComplex         a constraint over the time, rule or nesting budget
+├── ModelNotFound                 no such model here
+├── InvalidModel                  the file is not a GGUF that can be served
+├── Unavailable                   true now, may change: retry after a while
+│   ├── Overloaded                the queue is full
+│   ├── ModelFailed               the model crashed too often, or did not load
+│   ├── InsufficientMemory        model plus context do not fit the free memory
+│   └── Draining                  the server is shutting down
+├── EngineFailure                 a request that had been accepted was lost
+│   ├── EngineCrashed             the worker process ended
+│   ├── EngineStalled             the worker made no progress and was ended
+│   └── DeadlineExceeded          the request ran longer than the server allows
+├── SettingsError                 a setting, flag or configuration file is wrong
+└── ProtocolError                 a frame on the worker pipe broke the protocol
+
+Codes are stable and carry no transport: each dialect maps them to its own status and envelope.
+`payload()` and `from_payload()` carry an error over the worker pipe.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+
+class JanServeError(Exception):
+    """Base of the tree. `message` is for people; `code` is stable; `param` names the request field at fault."""
+
+    code: ClassVar[str] = "internal_error"
+
+    def __init__(self, message: str, *, param: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+
+    def payload(self) -> dict[str, Any]:
+        """The attributes that rebuild this error on the other side of the pipe."""
+        return {"message": self.message, "param": self.param}
+
+    @classmethod
+    def restore(cls, payload: dict[str, Any]) -> Self:
+        """Inverse of `payload()`."""
+        return cls(payload["message"], param=payload.get("param"))
+
+
+class InvalidRequest(JanServeError):
+    """The request is wrong: resending it unchanged cannot succeed."""
+
+    code = "invalid_request"
+
+
+class ContextLengthExceeded(InvalidRequest):
+    """The prompt (plus the completion that was asked for) does not fit the context. Lengths are in tokens."""
+
+    code = "context_length_exceeded"
+
+    def __init__(
+        self,
+        n_prompt: int,
+        n_ctx: int,
+        *,
+        max_tokens: int | None = None,
+        param: str | None = "messages",
+        message: str | None = None,
+    ) -> None:
+        text = message or (
+            f"The prompt has {n_prompt} tokens, and the context of this model holds {n_ctx} tokens"
+            " including the answer. Shorten the prompt, or start the server with a larger --n-ctx."
+        )
+        super().__init__(text, param=param)
+        self.n_prompt = n_prompt
+        self.n_ctx = n_ctx
+        self.max_tokens = max_tokens
+
+    def payload(self) -> dict[str, Any]:
+        return {
+            "n_prompt": self.n_prompt,
+            "n_ctx": self.n_ctx,
+            "max_tokens": self.max_tokens,
+            "param": self.param,
+            "message": self.message,
+        }
+
+    @classmethod
+    def restore(cls, payload: dict[str, Any]) -> Self:
+        return cls(
+            payload["n_prompt"],
+            payload["n_ctx"],
+            max_tokens=payload.get("max_tokens"),
+            param=payload.get("param"),
+            message=payload.get("message"),
+        )
+
+
+class UnsupportedContent(InvalidRequest):
+    """A content part that this model cannot read. Nothing was fetched or opened."""
+
+    code = "unsupported_content"
+
+
+class UnsupportedOperation(InvalidRequest):
+    """The model cannot do what the route does."""
+
+    code = "unsupported_operation"
+
+
+class TemplateError(InvalidRequest):
+    """The chat template raised an error of its own, could not be compiled, or broke a limit."""
+
+    code = "template_error"
+
+
+class InvalidGrammar(InvalidRequest):
+    """A GBNF text that does not parse, has no finite meaning, or is larger than the limits."""
+
+    code = "invalid_grammar"
+
+    def __init__(self, reason: str, line: int | None = None, *, param: str | None = "grammar") -> None:
+        super().__init__(reason if line is None else f"line {line}: {reason}", param=param)
+        self.reason = reason
+        self.line = line
+
+    def payload(self) -> dict[str, Any]:
+        return {"reason": self.reason, "line": self.line, "param": self.param}
+
+    @classmethod
+    def restore(cls, payload: dict[str, Any]) -> Self:
+        return cls(payload["reason"], payload.get("line"), param=payload.get("param"))
+
+
+class InvalidSchema(InvalidRequest):
+    """Not a JSON Schema: `pointer` (RFC 6901) is the place, `reason` says why."""
+
+    code = "invalid_schema"
+
+    def __init__(self, pointer: str, reason: str, *, param: str | None = "response_format") -> None:
+        super().__init__(f"invalid JSON Schema at {pointer or '/'}: {reason}", param=param)
+        self.pointer = pointer
+        self.reason = reason
+
+    def payload(self) -> dict[str, Any]:
+        return {"pointer": self.pointer, "reason": self.reason, "param": self.param}
+
+    @classmethod
+    def restore(cls, payload: dict[str, Any]) -> Self:
+        return cls(payload["pointer"], payload["reason"], param=payload.get("param"))
+
+
+class UnsupportedSchema(InvalidRequest):
+    """A valid JSON Schema that cannot be enforced exactly: it is refused rather than loosened."""
+
+    code = "unsupported_schema"
+
+    def __init__(
+        self, pointer: str, keyword: str, reason: str, *, param: str | None = "response_format"
+    ) -> None:
+        super().__init__(f"unsupported JSON Schema keyword {keyword!r} at {pointer or '/'}: {reason}", param=param)
+        self.pointer = pointer
+        self.keyword = keyword
+        self.reason = reason
+
+    def payload(self) -> dict[str, Any]:
+        return {"pointer": self.pointer, "keyword": self.keyword, "reason": self.reason, "param": self.param}
+
+    @classmethod
+    def restore(cls, payload: dict[str, Any]) -> Self:
+        return cls(payload["pointer"], payload["keyword"], payload["reason"], param=payload.get("param"))
+
+
+class UnsupportedPattern(InvalidRequest):
+    """A regular expression that is malformed or not regular; `position` counts characters from 0."""
+
+    code = "unsupported_pattern"
+
+    def __init__(self, position: int, reason: str, *, param: str | None = "response_format") -> None:
+        super().__init__(f"unsupported regular expression at character {position}: {reason}", param=param)
+        self.position = position
+        self.reason = reason
+
+    def payload(self) -> dict[str, Any]:
+        return {"position": self.position, "reason": self.reason, "param": self.param}
+
+    @classmethod
+    def restore(cls, payload: dict[str, Any]) -> Self:
+        return cls(payload["position"], payload["reason"], param=payload.get("param"))
+
+
+class GrammarTooComplex(InvalidRequest):
+    """A constraint that would cost more time, rules or nesting than one request may use."""
+
+    code = "grammar_too_complex"
+
+
+class ModelNotFound(JanServeError):
+    """No model of that name is here; `near` lists names that look like it."""
+
+    code = "model_not_found"
+
+    def __init__(self, name: str, near: tuple[str, ...] = (), *, param: str | None = "model") -> None:
+        hint = f" Did you mean {', '.join(near)}?" if near else " `jan-serve ls` lists the models."
+        super().__init__(f"The model `{name}` does not exist.{hint}", param=param)
+        self.name = name
+        self.near = near
+
+    def payload(self) -> dict[str, Any]:
+        return {"name": self.name, "near": list(self.near), "param": self.param}
+
+    @classmethod
+    def restore(cls, payload: dict[str, Any]) -> Self:
+        return cls(payload["name"], tuple(payload.get("near", ())), param=payload.get("param"))
+
+
+class InvalidModel(JanServeError):
+    """The file is damaged, is not a GGUF, or has an architecture that this llama.cpp does not know."""
+
+    code = "invalid_model"
+
+
+class Unavailable(JanServeError):
+    """Cannot be served now. `retry_after` is in seconds, None where waiting will not help."""
+
+    code = "unavailable"
+
+    def __init__(self, message: str, *, retry_after: float | None = 1.0, param: str | None = None) -> None:
+        super().__init__(message, param=param)
+        self.retry_after = retry_after
+
+    def payload(self) -> dict[str, Any]:
+        return {"message": self.message, "retry_after": self.retry_after, "param": self.param}
+
+    @classmethod
+    def restore(cls, payload: dict[str, Any]) -> Self:
+        return cls(payload["message"], retry_after=payload.get("retry_after"), param=payload.get("param"))
+
+
+class Overloaded(Unavailable):
+    """The queue is full."""
+
+    code = "overloaded"
+
+
+class ModelFailed(Unavailable):
+    """The model did not load, or its worker crashed too often; the message carries its last words."""
+
+    code = "model_failed"
+
+
+class InsufficientMemory(Unavailable):
+    """The model and its context need more memory than is free."""
+
+    code = "insufficient_memory"
+
+
+class Draining(Unavailable):
+    """The server has been told to stop and takes no new requests."""
+
+    code = "draining"
+
+
+class EngineFailure(JanServeError):
+    """An accepted request was lost; the same request may succeed when it is sent again."""
+
+    code = "engine_failure"
+
+
+class EngineCrashed(EngineFailure):
+    """The worker process ended while it held the request."""
+
+    code = "engine_crashed"
+
+
+class EngineStalled(EngineFailure):
+    """The worker made no progress within the limit and was ended."""
+
+    code = "engine_stalled"
+
+
+class DeadlineExceeded(EngineFailure):
+    """The request ran longer than `request_timeout`."""
+
+    code = "deadline_exceeded"
+
+
+class SettingsError(JanServeError):
+    """A setting has a wrong value; the message names where it came from."""
+
+    code = "settings_error"
+
+
+class ProtocolError(JanServeError):
+    """A frame on the worker pipe is too large, truncated, or of an unknown shape."""
+
+    code = "protocol_error"
+
+
+def _subclasses(root: type[JanServeError]) -> dict[str, type[JanServeError]]:
+    found: dict[str, type[JanServeError]] = {root.code: root}
+    for child in root.__subclasses__():
+        found.update(_subclasses(child))
+    return found
+
+
+def error_from_payload(code: str, payload: dict[str, Any]) -> JanServeError:
+    """Rebuild the error with this `code` from what its `payload()` returned. Unknown codes give the base class."""
+    kind = _subclasses(JanServeError).get(code, JanServeError)
+    return kind.restore(payload)

@@ -1,0 +1,63 @@
+"""What `generation` needs from the supervisor, which is handed in and never imported."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+from jan_serve.ipc.messages import (
+    DetokenizeRequest,
+    Embedded,
+    EmbedRequest,
+    EngineEvent,
+    GenerateRequest,
+    ModelFacts,
+    Tokenized,
+    TokenizeRequest,
+)
+
+
+class EngineClient(Protocol):
+    """A loaded model. Every method raises an EngineFailure when the worker ends under it."""
+
+    @property
+    def name(self) -> str:
+        """The model's canonical name."""
+        ...
+
+    @property
+    def facts(self) -> ModelFacts:
+        """What the worker said when it was ready."""
+        ...
+
+    def next_id(self) -> int:
+        """A request id that this worker has not seen."""
+        ...
+
+    def generate(self, request: GenerateRequest) -> AsyncIterator[EngineEvent]:
+        """Yield the request's events up to RequestCompleted. Raises what Failed carries. Closing it aborts."""
+        ...
+
+    async def embed(self, request: EmbedRequest) -> Embedded:
+        """Embed; cancelling the call aborts it."""
+        ...
+
+    async def tokenize(self, request: TokenizeRequest) -> Tokenized:
+        """Text to token ids."""
+        ...
+
+    async def detokenize(self, request: DetokenizeRequest) -> str:
+        """Token ids to text."""
+        ...
+
+
+class ModelLeases(Protocol):
+    """Where loaded models come from."""
+
+    def lease(self, name: str | None) -> AbstractAsyncContextManager[EngineClient]:
+        """Hold a model, loading it first if needed (which waits). None is the default model.
+
+        Raises ModelNotFound, InvalidModel, ModelFailed, InsufficientMemory, Overloaded, Draining.
+        """
+        ...

@@ -1,0 +1,325 @@
+"""Every value that crosses the worker pipe, and nothing else.
+
+Front to worker: LoadModel once, then any of GenerateRequest, EmbedRequest, TokenizeRequest, DetokenizeRequest,
+AbortRequest, PingRequest, ShutdownRequest. Worker to front: LoadProgress*, then Ready or LoadFailed; then one Step per
+engine step (the events of all requests of that step) and the direct answers.
+Request ids are chosen by the front and are unique within one worker process.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from jan_serve.core.constraint import CompiledGrammar
+from jan_serve.core.events import FinishReason, Timings, TokenInfo
+from jan_serve.core.sampling import SamplingParams, StopConditions
+
+PROTOCOL_VERSION = 1
+
+
+class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How a worker loads its model. None means "decide from the model and the machine".
+
+    n_ctx: KV cells shared by all sequences, and the longest single sequence. parallel: sequences that run at once.
+    n_gpu_layers: -1 all, None fits the free device memory. cache_sequences: finished sequences kept as prefix cache.
+    layer_bytes, other_bytes: tensor sizes from the GGUF header (per block; the rest), for the offload decision.
+    step_target_s: prefill chunks beside running streams are cut so that a step stays near this time.
+    max_tokens_ceiling: completions end with `length` there even if the request set no limit. 0 is the context.
+    """
+
+    n_ctx: int | None = None
+    parallel: int | None = None
+    n_batch: int = 2048
+    n_ubatch: int = 512
+    threads: int | None = None
+    n_gpu_layers: int | None = None
+    device: str | None = None
+    flash_attn: Literal["auto", "on", "off"] = "auto"
+    type_k: str = "f16"
+    type_v: str = "f16"
+    use_mmap: bool = True
+    use_mlock: bool = False
+    pooling: Literal["none", "mean", "cls", "last", "rank"] | None = None
+    cache_sequences: int = 16
+    step_target_s: float = 0.1
+    max_tokens_ceiling: int = 0
+    layer_bytes: tuple[int, ...] = ()
+    other_bytes: int = 0
+    lora: tuple[tuple[str, float], ...] = ()
+
+
+class LoadModel(msgspec.Struct, frozen=True, kw_only=True, tag="load"):
+    """The first frame a worker gets."""
+
+    path: str
+    settings: EngineSettings = EngineSettings()
+    protocol: int = PROTOCOL_VERSION
+
+
+class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True, tag="generate"):
+    """Run `n` sequences from one prompt. The worker tokenises; it never sees a template or a schema.
+
+    prompt: pieces in order; text pieces are tokenised (special tokens parsed where parse_special), id pieces are used
+    as they are. add_special: BOS/EOS are added as the GGUF says; a BOS that the text brought is not doubled.
+    prompt_param: the request field that errors about the prompt name.
+    """
+
+    id: int
+    prompt: tuple[str | tuple[int, ...], ...]
+    add_special: bool = True
+    parse_special: bool = True
+    prompt_param: str = "prompt"
+    sampling: SamplingParams = SamplingParams()
+    stopping: StopConditions = StopConditions()
+    grammar: CompiledGrammar | None = None
+    n: int = 1
+    logprobs: int | None = None
+    prompt_logprobs: int | None = None
+    return_tokens: bool = False
+    skip_special_tokens: bool = True
+
+
+class EmbedRequest(msgspec.Struct, frozen=True, kw_only=True, tag="embed"):
+    """Embed each input; answered by Embedded or Failed. normalize: L2, over the last axis."""
+
+    id: int
+    inputs: tuple[str | tuple[int, ...], ...]
+    normalize: bool = True
+
+
+class TokenizeRequest(msgspec.Struct, frozen=True, kw_only=True, tag="tokenize"):
+    """Answered by Tokenized. with_pieces: the bytes of every token as well."""
+
+    id: int
+    text: str
+    add_special: bool = True
+    parse_special: bool = True
+    with_pieces: bool = False
+
+
+class DetokenizeRequest(msgspec.Struct, frozen=True, kw_only=True, tag="detokenize"):
+    """Answered by Detokenized, or by Failed when an id is outside the vocabulary."""
+
+    id: int
+    tokens: tuple[int, ...]
+    skip_special_tokens: bool = True
+
+
+class AbortRequest(msgspec.Struct, frozen=True, tag="abort"):
+    """Forget this request: no event of it follows. Unknown ids are ignored (it may just have ended)."""
+
+    id: int
+
+
+class PingRequest(msgspec.Struct, frozen=True, tag="ping"):
+    """Answered by Pong at once, also during a decode."""
+
+    nonce: int
+
+
+class ShutdownRequest(msgspec.Struct, frozen=True, tag="shutdown"):
+    """End the process now. Closing the pipe does the same."""
+
+
+WorkerRequest = (
+    LoadModel
+    | GenerateRequest
+    | EmbedRequest
+    | TokenizeRequest
+    | DetokenizeRequest
+    | AbortRequest
+    | PingRequest
+    | ShutdownRequest
+)
+
+
+class DeviceInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A ggml device: `kind` as ggml names it (cpu, gpu, igpu, accel); memory in bytes."""
+
+    name: str
+    description: str
+    kind: str
+    free_bytes: int
+    total_bytes: int
+
+
+class SpecialToken(msgspec.Struct, frozen=True):
+    """A token with a role, and its text."""
+
+    id: int
+    text: str
+
+
+class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known only once the model is loaded. Sizes in bytes, lengths in tokens.
+
+    special_tokens: by role: bos, eos, eot, sep, pad, unk, nl, mask, fim_pre, fim_suf, fim_mid, fim_pad, fim_rep, fim_sep.
+    chat_templates: by name; "default" is the GGUF's own. pooling: how embeddings are pooled.
+    is_embedding_model: only embeddings (and scores for rank pooling) can be asked of it.
+    """
+
+    description: str
+    architecture: str
+    n_ctx: int
+    n_ctx_train: int
+    n_vocab: int
+    n_embd: int
+    n_params: int
+    size_bytes: int
+    parallel: int
+    threads: int
+    n_gpu_layers: int
+    n_layer: int
+    device: str
+    devices: tuple[DeviceInfo, ...]
+    pooling: str
+    is_embedding_model: bool
+    is_recurrent: bool
+    special_tokens: dict[str, SpecialToken]
+    eog_token_ids: tuple[int, ...]
+    add_bos: bool
+    add_eos: bool
+    chat_templates: dict[str, str]
+    metadata: dict[str, str]
+    kv_bytes: int = 0
+    load_seconds: float = 0.0
+
+
+class LoadProgress(msgspec.Struct, frozen=True, tag="load_progress"):
+    """Part of the weights that is loaded, 0 to 1."""
+
+    fraction: float
+
+
+class Ready(msgspec.Struct, frozen=True, tag="ready"):
+    """The model is loaded; requests are accepted from now on."""
+
+    facts: ModelFacts
+
+
+class LoadFailed(msgspec.Struct, frozen=True, kw_only=True, tag="load_failed"):
+    """The model could not be loaded: an error of the `errors` tree as code and payload. The process ends after it."""
+
+    code: str
+    payload: dict[str, Any]
+
+
+class Accepted(msgspec.Struct, frozen=True, tag="accepted"):
+    """The request was checked and queued: from now on it fails only with the engine."""
+
+    id: int
+    prompt_tokens: int
+
+
+class PromptScored(msgspec.Struct, frozen=True, tag="prompt_scored"):
+    """The prompt's tokens with log-probabilities, once, before the first Chunk of the request."""
+
+    id: int
+    tokens: tuple[TokenInfo, ...]
+
+
+class Chunk(msgspec.Struct, frozen=True, tag="chunk"):
+    """More text of sequence `index`, with its tokens when they were asked for. Text is whole characters."""
+
+    id: int
+    index: int
+    text: str
+    tokens: tuple[TokenInfo, ...] = ()
+
+
+class SequenceFinished(msgspec.Struct, frozen=True, kw_only=True, tag="finished"):
+    """One sequence of a request ended. Fields as in core.events.Finished."""
+
+    id: int
+    index: int
+    reason: FinishReason
+    completion_tokens: int
+    stop: str | None = None
+    eos: bool = False
+    mean_logprob: float | None = None
+    seed: int | None = None
+
+
+class RequestCompleted(msgspec.Struct, frozen=True, kw_only=True, tag="completed"):
+    """All sequences of a request ended. cached_tokens: prompt tokens that came from the prefix cache."""
+
+    id: int
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+    timings: Timings
+
+
+class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
+    """The request ended with an error of the `errors` tree."""
+
+    id: int
+    code: str
+    payload: dict[str, Any]
+
+
+EngineEvent = Accepted | PromptScored | Chunk | SequenceFinished | RequestCompleted | Failed
+
+
+class Step(msgspec.Struct, frozen=True, tag="step"):
+    """Everything that one engine step produced, in one frame."""
+
+    events: tuple[EngineEvent, ...]
+
+
+class Embedded(msgspec.Struct, frozen=True, kw_only=True, tag="embedded"):
+    """One vector per input: little-endian float32, `dimensions` each (one score each with rank pooling)."""
+
+    id: int
+    vectors: tuple[bytes, ...]
+    dimensions: int
+    prompt_tokens: int
+
+
+class Tokenized(msgspec.Struct, frozen=True, tag="tokenized"):
+    """Token ids, and their bytes when asked for."""
+
+    id: int
+    tokens: tuple[int, ...]
+    pieces: tuple[bytes, ...] = ()
+
+
+class Detokenized(msgspec.Struct, frozen=True, tag="detokenized"):
+    """Text of token ids; bytes that are not UTF-8 became U+FFFD."""
+
+    id: int
+    text: str
+
+
+class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
+    """Counters since the worker started (`*_total`) and gauges of now."""
+
+    steps_total: int = 0
+    prompt_tokens_total: int = 0
+    computed_tokens_total: int = 0
+    cached_tokens_total: int = 0
+    generated_tokens_total: int = 0
+    running: int = 0
+    waiting: int = 0
+    cells_used: int = 0
+    cells_total: int = 0
+    cached_sequences: int = 0
+    rss_bytes: int = 0
+
+
+class Pong(msgspec.Struct, frozen=True, kw_only=True, tag="pong"):
+    """The worker's pulse. `phase` since `phase_s` seconds; `phase_id` is the request being sampled for, if one is.
+
+    A phase other than idle whose `phase_s` keeps growing is a stall.
+    """
+
+    nonce: int
+    phase: Literal["loading", "idle", "decode", "sample", "embed", "other"]
+    phase_s: float
+    phase_id: int | None = None
+    stats: EngineStats = EngineStats()
+
+
+WorkerEvent = LoadProgress | Ready | LoadFailed | Step | Failed | Embedded | Tokenized | Detokenized | Pong
