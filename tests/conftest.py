@@ -1,0 +1,31 @@
+"""What every test shares: asyncio as anyio's backend, and fixed hypothesis profiles."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("local", deadline=None, print_blob=True)
+settings.register_profile(
+    "ci",
+    deadline=None,
+    derandomize=True,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """uvicorn and the supervisor run on asyncio, so the tests do too."""
+    return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def no_user_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A developer's own JAN_SERVE_* variables must not decide what a test sees."""
+    for name in [name for name in os.environ if name.startswith("JAN_SERVE_")]:
+        monkeypatch.delenv(name)
