@@ -1,0 +1,23 @@
+"""Entry of `python -m jan_serve` and of the `jan-serve` script.
+
+The worker is dispatched before anything of the CLI is imported: a model swap pays for this start-up.
+"""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> int:
+    """Run the command of `sys.argv`; the value is the exit status."""
+    if sys.argv[1:2] == ["worker"]:
+        from jan_serve.engine.worker import main as worker_main
+
+        return worker_main()
+    from jan_serve.cli.main import main as cli_main
+
+    return cli_main()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,140 @@
+"""The two ends of the worker pipe. The worker's stdin and stdout are the pipe; nothing listens on a socket.
+
+BlockingChannel is the worker's end, over file descriptors. AsyncChannel is the front's end, over the streams
+of an asyncio subprocess. Both move whole frames (see `codec`); neither knows what the messages mean.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+
+from jan_serve.errors import ProtocolError
+from jan_serve.ipc.codec import (
+    HEADER_BYTES,
+    MAX_EVENT_BYTES,
+    MAX_REQUEST_BYTES,
+    decode_event,
+    decode_length,
+    decode_request,
+    encode_event,
+    encode_request,
+)
+from jan_serve.ipc.messages import WorkerEvent, WorkerRequest
+
+_READ_BYTES = 1024 * 1024
+
+
+class BlockingChannel:
+    """The worker's end. One thread receives; any thread may send."""
+
+    def __init__(self, read_fd: int, write_fd: int) -> None:
+        self._read_fd = read_fd
+        self._write_fd = write_fd
+        self._write_lock = threading.Lock()
+
+    def receive(self) -> WorkerRequest | None:
+        """Block until the next request; None once the front closed the pipe or died.
+
+        Raises ProtocolError on a frame that is too large, cut off or unknown. The pipe is unusable after it.
+        """
+        header = self._read(HEADER_BYTES)
+        if not header:
+            return None
+        length = decode_length(header, MAX_REQUEST_BYTES)
+        body = self._read(length)
+        if len(body) != length:
+            raise ProtocolError(f"the pipe ended inside a frame ({len(body)} of {length} bytes)")
+        return decode_request(body)
+
+    def send(self, event: WorkerEvent) -> None:
+        """Write one frame; blocks while the pipe is full, so that a slow front slows the worker down.
+
+        Raises BrokenPipeError once the front is gone, ProtocolError (and writes nothing) above the size cap.
+        """
+        frame = encode_event(event)
+        with self._write_lock:
+            rest = memoryview(frame)
+            while rest:
+                rest = rest[os.write(self._write_fd, rest) :]
+
+    def close(self) -> None:
+        """Close both descriptors. A receive() in another thread may still be blocked on the old one."""
+        os.close(self._read_fd)
+        os.close(self._write_fd)
+
+    def _read(self, length: int) -> bytes:
+        """`length` bytes, or fewer at the end. Memory grows with what arrives, not with what was announced."""
+        data = bytearray()
+        while len(data) < length:
+            part = os.read(self._read_fd, min(length - len(data), _READ_BYTES))
+            if not part:
+                break
+            data += part
+        return bytes(data)
+
+
+def take_over_stdio() -> BlockingChannel:
+    """Make stdin and stdout the private pipe of this process. Call it before anything can print.
+
+    Afterwards descriptor 1 is stderr, because native code prints to stdout, and 0 is the null device. The
+    descriptors of the channel are not inherited by child processes (PEP 446), so the pipe closes with us.
+    """
+    read_fd = os.dup(0)
+    write_fd = os.dup(1)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    os.dup2(2, 1)
+    if sys.platform == "win32":
+        import msvcrt
+
+        msvcrt.setmode(read_fd, os.O_BINARY)
+        msvcrt.setmode(write_fd, os.O_BINARY)
+    sys.stdout = sys.stderr
+    return BlockingChannel(read_fd, write_fd)
+
+
+class AsyncChannel:
+    """The front's end, over the stdout (reader) and stdin (writer) of the worker's subprocess."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def receive(self) -> WorkerEvent | None:
+        """The next event; None once the worker closed its end. Raises ProtocolError like BlockingChannel."""
+        try:
+            header = await self._reader.readexactly(HEADER_BYTES)
+        except asyncio.IncompleteReadError as ended:
+            if not ended.partial:
+                return None
+            raise ProtocolError("the pipe ended inside a frame header") from ended
+        length = decode_length(header, MAX_EVENT_BYTES)
+        try:
+            return decode_event(await self._reader.readexactly(length))
+        except asyncio.IncompleteReadError as ended:
+            message = f"the pipe ended inside a frame ({len(ended.partial)} of {length} bytes)"
+            raise ProtocolError(message) from ended
+
+    async def send(self, request: WorkerRequest) -> None:
+        """Write one frame, waiting while the worker does not read. A cancelled send has still written it all.
+
+        Raises ConnectionError once the worker is gone, ProtocolError (and writes nothing) above the size cap.
+        """
+        self._write(encode_request(request))
+        await self._writer.drain()
+
+    def send_nowait(self, request: WorkerRequest) -> None:
+        """Write one small frame without waiting. Dropped once the worker is gone, which receive() reports."""
+        self._write(encode_request(request))
+
+    def close(self) -> None:
+        """Close the writing end, which ends the worker. Does not wait."""
+        self._writer.close()
+
+    def _write(self, frame: bytes) -> None:
+        if not self._writer.is_closing():
+            self._writer.write(frame)

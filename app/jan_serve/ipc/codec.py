@@ -1,0 +1,81 @@
+"""Frames of the worker pipe: a u32 little-endian length, then that many bytes of msgpack. Pure.
+
+Neither end trusts the other: a length is checked against the cap before memory is taken for it, and a body
+that is not one of the known messages is a ProtocolError. Not a versioned format: both ends are the same
+build, and LoadModel.protocol catches the case that they are not.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+import msgspec
+
+from jan_serve.errors import ProtocolError
+from jan_serve.ipc.messages import WorkerEvent, WorkerRequest
+
+MAX_REQUEST_BYTES: Final = 64 * 1024 * 1024
+"""Cap of a frame to the worker. Request bodies are limited to far less; token arrays of long contexts fit."""
+
+MAX_EVENT_BYTES: Final = 256 * 1024 * 1024
+"""Cap of a frame from the worker: a batch of embeddings, or log-probabilities of a whole prompt."""
+
+_LENGTH: Final = struct.Struct("<I")
+HEADER_BYTES: Final = _LENGTH.size
+
+_encoder = msgspec.msgpack.Encoder()
+_requests: msgspec.msgpack.Decoder[WorkerRequest] = msgspec.msgpack.Decoder(WorkerRequest)
+_events: msgspec.msgpack.Decoder[WorkerEvent] = msgspec.msgpack.Decoder(WorkerEvent)
+
+
+def encode_request(request: WorkerRequest) -> bytes:
+    """A whole frame with its header. Raises ProtocolError above the cap, or for values msgpack cannot hold."""
+    return _frame(request, MAX_REQUEST_BYTES)
+
+
+def encode_event(event: WorkerEvent) -> bytes:
+    """A whole frame with its header. Raises ProtocolError above the cap, or for values msgpack cannot hold."""
+    return _frame(event, MAX_EVENT_BYTES)
+
+
+def decode_length(header: bytes, limit: int) -> int:
+    """The body length that a header of HEADER_BYTES announces. Raises ProtocolError above `limit`."""
+    if len(header) != HEADER_BYTES:
+        raise ProtocolError(f"the pipe ended inside a frame header ({len(header)} of {HEADER_BYTES} bytes)")
+    length: int = _LENGTH.unpack(header)[0]
+    if length > limit:
+        raise ProtocolError(f"a frame announces {length} bytes; the limit is {limit}")
+    return length
+
+
+def decode_request(body: bytes) -> WorkerRequest:
+    """Inverse of `encode_request`, without the header. Raises ProtocolError on anything else."""
+    try:
+        return _requests.decode(body)
+    except _BAD_BODY as error:
+        raise ProtocolError(f"a frame is not a known request: {error}") from error
+
+
+def decode_event(body: bytes) -> WorkerEvent:
+    """Inverse of `encode_event`, without the header. Raises ProtocolError on anything else."""
+    try:
+        return _events.decode(body)
+    except _BAD_BODY as error:
+        raise ProtocolError(f"a frame is not a known event: {error}") from error
+
+
+# MsgspecError: not msgpack, or none of the messages. UnicodeError: not UTF-8. RecursionError: too deep.
+_BAD_BODY = (msgspec.MsgspecError, UnicodeError, RecursionError)
+
+
+def _frame(message: WorkerRequest | WorkerEvent, limit: int) -> bytes:
+    try:
+        body = _encoder.encode(message)
+    except (UnicodeEncodeError, OverflowError, RecursionError) as error:
+        # A lone surrogate, an integer of more than 64 bits, nesting without end: values that came from outside.
+        raise ProtocolError(f"a value cannot be written to the worker pipe: {error}") from error
+    if len(body) > limit:
+        reason = f"a message of {len(body)} bytes is too large for the worker pipe; the limit is {limit}"
+        raise ProtocolError(reason)
+    return _LENGTH.pack(len(body)) + body

@@ -1,0 +1,185 @@
+"""Frames: what is written is read back, and nothing else is."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from jan_serve.core.constraint import CompiledGrammar
+from jan_serve.core.events import Timings, TokenInfo, TokenLogprob
+from jan_serve.core.sampling import SamplingParams, StopConditions
+from jan_serve.errors import ProtocolError
+from jan_serve.ipc import codec
+from jan_serve.ipc.messages import (
+    AbortRequest,
+    Accepted,
+    Chunk,
+    Detokenized,
+    DetokenizeRequest,
+    Embedded,
+    EmbedRequest,
+    EngineSettings,
+    EngineStats,
+    Failed,
+    GenerateRequest,
+    LoadFailed,
+    LoadModel,
+    LoadProgress,
+    PingRequest,
+    Pong,
+    RequestCompleted,
+    SequenceFinished,
+    ShutdownRequest,
+    Step,
+    Tokenized,
+    TokenizeRequest,
+    WorkerEvent,
+    WorkerRequest,
+)
+
+TOKEN = TokenInfo(7, b"\xf0\x9f", False, -0.25, (TokenLogprob(8, b"\x98", -1.5),))
+
+REQUESTS: list[WorkerRequest] = [
+    LoadModel(path="/models/mödel 模型.gguf", settings=EngineSettings(n_ctx=512, lora=(("a", 0.5),))),
+    GenerateRequest(
+        id=1,
+        prompt=("text \x00 é", (1, 2, 3)),
+        sampling=SamplingParams(logit_bias={5: -100.0}, seed=2**32 - 1),
+        stopping=StopConditions(stop=("\n",)),
+        grammar=CompiledGrammar("root ::= [a-z]"),
+    ),
+    EmbedRequest(id=2, inputs=("a", (1, 2))),
+    TokenizeRequest(id=3, text="😀", with_pieces=True),
+    DetokenizeRequest(id=4, tokens=(1, 2)),
+    AbortRequest(5),
+    PingRequest(6),
+    ShutdownRequest(),
+]
+
+EVENTS: list[WorkerEvent] = [
+    LoadProgress(0.5),
+    LoadFailed(code="invalid_model", payload={"message": "no", "param": None}),
+    Step(
+        (
+            Accepted(1, 10),
+            Chunk(1, 0, "é", (TOKEN,)),
+            SequenceFinished(id=1, index=0, reason="stop", completion_tokens=2, mean_logprob=-0.5),
+            RequestCompleted(id=1, prompt_tokens=10, completion_tokens=2, cached_tokens=0, timings=Timings()),
+            Failed(id=2, code="invalid_grammar", payload={"reason": "x", "line": 1, "param": None}),
+        )
+    ),
+    Failed(id=3, code="engine_failure", payload={"message": "x"}),
+    Embedded(id=2, vectors=(b"\x00" * 8,), dimensions=2, prompt_tokens=3),
+    Tokenized(3, (1, 2), (b"a", b"\xff")),
+    Detokenized(4, "\ufffd"),
+    Pong(nonce=6, phase="sample", phase_s=0.25, phase_id=1, stats=EngineStats(running=1)),
+]
+
+
+@pytest.mark.parametrize("request_", REQUESTS, ids=lambda message: type(message).__name__)
+def test_a_request_is_read_as_it_was_written(request_: WorkerRequest) -> None:
+    frame = codec.encode_request(request_)
+    length = codec.decode_length(frame[: codec.HEADER_BYTES], codec.MAX_REQUEST_BYTES)
+    assert length == len(frame) - codec.HEADER_BYTES
+    assert codec.decode_request(frame[codec.HEADER_BYTES :]) == request_
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda message: type(message).__name__)
+def test_an_event_is_read_as_it_was_written(event: WorkerEvent) -> None:
+    frame = codec.encode_event(event)
+    assert codec.decode_event(frame[codec.HEADER_BYTES :]) == event
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda message: type(message).__name__)
+def test_a_cut_body_is_a_protocol_error_at_every_cut(event: WorkerEvent) -> None:
+    body = codec.encode_event(event)[codec.HEADER_BYTES :]
+    for cut in range(len(body)):
+        with pytest.raises(ProtocolError):
+            codec.decode_event(body[:cut])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"not msgpack",
+        b"\xff\xfe",
+        msgspec.msgpack.encode({"type": "no such message"}),
+        msgspec.msgpack.encode({"type": "ping", "nonce": 1}),
+        msgspec.msgpack.encode({"id": 1}),
+        msgspec.msgpack.encode({"type": "detokenized", "id": 1}),
+        msgspec.msgpack.encode({"type": "detokenized", "id": "1", "text": "a"}),
+        b"\x83\xa4type\xabdetokenized\xa2id\x01\xa4text\xa2\xff\xfe",
+        b"\x83\xa4type\xa6failed\xa2id\x01\xa7payload\x81\xa1a" + b"\x91" * 100_000,
+        codec.encode_event(Detokenized(1, "a"))[codec.HEADER_BYTES :] + b"\x00",
+    ],
+    ids=[
+        "empty",
+        "text",
+        "junk",
+        "unknown tag",
+        "a request, not an event",
+        "no tag",
+        "missing field",
+        "wrong type",
+        "bad UTF-8",
+        "nested without end",
+        "trailing byte",
+    ],
+)
+def test_a_body_that_is_no_event_is_a_protocol_error(body: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        codec.decode_event(body)
+
+
+def test_an_event_is_no_request() -> None:
+    with pytest.raises(ProtocolError, match="not a known request"):
+        codec.decode_request(codec.encode_event(Detokenized(1, "a"))[codec.HEADER_BYTES :])
+
+
+@pytest.mark.parametrize("limit", [codec.MAX_REQUEST_BYTES, codec.MAX_EVENT_BYTES])
+def test_the_length_is_checked_against_the_limit(limit: int) -> None:
+    assert codec.decode_length(struct.pack("<I", limit), limit) == limit
+    for length in (limit + 1, 2**32 - 1):
+        with pytest.raises(ProtocolError, match=f"announces {length} bytes"):
+            codec.decode_length(struct.pack("<I", length), limit)
+
+
+@pytest.mark.parametrize("header", [b"", b"\x01", b"\x01\x00\x00"])
+def test_a_short_header_is_a_protocol_error(header: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        codec.decode_length(header, 100)
+
+
+def _nested(depth: int) -> Any:
+    value: Any = 0
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        TokenizeRequest(id=1, text="\ud800"),
+        DetokenizeRequest(id=1, tokens=(2**70,)),
+        Failed(id=1, code="x", payload={"deep": _nested(100_000)}),
+    ],
+    ids=["lone surrogate", "more than 64 bits", "nested without end"],
+)
+def test_a_value_that_msgpack_cannot_hold_is_a_protocol_error(message: Any) -> None:
+    encode: Callable[[Any], bytes] = (
+        codec.encode_event if isinstance(message, Failed) else codec.encode_request
+    )
+    with pytest.raises(ProtocolError, match="cannot be written"):
+        encode(message)
+
+
+def test_a_message_over_the_cap_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(codec, "MAX_REQUEST_BYTES", 100)
+    with pytest.raises(ProtocolError, match="too large for the worker pipe; the limit is 100"):
+        codec.encode_request(TokenizeRequest(id=1, text="a" * 101))
