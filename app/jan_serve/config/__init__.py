@@ -1,0 +1,12 @@
+"""Settings: defaults < configuration file < JAN_SERVE_* environment < flags. The only reader of the environment.
+
+settings: the fields. sources: where values come from, and what is said about a wrong one. options: the fields as flags
+and documentation. engine: the part that a worker is told.
+"""
+
+from jan_serve.config.engine import engine_settings
+from jan_serve.config.options import Option, setting_options
+from jan_serve.config.settings import Settings
+from jan_serve.config.sources import LoadedSettings, load_settings
+
+__all__ = ["LoadedSettings", "Option", "Settings", "engine_settings", "load_settings", "setting_options"]

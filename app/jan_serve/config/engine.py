@@ -1,0 +1,33 @@
+"""The part of the settings that a worker is told, together with what the model's header says about its sizes."""
+
+from __future__ import annotations
+
+from jan_serve.config.settings import Settings
+from jan_serve.ipc.messages import EngineSettings
+from jan_serve.store.model_file import ModelFile
+
+_ALL_LAYERS = -1
+
+
+def engine_settings(settings: Settings, model: ModelFile) -> EngineSettings:
+    """Settings of a worker that loads `model`. "auto" stays open (None): only the worker knows the free memory."""
+    layers = settings.n_gpu_layers
+    return EngineSettings(
+        n_ctx=settings.n_ctx,
+        parallel=settings.parallel,
+        n_batch=settings.n_batch,
+        n_ubatch=min(settings.n_ubatch, settings.n_batch),
+        threads=settings.threads,
+        n_gpu_layers=None if layers == "auto" else _ALL_LAYERS if layers == "all" else layers,
+        device=settings.device,
+        flash_attn=settings.flash_attn,
+        type_k=settings.type_k,
+        type_v=settings.type_v,
+        use_mmap=settings.mmap,
+        use_mlock=settings.mlock,
+        pooling=settings.pooling,
+        cache_sequences=settings.cache_sequences,
+        max_tokens_ceiling=settings.max_tokens_ceiling,
+        layer_bytes=model.layer_bytes,
+        other_bytes=model.other_bytes,
+    )

@@ -1,0 +1,112 @@
+"""The fields of Settings as command line, messages and documentation name them: derived, never a second list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+from annotated_types import Ge, Gt, Le, Lt
+from pydantic import SecretStr
+from pydantic.fields import FieldInfo
+
+from jan_serve.config.settings import ENV_PREFIX, Flag, Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One setting in its four spellings: field and file key, flag, variable, and what is said about it."""
+
+    field: str
+    flag: str
+    variable: str
+    group: str
+    description: str
+    metavar: str
+    bounds: str
+    default: str
+    is_switch: bool
+    is_list: bool
+    is_secret: bool
+
+
+@cache
+def setting_options() -> tuple[Option, ...]:
+    """All settings in the order of their definition."""
+    return tuple(_option(name, info) for name, info in Settings.model_fields.items())
+
+
+def _option(name: str, info: FieldInfo) -> Option:
+    flag = next(item for item in info.metadata if isinstance(item, Flag))
+    kinds = tuple(_kinds(info.annotation))
+    is_switch = bool in kinds
+    dashed = name.replace("_", "-")
+    return Option(
+        field=name,
+        flag=flag.name
+        or (f"--{dashed}/--no-{dashed}" if is_switch and info.default is True else f"--{dashed}"),
+        variable=ENV_PREFIX + name.upper(),
+        group=flag.group,
+        description=info.description or "",
+        metavar=flag.metavar or _metavar(kinds),
+        bounds=_bounds(info.metadata),
+        default=_default(info),
+        is_switch=is_switch,
+        is_list=tuple in kinds,
+        is_secret=SecretStr in kinds,
+    )
+
+
+def _kinds(annotation: Any) -> Iterable[Any]:
+    """The plain types and literal values in an annotation, unions and Annotated taken apart."""
+    origin = get_origin(annotation)
+    if origin is Literal:
+        yield from get_args(annotation)
+    elif origin in (Union, UnionType):
+        for part in get_args(annotation):
+            yield from _kinds(part)
+    elif origin is tuple:
+        yield tuple
+        yield from (kind for part in get_args(annotation) if part is not Ellipsis for kind in _kinds(part))
+    elif annotation is not type(None):
+        yield getattr(annotation, "__origin__", annotation)
+
+
+def _metavar(kinds: tuple[Any, ...]) -> str:
+    words = [kind for kind in kinds if isinstance(kind, str)]
+    if words:
+        return "|".join(words)
+    for kind, shown in ((Path, "FOLDER"), (int, "N"), (float, "SECONDS")):
+        if kind in kinds:
+            return shown
+    return "TEXT"
+
+
+def _bounds(metadata: Iterable[Any]) -> str:
+    parts: list[str] = []
+    for item in metadata:
+        if isinstance(item, Ge):
+            parts.append(f"at least {item.ge}")
+        elif isinstance(item, Gt):
+            parts.append(f"above {item.gt}")
+        elif isinstance(item, Le):
+            parts.append(f"at most {item.le}")
+        elif isinstance(item, Lt):
+            parts.append(f"below {item.lt}")
+    return ", ".join(parts)
+
+
+def _default(info: FieldInfo) -> str:
+    if info.is_required():
+        return "by platform"
+    value = info.default
+    if value is None or value == ():
+        return ""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value)

@@ -1,0 +1,356 @@
+"""Every setting: its type, range, default and description. Where values come from is `sources`.
+
+One field here is one flag of `jan-serve serve`, one JAN_SERVE_* variable and one key of the configuration file: the
+command line and docs/settings.md are derived from it (`options`).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+
+from jan_serve.store.paths import default_data_dir
+
+ENV_PREFIX = "JAN_SERVE_"
+
+KvType = Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+Pooling = Literal["none", "mean", "cls", "last", "rank"]
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """How a field looks on the command line: its help group, and its name where that is not the field's own."""
+
+    group: str
+    name: str | None = None
+    metavar: str | None = None
+
+
+def _split_list(value: object) -> object:
+    """A list as one string: the form of environment variables. Items are separated by commas."""
+    if isinstance(value, str):
+        return [item.strip() for item in value.split(",") if item.strip()]
+    return value
+
+
+def _absolute(path: Path) -> Path:
+    return path.expanduser().absolute()
+
+
+StrList = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split_list)]
+SecretList = Annotated[tuple[SecretStr, ...], NoDecode, BeforeValidator(_split_list)]
+Folder = Annotated[Path, AfterValidator(_absolute)]
+
+_SERVER = "Server"
+_GUARDS = "Access"
+_LIMITS = "Limits"
+_STORE = "Storage"
+_MODEL = "Model"
+_MEMORY = "Memory and speed"
+_WATCH = "Watchdog"
+_LOG = "Logging"
+
+_ORIGIN = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^\s/?#@]+\Z")
+_HOST_NAME = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_.-]+)(:\d{1,5})?\Z")
+
+
+class Settings(BaseSettings):
+    """What the server was told, validated. Frozen: a change needs a restart.
+
+    Times are seconds, sizes bytes, lengths tokens. It is not the state of anything, and no request changes it.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix=ENV_PREFIX,
+        frozen=True,
+        extra="forbid",
+        protected_namespaces=(),
+        validate_default=True,
+        hide_input_in_errors=True,
+    )
+
+    host: Annotated[
+        str,
+        Field(
+            min_length=1, description="Address to listen on. Others than loopback need a key or --no-auth."
+        ),
+        Flag(_SERVER),
+    ] = "127.0.0.1"
+    port: Annotated[
+        int, Field(ge=0, le=65535, description="TCP port to listen on. 0 takes any free port."), Flag(_SERVER)
+    ] = 1337
+    api_keys: Annotated[
+        SecretList,
+        Field(description="Keys that callers may present as `Authorization: Bearer` or `x-api-key`."),
+        Flag(_GUARDS, name="--api-key", metavar="KEY"),
+    ] = ()
+    no_auth: Annotated[
+        bool,
+        Field(
+            description="Listen beyond loopback without a key: anyone who reaches the port may use the server."
+        ),
+        Flag(_GUARDS),
+    ] = False
+    allowed_hosts: Annotated[
+        StrList,
+        Field(
+            description="Names that the Host header may carry besides loopback names and the bound address."
+        ),
+        Flag(_GUARDS, name="--allowed-host", metavar="NAME"),
+    ] = ()
+    allowed_origins: Annotated[
+        StrList,
+        Field(
+            description="Web origins that may call the API, besides loopback ones. `*` allows every origin."
+        ),
+        Flag(_GUARDS, name="--allowed-origin", metavar="ORIGIN"),
+    ] = ()
+
+    max_body_bytes: Annotated[
+        int, Field(ge=1024, le=1 << 30, description="Largest request body."), Flag(_LIMITS)
+    ] = 8 * 1024 * 1024
+    max_json_depth: Annotated[
+        int, Field(ge=8, le=500, description="Deepest nesting of a JSON request body."), Flag(_LIMITS)
+    ] = 100
+    max_queue: Annotated[
+        int,
+        Field(
+            ge=1,
+            le=100_000,
+            description="Requests that may run and wait together; more are answered with 429.",
+        ),
+        Flag(_LIMITS),
+    ] = 256
+    drain_timeout_s: Annotated[
+        float,
+        Field(ge=0, le=3600, description="How long running requests may finish after the signal to stop."),
+        Flag(_LIMITS),
+    ] = 30.0
+    request_timeout_s: Annotated[
+        float,
+        Field(ge=0, le=86_400, description="Longest life of one request. 0 sets no limit."),
+        Flag(_LIMITS),
+    ] = 1800.0
+    sse_ping_s: Annotated[
+        float,
+        Field(
+            gt=0, le=3600, description="A comment line goes out on an event stream that was silent this long."
+        ),
+        Flag(_LIMITS),
+    ] = 15.0
+    write_timeout_s: Annotated[
+        float,
+        Field(
+            gt=0, le=3600, description="A client that takes nothing from its stream for this long is dropped."
+        ),
+        Flag(_LIMITS),
+    ] = 60.0
+
+    data_dir: Annotated[
+        Folder,
+        Field(description="Where state and logs are kept."),
+        Flag(_STORE),
+    ]
+    models_dir: Annotated[
+        Folder,
+        Field(
+            description="Folder whose GGUF files are served by name. By default `models` in the data folder.",
+        ),
+        Flag(_STORE),
+    ]
+    model: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            description="Default model: a name in the models folder, or a path of a GGUF file. Without it, the only"
+            " model in the folder, else the built-in one.",
+        ),
+        Flag(_MODEL, metavar="FILE|NAME"),
+    ] = None
+    n_ctx: Annotated[
+        int | None,
+        Field(
+            ge=64,
+            le=1 << 30,
+            description="Context length in tokens, shared by all running sequences. By default the model's own,"
+            " as far as memory allows.",
+        ),
+        Flag(_MODEL),
+    ] = None
+    parallel: Annotated[
+        int | None,
+        Field(
+            ge=1, le=256, description="Sequences that run at once. By default chosen by the context length."
+        ),
+        Flag(_MODEL),
+    ] = None
+    pooling: Annotated[
+        Pooling | None,
+        Field(description="How embeddings are pooled. By default as the model says, else `mean`."),
+        Flag(_MODEL),
+    ] = None
+    max_tokens_ceiling: Annotated[
+        int,
+        Field(
+            ge=0,
+            description="Completions end there even if the request set no limit. 0 is the context length.",
+        ),
+        Flag(_MODEL),
+    ] = 0
+
+    threads: Annotated[
+        int | None,
+        Field(ge=1, le=1024, description="CPU threads of the engine. By default the physical cores."),
+        Flag(_MEMORY),
+    ] = None
+    n_gpu_layers: Annotated[
+        Literal["auto", "all"] | Annotated[int, Field(ge=0, le=10_000)],
+        Field(
+            description="Layers on the accelerator: `auto` (what fits its free memory), `all`, or a number."
+        ),
+        Flag(_MEMORY, metavar="auto|all|N"),
+    ] = "auto"
+    device: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            description="Device to use, as `jan-serve doctor` names it; `cpu` uses no accelerator.",
+        ),
+        Flag(_MEMORY),
+    ] = None
+    flash_attn: Annotated[
+        Literal["auto", "on", "off"], Field(description="Flash attention."), Flag(_MEMORY)
+    ] = "auto"
+    type_k: Annotated[KvType, Field(description="Type of the cached keys."), Flag(_MEMORY)] = "f16"
+    type_v: Annotated[
+        KvType,
+        Field(description="Type of the cached values; quantised types need flash attention."),
+        Flag(_MEMORY),
+    ] = "f16"
+    n_batch: Annotated[
+        int, Field(ge=32, le=1 << 20, description="Most tokens of one engine step."), Flag(_MEMORY)
+    ] = 2048
+    n_ubatch: Annotated[
+        int, Field(ge=32, le=1 << 20, description="Most tokens of one pass through the model."), Flag(_MEMORY)
+    ] = 512
+    cache_sequences: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=256,
+            description="Finished sequences that are kept, so that a common prefix is not computed again.",
+        ),
+        Flag(_MEMORY),
+    ] = 16
+    mmap: Annotated[
+        bool, Field(description="Map the weights from the file instead of reading them."), Flag(_MEMORY)
+    ] = True
+    mlock: Annotated[bool, Field(description="Keep the weights in physical memory."), Flag(_MEMORY)] = False
+
+    load_timeout_s: Annotated[
+        float,
+        Field(
+            gt=0, le=86_400, description="A model that makes no progress in loading for this long has failed."
+        ),
+        Flag(_WATCH),
+    ] = 600.0
+    stall_decode_s: Annotated[
+        float,
+        Field(gt=0, le=86_400, description="A worker that stays in one decode for this long is ended."),
+        Flag(_WATCH),
+    ] = 120.0
+    stall_sample_s: Annotated[
+        float,
+        Field(gt=0, le=86_400, description="A worker that samples one token for this long is ended."),
+        Flag(_WATCH),
+    ] = 5.0
+
+    log_level: Annotated[
+        LogLevel, Field(description="Least severe log line that is written."), Flag(_LOG)
+    ] = "info"
+    log_json: Annotated[bool, Field(description="Write log lines as JSON objects."), Flag(_LOG)] = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _place_folders(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """The models folder follows the data folder, wherever that was set to."""
+        data_dir = values.get("data_dir", default_data_dir())
+        models_dir = values.get("models_dir", Path(data_dir) / "models")
+        return values | {"data_dir": data_dir, "models_dir": models_dir}
+
+    @field_validator("host")
+    @classmethod
+    def _check_host(cls, host: str) -> str:
+        if not _HOST_NAME.match(host) and not _is_address(host):
+            raise ValueError("is neither an IP address nor a host name")
+        return host
+
+    @field_validator("api_keys")
+    @classmethod
+    def _check_keys(cls, keys: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
+        for key in keys:
+            text = key.get_secret_value()
+            if not text:
+                raise ValueError("an empty key is not a key")
+            if not text.isascii() or not text.isprintable() or " " in text:
+                raise ValueError("a key may hold printable ASCII characters without blanks only")
+        return keys
+
+    @field_validator("allowed_hosts")
+    @classmethod
+    def _check_hosts(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
+        for host in hosts:
+            if not _HOST_NAME.match(host):
+                raise ValueError(f"{host!r} is not a host name (with an optional port)")
+        return hosts
+
+    @field_validator("allowed_origins")
+    @classmethod
+    def _check_origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
+        for origin in origins:
+            if origin != "*" and not _ORIGIN.match(origin):
+                raise ValueError(f"{origin!r} is not an origin: scheme://host, with an optional port")
+        return origins
+
+    @model_validator(mode="after")
+    def _check_exposure(self) -> Self:
+        if not self.is_loopback and not self.api_keys and not self.no_auth:
+            raise ValueError(
+                f"host {self.host} can be reached from other machines, and no API key is set. Set one with"
+                " --api-key (or JAN_SERVE_API_KEYS), or say --no-auth to serve everyone."
+            )
+        return self
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only programs on this machine can reach the listening address."""
+        if self.host.lower() == "localhost":
+            return True
+        return _is_address(self.host) and ipaddress.ip_address(self.host).is_loopback
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Only the values handed in: `sources.load_settings` merges the others and knows where each is from."""
+        return (init_settings,)
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True

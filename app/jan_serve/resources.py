@@ -1,0 +1,29 @@
+"""Finds the files that ship with jan-serve: beside the package in a checkout, inside it in a wheel. Read only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+BUILTIN_MODEL: Final = "jan-tiny"
+
+_PACKAGE: Final = Path(__file__).resolve().parent
+_IN_WHEEL: Final = _PACKAGE / "_data"
+_IN_CHECKOUT: Final = _PACKAGE.parent.parent
+
+
+def resource(*parts: str) -> Path | None:
+    """Path of a shipped file or folder, for example `resource("grammars", "json.gbnf")`. None if it is not there."""
+    for root in (_IN_WHEEL, _IN_CHECKOUT):
+        # A site-packages folder may have a `models` neighbour of its own: only a checkout has our pyproject.toml.
+        if root == _IN_CHECKOUT and not (root / "pyproject.toml").is_file():
+            continue
+        path = root.joinpath(*parts)
+        if path.exists():
+            return path
+    return None
+
+
+def builtin_model() -> Path | None:
+    """The GGUF file of the built-in model. None where this installation was built without it."""
+    return resource("models", "builtin", f"{BUILTIN_MODEL}.gguf")

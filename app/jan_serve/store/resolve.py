@@ -1,0 +1,228 @@
+"""Finds the file of a model by its name, among the models folder, the file that --model named, and the built-in one.
+
+A name from a request is only ever compared with names of files that are there: no path is made from it. Listing blocks
+on the disk for a few milliseconds; reading a header (once per file and change) for up to some tenths of a second.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from stat import S_ISREG
+from typing import Final
+
+from jan_serve.errors import InvalidRequest, ModelNotFound
+from jan_serve.store.model_file import ModelFile, part_number, read_model_file
+
+MAX_NAME_LENGTH: Final = 255
+_MAX_DEPTH: Final = 8
+_MAX_FILES: Final = 10_000
+_MAX_CACHED_HEADERS: Final = 64
+_SUFFIX: Final = ".gguf"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelEntry:
+    """A model that is here. `name` is canonical: the path in the models folder with `/`, without `.gguf`.
+
+    size_bytes is of the first file of a split model; modified is seconds since 1970.
+    """
+
+    name: str
+    path: Path
+    size_bytes: int
+    modified: float
+    origin: str = "models folder"
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultModel:
+    """The model of requests that name none. `reason` is for people; `entry` is None where nothing can be served."""
+
+    entry: ModelEntry | None
+    reason: str
+
+
+class ModelResolver:
+    """Name to file. Keeps no list: files that are added or removed count from the next request on."""
+
+    def __init__(
+        self,
+        models_dir: Path,
+        *,
+        default: str | None = None,
+        builtin: tuple[str, Path] | None = None,
+    ) -> None:
+        """`default` is --model: a path of a file, or a name. `builtin`: name and file of the model that ships with us.
+
+        Raises ModelNotFound when `default` is neither.
+        """
+        self._models_dir = models_dir
+        self._builtin = builtin
+        self._headers: dict[tuple[str, int, int], ModelFile] = {}
+        self._named = self._entry_of_path(default) if default is not None else None
+        self._default_name = self._named.name if self._named else default
+        if default is not None and self._named is None:
+            self.resolve(default)
+
+    def entries(self) -> tuple[ModelEntry, ...]:
+        """Every model that can be asked for: what --model named first, then by name, the built-in one last."""
+        found: dict[str, ModelEntry] = {}
+        if self._named is not None:
+            found[self._named.name] = self._named
+        for entry in sorted(self._scan(), key=lambda entry: entry.name):
+            found.setdefault(entry.name, entry)
+        if self._builtin is not None:
+            name, path = self._builtin
+            built_in = _entry(name, path, origin="built in")
+            if built_in is not None:
+                found.setdefault(name, built_in)
+        return tuple(found.values())
+
+    def resolve(self, name: str | None) -> ModelEntry:
+        """The model of that name (None: the default one). Exact names win over file names, those over other cases.
+
+        Raises InvalidRequest for what cannot be a name or fits several models, ModelNotFound for what is not here.
+        """
+        if name is None:
+            return self._resolve_default()
+        _check_name(name)
+        entries = self.entries()
+        wanted = _without_suffix(name)
+        for fold in (str, str.casefold):
+            for names_of in (_canonical, _file_stem):
+                matches = [entry for entry in entries if fold(names_of(entry)) == fold(wanted)]
+                if len(matches) == 1:
+                    return matches[0]
+                if matches:
+                    names = ", ".join(entry.name for entry in matches[:5])
+                    raise InvalidRequest(
+                        f"The model `{name}` can be any of: {names}. Use one of these.", param="model"
+                    )
+        known = [entry.name for entry in entries]
+        raise ModelNotFound(name, tuple(_near(wanted, known)))
+
+    def default(self) -> DefaultModel:
+        """What a request without a model gets, and why. Raises as `resolve` does if --model has gone."""
+        if self._default_name is not None:
+            return DefaultModel(self.resolve(self._default_name), "as configured")
+        entries = self.entries()
+        own = [entry for entry in entries if entry.origin != "built in"]
+        if len(own) == 1:
+            return DefaultModel(own[0], "the only model in the models folder")
+        built_in = next((entry for entry in entries if entry.origin == "built in"), None)
+        if own:
+            return DefaultModel(
+                built_in, f"{len(own)} models are in the models folder and none is configured"
+            )
+        return DefaultModel(built_in, "the models folder has no model")
+
+    def model_file(self, entry: ModelEntry) -> ModelFile:
+        """The checked header facts of a model. Blocks on the disk. Raises InvalidModel, ModelNotFound."""
+        try:
+            status = entry.path.stat()
+        except OSError:
+            raise ModelNotFound(entry.name) from None
+        key = (str(entry.path), status.st_size, status.st_mtime_ns)
+        known = self._headers.get(key)
+        if known is None:
+            known = read_model_file(entry.path)
+            while len(self._headers) >= _MAX_CACHED_HEADERS:
+                self._headers.pop(next(iter(self._headers)))
+            self._headers[key] = known
+        return known
+
+    def _resolve_default(self) -> ModelEntry:
+        chosen = self.default()
+        if chosen.entry is None:
+            raise ModelNotFound("default", tuple(entry.name for entry in self.entries()[:3]))
+        return chosen.entry
+
+    def _entry_of_path(self, text: str) -> ModelEntry | None:
+        """--model as a file: what exists is taken, with its name in the folder or, elsewhere, its own stem."""
+        path = Path(text).expanduser().absolute()
+        if path.suffix.lower() != _SUFFIX or not path.is_file():
+            return None
+        inside = path.is_relative_to(self._models_dir)
+        name = _name_of(path.relative_to(self._models_dir) if inside else Path(path.name))
+        return _entry(name, path, origin="models folder" if inside else "--model")
+
+    def _scan(self) -> Iterator[ModelEntry]:
+        """GGUF files below the folder. Linked files are taken, since only the owner can link; linked folders are not."""
+        count = 0
+        for folder, subfolders, files in os.walk(self._models_dir):
+            relative = Path(folder).relative_to(self._models_dir)
+            keep = len(relative.parts) < _MAX_DEPTH
+            subfolders[:] = sorted(name for name in subfolders if keep and not name.startswith("."))
+            for file in sorted(files):
+                if not _is_model_name(file):
+                    continue
+                count += 1
+                if count > _MAX_FILES:
+                    return
+                entry = _entry(_name_of(relative / file), Path(folder, file), origin="models folder")
+                if entry is not None:
+                    yield entry
+
+
+def _is_model_name(file: str) -> bool:
+    """Whether a file of this name can be a model: no projector, no later part of a split model, nothing hidden."""
+    if file.startswith(".") or not file.lower().endswith(_SUFFIX) or file.lower().startswith("mmproj"):
+        return False
+    place = part_number(file)
+    return place is None or place[1] == 1
+
+
+def _entry(name: str, path: Path, *, origin: str) -> ModelEntry | None:
+    """None for what is no regular file: a FIFO or a device would block its reader."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    if not S_ISREG(status.st_mode):
+        return None
+    return ModelEntry(name, path, status.st_size, status.st_mtime, origin)
+
+
+def _name_of(relative: Path) -> str:
+    place = part_number(relative.name)
+    return relative.with_name(place[0] if place else _without_suffix(relative.name)).as_posix()
+
+
+def _without_suffix(name: str) -> str:
+    return name[: -len(_SUFFIX)] if name.lower().endswith(_SUFFIX) and len(name) > len(_SUFFIX) else name
+
+
+def _canonical(entry: ModelEntry) -> str:
+    return entry.name
+
+
+def _file_stem(entry: ModelEntry) -> str:
+    return entry.name.rpartition("/")[2]
+
+
+def _check_name(name: str) -> None:
+    """Refuse what is not a name at all. Safety does not rest on this: see the module's first lines."""
+    reason = None
+    if not name:
+        reason = "is empty"
+    elif len(name) > MAX_NAME_LENGTH:
+        raise InvalidRequest(f"The model name is longer than {MAX_NAME_LENGTH} characters.", param="model")
+    elif not name.isprintable():
+        reason = "holds characters that cannot be printed"
+    elif "\\" in name or name.startswith(("/", "~")) or name[1:2] == ":":
+        reason = "is a path; models are named as in the models folder"
+    elif any(part in ("", ".", "..") for part in name.split("/")):
+        reason = "has an empty, `.` or `..` part"
+    if reason is not None:
+        raise InvalidRequest(f"The model name {name!a} {reason}.", param="model")
+
+
+def _near(name: str, known: list[str]) -> list[str]:
+    by_fold = {item.casefold(): item for item in known}
+    close = difflib.get_close_matches(name.casefold(), list(by_fold), n=3)
+    parts = [fold for fold in by_fold if name.casefold() in fold and fold not in close]
+    return [by_fold[fold] for fold in (*close, *parts)][:3]
