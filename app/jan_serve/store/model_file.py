@@ -1,7 +1,7 @@
 """What the server must know about a model before a worker loads it: architecture, sizes per block, split parts.
 
-It reads headers only. A file that can never be served (an adapter, a projector, a missing part) is refused here with the
-reason, rather than by a crash in the worker.
+It reads headers only. A file that can never be served (an adapter, a projector, a missing part) is refused here with
+the reason, rather than by a crash in the worker.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,13 +29,13 @@ _SUFFIX: Final = ".gguf"
 class ModelEntry:
     """A model that is here. `name` is canonical: the path in the models folder with `/`, without `.gguf`.
 
-    size_bytes is of the first file of a split model; modified is seconds since 1970.
+    size_bytes and modified_ns (nanoseconds since 1970) are of the first file of a split model.
     """
 
     name: str
     path: Path
     size_bytes: int
-    modified: float
+    modified_ns: int
     origin: str = "models folder"
 
 
@@ -47,7 +48,7 @@ class DefaultModel:
 
 
 class ModelResolver:
-    """Name to file. Keeps no list: files that are added or removed count from the next request on."""
+    """Name to file. Keeps no list: files that are added or removed count from the next request on. Any thread may ask."""
 
     def __init__(
         self,
@@ -63,6 +64,7 @@ class ModelResolver:
         self._models_dir = models_dir
         self._builtin = builtin
         self._headers: dict[tuple[str, int, int], ModelFile] = {}
+        self._lock = threading.Lock()
         self._named = self._entry_of_path(default) if default is not None else None
         self._default_name = self._named.name if self._named else default
         if default is not None and self._named is None:
@@ -127,12 +129,14 @@ class ModelResolver:
         except OSError:
             raise ModelNotFound(entry.name) from None
         key = (str(entry.path), status.st_size, status.st_mtime_ns)
-        known = self._headers.get(key)
+        with self._lock:
+            known = self._headers.get(key)
         if known is None:
             known = read_model_file(entry.path)
-            while len(self._headers) >= _MAX_CACHED_HEADERS:
-                self._headers.pop(next(iter(self._headers)))
-            self._headers[key] = known
+            with self._lock:
+                while len(self._headers) >= _MAX_CACHED_HEADERS:
+                    self._headers.pop(next(iter(self._headers)))
+                self._headers[key] = known
         return known
 
     def _resolve_default(self) -> ModelEntry:
@@ -151,7 +155,7 @@ class ModelResolver:
         return _entry(name, path, origin="models folder" if inside else "--model")
 
     def _scan(self) -> Iterator[ModelEntry]:
-        """GGUF files below the folder. Linked files are taken, since only the owner can link; linked folders are not."""
+        """GGUF files below the folder. Links to files are taken (only the owner can link), links to folders are not."""
         count = 0
         for folder, subfolders, files in os.walk(self._models_dir):
             relative = Path(folder).relative_to(self._models_dir)
@@ -184,7 +188,7 @@ def _entry(name: str, path: Path, *, origin: str) -> ModelEntry | None:
         return None
     if not S_ISREG(status.st_mode):
         return None
-    return ModelEntry(name, path, status.st_size, status.st_mtime, origin)
+    return ModelEntry(name, path, status.st_size, status.st_mtime_ns, origin)
 
 
 def _name_of(relative: Path) -> str:

@@ -1,0 +1,56 @@
+# Every target makes the virtual environment in .venv first, and does it again only when the pins changed.
+#
+#   make serve                          the server, on http://127.0.0.1:1337
+#   make serve ARGS="--model my.gguf"   ARGS goes to the command of the target
+#   make install CMAKE_ARGS="-DGGML_CUDA=on"   llama.cpp for an accelerator (see README.md)
+
+SHELL := /usr/bin/env bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+ARGS ?=
+BIN := .venv/bin
+
+export PYTHON CMAKE_ARGS
+
+.PHONY: help install serve test check format bench conformance model model-eval docs lock clean
+
+help: ## what can be made
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+install: ## the virtual environment with everything that is pinned
+	@scripts/install
+
+serve: install ## the server (ARGS: as jan-serve serve)
+	@exec $(BIN)/jan-serve serve $(ARGS)
+
+test: install ## all tests (ARGS: as pytest)
+	$(BIN)/python -m pytest $(ARGS)
+
+check: install ## lint, format, types, import rules, sizes, derived documents
+	@scripts/check
+
+format: install ## format the code and sort imports
+	$(BIN)/ruff check --fix-only --select I,UP,RUF100 .
+	$(BIN)/ruff format .
+
+docs: install ## write docs/cli.md and docs/settings.md from the code
+	$(BIN)/python scripts/gen.py
+
+bench: install ## measurements (ARGS: as python -m benchmarks)
+	$(BIN)/python -m benchmarks $(ARGS)
+
+conformance: install ## the long conformance suites (ARGS: as pytest)
+	$(BIN)/python -m pytest tests/conformance $(ARGS)
+
+model: install ## train the built-in model again (installs torch; ARGS: as python -m models.recipe)
+	$(BIN)/python -m pip install --quiet --group model
+	$(BIN)/python -m models.recipe $(ARGS)
+
+model-eval: install ## measure the built-in model (ARGS: as python -m models.recipe.evaluate)
+	$(BIN)/python -m models.recipe.evaluate $(ARGS)
+
+lock: ## write constraints.txt anew (needs uv)
+	scripts/lock $(ARGS)
+
+clean: ## remove what the tools left behind, but not .venv
+	rm -rf build dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis
