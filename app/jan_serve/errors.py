@@ -165,7 +165,9 @@ class UnsupportedSchema(InvalidRequest):
     def __init__(
         self, pointer: str, keyword: str, reason: str, *, param: str | None = "response_format"
     ) -> None:
-        super().__init__(f"unsupported JSON Schema keyword {keyword!r} at {pointer or '/'}: {reason}", param=param)
+        super().__init__(
+            f"unsupported JSON Schema keyword {keyword!r} at {pointer or '/'}: {reason}", param=param
+        )
         self.pointer = pointer
         self.keyword = keyword
         self.reason = reason

@@ -59,7 +59,7 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True):
-    """The engine accepted the request. `prompt` is set when prompt tokens were asked for; it comes with the first text."""
+    """The engine accepted the request. `created` is in seconds of the Unix epoch."""
 
     model: str
     prompt_tokens: int

@@ -23,7 +23,8 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How a worker loads its model. None means "decide from the model and the machine".
 
     n_ctx: KV cells shared by all sequences, and the longest single sequence. parallel: sequences that run at once.
-    n_gpu_layers: -1 all, None fits the free device memory. cache_sequences: finished sequences kept as prefix cache.
+    n_batch: tokens of one step at most. n_gpu_layers: -1 all, None fits the free device memory.
+    cache_sequences: finished sequences kept as prefix cache.
     layer_bytes, other_bytes: tensor sizes from the GGUF header (per block; the rest), for the offload decision.
     step_target_s: prefill chunks beside running streams are cut so that a step stays near this time.
     max_tokens_ceiling: completions end with `length` there even if the request set no limit. 0 is the context.
@@ -31,7 +32,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     n_ctx: int | None = None
     parallel: int | None = None
-    n_batch: int = 2048
+    n_batch: int = 512
     n_ubatch: int = 512
     threads: int | None = None
     n_gpu_layers: int | None = None
@@ -47,7 +48,6 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens_ceiling: int = 0
     layer_bytes: tuple[int, ...] = ()
     other_bytes: int = 0
-    lora: tuple[tuple[str, float], ...] = ()
 
 
 class LoadModel(msgspec.Struct, frozen=True, kw_only=True, tag="load"):
@@ -155,7 +155,7 @@ class SpecialToken(msgspec.Struct, frozen=True):
 class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What is known only once the model is loaded. Sizes in bytes, lengths in tokens.
 
-    special_tokens: by role: bos, eos, eot, sep, pad, unk, nl, mask, fim_pre, fim_suf, fim_mid, fim_pad, fim_rep, fim_sep.
+    special_tokens: by role (bos, eos, eot, sep, nl, pad, mask, and fim_ with pre, suf, mid, pad, rep, sep).
     chat_templates: by name; "default" is the GGUF's own. pooling: how embeddings are pooled.
     is_embedding_model: only embeddings (and scores for rank pooling) can be asked of it.
     """

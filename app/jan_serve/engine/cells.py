@@ -1,0 +1,113 @@
+"""Counts the KV cells that sequences own and share, so that the scheduler need not ask llama.cpp by failing.
+
+llama_memory_seq_cp makes two sequences share the cells of a prefix; a cell is free again when its last sequence drops
+it. Since sharing comes only from prefixes, the cells form a forest: a node is a run of cells, a sequence is a path.
+Pure bookkeeping: it mirrors what the engine does to the llama.cpp memory, and never touches it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class _Run:
+    """Cells in a row that the same sequences hold. `holders` counts the sequences whose path goes through it."""
+
+    __slots__ = ("holders", "length", "parent")
+
+    def __init__(self, parent: _Run | None, length: int, holders: int) -> None:
+        self.parent = parent
+        self.length = length
+        self.holders = holders
+
+
+class CellCounter:
+    """Cells in use, by sequence id. Lengths are in tokens, which are cells."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.used = 0
+        self._leaf: dict[int, _Run] = {}
+
+    @property
+    def free(self) -> int:
+        """Cells that no sequence holds."""
+        return self.capacity - self.used
+
+    def length(self, seq_id: int) -> int:
+        """Cells of a sequence, shared ones included."""
+        total, run = 0, self._leaf.get(seq_id)
+        while run is not None:
+            total += run.length
+            run = run.parent
+        return total
+
+    def exclusive(self, seq_id: int) -> int:
+        """Cells that dropping this sequence would free."""
+        total, run = 0, self._leaf.get(seq_id)
+        while run is not None and run.holders == 1:
+            total += run.length
+            run = run.parent
+        return total
+
+    def held_by(self, seq_ids: Iterable[int]) -> int:
+        """Cells that at least one of these sequences holds."""
+        total = 0
+        seen: set[int] = set()
+        for seq_id in seq_ids:
+            run = self._leaf.get(seq_id)
+            while run is not None and id(run) not in seen:
+                seen.add(id(run))
+                total += run.length
+                run = run.parent
+        return total
+
+    def extend(self, seq_id: int, count: int) -> None:
+        """The sequence wrote `count` more cells."""
+        if count == 0:
+            return
+        leaf = self._leaf.get(seq_id)
+        if leaf is not None and leaf.holders == 1:
+            leaf.length += count
+        else:
+            self._leaf[seq_id] = _Run(leaf, count, 1)
+        self.used += count
+
+    def share(self, source: int, target: int, length: int) -> None:
+        """`target`, which holds nothing, now shares the first `length` cells of `source`."""
+        if target in self._leaf:
+            raise ValueError(f"sequence {target} holds cells already")
+        run = self._leaf.get(source)
+        position = self.length(source)
+        if length > position:
+            raise ValueError(f"sequence {source} holds {position} cells, not {length}")
+        while run is not None and position - run.length >= length:
+            position -= run.length
+            run = run.parent
+        if run is None or length == 0:
+            return
+        keep = length - (position - run.length)
+        if keep < run.length:
+            # The shared part becomes a run of its own above the rest; every path through `run` stays as it was.
+            run.parent = _Run(run.parent, keep, run.holders)
+            run.length -= keep
+            run = run.parent
+        self._leaf[target] = run
+        node: _Run | None = run
+        while node is not None:
+            node.holders += 1
+            node = node.parent
+
+    def remove(self, seq_id: int) -> None:
+        """Drop a sequence."""
+        run = self._leaf.pop(seq_id, None)
+        while run is not None:
+            run.holders -= 1
+            if run.holders == 0:
+                self.used -= run.length
+            run = run.parent
+
+    def clear(self) -> None:
+        """Drop all sequences."""
+        self._leaf.clear()
+        self.used = 0

@@ -1,0 +1,393 @@
+"""The engine: continuous batching over one llama.cpp context. Owned by one thread; it starts none and does no I/O."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+
+from jan_serve.core.events import TokenInfo
+from jan_serve.engine.cells import CellCounter
+from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_NO_CELLS, DECODE_OK, Batch, LlamaContext
+from jan_serve.engine.pacing import Pacer
+from jan_serve.engine.phase import PhaseClock
+from jan_serve.engine.prefix_cache import PrefixCache
+from jan_serve.engine.sampler import Sampled, score
+from jan_serve.engine.scheduler import Admission, PlanItem, Scheduler
+from jan_serve.engine.sequence import RequestState, Sequence, Status
+from jan_serve.errors import EngineFailure, JanServeError
+from jan_serve.ipc.messages import (
+    Chunk,
+    EngineEvent,
+    EngineStats,
+    Failed,
+    PromptScored,
+    RequestCompleted,
+    SequenceFinished,
+)
+
+
+class Engine:
+    """Runs sequences: `add` and `abort` between steps, `step` as long as `has_work`.
+
+    context: its cells are this engine's alone. n_ctx: the longest sequence (llama.cpp may have padded the context).
+    """
+
+    def __init__(
+        self,
+        context: LlamaContext,
+        *,
+        n_ctx: int,
+        parallel: int,
+        cache_sequences: int,
+        step_target_s: float,
+        phase: PhaseClock,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._context = context
+        self._vocab = context.model.vocab
+        self._cells = CellCounter(min(n_ctx, context.n_ctx))
+        self._cache = PrefixCache(whole_only=context.model.is_recurrent)
+        self._scheduler = Scheduler(parallel, self._cells, self._cache)
+        self._pacer = Pacer(step_target_s, context.n_batch)
+        self._batch = Batch(context.n_batch)
+        self._free_ids = list(range(parallel + cache_sequences - 1, -1, -1))
+        self._phase = phase
+        self._clock = clock
+        self._events: list[EngineEvent] = []
+        self._prefilling: frozenset[int] = frozenset()
+        self._abort_lock = threading.Lock()
+        self._steps = self._prompt_tokens = self._computed = self._cached = self._generated = 0
+
+    @property
+    def has_work(self) -> bool:
+        """Whether any sequence waits or runs."""
+        return self._scheduler.has_work
+
+    def stats(self) -> EngineStats:
+        """Counters and gauges; may be read from another thread (each value is consistent by itself)."""
+        return EngineStats(
+            steps_total=self._steps,
+            prompt_tokens_total=self._prompt_tokens,
+            computed_tokens_total=self._computed,
+            cached_tokens_total=self._cached,
+            generated_tokens_total=self._generated,
+            running=len(self._scheduler.running),
+            waiting=len(self._scheduler.waiting),
+            cells_used=self._cells.used,
+            cells_total=self._cells.capacity,
+            cached_sequences=len(self._cache),
+        )
+
+    def add(self, sequences: Iterable[Sequence]) -> None:
+        """Queue the sequences of a request."""
+        for sequence in sequences:
+            if sequence.index == 0:
+                self._prompt_tokens += sequence.state.prompt_length
+            self._scheduler.waiting.append(sequence)
+
+    def abort(self, request_id: int) -> None:
+        """Drop a request: its cells are free (or cached) at once, and no event of it follows."""
+        for sequence in [s for s in self._scheduler.waiting if s.request.id == request_id]:
+            self._scheduler.waiting.remove(sequence)
+            sequence.status = Status.FINISHED
+        for sequence in [s for s in self._scheduler.running if s.request.id == request_id]:
+            self._retire(sequence)
+
+    def interrupt_prefill(self, request_id: int) -> None:
+        """Stop the decode that runs now if it prefills this request. Thread-safe; `abort` must follow."""
+        with self._abort_lock:
+            if request_id in self._prefilling:
+                self._context.abort_flag.set()
+
+    def step(self) -> list[EngineEvent]:
+        """Admit, compute one batch, sample. Blocks for the batch. Returns what happened, in order."""
+        self._admit()
+        plan = self._scheduler.plan(self._batch.capacity, self._pacer.prefill_tokens(self._num_decoding()))
+        plan = self._make_room(plan)
+        if plan:
+            indices = self._fill(plan)
+            started = self._clock()
+            code = self._decode(plan)
+            if code == DECODE_OK:
+                self._observe(plan, self._clock() - started)
+                self._commit(plan, indices)
+            else:
+                self._recover(plan, code)
+        self._phase.enter("idle")
+        events, self._events = self._events, []
+        return events
+
+    def _num_decoding(self) -> int:
+        return sum(not s.is_prefilling for s in self._scheduler.running)
+
+    # Admission and cells
+
+    def _admit(self) -> None:
+        while (admission := self._scheduler.next_admission()) is not None:
+            self._start(admission)
+
+    def _start(self, admission: Admission) -> None:
+        sequence, prefix = admission.sequence, admission.prefix
+        if prefix is not None:
+            self._cache.touch(prefix.seq_id)
+        sequence.seq_id = self._take_id(keep=prefix.seq_id if prefix is not None else None)
+        sequence.num_computed = sequence.num_cached = 0
+        if prefix is not None:
+            if self._cache.whole_only:
+                self._context.copy_all(prefix.seq_id, sequence.seq_id)
+            else:
+                self._context.copy_prefix(prefix.seq_id, sequence.seq_id, prefix.length)
+            self._cells.share(prefix.seq_id, sequence.seq_id, prefix.length)
+            sequence.num_computed = sequence.num_cached = prefix.length
+            self._cached += prefix.length
+        state = sequence.state
+        if state.started is None:
+            state.started = self._clock()
+        if state.cached_tokens is None:
+            state.cached_tokens = min(sequence.num_cached, state.prompt_length)
+        sequence.status = Status.RUNNING
+        self._scheduler.waiting.remove(sequence)
+        self._scheduler.running.append(sequence)
+
+    def _take_id(self, keep: int | None) -> int:
+        """A sequence id that holds nothing; evicts a cached sequence if all are in use. `keep` is not evicted."""
+        if not self._free_ids:
+            victims = [seq_id for seq_id in self._cache.seq_ids if seq_id != keep]
+            self._evict(victims[0])
+        return self._free_ids.pop()
+
+    def _evict(self, seq_id: int) -> None:
+        self._cache.remove(seq_id)
+        self._release(seq_id)
+
+    def _release(self, seq_id: int) -> None:
+        self._context.remove(seq_id)
+        self._cells.remove(seq_id)
+        self._free_ids.append(seq_id)
+
+    def _make_room(self, plan: list[PlanItem]) -> list[PlanItem]:
+        """Evict, and then preempt, until the plan's cells are free. Preempted sequences leave the plan."""
+        while plan and self._cells.free < sum(item.count for item in plan):
+            oldest = self._cache.least_recent()
+            if oldest is not None:
+                self._evict(oldest)
+                continue
+            victim = self._scheduler.victim()
+            if victim is None:
+                # One sequence is bounded by the context; this is reached only if llama.cpp counts otherwise.
+                self._fail(plan[0].sequence.state, EngineFailure("the KV cache cannot hold this sequence"))
+                return []
+            self._preempt(victim)
+            plan = [item for item in plan if item.sequence is not victim]
+        return plan
+
+    def _preempt(self, sequence: Sequence) -> None:
+        """Take a running sequence's cells; it is computed again later and goes on where it was."""
+        self._scheduler.running.remove(sequence)
+        self._release(sequence.seq_id)
+        sequence.status, sequence.seq_id = Status.WAITING, -1
+        sequence.num_computed = 0
+        sequence.prompt_infos.clear()
+        self._scheduler.waiting.appendleft(sequence)
+
+    # One batch
+
+    def _fill(self, plan: list[PlanItem]) -> list[int]:
+        """Put the plan into the batch; return the batch index of each item's last token."""
+        self._batch.clear()
+        indices: list[int] = []
+        for item in plan:
+            s = item.sequence
+            if item.count == 1 and item.outputs == "last":
+                indices.append(self._batch.add_one(s.tokens[s.num_computed], s.num_computed, s.seq_id))
+            else:
+                tokens = s.tokens.view(s.num_computed, s.num_computed + item.count)
+                indices.append(self._batch.add(tokens, s.num_computed, s.seq_id, outputs=item.outputs))
+        return indices
+
+    def _decode(self, plan: list[PlanItem]) -> int:
+        interruptible = not self._cache.whole_only
+        with self._abort_lock:
+            self._context.abort_flag.clear()
+            if interruptible:
+                self._prefilling = frozenset(i.sequence.request.id for i in plan if not i.is_decode)
+        self._phase.enter("decode")
+        try:
+            return self._context.decode(self._batch)
+        finally:
+            with self._abort_lock:
+                self._prefilling = frozenset()
+                self._context.abort_flag.clear()
+
+    def _observe(self, plan: list[PlanItem], seconds: float) -> None:
+        decode = sum(item.is_decode for item in plan)
+        self._pacer.observe(decode, self._batch.size - decode, seconds)
+        self._steps += 1
+        self._computed += self._batch.size
+
+    def _recover(self, plan: list[PlanItem], code: int) -> None:
+        """A decode that did not happen: the plan's sequences are as they were, or the request fails."""
+        if code == DECODE_NO_CELLS:
+            # Our count said there was room, so the cells are fragmented: give up the oldest cached sequence.
+            oldest = self._cache.least_recent()
+            victim = self._scheduler.victim()
+            if oldest is not None:
+                self._evict(oldest)
+            elif victim is not None:
+                self._preempt(victim)
+            else:
+                self._fail(plan[0].sequence.state, EngineFailure("the KV cache cannot hold this sequence"))
+            return
+        if code == DECODE_ABORTED:
+            for item in plan:
+                self._context.truncate(item.sequence.seq_id, item.sequence.num_computed)
+            return
+        for state in {id(item.sequence.state): item.sequence.state for item in plan}.values():
+            self._fail(state, EngineFailure(f"llama_decode failed with code {code}"))
+        self._reset_memory()
+
+    def _reset_memory(self) -> None:
+        """After a fatal decode the memory is in an unknown state: everything is computed again."""
+        for sequence in list(self._scheduler.running):
+            self._preempt(sequence)
+        for seq_id in self._cache.seq_ids:
+            self._evict(seq_id)
+        self._context.clear()
+        self._cells.clear()
+
+    def _commit(self, plan: list[PlanItem], indices: list[int]) -> None:
+        for item in plan:
+            item.sequence.num_computed += item.count
+            self._cells.extend(item.sequence.seq_id, item.count)
+        for item, index in zip(plan, indices, strict=True):
+            sequence = item.sequence
+            if sequence.status is not Status.RUNNING:
+                continue
+            if item.outputs == "all":
+                self._score_prompt(sequence, item.count, index)
+            if sequence.num_uncomputed == 0:
+                self._advance(sequence, index)
+
+    def _score_prompt(self, sequence: Sequence, count: int, last_index: int) -> None:
+        """Logits at position p score the token at p + 1."""
+        wanted = sequence.request.prompt_logprobs or 0
+        infos = sequence.prompt_infos
+        if not infos:
+            infos.append(self._info(sequence.tokens[0], Sampled(sequence.tokens[0])))
+        first = sequence.num_computed - count
+        for offset in range(count):
+            position = first + offset + 1
+            if position >= sequence.state.prompt_length:
+                break
+            token = sequence.tokens[position]
+            row = self._context.logits(last_index - count + 1 + offset)
+            logprob, top = score(row, token, wanted, self._vocab)
+            infos.append(self._info(token, Sampled(token, logprob, top)))
+        if sequence.num_computed >= sequence.state.prompt_length:
+            sequence.state.scored = True
+            self._events.append(PromptScored(sequence.request.id, tuple(infos)))
+
+    # One token
+
+    def _advance(self, sequence: Sequence, index: int) -> None:
+        """Sample the next token of a sequence whose logits are at `index`, and emit what it gives."""
+        state = sequence.state
+        if state.first_token is None:
+            state.first_token = self._clock()
+        if sequence.max_new == 0:
+            self._finish(sequence, "length")
+            return
+        self._phase.enter("sample", sequence.request.id)
+        try:
+            sampled = sequence.sampler.sample(self._context.logits(index))
+        except JanServeError as error:
+            self._fail(state, error)
+            return
+        token = sampled.token
+        if self._vocab.is_eog(token) or token in sequence.request.stopping.stop_token_ids:
+            self._finish(sequence, "stop", eos=True)
+            return
+        sequence.tokens.append(token)
+        sequence.num_generated += 1
+        self._generated += 1
+        if sampled.logprob is not None:
+            sequence.sum_logprob += sampled.logprob
+        self._emit(sequence, sampled)
+
+    def _emit(self, sequence: Sequence, sampled: Sampled) -> None:
+        request = sequence.request
+        piece = self._vocab.piece(sampled.token, special=not request.skip_special_tokens)
+        wants_info = request.return_tokens or request.logprobs is not None
+        info = self._info(sampled.token, sampled) if wants_info else None
+        emission = sequence.text.push(piece, info)
+        if emission.text or emission.tokens:
+            self._events.append(Chunk(request.id, sequence.index, emission.text, emission.tokens))
+        if emission.stop is not None:
+            self._finish(sequence, "stop", stop=emission.stop)
+        elif sequence.sampler.is_complete:
+            self._finish(sequence, "stop")
+        elif sequence.num_generated >= sequence.max_new:
+            self._finish(sequence, "length")
+
+    def _info(self, token: int, sampled: Sampled) -> TokenInfo:
+        return TokenInfo(
+            token,
+            self._vocab.piece(token, special=True),
+            self._vocab.is_control(token),
+            sampled.logprob,
+            sampled.top,
+        )
+
+    # Endings
+
+    def _finish(self, sequence: Sequence, reason: str, *, stop: str | None = None, eos: bool = False) -> None:
+        request, state = sequence.request, sequence.state
+        if stop is None:
+            emission = sequence.text.finish()
+            stop = emission.stop
+            if stop is not None:
+                reason = "stop"
+            if emission.text or emission.tokens:
+                self._events.append(Chunk(request.id, sequence.index, emission.text, emission.tokens))
+        scored = request.logprobs is not None and sequence.num_generated > 0
+        self._events.append(
+            SequenceFinished(
+                id=request.id,
+                index=sequence.index,
+                reason="stop" if reason == "stop" else "length",
+                completion_tokens=sequence.num_generated,
+                stop=stop,
+                eos=eos,
+                mean_logprob=sequence.sum_logprob / sequence.num_generated if scored else None,
+                seed=sequence.seed,
+            )
+        )
+        self._retire(sequence)
+        state.completion_tokens += sequence.num_generated
+        state.unfinished -= 1
+        if state.unfinished == 0:
+            self._events.append(
+                RequestCompleted(
+                    id=request.id,
+                    prompt_tokens=state.prompt_length,
+                    completion_tokens=state.completion_tokens,
+                    cached_tokens=state.cached_tokens or 0,
+                    timings=state.timings(self._clock()),
+                )
+            )
+
+    def _retire(self, sequence: Sequence) -> None:
+        """A running sequence ends: its cells become a cached sequence."""
+        self._scheduler.running.remove(sequence)
+        sequence.status = Status.FINISHED
+        if sequence.num_computed == 0:
+            self._release(sequence.seq_id)
+            return
+        for covered in self._cache.add(sequence.seq_id, sequence.tokens.view(0, sequence.num_computed)):
+            self._release(covered)
+
+    def _fail(self, state: RequestState, error: JanServeError) -> None:
+        self.abort(state.request.id)
+        self._events = [event for event in self._events if event.id != state.request.id]
+        self._events.append(Failed(id=state.request.id, code=error.code, payload=error.payload()))

@@ -1,0 +1,139 @@
+"""Holding a sequence to a grammar, token by token.
+
+Two executors of one interface: llguidance (Lark print of the grammar; cheap masks, hostile grammars end in an error)
+and llama.cpp's grammar sampler (GBNF), the fallback where a grammar has no Lark print and the oracle in tests.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import llguidance
+import numpy as np
+import numpy.typing as npt
+
+from jan_serve.core.constraint import CompiledGrammar
+from jan_serve.engine.llama.chain import Candidates, GrammarSampler
+from jan_serve.engine.llama.vocab import Vocab
+from jan_serve.errors import GrammarTooComplex, InvalidGrammar
+
+Floats = npt.NDArray[np.float32]
+
+
+class GrammarExecutor(Protocol):
+    """Where a sequence stands in its grammar."""
+
+    def allows(self, token: int) -> bool:
+        """Whether the token may come next."""
+        ...
+
+    def mask(self, logits: Floats) -> Floats:
+        """The logits (shape (n_vocab,)) with every refused token at -inf; raises GrammarTooComplex."""
+        ...
+
+    def accept(self, token: int) -> None:
+        """Advance by an allowed token; raises GrammarTooComplex."""
+        ...
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the text is complete and nothing may follow, so that the sequence ends without an EOG token."""
+        ...
+
+
+class _TokenizerAdapter:
+    """What llguidance.TokenizerWrapper asks of a tokenizer."""
+
+    def __init__(self, vocab: Vocab) -> None:
+        self._vocab = vocab
+        eos = vocab.special.get("eos") or vocab.special.get("eot")
+        self.eos_token_id = eos.id if eos is not None else vocab.n_tokens - 1
+        self.bos_token_id: int | None = None
+        self.tokens = vocab.pieces()
+        self.special_token_ids = [token for token in range(vocab.n_tokens) if vocab.is_control(token)]
+
+    def __call__(self, text: str | bytes) -> list[int]:
+        text = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+        return self._vocab.tokenize(text, add_special=False, parse_special=False)
+
+
+class GrammarFactory:
+    """Makes executors for one model. llguidance's token table (about 0.6 s for 152 k tokens) is built on first use."""
+
+    def __init__(self, vocab: Vocab, candidates: Candidates) -> None:
+        self._vocab = vocab
+        self._candidates = candidates
+        self._tokenizer: Any = None
+
+    def create(self, grammar: CompiledGrammar) -> GrammarExecutor:
+        """An executor at the start of the grammar. Raises InvalidGrammar."""
+        if grammar.lark is not None:
+            return LlguidanceExecutor(self._llguidance(), grammar.lark, self._vocab)
+        return LlamaGrammarExecutor(self._vocab, grammar.gbnf, self._candidates)
+
+    def _llguidance(self) -> Any:
+        if self._tokenizer is None:
+            wrapper = llguidance.TokenizerWrapper(_TokenizerAdapter(self._vocab))
+            self._tokenizer = llguidance.LLTokenizer(wrapper, n_vocab=self._vocab.n_tokens)
+        return self._tokenizer
+
+
+class LlguidanceExecutor:
+    """llguidance's matcher. EOG tokens are this class's business: llguidance knows one EOS only."""
+
+    def __init__(self, tokenizer: Any, lark: str, vocab: Vocab) -> None:
+        grammar = llguidance.LLMatcher.grammar_from_lark(lark)
+        self._matcher: Any = llguidance.LLMatcher(tokenizer, grammar, log_level=0)
+        self._vocab = vocab
+        self._bits = np.zeros((vocab.n_tokens + 31) // 32, np.int32)
+        if self._matcher.is_error():
+            raise InvalidGrammar(_first_line(self._matcher.get_error()))
+
+    def allows(self, token: int) -> bool:
+        if self._vocab.is_eog(token):
+            return bool(self._matcher.is_accepting())
+        return bool(self._matcher.validate_tokens([token]) == 1)
+
+    def mask(self, logits: Floats) -> Floats:
+        self._matcher.unsafe_compute_mask_ptr(self._bits.ctypes.data, self._bits.nbytes)
+        if self._matcher.is_error():
+            raise GrammarTooComplex(_first_line(self._matcher.get_error()), param="grammar")
+        allowed = np.unpackbits(self._bits.view(np.uint8), bitorder="little")[: len(logits)]
+        out = np.where(allowed, logits, np.float32(-np.inf))
+        eog = list(self._vocab.eog_ids)
+        out[eog] = logits[eog] if self._matcher.is_accepting() else -np.inf
+        return out
+
+    def accept(self, token: int) -> None:
+        if not self._vocab.is_eog(token) and not self._matcher.consume_token(token):
+            raise GrammarTooComplex(_first_line(self._matcher.get_error()), param="grammar")
+
+    @property
+    def is_complete(self) -> bool:
+        return bool(self._matcher.is_stopped())
+
+
+class LlamaGrammarExecutor:
+    """llama.cpp's grammar sampler. A complete text is ended by an EOG token, which is then all it allows."""
+
+    def __init__(self, vocab: Vocab, gbnf: str, candidates: Candidates) -> None:
+        self._sampler = GrammarSampler(vocab, gbnf)
+        self._candidates = candidates
+
+    def allows(self, token: int) -> bool:
+        return self._sampler.allows(token, self._candidates)
+
+    def mask(self, logits: Floats) -> Floats:
+        return self._sampler.mask(logits, self._candidates)
+
+    def accept(self, token: int) -> None:
+        self._sampler.accept(token)
+
+    @property
+    def is_complete(self) -> bool:
+        return False
+
+
+def _first_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[0][:300] if lines else "the grammar engine gave no reason"

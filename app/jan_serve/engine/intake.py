@@ -1,0 +1,127 @@
+"""From a GenerateRequest to Sequences that may be queued: tokenised, checked, with their samplers made.
+
+Runs beside the engine thread: it reads the vocabulary and makes objects that no one else holds yet.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Sequence as Items
+
+from jan_serve.engine.grammar import GrammarFactory
+from jan_serve.engine.llama.chain import Candidates
+from jan_serve.engine.llama.vocab import Vocab
+from jan_serve.engine.output import SequenceText
+from jan_serve.engine.sampler import Sampler
+from jan_serve.engine.sequence import RequestState, Sequence
+from jan_serve.engine.tokens import TokenBuffer
+from jan_serve.errors import ContextLengthExceeded, InvalidRequest
+from jan_serve.ipc.messages import GenerateRequest
+
+
+class Intake:
+    """Prepares requests for one model. n_ctx: the longest sequence in tokens. max_tokens_ceiling: 0 is none."""
+
+    def __init__(self, vocab: Vocab, candidates: Candidates, *, n_ctx: int, max_tokens_ceiling: int) -> None:
+        self._vocab = vocab
+        self._candidates = candidates
+        self._grammars = GrammarFactory(vocab, candidates)
+        self._n_ctx = n_ctx
+        self._ceiling = max_tokens_ceiling
+
+    def prepare(self, request: GenerateRequest) -> list[Sequence]:
+        """The `n` sequences of a request. Raises InvalidRequest and its subclasses."""
+        self._check_ids(request)
+        prompt = self.to_tokens(request)
+        max_new = self._max_new(request, len(prompt))
+        state = RequestState(request, len(prompt), time.monotonic(), request.n)
+        buffer = TokenBuffer(prompt)
+        return [self._sequence(state, index, buffer, max_new) for index in range(request.n)]
+
+    def to_tokens(self, request: GenerateRequest) -> list[int]:
+        """The prompt's ids. BOS comes first where the GGUF wants it, and is never doubled."""
+        tokens: list[int] = []
+        for piece in request.prompt:
+            if isinstance(piece, str):
+                tokens += self._vocab.tokenize(piece, add_special=False, parse_special=request.parse_special)
+            else:
+                self.check_token_ids(piece, request.prompt_param)
+                tokens += piece
+        bos = self._vocab.bos_id
+        if bos is not None and (
+            not tokens or (request.add_special and self._vocab.add_bos and tokens[0] != bos)
+        ):
+            tokens.insert(0, bos)
+        if not tokens:
+            raise InvalidRequest(
+                "the prompt is empty, and this model has no BOS token to start from",
+                param=request.prompt_param,
+            )
+        return tokens
+
+    def check_token_ids(self, ids: Items[int], param: str) -> None:
+        """Raises InvalidRequest for an id outside the vocabulary."""
+        for token in ids:
+            if not 0 <= token < self._vocab.n_tokens:
+                raise InvalidRequest(
+                    f"{param}: token id {token} is outside the vocabulary (0 to {self._vocab.n_tokens - 1})",
+                    param=param,
+                )
+
+    def _check_ids(self, request: GenerateRequest) -> None:
+        if request.n < 1:
+            raise InvalidRequest(f"n: {request.n} is below 1", param="n")
+        self.check_token_ids(tuple(request.sampling.logit_bias), "logit_bias")
+        self.check_token_ids(request.stopping.stop_token_ids, "stop_token_ids")
+        for token, bias in request.sampling.logit_bias.items():
+            if math.isnan(bias):
+                raise InvalidRequest(
+                    f"logit_bias: the bias of token {token} is not a number", param="logit_bias"
+                )
+
+    def _max_new(self, request: GenerateRequest, n_prompt: int) -> int:
+        """Tokens to generate at most: the context, the request and the server's ceiling bound it."""
+        wanted = request.stopping.max_tokens
+        if n_prompt > self._n_ctx or (n_prompt == self._n_ctx and wanted != 0):
+            raise ContextLengthExceeded(n_prompt, self._n_ctx, max_tokens=wanted, param=request.prompt_param)
+        bounds = [self._n_ctx - n_prompt]
+        if wanted is not None:
+            bounds.append(wanted)
+        if self._ceiling:
+            bounds.append(self._ceiling)
+        return min(bounds)
+
+    def _sequence(self, state: RequestState, index: int, prompt: TokenBuffer, max_new: int) -> Sequence:
+        request = state.request
+        sampling = request.sampling
+        # llama.cpp's generator takes 32 bits; the sign of a 64-bit seed does not matter then.
+        drawn = sampling.seed if sampling.seed is not None else int.from_bytes(os.urandom(4), "little")
+        seed = drawn + index
+        sampler = Sampler(
+            sampling,
+            request.stopping,
+            seed,
+            self._vocab,
+            self._n_ctx,
+            self._candidates,
+            logprobs=request.logprobs,
+            grammar=None if request.grammar is None else self._grammars.create(request.grammar),
+        )
+        tokens = TokenBuffer(prompt.view())
+        sampler.observe_prompt(tokens.view())
+        text = SequenceText(
+            request.stopping.stop,
+            include_stop=request.stopping.include_stop,
+            keep_tokens=request.return_tokens or request.logprobs is not None,
+        )
+        return Sequence(
+            state=state,
+            index=index,
+            tokens=tokens,
+            sampler=sampler,
+            text=text,
+            max_new=max_new,
+            seed=seed if sampling.temperature > 0.0 else None,
+        )

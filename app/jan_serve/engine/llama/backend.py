@@ -1,0 +1,94 @@
+"""llama.cpp as a library: start, log, devices, build features."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from jan_serve.engine.llama.bindings import ggml_function, lib
+from jan_serve.ipc.messages import DeviceInfo
+
+# enum ggml_backend_dev_type
+_DEVICE_KINDS = {0: "cpu", 1: "gpu", 2: "igpu", 3: "accel"}
+# enum ggml_log_level
+_LOG_WARN = 3
+_LOG_CONTINUE = 5
+
+_state: dict[str, Any] = {}
+
+
+def start(log: Callable[[str], None] | None = None, *, verbose: bool = False) -> None:
+    """Initialise llama.cpp once per process. `log` gets llama.cpp's warnings and errors (all lines when verbose)."""
+    if "log_callback" in _state:
+        return
+    write = log or _write_stderr
+    last = {"shown": False}
+
+    def on_log(level: int, text: bytes | None, _user: Any) -> None:
+        shown = last["shown"] if level == _LOG_CONTINUE else (verbose or (level >= _LOG_WARN))
+        last["shown"] = shown
+        if shown and text:
+            write(text.decode("utf-8", "replace"))
+
+    callback = lib.llama_log_callback(on_log)
+    _state["log_callback"] = callback  # ctypes callbacks must outlive their use
+    lib.llama_log_set(callback, ctypes.c_void_p(0))
+    lib.llama_backend_init()
+
+
+def _write_stderr(text: str) -> None:
+    sys.stderr.write(text)
+    sys.stderr.flush()
+
+
+def _device_pointers() -> list[int]:
+    count = ggml_function("ggml_backend_dev_count", ctypes.c_size_t, [])
+    get = ggml_function("ggml_backend_dev_get", ctypes.c_void_p, [ctypes.c_size_t])
+    return [int(get(i)) for i in range(count())]
+
+
+def _device_info(pointer: int) -> DeviceInfo:
+    name = ggml_function("ggml_backend_dev_name", ctypes.c_char_p, [ctypes.c_void_p])
+    description = ggml_function("ggml_backend_dev_description", ctypes.c_char_p, [ctypes.c_void_p])
+    kind = ggml_function("ggml_backend_dev_type", ctypes.c_int, [ctypes.c_void_p])
+    memory = ggml_function(
+        "ggml_backend_dev_memory",
+        None,
+        [ctypes.c_void_p, ctypes.POINTER(ctypes.c_size_t), ctypes.POINTER(ctypes.c_size_t)],
+    )
+    free, total = ctypes.c_size_t(), ctypes.c_size_t()
+    memory(pointer, ctypes.byref(free), ctypes.byref(total))
+    return DeviceInfo(
+        name=(name(pointer) or b"").decode("utf-8", "replace"),
+        description=(description(pointer) or b"").decode("utf-8", "replace"),
+        kind=_DEVICE_KINDS.get(kind(pointer), "other"),
+        free_bytes=free.value,
+        total_bytes=total.value,
+    )
+
+
+def devices() -> tuple[DeviceInfo, ...]:
+    """The devices ggml can compute on, with the memory they report now."""
+    return tuple(_device_info(pointer) for pointer in _device_pointers())
+
+
+def device_pointer(name: str) -> int | None:
+    """`ggml_backend_dev_t` of the device with this name (case-insensitive), for llama_model_params.devices."""
+    for pointer in _device_pointers():
+        if _device_info(pointer).name.lower() == name.lower():
+            return pointer
+    return None
+
+
+def build_features() -> dict[str, Any]:
+    """What this build of llama.cpp can do, for `doctor`."""
+    return {
+        "llama_cpp": lib.llama_version().decode("utf-8", "replace"),
+        "system_info": lib.llama_print_system_info().decode("utf-8", "replace").strip(),
+        "supports_gpu_offload": bool(lib.llama_supports_gpu_offload()),
+        "supports_mmap": bool(lib.llama_supports_mmap()),
+        "supports_mlock": bool(lib.llama_supports_mlock()),
+        "max_parallel_sequences": int(lib.llama_max_parallel_sequences()),
+    }

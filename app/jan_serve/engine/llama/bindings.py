@@ -1,0 +1,19 @@
+"""The low-level bindings, untyped: their annotations name arrays where pointers are passed. The wrappers give types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import llama_cpp.llama_cpp as _llama
+from llama_cpp import _ggml
+
+lib: Any = _llama
+ggml: Any = _ggml.libggml
+
+
+def ggml_function(name: str, restype: Any, argtypes: list[Any]) -> Any:
+    """A function of libggml that the bindings do not declare."""
+    function: Any = getattr(ggml, name)
+    function.restype = restype
+    function.argtypes = argtypes
+    return function

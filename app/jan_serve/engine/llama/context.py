@@ -1,0 +1,231 @@
+"""An inference context: batches in, logits or embeddings out, and the memory (KV cache) of its sequences."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from jan_serve.engine.llama.bindings import lib
+from jan_serve.engine.llama.model import LlamaModel
+from jan_serve.errors import InsufficientMemory, SettingsError
+
+Tokens = npt.NDArray[np.int32]
+Floats = npt.NDArray[np.float32]
+
+KV_TYPES: dict[str, int] = {
+    "f32": lib.GGML_TYPE_F32,
+    "f16": lib.GGML_TYPE_F16,
+    "q8_0": lib.GGML_TYPE_Q8_0,
+    "q5_1": lib.GGML_TYPE_Q5_1,
+    "q5_0": lib.GGML_TYPE_Q5_0,
+    "q4_1": lib.GGML_TYPE_Q4_1,
+    "q4_0": lib.GGML_TYPE_Q4_0,
+    "iq4_nl": lib.GGML_TYPE_IQ4_NL,
+}
+_FLASH_ATTN = {"auto": -1, "off": 0, "on": 1}  # enum llama_flash_attn_type
+_POOLING = {"none": 0, "mean": 1, "cls": 2, "last": 3, "rank": 4}  # enum llama_pooling_type
+
+# llama_decode
+DECODE_OK = 0
+DECODE_NO_CELLS = 1
+DECODE_ABORTED = 2
+
+
+class Batch:
+    """A `llama_batch` over numpy arrays: tokens of one or many sequences for one llama_decode."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.size = 0
+        self._token = np.zeros(capacity, np.int32)
+        self._pos = np.zeros(capacity, np.int32)
+        self._n_seq = np.ones(capacity, np.int32)
+        self._seq = np.zeros(capacity, np.int32)
+        # One pointer per token into _seq, filled once: each token belongs to exactly one sequence.
+        self._seq_pointers = self._seq.ctypes.data + 4 * np.arange(capacity, dtype=np.uintp)
+        self._logits = np.zeros(capacity, np.int8)
+        self.raw = lib.llama_batch(
+            0,
+            _pointer(self._token, lib.llama_token),
+            None,
+            _pointer(self._pos, lib.llama_pos),
+            _pointer(self._n_seq, ctypes.c_int32),
+            _pointer(self._seq_pointers, ctypes.POINTER(lib.llama_seq_id)),
+            _pointer(self._logits, ctypes.c_int8),
+        )
+
+    def clear(self) -> None:
+        """Forget all tokens."""
+        self.size = 0
+
+    def add(self, tokens: Tokens, pos: int, seq_id: int, *, outputs: Literal["none", "last", "all"]) -> int:
+        """Append `tokens` of one sequence from position `pos`; return the batch index of the last one."""
+        start, end = self.size, self.size + len(tokens)
+        if end > self.capacity:
+            raise ValueError(f"a batch of {self.capacity} tokens cannot take {end}")
+        self._token[start:end] = tokens
+        self._pos[start:end] = np.arange(pos, pos + len(tokens), dtype=np.int32)
+        self._seq[start:end] = seq_id
+        self._logits[start:end] = outputs == "all"
+        if outputs == "last":
+            self._logits[end - 1] = 1
+        self.size = end
+        return end - 1
+
+    def add_one(self, token: int, pos: int, seq_id: int) -> int:
+        """Append one token whose logits are wanted; return its batch index."""
+        i = self.size
+        self._token[i] = token
+        self._pos[i] = pos
+        self._seq[i] = seq_id
+        self._logits[i] = 1
+        self.size = i + 1
+        return i
+
+
+class AbortFlag:
+    """Interrupts llama_decode on the CPU between two graph nodes. Thread-safe: it is one byte.
+
+    ggml calls `bool (*)(void *)` after every node; a Python callback would take the GIL a thousand times a step. libc's
+    strlen has the same calling convention, and on this buffer it is the flag: 0 or 1.
+    """
+
+    def __init__(self) -> None:
+        self._buffer = ctypes.create_string_buffer(2)
+        libc = ctypes.CDLL("msvcrt") if hasattr(ctypes, "WinDLL") else ctypes.CDLL(None)
+        self.callback = ctypes.cast(libc.strlen, lib.ggml_abort_callback)
+        self.data = ctypes.cast(self._buffer, ctypes.c_void_p)
+
+    def set(self) -> None:
+        """Ask the decode that runs now to stop."""
+        self._buffer[0] = b"\x01"
+
+    def clear(self) -> None:
+        """Let decodes run."""
+        self._buffer[0] = b"\x00"
+
+
+class LlamaContext:
+    """Wraps `llama_context`. Owned by one thread; only the AbortFlag may be touched by another."""
+
+    def __init__(
+        self,
+        model: LlamaModel,
+        *,
+        n_ctx: int,
+        n_batch: int,
+        n_ubatch: int,
+        n_seq_max: int,
+        threads: int,
+        embeddings: bool = False,
+        pooling: str | None = None,
+        flash_attn: str = "auto",
+        type_k: str = "f16",
+        type_v: str = "f16",
+        offload_kqv: bool = True,
+    ) -> None:
+        """Allocate the memory for `n_ctx` cells. Raises InsufficientMemory when llama.cpp cannot."""
+        params = lib.llama_context_default_params()
+        params.n_ctx = n_ctx
+        params.n_batch = n_batch
+        params.n_ubatch = n_ubatch
+        params.n_seq_max = n_seq_max
+        params.n_threads = threads
+        params.n_threads_batch = threads
+        params.kv_unified = True
+        params.swa_full = True
+        params.no_perf = True
+        params.offload_kqv = offload_kqv
+        params.flash_attn_type = _FLASH_ATTN[flash_attn]
+        params.type_k = _kv_type("type_k", type_k)
+        params.type_v = _kv_type("type_v", type_v)
+        params.embeddings = embeddings
+        if pooling is not None:
+            params.pooling_type = _POOLING[pooling]
+        self.abort_flag = AbortFlag()
+        params.abort_callback = self.abort_flag.callback
+        params.abort_callback_data = self.abort_flag.data
+        pointer = lib.llama_init_from_model(model.pointer, params)
+        if not pointer:
+            raise InsufficientMemory(
+                f"llama.cpp could not create a context of {n_ctx} tokens (type_k {type_k}, type_v {type_v},"
+                f" flash_attn {flash_attn}): not enough memory, or the model does not support this combination",
+                retry_after=None,
+            )
+        self.pointer: Any = pointer
+        self.model = model
+        self.n_ctx = int(lib.llama_n_ctx(pointer))
+        self.n_batch = int(lib.llama_n_batch(pointer))
+        self.n_ubatch = int(lib.llama_n_ubatch(pointer))
+        self.n_vocab = model.vocab.n_tokens
+        self._memory = lib.llama_get_memory(pointer)
+
+    def close(self) -> None:
+        """Free the context."""
+        if self.pointer:
+            lib.llama_free(self.pointer)
+            self.pointer = None
+
+    def decode(self, batch: Batch) -> int:
+        """`llama_decode`; blocks, with the GIL released, until the outputs are there. Returns its code.
+
+        1: no cells (nothing changed). 2: aborted, and below 0: fatal (part of the batch may be in memory).
+        """
+        batch.raw.n_tokens = batch.size
+        code = int(lib.llama_decode(self.pointer, batch.raw))
+        if code == DECODE_OK:
+            lib.llama_synchronize(self.pointer)
+        return code
+
+    def logits(self, index: int) -> Floats:
+        """The logits row of batch index `index`: a writable view, valid until the next decode. Shape (n_vocab,)."""
+        row = lib.llama_get_logits_ith(self.pointer, index)
+        return np.ctypeslib.as_array(row, shape=(self.n_vocab,))
+
+    def sequence_embedding(self, seq_id: int, size: int) -> Floats:
+        """The pooled embedding of a sequence of the last batch (copied). Shape (size,)."""
+        row = lib.llama_get_embeddings_seq(self.pointer, seq_id)
+        if not row:
+            raise ValueError("this context does not pool")
+        return np.ctypeslib.as_array(row, shape=(size,)).copy()
+
+    def token_embedding(self, index: int, size: int) -> Floats:
+        """The embedding at a batch index of the last batch (copied), where nothing pools. Shape (size,)."""
+        row = lib.llama_get_embeddings_ith(self.pointer, index)
+        if not row:
+            raise ValueError("this batch index has no output")
+        return np.ctypeslib.as_array(row, shape=(size,)).copy()
+
+    def copy_prefix(self, source: int, target: int, length: int) -> None:
+        """`llama_memory_seq_cp`: share the first `length` cells of a sequence. Metadata only in a unified cache."""
+        lib.llama_memory_seq_cp(self._memory, source, target, 0, length)
+
+    def copy_all(self, source: int, target: int) -> None:
+        """Share a whole sequence, recurrent state included."""
+        lib.llama_memory_seq_cp(self._memory, source, target, -1, -1)
+
+    def truncate(self, seq_id: int, length: int) -> bool:
+        """Drop what a sequence holds from position `length` on. False where the memory cannot be cut there."""
+        return bool(lib.llama_memory_seq_rm(self._memory, seq_id, length, -1))
+
+    def remove(self, seq_id: int) -> None:
+        """Drop a sequence; cells that it shares stay with the others."""
+        lib.llama_memory_seq_rm(self._memory, seq_id, -1, -1)
+
+    def clear(self) -> None:
+        """Drop everything."""
+        if self._memory:
+            lib.llama_memory_clear(self._memory, True)
+
+
+def _pointer(array: npt.NDArray[Any], kind: Any) -> Any:
+    return ctypes.cast(array.ctypes.data, ctypes.POINTER(kind))
+
+
+def _kv_type(name: str, value: str) -> int:
+    if value not in KV_TYPES:
+        raise SettingsError(f"{name}: {value!r} is not a KV cache type; use one of {', '.join(KV_TYPES)}")
+    return KV_TYPES[value]

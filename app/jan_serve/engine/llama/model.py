@@ -1,0 +1,176 @@
+"""A loaded GGUF: weights, vocabulary, metadata."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+from jan_serve.engine.llama import backend
+from jan_serve.engine.llama.bindings import lib
+from jan_serve.engine.llama.vocab import Vocab
+from jan_serve.errors import InvalidModel, SettingsError
+
+_MAX_METADATA_VALUE = 4096
+_POOLING_NAMES = {-1: "unspecified", 0: "none", 1: "mean", 2: "cls", 3: "last", 4: "rank"}
+_TEMPLATE_KEY = "tokenizer.chat_template"
+
+
+class LlamaModel:
+    """Wraps `llama_model`. Blocks while it loads; `close()` frees the weights."""
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        n_gpu_layers: int = 0,
+        device: str | None = None,
+        use_mmap: bool = True,
+        use_mlock: bool = False,
+        vocab_only: bool = False,
+        on_progress: Callable[[float], bool] | None = None,
+    ) -> None:
+        """Load a GGUF file (the first part, if it is split).
+
+        on_progress gets the loaded fraction and returns whether to go on.
+        Raises InvalidModel when llama.cpp refuses the file, SettingsError for an unknown device.
+        """
+        params = lib.llama_model_default_params()
+        params.n_gpu_layers = n_gpu_layers
+        params.vocab_only = vocab_only
+        params.load_mode = _load_mode(use_mmap, use_mlock)
+        if device is not None:
+            pointer = backend.device_pointer(device)
+            if pointer is None:
+                known = ", ".join(info.name for info in backend.devices())
+                raise SettingsError(f"device: ggml has no device {device!r}; it has {known}")
+            self._devices = (ctypes.c_void_p * 2)(pointer, None)
+            params.devices = ctypes.cast(self._devices, ctypes.c_void_p)
+        if on_progress is not None:
+            self._progress = _progress_callback(on_progress)
+            params.progress_callback = self._progress
+        pointer = lib.llama_model_load_from_file(path.encode("utf-8"), params)
+        if not pointer:
+            raise InvalidModel(
+                "llama.cpp could not load this file (damaged, or an architecture it does not know)"
+            )
+        self.pointer: Any = pointer
+        self.vocab = Vocab(lib.llama_model_get_vocab(pointer))
+
+    def close(self) -> None:
+        """Free the weights. Contexts of this model must be closed before."""
+        if self.pointer:
+            lib.llama_model_free(self.pointer)
+            self.pointer = None
+
+    @property
+    def description(self) -> str:
+        """llama.cpp's short description, such as "qwen2 1B Q4_K - Medium"."""
+        buffer = ctypes.create_string_buffer(256)
+        lib.llama_model_desc(self.pointer, buffer, 256)
+        return buffer.value.decode("utf-8", "replace")
+
+    @property
+    def n_ctx_train(self) -> int:
+        """Context length the model was trained for, in tokens."""
+        return int(lib.llama_model_n_ctx_train(self.pointer))
+
+    @property
+    def n_embd(self) -> int:
+        """Width of the embeddings that the model returns."""
+        return int(lib.llama_model_n_embd_out(self.pointer))
+
+    @property
+    def n_layer(self) -> int:
+        """Number of blocks."""
+        return int(lib.llama_model_n_layer(self.pointer))
+
+    @property
+    def n_params(self) -> int:
+        """Number of weights."""
+        return int(lib.llama_model_n_params(self.pointer))
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all tensors."""
+        return int(lib.llama_model_size(self.pointer))
+
+    @property
+    def is_recurrent(self) -> bool:
+        """Whether any layer keeps a recurrent state, so that a sequence cannot be cut back."""
+        return bool(lib.llama_model_is_recurrent(self.pointer)) or bool(
+            lib.llama_model_is_hybrid(self.pointer)
+        )
+
+    @property
+    def has_decoder(self) -> bool:
+        """Whether the model can generate through llama_decode (encoder-only models cannot)."""
+        return bool(lib.llama_model_has_decoder(self.pointer))
+
+    @property
+    def has_encoder(self) -> bool:
+        """Whether the model has an encoder (T5, …)."""
+        return bool(lib.llama_model_has_encoder(self.pointer))
+
+    @property
+    def n_cls_out(self) -> int:
+        """Outputs of the classifier head; meaningful for rank pooling only."""
+        return int(lib.llama_model_n_cls_out(self.pointer))
+
+    def kv_bytes_per_token(self, bytes_per_element: float) -> int:
+        """Size of one KV cell over all layers, from the number of KV heads and the head width."""
+        heads = int(lib.llama_model_n_head_kv(self.pointer))
+        n_head = max(1, int(lib.llama_model_n_head(self.pointer)))
+        width = int(lib.llama_model_n_embd(self.pointer)) // n_head
+        return int(self.n_layer * heads * width * 2 * bytes_per_element)
+
+    def metadata(self) -> dict[str, str]:
+        """All scalar keys of the GGUF; long values are cut, templates are left out (see chat_templates)."""
+        found: dict[str, str] = {}
+        buffer = ctypes.create_string_buffer(_MAX_METADATA_VALUE)
+        for i in range(int(lib.llama_model_meta_count(self.pointer))):
+            lib.llama_model_meta_key_by_index(self.pointer, i, buffer, _MAX_METADATA_VALUE)
+            key = buffer.value.decode("utf-8", "replace")
+            lib.llama_model_meta_val_str_by_index(self.pointer, i, buffer, _MAX_METADATA_VALUE)
+            if not key.startswith(_TEMPLATE_KEY):
+                found[key] = buffer.value.decode("utf-8", "replace")
+        return found
+
+    def chat_templates(self) -> dict[str, str]:
+        """The GGUF's chat templates by name; "default" is the unnamed one."""
+        found: dict[str, str] = {}
+        default = lib.llama_model_chat_template(self.pointer, None)
+        if default:
+            found["default"] = default.decode("utf-8", "replace")
+        buffer = ctypes.create_string_buffer(256)
+        for i in range(int(lib.llama_model_meta_count(self.pointer))):
+            lib.llama_model_meta_key_by_index(self.pointer, i, buffer, 256)
+            key = buffer.value.decode("utf-8", "replace")
+            if key.startswith(_TEMPLATE_KEY + ".") and key != _TEMPLATE_KEY + "s":
+                name = key[len(_TEMPLATE_KEY) + 1 :]
+                named = lib.llama_model_chat_template(self.pointer, name.encode("utf-8"))
+                if named:
+                    found[name] = named.decode("utf-8", "replace")
+        return found
+
+    def default_pooling(self) -> str:
+        """The pooling that the GGUF asks for, or "unspecified"."""
+        metadata = self.metadata()
+        value = metadata.get(f"{metadata.get('general.architecture', '')}.pooling_type")
+        return (
+            _POOLING_NAMES.get(int(value), "unspecified")
+            if value is not None and value.isdigit()
+            else "unspecified"
+        )
+
+
+def _progress_callback(on_progress: Callable[[float], bool]) -> Any:
+    def call(fraction: float, _user: Any) -> bool:
+        return on_progress(float(fraction))
+
+    return lib.llama_progress_callback(call)
+
+
+def _load_mode(use_mmap: bool, use_mlock: bool) -> int:
+    """enum llama_load_mode: none 0, mmap 1, mlock 2, mmap and mlock 3."""
+    return int(use_mmap) + 2 * int(use_mlock)

@@ -1,0 +1,113 @@
+"""A model's vocabulary: text to tokens, tokens to bytes, special tokens.
+
+Reading it is thread-safe: llama.cpp never changes a vocabulary after loading.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+from jan_serve.engine.llama.bindings import lib
+from jan_serve.ipc.messages import SpecialToken
+
+_ROLES = {
+    "bos": lib.llama_vocab_bos,
+    "eos": lib.llama_vocab_eos,
+    "eot": lib.llama_vocab_eot,
+    "sep": lib.llama_vocab_sep,
+    "nl": lib.llama_vocab_nl,
+    "pad": lib.llama_vocab_pad,
+    "mask": lib.llama_vocab_mask,
+    "fim_pre": lib.llama_vocab_fim_pre,
+    "fim_suf": lib.llama_vocab_fim_suf,
+    "fim_mid": lib.llama_vocab_fim_mid,
+    "fim_pad": lib.llama_vocab_fim_pad,
+    "fim_rep": lib.llama_vocab_fim_rep,
+    "fim_sep": lib.llama_vocab_fim_sep,
+}
+_ATTR_CONTROL = 1 << 3  # LLAMA_TOKEN_ATTR_CONTROL
+_ATTR_UNKNOWN = 1 << 0  # LLAMA_TOKEN_ATTR_UNKNOWN
+
+
+class Vocab:
+    """Wraps `llama_vocab`. `n_tokens` ids, 0 to n_tokens - 1."""
+
+    def __init__(self, pointer: Any) -> None:
+        self.pointer = pointer
+        self.n_tokens: int = int(lib.llama_vocab_n_tokens(pointer))
+        self.add_bos = bool(lib.llama_vocab_get_add_bos(pointer))
+        self.add_eos = bool(lib.llama_vocab_get_add_eos(pointer))
+        self.special: dict[str, SpecialToken] = {}
+        for role, getter in _ROLES.items():
+            token = int(getter(pointer))
+            if 0 <= token < self.n_tokens:
+                self.special[role] = SpecialToken(
+                    token, self.piece(token, special=True).decode("utf-8", "replace")
+                )
+        self.eog_ids: tuple[int, ...] = tuple(
+            token for token in range(self.n_tokens) if lib.llama_vocab_is_eog(pointer, token)
+        )
+        self._eog = frozenset(self.eog_ids)
+
+    @property
+    def bos_id(self) -> int | None:
+        """The begin-of-sequence token, if there is one."""
+        bos = self.special.get("bos")
+        return None if bos is None else bos.id
+
+    def is_eog(self, token: int) -> bool:
+        """Whether the token ends generation (EOS, EOT, EOM…)."""
+        return token in self._eog
+
+    def is_control(self, token: int) -> bool:
+        """Whether the token has no text of its own for readers."""
+        return bool(int(lib.llama_vocab_get_attr(self.pointer, token)) & (_ATTR_CONTROL | _ATTR_UNKNOWN))
+
+    def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
+        """`llama_tokenize`. Lone surrogates must have been refused before."""
+        data = text.encode("utf-8")
+        # Every token covers a byte at least, but for BOS, EOS and a leading space that the vocabulary may add.
+        capacity = len(data) + 8
+        buffer = (lib.llama_token * capacity)()
+        count = lib.llama_tokenize(
+            self.pointer, data, len(data), buffer, capacity, add_special, parse_special
+        )
+        if count < 0:
+            capacity = -count
+            buffer = (lib.llama_token * capacity)()
+            count = lib.llama_tokenize(
+                self.pointer, data, len(data), buffer, capacity, add_special, parse_special
+            )
+        return buffer[:count]
+
+    def piece(self, token: int, *, special: bool) -> bytes:
+        """`llama_token_to_piece`: the exact bytes of one token, empty for a control token unless `special`."""
+        buffer = ctypes.create_string_buffer(64)
+        size = lib.llama_token_to_piece(self.pointer, token, buffer, 64, 0, special)
+        if size < 0:
+            buffer = ctypes.create_string_buffer(-size)
+            size = lib.llama_token_to_piece(self.pointer, token, buffer, -size, 0, special)
+        return buffer.raw[: max(size, 0)]
+
+    def detokenize(self, tokens: Sequence[int], *, remove_special: bool) -> bytes:
+        """`llama_detokenize`: bytes of a whole text. Ids must be inside the vocabulary (checked by the caller)."""
+        if not tokens:
+            return b""
+        ids = (lib.llama_token * len(tokens))(*tokens)
+        capacity = 16 * len(tokens) + 64
+        while True:
+            buffer = ctypes.create_string_buffer(capacity)
+            size = int(
+                lib.llama_detokenize(
+                    self.pointer, ids, len(tokens), buffer, capacity, remove_special, not remove_special
+                )
+            )
+            if size >= 0:
+                return buffer.raw[:size]
+            capacity = -size
+
+    def pieces(self) -> list[bytes]:
+        """The bytes of every token, special ones with their text."""
+        return [self.piece(token, special=True) for token in range(self.n_tokens)]

@@ -1,0 +1,218 @@
+"""Loads a model the way the settings and the machine allow, and says what came of it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+import psutil
+
+from jan_serve.engine import offload
+from jan_serve.engine.embedder import DEFAULT_N_CTX, Embedder
+from jan_serve.engine.llama import backend
+from jan_serve.engine.llama.context import LlamaContext
+from jan_serve.engine.llama.model import LlamaModel
+from jan_serve.errors import InsufficientMemory
+from jan_serve.ipc.messages import DeviceInfo, EngineSettings, LoadModel, ModelFacts
+
+_BYTES_PER_ELEMENT = {
+    "f32": 4.0,
+    "f16": 2.0,
+    "q8_0": 34 / 32,
+    "q5_1": 24 / 32,
+    "q5_0": 22 / 32,
+    "q4_1": 20 / 32,
+    "q4_0": 18 / 32,
+    "iq4_nl": 18 / 32,
+}
+_ONE_THREAD_BYTES = 16 * 1024 * 1024
+_MAX_SEQUENCES = 256  # LLAMA_MAX_SEQ
+# Every sequence of a recurrent model has a state of its own, which cells are not: few are kept.
+_RECURRENT_CACHE_SEQUENCES = 4
+
+
+@dataclass(slots=True)
+class LoadedModel:
+    """The parts of a loaded model. context is None for a model that only embeds."""
+
+    model: LlamaModel
+    context: LlamaContext | None
+    embedder: Embedder
+    facts: ModelFacts
+    cache_sequences: int
+
+
+def load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedModel:
+    """Load the file; blocks. Raises InvalidModel, InsufficientMemory, SettingsError."""
+    started = time.monotonic()
+    settings = request.settings
+    devices = backend.devices()
+    layers = _gpu_layers(settings, devices)
+    _check_memory(settings, devices, layers)
+    model = LlamaModel(
+        request.path,
+        n_gpu_layers=layers,
+        device=settings.device,
+        use_mmap=settings.use_mmap,
+        use_mlock=settings.use_mlock,
+        on_progress=on_progress,
+    )
+    threads = settings.threads or default_threads(model.size_bytes)
+    pooling, embedding_only = _pooling(settings, model)
+    n_ctx = _n_ctx(settings, model, embedding_only)
+    parallel = settings.parallel or offload.automatic_parallel(n_ctx)
+    cache = min(settings.cache_sequences, _MAX_SEQUENCES - parallel)
+    if model.is_recurrent:
+        cache = min(cache, _RECURRENT_CACHE_SEQUENCES)
+    context = None if embedding_only else _context(model, settings, n_ctx, parallel + cache, threads)
+    embedder = Embedder(
+        model,
+        n_ctx=n_ctx if embedding_only else min(n_ctx, DEFAULT_N_CTX),
+        pooling=pooling,
+        threads=threads,
+        flash_attn=settings.flash_attn,
+    )
+    facts = _facts(model, settings, n_ctx, parallel, threads, layers, devices, pooling, embedding_only)
+    facts = msgspec.structs.replace(facts, load_seconds=time.monotonic() - started)
+    return LoadedModel(model, context, embedder, facts, cache)
+
+
+def default_threads(weight_bytes: int) -> int:
+    """Physical cores that this process may use: llama.cpp gains nothing from a second thread per core.
+
+    One thread for a tiny model: a token takes less time than the barriers between its graph nodes.
+    """
+    if weight_bytes < _ONE_THREAD_BYTES:
+        return 1
+    physical = psutil.cpu_count(logical=False) or 1
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(physical, usable))
+
+
+def _gpu_layers(settings: EngineSettings, devices: tuple[DeviceInfo, ...]) -> int:
+    if settings.n_gpu_layers is not None:
+        return settings.n_gpu_layers if settings.n_gpu_layers >= 0 else len(settings.layer_bytes) + 1
+    free = sum(device.free_bytes for device in _accelerators(settings, devices))
+    if free == 0 or not settings.layer_bytes:
+        return 0
+    # The context is chosen after the weights are placed; a share of the device is kept for it.
+    kv_per_layer = int(free * 0.15 / len(settings.layer_bytes))
+    return offload.gpu_layers(settings.layer_bytes, settings.other_bytes, kv_per_layer, free)
+
+
+def _accelerators(settings: EngineSettings, devices: tuple[DeviceInfo, ...]) -> list[DeviceInfo]:
+    found = [device for device in devices if device.kind in ("gpu", "igpu")]
+    if settings.device is not None:
+        found = [device for device in found if device.name.lower() == settings.device.lower()]
+    return found
+
+
+def _check_memory(settings: EngineSettings, devices: tuple[DeviceInfo, ...], layers: int) -> None:
+    """Refuse, before any byte is read, weights that are larger than all memory that could hold them."""
+    weights = sum(settings.layer_bytes) + settings.other_bytes
+    memory = psutil.virtual_memory().total + (
+        sum(device.free_bytes for device in _accelerators(settings, devices)) if layers else 0
+    )
+    if weights > memory:
+        raise InsufficientMemory(
+            f"the model needs {weights / 2**30:.1f} GiB for its weights, and this machine has {memory / 2**30:.1f} GiB",
+            retry_after=None,
+        )
+
+
+def _pooling(settings: EngineSettings, model: LlamaModel) -> tuple[str, bool]:
+    """How to pool, and whether embedding is all that the model is for.
+
+    Mean is llama.cpp's own choice for models that name none; pooling by token ("none") has no single vector.
+    """
+    named = model.default_pooling()
+    metadata = model.metadata()
+    causal = metadata.get(f"{metadata.get('general.architecture', '')}.attention.causal", "true")
+    embedding_only = named in ("mean", "cls", "last", "rank") or causal == "false"
+    wanted = settings.pooling or named
+    return (wanted if wanted in ("mean", "cls", "last", "rank") else "mean"), embedding_only
+
+
+def _n_ctx(settings: EngineSettings, model: LlamaModel, embedding_only: bool) -> int:
+    if settings.n_ctx is not None:
+        return (
+            min(settings.n_ctx, model.n_ctx_train) if embedding_only and model.n_ctx_train else settings.n_ctx
+        )
+    if embedding_only:
+        return min(model.n_ctx_train or DEFAULT_N_CTX, DEFAULT_N_CTX)
+    per_token = model.kv_bytes_per_token(_element_bytes(settings))
+    # mmap-ed weights are not in "available" yet.
+    free = max(0, psutil.virtual_memory().available - model.size_bytes)
+    return offload.automatic_n_ctx(model.n_ctx_train, per_token, free)
+
+
+def _element_bytes(settings: EngineSettings) -> float:
+    return (_BYTES_PER_ELEMENT.get(settings.type_k, 2.0) + _BYTES_PER_ELEMENT.get(settings.type_v, 2.0)) / 2
+
+
+def _context(
+    model: LlamaModel, settings: EngineSettings, n_ctx: int, n_seq_max: int, threads: int
+) -> LlamaContext:
+    needed = n_ctx * model.kv_bytes_per_token(_element_bytes(settings))
+    available = psutil.virtual_memory().total
+    if needed > available and not any(d.kind == "gpu" for d in backend.devices()):
+        raise InsufficientMemory(
+            f"a context of {n_ctx} tokens needs {needed / 2**30:.1f} GiB, and this machine has"
+            f" {available / 2**30:.1f} GiB: use a smaller --n-ctx, or --type-k q8_0 --type-v q8_0",
+            retry_after=None,
+        )
+    return LlamaContext(
+        model,
+        n_ctx=n_ctx,
+        n_batch=min(max(settings.n_batch, n_seq_max), max(n_ctx, n_seq_max)),
+        n_ubatch=settings.n_ubatch,
+        n_seq_max=n_seq_max,
+        threads=threads,
+        flash_attn=settings.flash_attn,
+        type_k=settings.type_k,
+        type_v=settings.type_v,
+    )
+
+
+def _facts(
+    model: LlamaModel,
+    settings: EngineSettings,
+    n_ctx: int,
+    parallel: int,
+    threads: int,
+    layers: int,
+    devices: tuple[DeviceInfo, ...],
+    pooling: str,
+    embedding_only: bool,
+) -> ModelFacts:
+    metadata = model.metadata()
+    used = _accelerators(settings, devices) if layers else []
+    return ModelFacts(
+        description=model.description,
+        architecture=metadata.get("general.architecture", ""),
+        n_ctx=n_ctx,
+        n_ctx_train=model.n_ctx_train,
+        n_vocab=model.vocab.n_tokens,
+        n_embd=model.n_embd,
+        n_params=model.n_params,
+        size_bytes=model.size_bytes,
+        parallel=parallel,
+        threads=threads,
+        n_gpu_layers=min(layers, model.n_layer + 1) if used else 0,
+        n_layer=model.n_layer,
+        device=", ".join(device.name for device in used) or "CPU",
+        devices=devices,
+        pooling=pooling,
+        is_embedding_model=embedding_only,
+        is_recurrent=model.is_recurrent,
+        special_tokens=model.vocab.special,
+        eog_token_ids=model.vocab.eog_ids,
+        add_bos=model.vocab.add_bos,
+        add_eos=model.vocab.add_eos,
+        chat_templates=model.chat_templates(),
+        metadata=metadata,
+        kv_bytes=0 if embedding_only else n_ctx * model.kv_bytes_per_token(_element_bytes(settings)),
+    )

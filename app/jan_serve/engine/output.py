@@ -1,0 +1,81 @@
+"""From sampled tokens to text that may be sent: whole characters, stop strings applied, tokens beside their text."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+from jan_serve.core.events import TokenInfo
+from jan_serve.text.stop import StopMatch, StopMatcher
+from jan_serve.text.utf8 import Utf8Decoder
+
+
+class Emission(NamedTuple):
+    """Text and tokens to send now, and the stop string that ended the sequence, if one did."""
+
+    text: str
+    tokens: tuple[TokenInfo, ...]
+    stop: str | None
+
+
+class SequenceText:
+    """The text of one sequence. A token is released once text from its first character on has been released.
+
+    After a stop string, tokens that begin at or behind the cut are dropped, so that joined tokens never hold more than
+    the text, but for the end of one token that the cut goes through.
+    """
+
+    def __init__(self, stops: tuple[str, ...], *, include_stop: bool, keep_tokens: bool) -> None:
+        self._decoder = Utf8Decoder()
+        self._matcher = StopMatcher(stops)
+        self._include_stop = include_stop
+        self._keep_tokens = keep_tokens
+        self._seen = 0
+        self._emitted = 0
+        self._waiting: deque[tuple[int, TokenInfo]] = deque()
+
+    def push(self, piece: bytes, info: TokenInfo | None) -> Emission:
+        """Add one token: its bytes (empty when it has no text to show) and its info when tokens are kept."""
+        start = self._seen
+        text = self._decoder.feed(piece)
+        self._seen += len(text)
+        if self._keep_tokens and info is not None:
+            self._waiting.append((start, info))
+        if not text:
+            return Emission("", self._release(self._idle_at(start)), None)
+        released, match = self._matcher.feed(text)
+        if match is not None:
+            return self._end(released, match)
+        self._emitted += len(released)
+        return Emission(released, self._release(self._idle_at(self._seen)), None)
+
+    def finish(self) -> Emission:
+        """The sequence ended without a stop string: everything held back is text (unless it completes one)."""
+        tail = self._decoder.finish()
+        self._seen += len(tail)
+        released, match = self._matcher.feed(tail) if tail else ("", None)
+        if match is not None:
+            return self._end(released, match)
+        released += self._matcher.finish()
+        self._emitted += len(released)
+        tokens = tuple(info for _, info in self._waiting)
+        self._waiting.clear()
+        return Emission(released, tokens, None)
+
+    def _idle_at(self, position: int) -> bool:
+        """Whether nothing is held back before `position`, so that tokens without text need not wait."""
+        return self._emitted == position and not self._decoder.pending
+
+    def _release(self, idle: bool) -> tuple[TokenInfo, ...]:
+        out: list[TokenInfo] = []
+        while self._waiting and (self._waiting[0][0] < self._emitted or idle):
+            out.append(self._waiting.popleft()[1])
+        return tuple(out)
+
+    def _end(self, released: str, match: StopMatch) -> Emission:
+        if self._include_stop:
+            released += match.stop
+        cut = match.end if self._include_stop else match.start
+        tokens = tuple(info for start, info in self._waiting if start < cut)
+        self._waiting.clear()
+        return Emission(released, tokens, match.stop)

@@ -1,0 +1,98 @@
+"""Which sequences hold which tokens in the KV cache, and where a new prompt can take its prefix from.
+
+Pure: it decides, the engine moves the cells. Entries are finished sequences, kept until their cells or their ids are
+needed; running sequences are offered by the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from jan_serve.engine.tokens import Tokens, common_prefix
+
+
+@dataclass(slots=True, eq=False)
+class CachedSequence:
+    """A finished sequence whose cells are kept. `used` is a logical time: higher is more recent."""
+
+    seq_id: int
+    tokens: Tokens
+    used: int
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixMatch:
+    """The first `length` tokens are in the cells of sequence `seq_id`."""
+
+    seq_id: int
+    length: int
+
+
+class PrefixCache:
+    """Finished sequences by recency. `whole_only`: a memory that cannot share part of a sequence (recurrent layers)."""
+
+    def __init__(self, *, whole_only: bool = False) -> None:
+        self.whole_only = whole_only
+        self._entries: dict[int, CachedSequence] = {}
+        self._time = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, seq_id: int) -> bool:
+        return seq_id in self._entries
+
+    @property
+    def seq_ids(self) -> list[int]:
+        """Ids of all entries, least recently used first."""
+        return [entry.seq_id for entry in sorted(self._entries.values(), key=lambda entry: entry.used)]
+
+    def match(self, prompt: Tokens, running: Iterable[tuple[int, Tokens]] = ()) -> PrefixMatch | None:
+        """The longest usable prefix of `prompt` among the entries and the `running` sequences' computed tokens.
+
+        At least one token of the prompt is always left to compute: its logits are needed.
+        """
+        best: PrefixMatch | None = None
+        limit = len(prompt) - 1
+        candidates = [(entry.seq_id, entry.tokens) for entry in self._entries.values()]
+        for seq_id, tokens in [*candidates, *running]:
+            length = common_prefix(prompt[:limit], tokens)
+            if self.whole_only and length != len(tokens):
+                continue
+            if length > 0 and (best is None or length > best.length):
+                best = PrefixMatch(seq_id, length)
+        return best
+
+    def touch(self, seq_id: int) -> None:
+        """An entry was used."""
+        entry = self._entries.get(seq_id)
+        if entry is not None:
+            self._time += 1
+            entry.used = self._time
+
+    def add(self, seq_id: int, tokens: Tokens) -> list[int]:
+        """Keep a finished sequence. Returns entries that became useless, because it holds all that they hold."""
+        covered = [
+            entry.seq_id
+            for entry in self._entries.values()
+            if not self.whole_only and common_prefix(entry.tokens, tokens) == len(entry.tokens)
+        ]
+        for other in covered:
+            del self._entries[other]
+        self._time += 1
+        self._entries[seq_id] = CachedSequence(seq_id, tokens, self._time)
+        return covered
+
+    def remove(self, seq_id: int) -> None:
+        """Forget an entry."""
+        self._entries.pop(seq_id, None)
+
+    def least_recent(self) -> int | None:
+        """The id to evict next, or None when the cache is empty."""
+        entry = min(self._entries.values(), key=lambda entry: entry.used, default=None)
+        return None if entry is None else entry.seq_id
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._entries.clear()

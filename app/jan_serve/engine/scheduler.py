@@ -1,0 +1,126 @@
+"""Decides which waiting sequence runs next and what the next batch holds. Pure: it changes nothing but its own lists.
+
+First come, first served, with one exception: a sequence whose prompt begins with what another one is prefilling right
+now waits for it, and lets others pass, rather than computing the same prefix again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Literal
+
+from jan_serve.engine.cells import CellCounter
+from jan_serve.engine.prefix_cache import PrefixCache, PrefixMatch
+from jan_serve.engine.sequence import Sequence
+from jan_serve.engine.tokens import common_prefix
+
+# Waiting for another's prefill costs at least one step; a shorter prefix than this is cheaper to compute again.
+MIN_SHARED_PREFILL = 16
+# Rows of logits are n_vocab floats each: scored prompts go in small pieces.
+SCORED_CHUNK = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """A waiting sequence that may run now, and where its prefix comes from."""
+
+    sequence: Sequence
+    prefix: PrefixMatch | None
+
+
+@dataclass(frozen=True, slots=True)
+class PlanItem:
+    """`count` tokens of a sequence, from its first uncomputed one, for the next batch."""
+
+    sequence: Sequence
+    count: int
+    outputs: Literal["none", "last", "all"]
+
+    @property
+    def is_decode(self) -> bool:
+        """Whether this is one newly sampled token of a running stream."""
+        return not self.sequence.is_prefilling
+
+
+class Scheduler:
+    """The waiting and the running sequences of one context."""
+
+    def __init__(self, parallel: int, cells: CellCounter, cache: PrefixCache) -> None:
+        self.parallel = parallel
+        self.waiting: deque[Sequence] = deque()
+        self.running: list[Sequence] = []
+        self._cells = cells
+        self._cache = cache
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a step would do anything."""
+        return bool(self.waiting or self.running)
+
+    def next_admission(self) -> Admission | None:
+        """The next waiting sequence that may run, if there is room. The caller moves it to `running` and asks again."""
+        if len(self.running) >= self.parallel:
+            return None
+        for sequence in self.waiting:
+            prefix = self._find_prefix(sequence)
+            have = prefix.length if prefix is not None else 0
+            if self._being_prefilled(sequence) >= have + MIN_SHARED_PREFILL:
+                continue
+            if not self._has_room(len(sequence.tokens) - have, prefix):
+                return None
+            return Admission(sequence, prefix)
+        return None
+
+    def plan(self, max_tokens: int, max_prefill: int) -> list[PlanItem]:
+        """The next batch: one token of every decoding sequence, then prefill in order of admission.
+
+        max_tokens bounds the batch, max_prefill the prefill in it.
+        """
+        items = [PlanItem(s, 1, "last") for s in self.running if not s.is_prefilling][:max_tokens]
+        room = min(max_prefill, max_tokens - len(items))
+        for sequence in self.running:
+            if room <= 0:
+                break
+            if not sequence.is_prefilling:
+                continue
+            count = min(sequence.num_uncomputed, room)
+            if sequence.wants_prompt_scores:
+                count = min(count, SCORED_CHUNK)
+                items.append(PlanItem(sequence, count, "all"))
+            else:
+                items.append(
+                    PlanItem(sequence, count, "last" if count == sequence.num_uncomputed else "none")
+                )
+            room -= count
+        return items
+
+    def victim(self) -> Sequence | None:
+        """The running sequence to preempt when cells run out: the one admitted last, never the only one."""
+        return self.running[-1] if len(self.running) > 1 else None
+
+    def _find_prefix(self, sequence: Sequence) -> PrefixMatch | None:
+        if sequence.wants_prompt_scores:
+            return None
+        running = [(s.seq_id, s.tokens.view(0, s.num_computed)) for s in self.running]
+        return self._cache.match(sequence.tokens.view(), running)
+
+    def _being_prefilled(self, sequence: Sequence) -> int:
+        """The longest prefix that a running sequence will have computed once its prefill is done."""
+        if self._cache.whole_only or sequence.wants_prompt_scores:
+            return 0
+        prompt = sequence.tokens.view(0, len(sequence.tokens) - 1)
+        return max(
+            (common_prefix(prompt, s.tokens.view()) for s in self.running if s.is_prefilling),
+            default=0,
+        )
+
+    def _has_room(self, needed: int, prefix: PrefixMatch | None) -> bool:
+        """Whether `needed` cells are free or can be evicted, beyond what running prefills will take."""
+        kept = [s.seq_id for s in self.running]
+        promised = sum(s.num_uncomputed for s in self.running)
+        shared = 0
+        if prefix is not None and prefix.seq_id in self._cache:
+            # The shared part stays when its cached sequence goes.
+            shared = prefix.length
+        return needed + shared + promised <= self._cells.capacity - self._cells.held_by(kept)

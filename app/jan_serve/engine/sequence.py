@@ -1,0 +1,90 @@
+"""A Sequence: one running completion, from its prompt to its last token."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+from jan_serve.core.events import Timings, TokenInfo
+from jan_serve.engine.output import SequenceText
+from jan_serve.engine.sampler import Sampler
+from jan_serve.engine.tokens import TokenBuffer
+from jan_serve.ipc.messages import GenerateRequest
+
+
+class Status(enum.Enum):
+    """waiting: has no cells. running: has a sequence id and is prefilled or decoded. finished: gone from the engine."""
+
+    WAITING = enum.auto()
+    RUNNING = enum.auto()
+    FINISHED = enum.auto()
+
+
+@dataclass(slots=True, eq=False)
+class RequestState:
+    """What the sequences of one request share. Times are of a monotonic clock, in seconds."""
+
+    request: GenerateRequest
+    prompt_length: int
+    arrived: float
+    unfinished: int
+    completion_tokens: int = 0
+    cached_tokens: int | None = None
+    started: float | None = None
+    first_token: float | None = None
+    scored: bool = False
+
+    def timings(self, now: float) -> Timings:
+        """Where the time went, for the final event."""
+        started = self.started if self.started is not None else now
+        first = self.first_token if self.first_token is not None else now
+        return Timings(
+            queue_s=max(0.0, started - self.arrived),
+            prefill_s=max(0.0, first - started),
+            decode_s=max(0.0, now - first),
+        )
+
+
+@dataclass(slots=True, eq=False)
+class Sequence:
+    """One completion.
+
+    tokens: prompt and generated ids. num_computed: how many of them are in the KV cache under `seq_id`.
+    num_cached: how many of the prompt came from the prefix cache at the (last) admission.
+    max_new: tokens it may still generate in all, bounded by the context and the server's ceiling.
+    """
+
+    state: RequestState
+    index: int
+    tokens: TokenBuffer
+    sampler: Sampler
+    text: SequenceText
+    max_new: int
+    seed: int | None
+    status: Status = Status.WAITING
+    seq_id: int = -1
+    num_computed: int = 0
+    num_cached: int = 0
+    num_generated: int = 0
+    sum_logprob: float = 0.0
+    prompt_infos: list[TokenInfo] = field(default_factory=list[TokenInfo])
+
+    @property
+    def request(self) -> GenerateRequest:
+        """The request that this sequence belongs to."""
+        return self.state.request
+
+    @property
+    def num_uncomputed(self) -> int:
+        """Tokens that are not in the KV cache yet; 1 while decoding."""
+        return len(self.tokens) - self.num_computed
+
+    @property
+    def is_prefilling(self) -> bool:
+        """Whether more than the newest token is missing from the KV cache, or nothing was sampled yet."""
+        return self.num_uncomputed > 1 or self.num_generated == 0
+
+    @property
+    def wants_prompt_scores(self) -> bool:
+        """Whether logits of prompt positions are still needed (by the first sequence of the request only)."""
+        return self.index == 0 and self.request.prompt_logprobs is not None and not self.state.scored

@@ -1,0 +1,49 @@
+"""Token ids of a sequence as a growable array, and common prefixes of two of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+Tokens = npt.NDArray[np.int32]
+
+
+class TokenBuffer:
+    """Append-only int32 ids. Slices are views and stay valid: a full buffer is replaced, never moved."""
+
+    __slots__ = ("_data", "_size")
+
+    def __init__(self, tokens: Sequence[int] | Tokens = ()) -> None:
+        self._data = np.array(tokens, dtype=np.int32)
+        self._size = len(self._data)
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, index: int) -> int:
+        return int(self._data[: self._size][index])
+
+    def append(self, token: int) -> None:
+        """Add one id."""
+        if self._size == len(self._data):
+            grown = np.empty(max(64, 2 * self._size), np.int32)
+            grown[: self._size] = self._data
+            self._data = grown
+        self._data[self._size] = token
+        self._size += 1
+
+    def view(self, start: int = 0, end: int | None = None) -> Tokens:
+        """Ids from `start` up to `end` (default: all), without a copy."""
+        return self._data[start : self._size if end is None else min(end, self._size)]
+
+
+def common_prefix(a: Tokens, b: Tokens) -> int:
+    """Number of leading ids that `a` and `b` share."""
+    n = min(len(a), len(b))
+    if n == 0:
+        return 0
+    differs = a[:n] != b[:n]
+    first = int(differs.argmax())
+    return first if differs[first] else n

@@ -1,0 +1,326 @@
+"""The worker process: one model behind the pipe. Started as `jan-serve worker`; not for people.
+
+Three threads. The reader takes frames off the pipe: pings are answered and running prefills interrupted at once, also
+during a decode (the bindings release the GIL). The intake tokenises and checks. The engine thread, the main one, owns
+the llama.cpp contexts: nothing else touches them. The process ends when the pipe does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import sys
+import threading
+import traceback
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import msgspec
+import psutil
+
+from jan_serve.engine.embedder import EmbedJob
+from jan_serve.engine.engine import Engine
+from jan_serve.engine.intake import Intake
+from jan_serve.engine.llama import backend
+from jan_serve.engine.llama.chain import Candidates
+from jan_serve.engine.loader import LoadedModel, load
+from jan_serve.engine.phase import PhaseClock
+from jan_serve.engine.sequence import Sequence
+from jan_serve.errors import JanServeError, ProtocolError, SettingsError, UnsupportedOperation
+from jan_serve.ipc.channel import BlockingChannel, take_over_stdio
+from jan_serve.ipc.messages import (
+    PROTOCOL_VERSION,
+    AbortRequest,
+    Accepted,
+    Detokenized,
+    DetokenizeRequest,
+    EmbedRequest,
+    EngineStats,
+    Failed,
+    GenerateRequest,
+    LoadFailed,
+    LoadModel,
+    LoadProgress,
+    PingRequest,
+    Pong,
+    Ready,
+    ShutdownRequest,
+    Step,
+    Tokenized,
+    TokenizeRequest,
+)
+from jan_serve.ipc.parent_death import end_with_parent, write_no_core_dump
+
+IntakeItem = GenerateRequest | EmbedRequest | TokenizeRequest | DetokenizeRequest | AbortRequest
+InboxItem = list[Sequence] | EmbedJob | AbortRequest
+
+
+@dataclass(slots=True)
+class Inbox:
+    """What waits for the engine thread, in order."""
+
+    _items: deque[InboxItem] = field(default_factory=deque[InboxItem])
+    _ready: threading.Condition = field(default_factory=threading.Condition)
+
+    def put(self, item: InboxItem) -> None:
+        """Add an item and wake the engine."""
+        with self._ready:
+            self._items.append(item)
+            self._ready.notify()
+
+    def take(self, *, wait: bool) -> list[InboxItem]:
+        """Everything that came; blocks for the first item if `wait`."""
+        if not wait and not self._items:
+            return []
+        with self._ready:
+            while not self._items:
+                self._ready.wait()
+            items = list(self._items)
+            self._items.clear()
+            return items
+
+
+class Worker:
+    """One loaded model and its three threads."""
+
+    def __init__(
+        self, channel: BlockingChannel, request: LoadModel, loaded: LoadedModel, phase: PhaseClock
+    ) -> None:
+        self._channel = channel
+        self._model = loaded.model
+        self._embedder = loaded.embedder
+        self._phase = phase
+        self._inbox = Inbox()
+        self._intake_queue: queue.SimpleQueue[IntakeItem] = queue.SimpleQueue()
+        self._aborted: set[int] = set()
+        self._jobs: deque[EmbedJob] = deque()
+        self._process = psutil.Process()
+        self._engine: Engine | None = None
+        facts, settings = loaded.facts, request.settings
+        if loaded.context is not None:
+            self._engine = Engine(
+                loaded.context,
+                n_ctx=facts.n_ctx,
+                parallel=facts.parallel,
+                cache_sequences=loaded.cache_sequences,
+                step_target_s=settings.step_target_s,
+                phase=phase,
+            )
+        vocab = loaded.model.vocab
+        # The intake only hands the candidates on to the samplers it makes: the engine thread alone uses them.
+        self._intake = Intake(
+            vocab,
+            Candidates(vocab.n_tokens),
+            n_ctx=facts.n_ctx,
+            max_tokens_ceiling=settings.max_tokens_ceiling,
+        )
+
+    def run(self) -> None:
+        """Serve until the pipe ends. Never returns: the process ends with `os._exit`, which frees all there is."""
+        threading.Thread(target=_process_ends_with(self._read), name="reader", daemon=True).start()
+        threading.Thread(target=_process_ends_with(self._take_in), name="intake", daemon=True).start()
+        self._phase.enter("idle")
+        _process_ends_with(self._serve)()
+
+    # The reader thread
+
+    def _read(self) -> None:
+        while True:
+            message = self._channel.receive()
+            match message:
+                case None | ShutdownRequest():
+                    return
+                case PingRequest():
+                    self._channel.send(self._pong(message.nonce))
+                case AbortRequest():
+                    self._abort(message)
+                case LoadModel():
+                    raise ProtocolError("a worker loads one model")
+                case _:
+                    self._intake_queue.put(message)
+
+    def _abort(self, message: AbortRequest) -> None:
+        """Reach the request wherever it is: before the intake, in it (it follows there), or with the engine."""
+        self._aborted.add(message.id)
+        if self._engine is not None:
+            self._engine.interrupt_prefill(message.id)
+        self._inbox.put(message)
+        self._intake_queue.put(message)
+
+    def _pong(self, nonce: int) -> Pong:
+        phase, seconds, request_id = self._phase.read()
+        stats = self._engine.stats() if self._engine is not None else EngineStats()
+        stats = msgspec.structs.replace(stats, rss_bytes=self._process.memory_info().rss)
+        return Pong(nonce=nonce, phase=phase, phase_s=seconds, phase_id=request_id, stats=stats)
+
+    # The intake thread
+
+    def _take_in(self) -> None:
+        while True:
+            message = self._intake_queue.get()
+            if isinstance(message, AbortRequest):
+                self._aborted.discard(message.id)
+                self._inbox.put(message)
+            elif message.id not in self._aborted:
+                try:
+                    self._prepare(message)
+                except JanServeError as error:
+                    self._channel.send(_failed(message.id, error))
+
+    def _prepare(self, message: GenerateRequest | EmbedRequest | TokenizeRequest | DetokenizeRequest) -> None:
+        match message:
+            case GenerateRequest():
+                if self._engine is None:
+                    raise UnsupportedOperation(
+                        "this model only embeds: it cannot generate text", param="model"
+                    )
+                sequences = self._intake.prepare(message)
+                self._channel.send(Step((Accepted(message.id, sequences[0].state.prompt_length),)))
+                self._inbox.put(sequences)
+            case EmbedRequest():
+                self._inbox.put(self._embedder.start(message, self._embedder.tokenize(message)))
+            case TokenizeRequest():
+                self._channel.send(self._tokenized(message))
+            case DetokenizeRequest():
+                self._intake.check_token_ids(message.tokens, "tokens")
+                data = self._model.vocab.detokenize(
+                    message.tokens, remove_special=message.skip_special_tokens
+                )
+                self._channel.send(Detokenized(message.id, data.decode("utf-8", "replace")))
+
+    def _tokenized(self, message: TokenizeRequest) -> Tokenized:
+        vocab = self._model.vocab
+        ids = vocab.tokenize(
+            message.text, add_special=message.add_special, parse_special=message.parse_special
+        )
+        pieces = tuple(vocab.piece(token, special=True) for token in ids) if message.with_pieces else ()
+        return Tokenized(message.id, tuple(ids), pieces)
+
+    # The engine thread
+
+    def _serve(self) -> None:
+        engine = self._engine
+        while True:
+            busy = bool(self._jobs) or (engine is not None and engine.has_work)
+            for item in self._inbox.take(wait=not busy):
+                self._handle(item)
+            if engine is not None and engine.has_work:
+                events = engine.step()
+                if events:
+                    self._channel.send(Step(tuple(events)))
+            if self._jobs:
+                self._embed(self._jobs[0])
+
+    def _handle(self, item: InboxItem) -> None:
+        match item:
+            case AbortRequest():
+                self._jobs = deque(job for job in self._jobs if job.request.id != item.id)
+                if self._engine is not None:
+                    self._engine.abort(item.id)
+            case EmbedJob():
+                self._jobs.append(item)
+            case _:
+                if self._engine is not None:
+                    self._engine.add(item)
+
+    def _embed(self, job: EmbedJob) -> None:
+        try:
+            answer = self._embedder.advance(job, self._phase)
+        except JanServeError as error:
+            self._jobs.popleft()
+            self._channel.send(_failed(job.request.id, error))
+        else:
+            if answer is not None:
+                self._jobs.popleft()
+                self._channel.send(answer)
+        finally:
+            self._phase.enter("idle")
+
+
+def _failed(request_id: int, error: JanServeError) -> Failed:
+    return Failed(id=request_id, code=error.code, payload=error.payload())
+
+
+def _process_ends_with(body: Callable[[], None]) -> Callable[[], None]:
+    """A thread of a worker does not end alone: the process goes with it, and the front sees that."""
+
+    def run() -> None:
+        code = 0
+        try:
+            body()
+        except BrokenPipeError:
+            pass  # the front is gone, and so are we
+        except BaseException:
+            traceback.print_exc()
+            code = 1
+        sys.stderr.flush()
+        os._exit(code)
+
+    return run
+
+
+def _receive_load(channel: BlockingChannel) -> LoadModel | None:
+    message = channel.receive()
+    if message is None or isinstance(message, ShutdownRequest):
+        return None
+    if not isinstance(message, LoadModel):
+        raise ProtocolError("the first frame of a worker is LoadModel")
+    if message.protocol != PROTOCOL_VERSION:
+        raise SettingsError(f"this worker speaks protocol {PROTOCOL_VERSION}, the front {message.protocol}")
+    return message
+
+
+def _load(channel: BlockingChannel, request: LoadModel) -> LoadedModel | None:
+    """Load and say how far it is; None, with LoadFailed sent, when it cannot be done."""
+    shown = -1.0
+
+    def on_progress(fraction: float) -> bool:
+        nonlocal shown
+        if fraction - shown >= 0.01 or fraction >= 1.0:
+            shown = fraction
+            channel.send(LoadProgress(fraction))
+        return True
+
+    try:
+        return load(request, on_progress)
+    except JanServeError as error:
+        channel.send(LoadFailed(code=error.code, payload=error.payload()))
+        return None
+
+
+def probe() -> None:
+    """Print one JSON line about this build of llama.cpp and its devices, for `jan-serve doctor`."""
+    backend.start()
+    facts = {
+        **backend.build_features(),
+        "devices": [msgspec.to_builtins(device) for device in backend.devices()],
+    }
+    sys.stdout.write(json.dumps(facts) + "\n")
+    sys.stdout.flush()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Entry of the hidden subcommand: serve one model over stdin and stdout, or `--probe`."""
+    if "--probe" in (arguments if arguments is not None else sys.argv[1:]):
+        probe()
+        return 0
+    channel = take_over_stdio()
+    end_with_parent()
+    write_no_core_dump()
+    backend.start()
+    try:
+        request = _receive_load(channel)
+        if request is None:
+            return 0
+        phase = PhaseClock()
+        loaded = _load(channel, request)
+        if loaded is None:
+            return 1
+        worker = Worker(channel, request, loaded, phase)
+        channel.send(Ready(loaded.facts))
+        worker.run()
+    except BrokenPipeError:
+        return 0
+    return 0

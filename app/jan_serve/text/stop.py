@@ -1,0 +1,80 @@
+"""Exact stop strings on a stream of text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class StopMatch(NamedTuple):
+    """The stop string that was found, and where it starts and ends (characters since the start of the stream)."""
+
+    stop: str
+    start: int
+    end: int
+
+
+class StopMatcher:
+    """Finds the first stop string to be completed, and holds back text that may become one.
+
+    Of several stop strings the one whose last character comes first wins, then the longer one: a rule that does not
+    depend on how the stream is cut into pieces.
+    """
+
+    __slots__ = ("_held", "_longest", "_seen", "_stops")
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        if any(not stop for stop in stops):
+            raise ValueError("a stop string must not be empty")
+        self._stops = tuple(stops)
+        self._longest = max(map(len, stops), default=0)
+        self._held = ""
+        self._seen = 0
+
+    @property
+    def held(self) -> str:
+        """Text that was fed and is neither released nor matched."""
+        return self._held
+
+    def feed(self, text: str) -> tuple[str, StopMatch | None]:
+        """Add `text`; return what is certain not to belong to a stop string, and the match that ended the stream.
+
+        After a match the rest of the text is dropped and the matcher must not be fed again.
+        """
+        if not self._stops:
+            self._seen += len(text)
+            return text, None
+        window = self._held + text
+        base = self._seen - len(self._held)
+        self._seen += len(text)
+        match = self._find(window, base)
+        if match is not None:
+            self._held = ""
+            return window[: match.start - base], match
+        keep = self._partial(window)
+        self._held = window[len(window) - keep :]
+        return window[: len(window) - keep], None
+
+    def finish(self) -> str:
+        """End of the stream: release what was held back."""
+        held, self._held = self._held, ""
+        return held
+
+    def _find(self, window: str, base: int) -> StopMatch | None:
+        best: StopMatch | None = None
+        for stop in self._stops:
+            at = window.find(stop)
+            if at < 0:
+                continue
+            found = StopMatch(stop, base + at, base + at + len(stop))
+            if best is None or (found.end, found.start) < (best.end, best.start):
+                best = found
+        return best
+
+    def _partial(self, window: str) -> int:
+        """Length of the longest end of `window` that begins some stop string."""
+        for size in range(min(len(window), self._longest - 1), 0, -1):
+            tail = window[-size:]
+            if any(stop.startswith(tail) for stop in self._stops if len(stop) > size):
+                return size
+        return 0
