@@ -222,7 +222,8 @@ class LlamaContext:
 
 
 def _pointer(array: npt.NDArray[Any], kind: Any) -> Any:
-    return ctypes.cast(array.ctypes.data, ctypes.POINTER(kind))
+    pointer: Any = ctypes.POINTER(kind)
+    return ctypes.cast(array.ctypes.data, pointer)
 
 
 def _kv_type(name: str, value: str) -> int:
