@@ -222,8 +222,8 @@ class LlamaContext:
 
 
 def _pointer(array: npt.NDArray[Any], kind: Any) -> Any:
-    pointer: Any = ctypes.POINTER(kind)
-    return ctypes.cast(array.ctypes.data, pointer)
+    pointer_to: Any = ctypes.POINTER
+    return ctypes.cast(array.ctypes.data, pointer_to(kind))
 
 
 def _kv_type(name: str, value: str) -> int:
