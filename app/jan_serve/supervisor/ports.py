@@ -1,0 +1,43 @@
+"""What the supervisor needs from the model store, which wiring hands in."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from jan_serve.ipc.messages import EngineSettings
+
+
+class ModelSource(msgspec.Struct, frozen=True, kw_only=True):
+    """A model file that can be loaded.
+
+    name: canonical; what clients see. path: absolute. revision: differs whenever the file does (size and time of
+    change, say); a loaded model whose source has another revision is loaded again.
+    """
+
+    name: str
+    path: str
+    revision: tuple[int, ...] = ()
+
+
+class Resolver(Protocol):
+    """Names to model files. Methods may block on the disk: they are called in threads, also several at once."""
+
+    def resolve(self, name: str | None) -> ModelSource:
+        """The model of this name or alias; None is the default model. Called for every request: reads no GGUF.
+
+        Raises ModelNotFound.
+        """
+        ...
+
+    def engine_settings(self, source: ModelSource) -> EngineSettings:
+        """How to load it, from the GGUF header and the configuration. Called once per load; may take a second.
+
+        Raises InvalidModel, ModelNotFound.
+        """
+        ...
+
+    def list(self) -> tuple[ModelSource, ...]:
+        """Every model that `resolve` knows by its own name, in the order to show them."""
+        ...

@@ -1,0 +1,83 @@
+"""The fake engine as a worker command, and a resolver whose model names decide how it behaves."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
+
+from jan_serve.errors import ModelNotFound
+from jan_serve.ipc.messages import EngineSettings
+from jan_serve.supervisor.limits import ManagerLimits
+from jan_serve.supervisor.model_manager import ModelManager
+from jan_serve.supervisor.ports import ModelSource
+
+FAKE_ENGINE: tuple[str, ...] = (sys.executable, str(Path(__file__).with_name("fake_engine.py")))
+"""The worker command for tests; see `fake_engine` for what it can be told."""
+
+
+class FakeResolver:
+    """Knows the given names; the first is the default. Their paths lie in `folder` and need not exist."""
+
+    def __init__(
+        self, folder: Path, names: Sequence[str] = ("fake",), settings: EngineSettings | None = None
+    ) -> None:
+        self.folder = folder
+        self.names = list(names)
+        self.settings = settings or EngineSettings()
+        self.revisions: dict[str, int] = {}
+
+    def resolve(self, name: str | None) -> ModelSource:
+        """Raises ModelNotFound."""
+        if name is None:
+            name = self.names[0]
+        if name not in self.names:
+            raise ModelNotFound(name)
+        return self._source(name)
+
+    def engine_settings(self, source: ModelSource) -> EngineSettings:
+        """The same for all."""
+        return self.settings
+
+    def list(self) -> tuple[ModelSource, ...]:
+        """All names."""
+        return tuple(self._source(name) for name in self.names)
+
+    def change_file(self, name: str) -> None:
+        """As if the model's file had been replaced."""
+        self.revisions[name] = self.revisions.get(name, 0) + 1
+
+    def _source(self, name: str) -> ModelSource:
+        path = str(self.folder / f"{name}.gguf")
+        return ModelSource(name=name, path=path, revision=(self.revisions.get(name, 0),))
+
+
+@contextlib.asynccontextmanager
+async def fake_manager(
+    folder: Path,
+    names: Sequence[str] = ("fake",),
+    *,
+    limits: ManagerLimits | None = None,
+    settings: EngineSettings | None = None,
+) -> AsyncGenerator[ModelManager]:
+    """A ModelManager over fake engines; its workers are gone when the block ends."""
+    manager = ModelManager(FakeResolver(folder, names, settings), FAKE_ENGINE, limits)
+    try:
+        yield manager
+    finally:
+        await manager.shutdown(0)
+
+
+class Gate:
+    """A FIFO that the fake engine waits at (`!gate PATH`, `slow-load`) until the test opens it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        os.mkfifo(path)
+
+    def open(self) -> None:
+        """Let the engine go on. Blocks until it waits here, so it never comes too early."""
+        with self.path.open("wb"):
+            pass

@@ -1,0 +1,47 @@
+"""Looking at processes from outside, through psutil."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import psutil
+
+
+def alive(pid: int) -> bool:
+    """It exists and is no zombie."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def children() -> list[psutil.Process]:
+    """Our child processes, zombies included."""
+    return psutil.Process().children()
+
+
+def zombies() -> list[int]:
+    """Our children that ended and were not waited for."""
+    return [child.pid for child in children() if child.status() == psutil.STATUS_ZOMBIE]
+
+
+def wait_until(condition: Callable[[], bool], limit_s: float = 10.0) -> float:
+    """Poll until the condition holds; the seconds it took. Fails after the limit. For other processes only."""
+    start = time.monotonic()
+    while not condition():
+        if time.monotonic() - start > limit_s:
+            raise AssertionError(f"not true within {limit_s} s")
+        time.sleep(0.005)
+    return time.monotonic() - start
+
+
+async def until(condition: Callable[[], bool], limit_s: float = 10.0) -> float:
+    """As `wait_until`, without stopping the event loop."""
+    start = time.monotonic()
+    while not condition():
+        if time.monotonic() - start > limit_s:
+            raise AssertionError(f"not true within {limit_s} s")
+        await asyncio.sleep(0.005)
+    return time.monotonic() - start
