@@ -26,6 +26,7 @@ class ModelFile:
     """Facts of a model from its header(s). Sizes in bytes.
 
     paths: the file, or all parts of a split model in order; llama.cpp is given the first.
+    file_bytes: all parts together, as on the disk.
     layer_bytes: tensor bytes of each block; other_bytes: of everything else (embeddings, output).
     pooling: what the file says, None where it says nothing.
     """
@@ -33,6 +34,7 @@ class ModelFile:
     paths: tuple[Path, ...]
     architecture: str
     name: str | None
+    file_bytes: int
     n_ctx_train: int | None
     n_layer: int
     layer_bytes: tuple[int, ...]
@@ -83,6 +85,7 @@ def read_model_file(path: Path) -> ModelFile:
         paths=tuple(part.path for part in headers),
         architecture=architecture,
         name=header.text("general.name"),
+        file_bytes=sum(part.file_size for part in headers),
         n_ctx_train=header.integer(f"{architecture}.context_length"),
         n_layer=n_layer,
         layer_bytes=tuple(layers),

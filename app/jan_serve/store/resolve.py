@@ -48,7 +48,7 @@ class DefaultModel:
 
 
 class ModelResolver:
-    """Name to file. Keeps no list: files that are added or removed count from the next request on. Any thread may ask."""
+    """Name to file. Keeps no list: what is added or removed counts from the next request on. Any thread may ask."""
 
     def __init__(
         self,
@@ -122,17 +122,20 @@ class ModelResolver:
             )
         return DefaultModel(built_in, "the models folder has no model")
 
-    def model_file(self, entry: ModelEntry) -> ModelFile:
-        """The checked header facts of a model. Blocks on the disk. Raises InvalidModel, ModelNotFound."""
+    def model_file(self, path: Path, name: str) -> ModelFile:
+        """The checked header facts of a model file that is served as `name`. Blocks on the disk.
+
+        Raises InvalidModel, and ModelNotFound when the file has gone.
+        """
         try:
-            status = entry.path.stat()
+            status = path.stat()
         except OSError:
-            raise ModelNotFound(entry.name) from None
-        key = (str(entry.path), status.st_size, status.st_mtime_ns)
+            raise ModelNotFound(name) from None
+        key = (str(path), status.st_size, status.st_mtime_ns)
         with self._lock:
             known = self._headers.get(key)
         if known is None:
-            known = read_model_file(entry.path)
+            known = read_model_file(path)
             with self._lock:
                 while len(self._headers) >= _MAX_CACHED_HEADERS:
                     self._headers.pop(next(iter(self._headers)))

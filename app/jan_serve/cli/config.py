@@ -1,0 +1,57 @@
+"""`jan-serve config`: the settings as they count now, each with where its value comes from. Changes nothing."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from jan_serve.cli.options import ConfigOption
+from jan_serve.cli.output import Output
+from jan_serve.config import LoadedSettings, load_settings
+
+config_app = typer.Typer(help="Show the settings and where their values come from.")
+
+
+@config_app.callback(invoke_without_command=True)
+def show(
+    context: typer.Context,
+    config: ConfigOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
+) -> None:
+    """Show every setting, its value and where the value comes from. Keys are not shown."""
+    if context.invoked_subcommand is not None:
+        context.obj = config
+        return
+    loaded = load_settings(config_file=config)
+    output = Output()
+    if as_json:
+        output.json(
+            {
+                "config_file": str(loaded.config_file),
+                "config_file_read": loaded.config_file_read,
+                "settings": {
+                    name: {"value": value, "origin": origin} for name, value, origin in loaded.rows()
+                },
+                "warnings": list(loaded.warnings),
+            }
+        )
+        return
+    output.table(("setting", "value", "from"), loaded.rows())
+    _say_where(loaded, output)
+
+
+@config_app.command("check")
+def check(context: typer.Context, config: ConfigOption = None) -> None:
+    """Check the configuration file and the environment. The exit status is 2 where something is wrong."""
+    loaded = load_settings(config_file=config or context.obj)
+    output = Output()
+    _say_where(loaded, output)
+    output.note("The settings are valid.")
+
+
+def _say_where(loaded: LoadedSettings, output: Output) -> None:
+    for warning in loaded.warnings:
+        output.warning(warning)
+    state = "was read" if loaded.config_file_read else "does not exist; all settings have other sources"
+    output.note(f"The configuration file {loaded.config_file} {state}.")

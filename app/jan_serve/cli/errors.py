@@ -1,0 +1,67 @@
+"""Exception to message, next step and exit status: the one place. 0 done, 1 failed, 2 wrong use or settings."""
+
+from __future__ import annotations
+
+import traceback
+from typing import Final
+
+from jan_serve.cli.output import Output
+from jan_serve.errors import (
+    InsufficientMemory,
+    InvalidModel,
+    InvalidRequest,
+    JanServeError,
+    ModelFailed,
+    ModelNotFound,
+    SettingsError,
+)
+
+FAILED: Final = 1
+WRONG_USE: Final = 2
+INTERRUPTED: Final = 130
+
+
+class CommandError(Exception):
+    """A command cannot do what it was asked for. Never crosses a pipe or HTTP, so it is not in the `errors` tree."""
+
+    def __init__(self, message: str, next_step: str | None = None, status: int = FAILED) -> None:
+        super().__init__(message)
+        self.message = message
+        self.next_step = next_step
+        self.status = status
+
+
+_NEXT_STEPS: Final[tuple[tuple[type[JanServeError], int, str | None], ...]] = (
+    (SettingsError, WRONG_USE, "`jan-serve config` shows every setting and where its value comes from."),
+    (ModelNotFound, WRONG_USE, "`jan-serve ls` lists the models; --models-dir names another folder."),
+    (InvalidRequest, WRONG_USE, "`jan-serve ls` lists the models."),
+    (InvalidModel, FAILED, "Download the file again, or convert it again with llama.cpp's tools."),
+    (InsufficientMemory, FAILED, "Use a smaller --n-ctx, a smaller quantisation, or close other programs."),
+    (ModelFailed, FAILED, "`jan-serve doctor` shows whether llama.cpp and its devices work."),
+)
+
+
+def report(error: BaseException, output: Output) -> int:
+    """Say what went wrong and what to do; the value is the exit status. A bug of ours shows its traceback."""
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else 0 if error.code is None else FAILED
+    if isinstance(error, KeyboardInterrupt):
+        return INTERRUPTED
+    if isinstance(error, BrokenPipeError):
+        return FAILED
+    if isinstance(error, CommandError):
+        output.error(error.message, error.next_step)
+        return error.status
+    if isinstance(error, JanServeError):
+        for kind, status, next_step in _NEXT_STEPS:
+            if isinstance(error, kind):
+                output.error(error.message, next_step)
+                return status
+        output.error(error.message)
+        return FAILED
+    output.error(
+        f"unexpected {type(error).__name__}: {error}", "This is a bug in jan-serve. Please report it with:"
+    )
+    for line in "".join(traceback.format_exception(error)).splitlines():
+        output.note(line)
+    return FAILED

@@ -1,0 +1,153 @@
+"""Takes the listening socket before anything else is started, so that of two starts at once exactly one goes on."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import socket
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+import psutil
+
+from jan_serve.cli.errors import WRONG_USE, CommandError
+
+_BACKLOG: Final = 2048
+_HEALTH_TIMEOUT_S: Final = 2.0
+_MAX_HEALTH_BYTES: Final = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class PortHolder:
+    """Who listens on a port: what could be found out. `is_jan_serve` when it is one of us."""
+
+    is_jan_serve: bool
+    pid: int | None = None
+    name: str | None = None
+
+    @property
+    def description(self) -> str:
+        """The holder in words."""
+        name = "jan-serve" if self.is_jan_serve else self.name or "another program"
+        return f"{name} (pid {self.pid})" if self.pid is not None else name
+
+
+class AddressUnavailable(CommandError):
+    """The address cannot be listened on: taken, not of this machine, or not allowed."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, "Choose another with --port, or any free one with --port 0.", WRONG_USE)
+
+
+class AlreadyServing(Exception):
+    """Another jan-serve listens there: what was asked for is the case already."""
+
+    def __init__(self, port: int, holder: PortHolder) -> None:
+        super().__init__(f"already running on port {port}: {holder.description}")
+        self.holder = holder
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens on the address. Port 0 takes a free one.
+
+    Raises AlreadyServing when a jan-serve has the port, AddressUnavailable when anything else is in the way.
+    """
+    try:
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        raise AddressUnavailable(f"the host name {host} is not known: {error.strerror}") from None
+    family, _, _, _, address = min(addresses, key=lambda found: found[0] != socket.AF_INET)
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if os.name == "posix":
+            # Only to pass over connections in TIME_WAIT; a second listener is still refused, at the latest by listen().
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        else:
+            sock.setsockopt(socket.SOL_SOCKET, getattr(socket, "SO_EXCLUSIVEADDRUSE", socket.SO_REUSEADDR), 1)
+        sock.bind(address)
+        sock.listen(_BACKLOG)
+    except OSError as error:
+        sock.close()
+        raise _explain(error, host, port) from None
+    sock.setblocking(False)
+    return sock
+
+
+def url_of(sock: socket.socket) -> str:
+    """Where a client on this machine reaches the socket."""
+    host, port = sock.getsockname()[:2]
+    if host in ("0.0.0.0", "::"):
+        host = "127.0.0.1" if host == "0.0.0.0" else "::1"
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _explain(error: OSError, host: str, port: int) -> AddressUnavailable | AlreadyServing:
+    if error.errno == errno.EADDRINUSE:
+        holder = find_holder(host, port)
+        if holder.is_jan_serve:
+            return AlreadyServing(port, holder)
+        return AddressUnavailable(f"port {port} is in use by {holder.description}")
+    if error.errno == errno.EADDRNOTAVAIL:
+        return AddressUnavailable(f"{host} is not an address of this machine")
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return AddressUnavailable(f"port {port} needs more rights than this user has")
+    return AddressUnavailable(f"cannot listen on {host} port {port}: {error.strerror}")
+
+
+def find_holder(host: str, port: int) -> PortHolder:
+    """Who listens on `port`, by the system's process table and, where that is not allowed, by asking over HTTP."""
+    pid = _listening_pid(port)
+    name = None
+    if pid is not None:
+        try:
+            process = psutil.Process(pid)
+            name = process.name()
+            if _is_our_command(process.cmdline()):
+                return PortHolder(is_jan_serve=True, pid=pid)
+        except psutil.Error:
+            pass  # it ended meanwhile, or belongs to someone else: HTTP may still tell
+    health = _ask_health(host, port)
+    if health is not None:
+        reported = health.get("pid")
+        return PortHolder(is_jan_serve=True, pid=reported if isinstance(reported, int) else pid)
+    return PortHolder(is_jan_serve=False, pid=pid, name=name)
+
+
+def _listening_pid(port: int) -> int | None:
+    try:
+        connections = psutil.net_connections(kind="tcp")
+    except psutil.Error:
+        return None
+    for connection in connections:
+        if connection.status == psutil.CONN_LISTEN and connection.laddr and connection.laddr.port == port:
+            return connection.pid
+    return None
+
+
+def _is_our_command(command: list[str]) -> bool:
+    """Whether a command line is `jan-serve …` or `python -m jan_serve …`."""
+    words = [os.path.basename(word).removesuffix(".exe").removesuffix("-script.py") for word in command[:4]]
+    return "jan-serve" in words[:2] or ("-m" in words and "jan_serve" in words)
+
+
+def _ask_health(host: str, port: int) -> dict[str, Any] | None:
+    """The answer of /health if it is one of ours; None for anything else."""
+    if host in ("0.0.0.0", "::", ""):
+        host = "127.0.0.1"
+    address = f"[{host}]" if ":" in host else host
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        try:
+            response = opener.open(f"http://{address}:{port}/health", timeout=_HEALTH_TIMEOUT_S)
+        except urllib.error.HTTPError as error:
+            response = error  # 503 while loading or draining has a body too
+        with response:
+            if not response.headers.get("server", "").startswith("jan-serve"):
+                return None
+            body = json.loads(response.read(_MAX_HEALTH_BYTES))
+    except (OSError, ValueError):
+        return None
+    return cast(dict[str, Any], body) if isinstance(body, dict) else {}

@@ -1,0 +1,68 @@
+"""The command line: which commands there are. Each command is one file; `jan-serve` alone is `jan-serve serve`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+import typer.main
+
+from jan_serve import __version__
+from jan_serve.cli.config import config_app
+from jan_serve.cli.doctor import doctor
+from jan_serve.cli.errors import report
+from jan_serve.cli.ls import ls
+from jan_serve.cli.output import Output
+from jan_serve.cli.serve import serve_command
+
+_GLOBAL_FLAGS = frozenset({"--version", "--help", "-h", "--install-completion", "--show-completion"})
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        Output().data(f"jan-serve {__version__}")
+        raise typer.Exit
+
+
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """A local LLM server: any GGUF model behind the HTTP APIs that people's tools already speak."""
+
+
+def build_app() -> typer.Typer:
+    """All commands. Built anew for every call: tests and the documentation build their own."""
+    app = typer.Typer(
+        name="jan-serve",
+        no_args_is_help=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_root)
+    app.command("serve")(serve_command())
+    app.command("ls")(ls)
+    app.command("doctor")(doctor)
+    app.add_typer(config_app, name="config")
+    return app
+
+
+def with_default_command(arguments: Sequence[str]) -> list[str]:
+    """`jan-serve` and `jan-serve --port 1` mean `jan-serve serve …`."""
+    if not arguments or (arguments[0].startswith("-") and arguments[0] not in _GLOBAL_FLAGS):
+        return ["serve", *arguments]
+    return list(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line (that of the process by default); the value is the exit status."""
+    words = with_default_command(sys.argv[1:] if arguments is None else arguments)
+    try:
+        # typer reports wrong flags itself, and ends every command with SystemExit.
+        typer.main.get_command(build_app()).main(words, prog_name="jan-serve")
+    except BaseException as error:  # the boundary: everything becomes a message and a status
+        return report(error, Output())
+    return 0

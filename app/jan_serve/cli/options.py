@@ -1,0 +1,60 @@
+"""The settings as flags of a command. They are derived from the fields of Settings: a new field is a new flag."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from jan_serve.config import LoadedSettings, Option, load_settings, setting_options
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--config", metavar="FILE", help="Configuration file. `jan-serve config` says which is read."
+    ),
+]
+
+
+def with_setting_flags(run: Callable[[LoadedSettings], int]) -> Callable[..., None]:
+    """A command with --config and a flag for every setting: it loads the settings and exits as `run` says.
+
+    Values are passed on as text: `load_settings` checks them all in one way and names the flag.
+    """
+
+    def command(**values: Any) -> None:
+        config_file: Path | None = values.pop("config")
+        raise typer.Exit(run(load_settings(values, config_file)))
+
+    parameters = [_parameter("config", ConfigOption)]
+    parameters += [_parameter(option.field, _annotation(option)) for option in setting_options()]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    command.__doc__ = run.__doc__
+    command.__name__ = run.__name__
+    return command
+
+
+def _parameter(name: str, annotation: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+def _annotation(option: Option) -> Any:
+    details = typer.Option(
+        option.flag,
+        help=_help(option),
+        metavar=None if option.is_switch else option.metavar,
+        rich_help_panel=option.group,
+        show_default=False,
+    )
+    kind = bool if option.is_switch else list[str] if option.is_list else str
+    return Annotated[kind | None, details]
+
+
+def _help(option: Option) -> str:
+    repeated = " May be given more than once." if option.is_list else ""
+    default = f" Default: {option.default}." if option.default and not option.is_switch else ""
+    return f"{option.description}{repeated}{default}"

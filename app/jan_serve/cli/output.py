@@ -1,0 +1,71 @@
+"""The only printer of the commands: data on standard output, talk on standard error. Decides nothing.
+
+Names and texts from files are printed as plain text with control characters escaped, never as rich markup.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from jan_serve.logs import printable
+
+_UNBOUNDED: Final = 100_000
+
+
+class Output:
+    """Writes to the two standard streams, with colour where they are terminals."""
+
+    def __init__(self) -> None:
+        # Without a terminal nothing is wrapped: programs that read a table get one row a line.
+        width = None if sys.stdout.isatty() else _UNBOUNDED
+        self._out = Console(file=sys.stdout, highlight=False, width=width)
+        self._err = Console(file=sys.stderr, highlight=False, soft_wrap=True)
+
+    def data(self, text: str) -> None:
+        """One line of the result."""
+        self._out.print(Text(printable(text)))
+
+    def json(self, value: Any) -> None:
+        """The result as JSON, for programs."""
+        sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n")
+
+    def table(
+        self, columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str | None = None
+    ) -> None:
+        """The result as a table. No cell is cut off."""
+        table = Table(*columns, box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False)
+        for row in rows:
+            table.add_row(*(Text(printable(cell), overflow="fold") for cell in row))
+        self._out.print(table)
+
+    def note(self, text: str = "") -> None:
+        """Something to know that is not the result."""
+        self._err.print(Text(printable(text)))
+
+    def pairs(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """Notes of the form name and value, aligned."""
+        for name, value in pairs:
+            self._err.print(Text.assemble((f"  {name:<8}", "bold"), printable(value)))
+
+    def headline(self, text: str) -> None:
+        """The first line of a group of notes."""
+        self._err.print(Text(printable(text), style="bold"))
+
+    def warning(self, text: str) -> None:
+        """Something that works, but hardly as meant."""
+        self._err.print(Text.assemble(("warning: ", "yellow"), printable(text)))
+
+    def error(self, message: str, next_step: str | None = None) -> None:
+        """Why the command did not do what it should, line by line, and what helps."""
+        for line in message.splitlines():
+            self._err.print(Text.assemble(("error: ", "bold red"), printable(line)))
+        if next_step:
+            self._err.print(Text(printable(next_step)))

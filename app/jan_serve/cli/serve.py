@@ -1,0 +1,91 @@
+"""`jan-serve serve`: takes the port, says where it is, and runs the server until it is told to stop."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Callable
+
+from jan_serve import __version__
+from jan_serve.cli.listen import AlreadyServing, listen, url_of
+from jan_serve.cli.options import with_setting_flags
+from jan_serve.cli.output import Output
+from jan_serve.config import LoadedSettings, Settings
+from jan_serve.logs import configure_logging
+from jan_serve.store.resolve import DefaultModel
+from jan_serve.wiring import build_manager, build_resolver
+
+
+def serve_command() -> Callable[..., None]:
+    """`serve` with a flag for every setting."""
+    return with_setting_flags(serve)
+
+
+def serve(loaded: LoadedSettings) -> int:
+    """Serve models over HTTP. Ctrl-C or SIGTERM lets running requests finish; a second one ends at once."""
+    # The server's packages take most of the start-up time: the other commands do without.
+    from jan_serve.api.server import run
+
+    settings = loaded.settings
+    output = Output()
+    resolver = build_resolver(settings)
+    default = resolver.default()
+    try:
+        sock = listen(settings.host, settings.port)
+    except AlreadyServing as running:
+        output.note(f"jan-serve is {running}.")
+        return 0
+    with sock:
+        configure_logging(settings.log_level, as_json=settings.log_json)
+        for warning in loaded.warnings:
+            output.warning(warning)
+        if not settings.is_loopback and not settings.api_keys:
+            output.warning(f"{settings.host} can be reached from other machines, and no key is asked for")
+        print_banner(output, settings, default, sock)
+        return run(settings, build_manager(resolver, settings), sock)
+
+
+def print_banner(output: Output, settings: Settings, default: DefaultModel, sock: socket.socket) -> None:
+    """Where the server is, what it serves, and a first request to paste."""
+    url = url_of(sock)
+    model = f"{default.entry.name} ({default.reason})" if default.entry else f"none: {default.reason}"
+    output.headline(f"jan-serve {__version__}")
+    output.pairs(
+        [
+            ("url", url),
+            ("model", model),
+            ("device", _device_text(settings)),
+            ("models", str(settings.models_dir)),
+            ("access", _access_text(settings)),
+        ]
+    )
+    if default.entry is None:
+        output.note(f"Put a GGUF file into {settings.models_dir}, or start with --model FILE.")
+        return
+    output.note("Try it:")
+    output.note(f"  {_first_request(url, settings)}")
+
+
+def _device_text(settings: Settings) -> str:
+    """What was asked for; what the engine then uses is in its log line when the model is ready."""
+    device = settings.device or "best available"
+    layers = {"auto": "the layers that fit", "all": "all layers"}.get(
+        str(settings.n_gpu_layers), f"{settings.n_gpu_layers} layers"
+    )
+    return device if device == "cpu" or settings.n_gpu_layers == 0 else f"{device}, {layers}"
+
+
+def _access_text(settings: Settings) -> str:
+    if settings.api_keys:
+        return "with an API key"
+    return "this machine only, no key" if settings.is_loopback else "everyone, no key"
+
+
+def _first_request(url: str, settings: Settings) -> str:
+    body = json.dumps({"messages": [{"role": "user", "content": "Hello!"}]})
+    key = " -H 'Authorization: Bearer YOUR-KEY'" if settings.api_keys else ""
+    if os.name == "nt":
+        body = body.replace('"', '\\"')
+        return f'curl {url}/v1/chat/completions -H "Content-Type: application/json"{key} -d "{body}"'
+    return f"curl {url}/v1/chat/completions -H 'Content-Type: application/json'{key} -d '{body}'"

@@ -1,0 +1,94 @@
+"""Log lines on standard error: for people, or as one JSON object a line. Nothing here decides what is logged.
+
+Text from models, files and requests may hold terminal escapes and line breaks: every control character is written as an
+escape, so that one record is one line. Prompt text is never logged by anyone.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, TextIO
+
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_STANDARD_FIELDS: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message"}
+_LEVELS: Final = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+}
+
+
+def printable(text: str) -> str:
+    """`text` on one line, with control characters and text direction marks as visible escapes."""
+    return _CONTROL.sub(lambda match: ascii(match[0])[1:-1], text)
+
+
+def configure_logging(level: str, *, as_json: bool, stream: TextIO | None = None) -> None:
+    """Send the log to `stream` (standard error). Replaces the handlers that were there; may be called again."""
+    handler = logging.StreamHandler(stream if stream is not None else sys.stderr)
+    handler.setFormatter(JsonFormatter() if as_json else LineFormatter())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    logging.getLogger("jan_serve").setLevel(_LEVELS[level])
+    # uvicorn installs handlers of its own unless told otherwise; its access lines repeat our request lines.
+    for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):
+        logger = logging.getLogger(name)
+        logger.handlers.clear()
+        logger.propagate = True
+        logger.setLevel(logging.INFO if level == "debug" else logging.WARNING)
+
+
+class LineFormatter(logging.Formatter):
+    """`12:34:56.789 INFO  jan_serve.api: message key=value`; tracebacks follow on lines of their own."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One record as text."""
+        time = datetime.fromtimestamp(record.created).astimezone().strftime("%H:%M:%S.%f")[:-3]
+        fields = "".join(f" {name}={_plain(value)}" for name, value in _extra_fields(record).items())
+        line = f"{time} {record.levelname:<7} {record.name}: {printable(record.getMessage())}{fields}"
+        return line + _indented_traceback(self, record)
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line: time (RFC 3339, UTC), level, logger, message, and the fields of the record."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One record as a JSON object."""
+        content: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **_extra_fields(record),
+        }
+        if record.exc_info:
+            content["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(content, ensure_ascii=True, default=str)
+
+
+def _extra_fields(record: logging.LogRecord) -> Mapping[str, Any]:
+    """What the caller passed as `extra`, except what is None."""
+    return {
+        name: value
+        for name, value in vars(record).items()
+        if name not in _STANDARD_FIELDS and not name.startswith("_") and value is not None
+    }
+
+
+def _plain(value: object) -> str:
+    text = f"{value:.3f}" if isinstance(value, float) else printable(str(value))
+    return json.dumps(text) if " " in text or '"' in text or not text else text
+
+
+def _indented_traceback(formatter: logging.Formatter, record: logging.LogRecord) -> str:
+    if not record.exc_info:
+        return ""
+    lines = formatter.formatException(record.exc_info).splitlines()
+    return "".join(f"\n    {printable(line)}" for line in lines)

@@ -1,0 +1,67 @@
+"""Puts the parts together from the settings. Knows everybody, decides nothing; used by the commands and by tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from jan_serve.config import Settings, engine_settings
+from jan_serve.ipc.messages import EngineSettings
+from jan_serve.resources import BUILTIN_MODEL, builtin_model
+from jan_serve.store.resolve import ModelEntry, ModelResolver
+from jan_serve.supervisor.limits import ManagerLimits, WorkerLimits
+from jan_serve.supervisor.model_manager import ModelManager
+from jan_serve.supervisor.ports import ModelSource
+from jan_serve.supervisor.worker_process import default_worker_command
+
+
+class ModelSources:
+    """The `Resolver` of the supervisor: the store's names and files, with the settings that apply to each."""
+
+    def __init__(self, resolver: ModelResolver, settings: Settings) -> None:
+        self._resolver = resolver
+        self._settings = settings
+
+    def resolve(self, name: str | None) -> ModelSource:
+        """The model of this name; None is the default one. Raises ModelNotFound, InvalidRequest."""
+        return _source(self._resolver.resolve(name))
+
+    def engine_settings(self, source: ModelSource) -> EngineSettings:
+        """How to load it. Reads the header. Raises InvalidModel, ModelNotFound."""
+        model = self._resolver.model_file(Path(source.path), source.name)
+        return engine_settings(self._settings, model)
+
+    def list(self) -> tuple[ModelSource, ...]:
+        """Every model that can be asked for, in the order to show them."""
+        return tuple(_source(entry) for entry in self._resolver.entries())
+
+
+def _source(entry: ModelEntry) -> ModelSource:
+    return ModelSource(name=entry.name, path=str(entry.path), revision=(entry.size_bytes, entry.modified_ns))
+
+
+def build_resolver(settings: Settings) -> ModelResolver:
+    """The models that these settings give access to. Raises ModelNotFound when the configured model is not there."""
+    builtin = builtin_model()
+    return ModelResolver(
+        settings.models_dir,
+        default=settings.model,
+        builtin=(BUILTIN_MODEL, builtin) if builtin is not None else None,
+    )
+
+
+def manager_limits(settings: Settings) -> ManagerLimits:
+    """The supervisor's limits as configured."""
+    return ManagerLimits(
+        max_queue=settings.max_queue,
+        worker=WorkerLimits(
+            load_s=settings.load_timeout_s,
+            decode_s=settings.stall_decode_s,
+            sample_s=settings.stall_sample_s,
+        ),
+    )
+
+
+def build_manager(resolver: ModelResolver, settings: Settings) -> ModelManager:
+    """The model manager with real workers. Starts nothing: the first lease does."""
+    sources = ModelSources(resolver, settings)
+    return ModelManager(sources, default_worker_command(), manager_limits(settings))
