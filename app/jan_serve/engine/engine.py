@@ -57,7 +57,7 @@ class Engine:
         self._events: list[EngineEvent] = []
         self._prefilling: frozenset[int] = frozenset()
         self._abort_lock = threading.Lock()
-        self._steps = self._prompt_tokens = self._computed = self._cached = self._generated = 0
+        self._steps = self._prompt_tokens = self._computed = self._cached = self._generated = self._forced = 0
 
     @property
     def has_work(self) -> bool:
@@ -72,6 +72,7 @@ class Engine:
             computed_tokens_total=self._computed,
             cached_tokens_total=self._cached,
             generated_tokens_total=self._generated,
+            forced_tokens_total=self._forced,
             running=len(self._scheduler.running),
             waiting=len(self._scheduler.waiting),
             cells_used=self._cells.used,
@@ -133,6 +134,7 @@ class Engine:
             self._cache.touch(prefix.seq_id)
         sequence.seq_id = self._take_id(keep=prefix.seq_id if prefix is not None else None)
         sequence.num_computed = sequence.num_cached = 0
+        sequence.prefill_end = len(sequence.tokens)
         if prefix is not None:
             if self._cache.whole_only:
                 self._context.copy_all(prefix.seq_id, sequence.seq_id)
@@ -187,7 +189,7 @@ class Engine:
         self._scheduler.running.remove(sequence)
         self._release(sequence.seq_id)
         sequence.status, sequence.seq_id = Status.WAITING, -1
-        sequence.num_computed = 0
+        sequence.num_computed = sequence.prefill_end = 0
         sequence.prompt_infos.clear()
         self._scheduler.waiting.appendleft(sequence)
 
@@ -221,7 +223,7 @@ class Engine:
                 self._context.abort_flag.clear()
 
     def _observe(self, plan: list[PlanItem], seconds: float) -> None:
-        decode = sum(item.is_decode for item in plan)
+        decode = sum(item.count for item in plan if item.is_decode)
         self._pacer.observe(decode, self._batch.size - decode, seconds)
         self._steps += 1
         self._computed += self._batch.size
@@ -300,22 +302,39 @@ class Engine:
             return
         self._phase.enter("sample", sequence.request.id)
         try:
-            sampled = sequence.sampler.sample(self._context.logits(index))
+            tokens = self._next_tokens(sequence, index)
         except JanServeError as error:
             self._fail(state, error)
             return
-        token = sampled.token
-        if self._vocab.is_eog(token) or token in sequence.request.stopping.stop_token_ids:
-            self._finish(sequence, "stop", eos=True)
-            return
-        sequence.tokens.append(token)
-        sequence.num_generated += 1
-        self._generated += 1
-        if sampled.logprob is not None:
-            sequence.sum_logprob += sampled.logprob
-        self._emit(sequence, sampled)
+        for position, sampled in enumerate(tokens, start=1):
+            token = sampled.token
+            if self._vocab.is_eog(token) or token in sequence.request.stopping.stop_token_ids:
+                self._finish(sequence, "stop", eos=True)
+                return
+            sequence.tokens.append(token)
+            sequence.num_generated += 1
+            self._generated += 1
+            if sampled.logprob is not None:
+                sequence.sum_logprob += sampled.logprob
+            self._emit(sequence, sampled, is_last=position == len(tokens))
+            if sequence.status is Status.FINISHED:
+                return
 
-    def _emit(self, sequence: Sequence, sampled: Sampled) -> None:
+    def _next_tokens(self, sequence: Sequence, index: int) -> list[Sampled]:
+        """One sampled token and what the grammar forces after it; or only what it forces from the very start."""
+        sampler = sequence.sampler
+        if sequence.num_generated == 0:
+            forced = sampler.take_forced()
+            if forced:
+                self._forced += len(forced)
+                return [Sampled(token) for token in forced]
+        sampled = sampler.sample(self._context.logits(index))
+        forced = sampler.take_forced()
+        self._forced += len(forced)
+        return [sampled, *(Sampled(token) for token in forced)]
+
+    def _emit(self, sequence: Sequence, sampled: Sampled, *, is_last: bool) -> None:
+        """Send what a token brings, and end the sequence if it did. is_last: the grammar stands right behind it."""
         request = sequence.request
         piece = self._vocab.piece(sampled.token, special=not request.skip_special_tokens)
         wants_info = request.return_tokens or request.logprobs is not None
@@ -325,7 +344,7 @@ class Engine:
             self._events.append(Chunk(request.id, sequence.index, emission.text, emission.tokens))
         if emission.stop is not None:
             self._finish(sequence, "stop", stop=emission.stop)
-        elif sequence.sampler.is_complete:
+        elif is_last and sequence.sampler.is_complete:
             self._finish(sequence, "stop")
         elif sequence.num_generated >= sequence.max_new:
             self._finish(sequence, "length")

@@ -35,6 +35,10 @@ class GrammarExecutor(Protocol):
         """Advance by an allowed token; raises GrammarTooComplex."""
         ...
 
+    def forced(self) -> list[int]:
+        """Tokens that must come next, as the model's tokenizer writes them; advances past them."""
+        ...
+
     @property
     def is_complete(self) -> bool:
         """Whether the text is complete and nothing may follow, so that the sequence ends without an EOG token."""
@@ -108,9 +112,18 @@ class LlguidanceExecutor:
         if not self._vocab.is_eog(token) and not self._matcher.consume_token(token):
             raise GrammarTooComplex(_first_line(self._matcher.get_error()), param="grammar")
 
+    def forced(self) -> list[int]:
+        tokens: list[int] = []
+        for token in self._matcher.compute_ff_tokens():
+            if self._vocab.is_eog(token):
+                break
+            self.accept(token)
+            tokens.append(token)
+        return tokens
+
     @property
     def is_complete(self) -> bool:
-        return bool(self._matcher.is_stopped())
+        return bool(self._matcher.is_stopped()) and not self._matcher.is_error()
 
 
 class LlamaGrammarExecutor:
@@ -128,6 +141,9 @@ class LlamaGrammarExecutor:
 
     def accept(self, token: int) -> None:
         self._sampler.accept(token)
+
+    def forced(self) -> list[int]:
+        return []
 
     @property
     def is_complete(self) -> bool:

@@ -71,11 +71,6 @@ class Sampler:
         """Whether the grammar allows nothing more."""
         return self._grammar is not None and self._grammar.is_complete
 
-    @property
-    def has_grammar(self) -> bool:
-        """Whether a grammar constrains this sequence."""
-        return self._grammar is not None
-
     def observe_prompt(self, tokens: Tokens) -> None:
         """Penalties look back into the prompt; tell them its end."""
         if self._chain is None or not self._has_penalties:
@@ -101,6 +96,20 @@ class Sampler:
             return Sampled(token)
         logprob, top = score(raw, token, self._logprobs, self._vocab)
         return Sampled(token, logprob, top)
+
+    def take_forced(self) -> list[int]:
+        """Tokens that the grammar leaves no choice about, accepted already.
+
+        None when log-probabilities are wanted: their logits are not looked at.
+        """
+        if self._grammar is None or self._logprobs is not None:
+            return []
+        tokens = self._grammar.forced()
+        self._count += len(tokens)
+        if self._chain is not None:
+            for token in tokens:
+                self._chain.accept(token)
+        return tokens
 
     def _forbid_end(self, logits: Floats) -> None:
         """No EOG token, unless a grammar leaves nothing else."""

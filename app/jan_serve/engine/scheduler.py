@@ -39,7 +39,7 @@ class PlanItem:
 
     @property
     def is_decode(self) -> bool:
-        """Whether this is one newly sampled token of a running stream."""
+        """Whether these are new tokens of a running stream."""
         return not self.sequence.is_prefilling
 
 
@@ -73,12 +73,20 @@ class Scheduler:
         return None
 
     def plan(self, max_tokens: int, max_prefill: int) -> list[PlanItem]:
-        """The next batch: one token of every decoding sequence, then prefill in order of admission.
+        """The next batch: the new tokens of every decoding sequence, then prefill in order of admission.
 
         max_tokens bounds the batch, max_prefill the prefill in it.
         """
-        items = [PlanItem(s, 1, "last") for s in self.running if not s.is_prefilling][:max_tokens]
-        room = min(max_prefill, max_tokens - len(items))
+        items: list[PlanItem] = []
+        room = max_tokens
+        for sequence in self.running:
+            if not sequence.is_prefilling and room > 0:
+                count = min(sequence.num_uncomputed, room)
+                items.append(
+                    PlanItem(sequence, count, "last" if count == sequence.num_uncomputed else "none")
+                )
+                room -= count
+        room = min(max_prefill, room)
         for sequence in self.running:
             if room <= 0:
                 break

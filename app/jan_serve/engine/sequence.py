@@ -50,7 +50,8 @@ class Sequence:
     """One completion.
 
     tokens: prompt and generated ids. num_computed: how many of them are in the KV cache under `seq_id`.
-    num_cached: how many of the prompt came from the prefix cache at the (last) admission.
+    num_cached: how many of them came from the prefix cache at the (last) admission.
+    prefill_end: tokens it had at the (last) admission; computing them is its prefill.
     max_new: tokens it may still generate in all, bounded by the context and the server's ceiling.
     """
 
@@ -65,6 +66,7 @@ class Sequence:
     seq_id: int = -1
     num_computed: int = 0
     num_cached: int = 0
+    prefill_end: int = 0
     num_generated: int = 0
     sum_logprob: float = 0.0
     prompt_infos: list[TokenInfo] = field(default_factory=list[TokenInfo])
@@ -76,13 +78,13 @@ class Sequence:
 
     @property
     def num_uncomputed(self) -> int:
-        """Tokens that are not in the KV cache yet; 1 while decoding."""
+        """Tokens that are not in the KV cache yet. While decoding: the newest one and what a grammar forced after it."""
         return len(self.tokens) - self.num_computed
 
     @property
     def is_prefilling(self) -> bool:
-        """Whether more than the newest token is missing from the KV cache, or nothing was sampled yet."""
-        return self.num_uncomputed > 1 or self.num_generated == 0
+        """Whether tokens that it was admitted with are still missing from the KV cache."""
+        return self.num_computed < self.prefill_end
 
     @property
     def wants_prompt_scores(self) -> bool:

@@ -294,13 +294,14 @@ class Detokenized(msgspec.Struct, frozen=True, tag="detokenized"):
 
 
 class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
-    """Counters since the worker started (`*_total`) and gauges of now."""
+    """Counters since the worker started (`*_total`) and gauges of now. Forced tokens were generated without sampling."""
 
     steps_total: int = 0
     prompt_tokens_total: int = 0
     computed_tokens_total: int = 0
     cached_tokens_total: int = 0
     generated_tokens_total: int = 0
+    forced_tokens_total: int = 0
     running: int = 0
     waiting: int = 0
     cells_used: int = 0
