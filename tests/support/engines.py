@@ -14,7 +14,10 @@ from jan_serve.supervisor.limits import ManagerLimits
 from jan_serve.supervisor.model_manager import ModelManager
 from jan_serve.supervisor.ports import ModelSource
 
-FAKE_ENGINE: tuple[str, ...] = (sys.executable, str(Path(__file__).with_name("fake_engine.py")))
+_ROOT = Path(__file__).resolve().parents[2]
+_START = f"import sys; sys.path[:0] = {[str(_ROOT), str(_ROOT / 'app')]}; import tests.support.fake_engine as e; e.main()"
+
+FAKE_ENGINE: tuple[str, ...] = (sys.executable, "-c", _START)
 """The worker command for tests; see `fake_engine` for what it can be told."""
 
 

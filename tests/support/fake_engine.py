@@ -1,24 +1,7 @@
-"""A real worker process without llama.cpp: `python tests/support/fake_engine.py`, spoken to over its stdin and stdout.
+"""A real worker process without llama.cpp, spoken to over its stdin and stdout (`engines.FAKE_ENGINE` starts it).
 
 It speaks the whole protocol of `jan_serve.ipc.messages`, steps its sequences in batches as the real engine does, and
-does what the prompt or the model's file name says. Its vocabulary is the 256 bytes plus BOS (256) and EOS (257).
-
-Prompt commands (anywhere in the prompt, up to the end of the line or `<|`; the first one counts):
-    !say TEXT             answer TEXT, one character a step; TEXT may be a JSON string
-    !echo                 answer the prompt
-    !pid                  answer the process id
-    !stream N [MSms]      N chunks `0 `, `1 ` …, MS milliseconds apart
-    !gate PATH [N]        N chunks (default 1), then wait until somebody opens the FIFO at PATH for writing, then `done`
-    !die [SIGNAL]         accept, then die of SIGNAL (default SEGV) before the first chunk
-    !die-after N [SIGNAL] die of SIGNAL after N chunks
-    !exit CODE [TEXT]     accept, write TEXT to stderr, exit with CODE
-    !fail CODE [TEXT]     refuse with the error of this code
-    !fail-after N CODE    end with the error of this code after N chunks
-    !stall [PHASE]        accept, then stay in PHASE (sample, decode) for ever; `silent` stops the whole process
-    !forget               accept, and never answer
-    !bad-utf8 | !huge | !garbage   break the protocol
-    !stderr TEXT          write TEXT (a JSON string) to stderr, then answer `ok`
-Without a command it answers REPLY.
+does what the prompt or the model's file name says. Prompt commands: `fake_script`.
 
 Model file names containing these load specially:
     slow-load       wait until somebody opens the FIFO at PATH.gate for writing
@@ -29,27 +12,18 @@ Model file names containing these load specially:
 
 from __future__ import annotations
 
-import hashlib
-import itertools
-import json
-import math
 import os
 import queue
 import re
-import signal
-import struct
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "app"))
-
-from jan_serve.core.events import FinishReason, Timings, TokenInfo, TokenLogprob
+from jan_serve.core.events import FinishReason, Timings
 from jan_serve.errors import ContextLengthExceeded, InsufficientMemory, InvalidModel, JanServeError
-from jan_serve.errors import error_from_payload as make_error
 from jan_serve.ipc.channel import BlockingChannel, take_over_stdio
 from jan_serve.ipc.messages import (
     AbortRequest,
@@ -57,11 +31,9 @@ from jan_serve.ipc.messages import (
     Chunk,
     Detokenized,
     DetokenizeRequest,
-    DeviceInfo,
     Embedded,
     EmbedRequest,
     EngineEvent,
-    EngineSettings,
     EngineStats,
     Failed,
     GenerateRequest,
@@ -76,55 +48,24 @@ from jan_serve.ipc.messages import (
     RequestCompleted,
     SequenceFinished,
     ShutdownRequest,
-    SpecialToken,
     Step,
     Tokenized,
     TokenizeRequest,
     WorkerRequest,
 )
 from jan_serve.ipc.parent_death import end_with_parent, write_no_core_dump
-
-REPLY = "This is the fake engine."
-BOS, EOS = 256, 257
-N_VOCAB = 258
-N_EMBD = 8
-CHAT_TEMPLATE = (
-    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+from tests.support.fake_script import Phase, Refusal, Script, Wait, compile_script, die
+from tests.support.fake_vocabulary import (
+    BOS,
+    N_EMBD,
+    N_VOCAB,
+    facts_of,
+    infos,
+    piece_of,
+    to_text,
+    to_tokens,
+    vector_of,
 )
-_COMMAND = re.compile(
-    r"!(say|echo|pid|stream|gate|die-after|die|exit|fail-after|fail|stall|forget|bad-utf8|huge|garbage|stderr)"
-    r"\b[ ]?((?:(?!<\|)[^\n])*)"
-)
-
-
-def to_tokens(text: str) -> tuple[int, ...]:
-    """One token a byte."""
-    return tuple(text.encode())
-
-
-def to_text(tokens: tuple[int, ...]) -> str:
-    """Inverse of `to_tokens`; special tokens are skipped."""
-    return bytes(token for token in tokens if token < 256).decode("utf-8", "replace")
-
-
-class Wait:
-    """What a script yields when it cannot go on yet."""
-
-    def __init__(self, ready: Callable[[], bool]) -> None:
-        self.ready = ready
-
-
-class Refusal(Exception):
-    """A script that refuses its request: an error of the tree, before or after Accepted."""
-
-    def __init__(self, error: JanServeError) -> None:
-        super().__init__(error.message)
-        self.error = error
-
-
-Piece = str | Wait
-Script = Iterator[Piece]
 
 
 @dataclass
@@ -144,10 +85,12 @@ class Running:
 class FakeEngine:
     """The engine thread and the reader thread of this process."""
 
-    def __init__(self, channel: BlockingChannel) -> None:
+    def __init__(self, channel: BlockingChannel, raw_fd: int) -> None:
+        """raw_fd: the writing end of the channel, for frames that are none."""
         self.channel = channel
+        self.raw_fd = raw_fd
         self.commands: queue.SimpleQueue[WorkerRequest | None] = queue.SimpleQueue()
-        self.phase: tuple[str, float, int | None] = ("loading", time.monotonic(), None)
+        self.phase: tuple[Phase, float, int | None] = ("loading", time.monotonic(), None)
         self.waiting: list[Running] = []
         self.running: list[Running] = []
         self.facts: ModelFacts | None = None
@@ -165,7 +108,7 @@ class FakeEngine:
                 self.channel.send(
                     Pong(
                         nonce=request.nonce,
-                        phase=phase,  # pyright: ignore[reportArgumentType]
+                        phase=phase,
                         phase_s=time.monotonic() - since,
                         phase_id=request_id,
                         stats=self.stats(),
@@ -200,7 +143,7 @@ class FakeEngine:
             self.take_commands()
             self.step()
 
-    def enter(self, phase: str, request_id: int | None = None) -> None:
+    def enter(self, phase: Phase, request_id: int | None = None) -> None:
         """What the engine thread is doing from now on."""
         self.phase = (phase, time.monotonic(), request_id)
 
@@ -244,7 +187,7 @@ class FakeEngine:
                 case GenerateRequest():
                     self.accept(command)
                 case AbortRequest():
-                    self.running = [entry for entry in self.running if entry.request.id != command.id]
+                    self.forget(command.id)
                     self.waiting = [entry for entry in self.waiting if entry.request.id != command.id]
                 case EmbedRequest():
                     self.embed(command)
@@ -269,13 +212,21 @@ class FakeEngine:
             )
             return
         try:
-            script = compile_script(text, self, request)
+            script = compile_script(text, self, request.id)
         except Refusal as refusal:
             self.refuse(request.id, refusal.error)
             return
         self.prompt_tokens += count
         self.waiting.append(Running(request, count, script))
         self.channel.send(Step((Accepted(request.id, count),)))
+
+    def forget(self, request_id: int) -> None:
+        """Host: drop the request without a word."""
+        self.running = [entry for entry in self.running if entry.request.id != request_id]
+
+    def write_raw(self, data: bytes) -> None:
+        """Host: put bytes on the pipe that no codec would write."""
+        os.write(self.raw_fd, data)
 
     def refuse(self, request_id: int, error: JanServeError) -> None:
         """A Failed in a Step, as the real engine sends it."""
@@ -377,102 +328,6 @@ class FakeEngine:
         self.channel.send(Failed(id=request.id, code="invalid_request", payload=payload))
 
 
-def compile_script(prompt: str, engine: FakeEngine, request: GenerateRequest) -> Script:
-    """The pieces of the answer that the prompt asks for."""
-    found = _COMMAND.search(prompt)
-    if found is None:
-        return characters(REPLY)
-    command, argument = found.group(1), found.group(2).strip()
-    words = argument.split()
-    match command:
-        case "say":
-            return characters(json.loads(argument) if argument.startswith('"') else argument)
-        case "echo":
-            return characters(prompt)
-        case "pid":
-            return characters(str(os.getpid()))
-        case "stderr":
-            print(json.loads(argument), file=sys.stderr, flush=True)
-            return characters("ok")
-        case "stream":
-            return counting(int(words[0]), float(words[1].removesuffix("ms")) / 1000 if words[1:] else 0.0)
-        case "gate":
-            return gated(words[0], int(words[1]) if words[1:] else 1)
-        case "fail":
-            raise Refusal(make_error(words[0], example_payload(words[0], " ".join(words[1:]))))
-        case "fail-after":
-            return failing(int(words[0]), make_error(words[1], example_payload(words[1], "")))
-        case _:
-            return violent(command, words, engine, request)
-
-
-def violent(command: str, words: list[str], engine: FakeEngine, request: GenerateRequest) -> Script:
-    """Scripts that harm the process or the protocol."""
-
-    def script() -> Script:
-        match command:
-            case "die":
-                die(words[0] if words else "SEGV")
-            case "die-after":
-                yield from itertools.islice(counting(10**9, 0.0), int(words[0]))
-                die(words[1] if words[1:] else "SEGV")
-            case "exit":
-                print(" ".join(words[1:]), file=sys.stderr, flush=True)
-                os._exit(int(words[0]))
-            case "stall":
-                phase = words[0] if words else "sample"
-                if phase == "silent":
-                    os.kill(os.getpid(), signal.SIGSTOP)
-                engine.enter(phase, request.id if phase == "sample" else None)
-                threading.Event().wait()
-            case "forget":
-                engine.running = [entry for entry in engine.running if entry.request is not request]
-                yield Wait(lambda: False)
-            case _:
-                body = {"bad-utf8": b"\x83\xa4type\xabdetokenized\xa2id\x01\xa4text\xa2\xff\xfe"}.get(
-                    command, b"junk"
-                )
-                length = 2**32 - 1 if command == "huge" else len(body)
-                raw_write(engine.channel, struct.pack("<I", length) + body)
-        yield ""
-
-    return script()
-
-
-def characters(text: str) -> Script:
-    """One character at a time."""
-    yield from text
-
-
-def counting(count: int, pause_s: float) -> Script:
-    """`0 `, `1 ` … with a pause before each but the first."""
-    for number in range(count):
-        if number and pause_s:
-            due = time.monotonic() + pause_s
-            yield Wait(lambda due=due: time.monotonic() >= due)
-        yield f"{number} "
-
-
-def gated(path: str, count: int) -> Script:
-    """Pieces, then a gate, then the end. The gate is opened by whoever opens the FIFO for writing."""
-    opened = threading.Event()
-
-    def wait() -> None:
-        with open(path, "rb"):
-            opened.set()
-
-    yield from counting(count, 0.0)
-    threading.Thread(target=wait, daemon=True).start()
-    yield Wait(opened.is_set)
-    yield "done"
-
-
-def failing(count: int, error: JanServeError) -> Script:
-    """Pieces, then an error."""
-    yield from counting(count, 0.0)
-    raise Refusal(error)
-
-
 def limit_text(entry: Running, piece: str | None) -> tuple[FinishReason | None, str | None, str]:
     """Apply stop strings and max_tokens: why the sequence ends, by which stop, and the text to send now.
 
@@ -501,87 +356,6 @@ def limit_text(entry: Running, piece: str | None) -> tuple[FinishReason | None, 
     return reason, None, pending
 
 
-def infos(text: str, top: int | None, *, first: bool = False) -> tuple[TokenInfo, ...]:
-    """Tokens with made-up but steady log-probabilities; the first prompt token has none."""
-    result: list[TokenInfo] = []
-    for number, token in enumerate(to_tokens(text)):
-        if top is None or (first and number == 0):
-            result.append(TokenInfo(token, piece_of(token)))
-            continue
-        ranks = range(top)
-        best = tuple(TokenLogprob((token + i) % 256, piece_of((token + i) % 256), -0.5 - i) for i in ranks)
-        result.append(TokenInfo(token, piece_of(token), False, -0.5, best))
-    return tuple(result)
-
-
-def piece_of(token: int) -> bytes:
-    """The bytes of a token."""
-    return bytes([token]) if token < 256 else (b"<s>" if token == BOS else b"</s>")
-
-
-def vector_of(tokens: tuple[int, ...]) -> bytes:
-    """A unit vector from a hash."""
-    digest = hashlib.sha256(repr(tokens).encode()).digest()[:N_EMBD]
-    values = [byte - 127.5 for byte in digest]
-    norm = math.sqrt(sum(value * value for value in values))
-    return struct.pack(f"<{N_EMBD}f", *(value / norm for value in values))
-
-
-def facts_of(name: str, settings: EngineSettings) -> ModelFacts:
-    """What a small llama would report."""
-    cpu = DeviceInfo(name="CPU", description="fake", kind="cpu", free_bytes=2**33, total_bytes=2**34)
-    return ModelFacts(
-        description="fake 1B Q8_0",
-        architecture="fake",
-        n_ctx=settings.n_ctx or 4096,
-        n_ctx_train=4096,
-        n_vocab=N_VOCAB,
-        n_embd=N_EMBD,
-        n_params=1_000_000,
-        size_bytes=1_000_000,
-        parallel=settings.parallel or 4,
-        threads=settings.threads or 1,
-        n_gpu_layers=0,
-        n_layer=1,
-        device="CPU",
-        devices=(cpu,),
-        pooling="mean" if "embed" in name else "none",
-        is_embedding_model="embed" in name,
-        is_recurrent=False,
-        special_tokens={"bos": SpecialToken(BOS, "<s>"), "eos": SpecialToken(EOS, "</s>")},
-        eog_token_ids=(EOS,),
-        add_bos=True,
-        add_eos=False,
-        chat_templates={} if "no-template" in name else {"default": CHAT_TEMPLATE},
-        metadata={"general.architecture": "fake", "general.name": name},
-    )
-
-
-def example_payload(code: str, text: str) -> dict[str, object]:
-    """Enough of a payload to rebuild any error of the tree."""
-    common: dict[str, object] = {"message": text or f"fake {code}", "param": None}
-    extra: dict[str, dict[str, object]] = {
-        "context_length_exceeded": {"n_prompt": 5000, "n_ctx": 4096, "param": "prompt", "message": None},
-        "invalid_grammar": {"reason": text or "fake reason", "line": 3, "param": "grammar"},
-        "invalid_schema": {"pointer": "/a", "reason": text or "fake reason"},
-        "unsupported_schema": {"pointer": "/a", "keyword": "not", "reason": text or "fake reason"},
-        "unsupported_pattern": {"position": 3, "reason": text or "fake reason"},
-        "model_not_found": {"name": "missing", "near": []},
-    }
-    return {**common, **extra.get(code, {})}
-
-
-def raw_write(channel: BlockingChannel, data: bytes) -> None:
-    """Put bytes on the pipe that no codec would write."""
-    os.write(channel._write_fd, data)  # pyright: ignore[reportPrivateUsage]
-
-
-def die(name: str) -> None:
-    """End by a signal, as a crash of native code does."""
-    os.kill(os.getpid(), signal.Signals[f"SIG{name}"])
-    threading.Event().wait()
-
-
 def _rss_bytes() -> int:
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
@@ -592,22 +366,18 @@ def _rss_bytes() -> int:
 
 def main() -> None:
     """The engine thread is a daemon: the end of the pipe ends the process whatever it does."""
+    raw_fd = os.dup(1)
     channel = take_over_stdio()
     end_with_parent()
     write_no_core_dump()
-    engine = FakeEngine(channel)
+    engine = FakeEngine(channel, raw_fd)
 
     def run() -> None:
         try:
             engine.run()
         except BaseException:
-            sys.excepthook(*sys.exc_info())
-            sys.stderr.flush()
+            traceback.print_exc()
             os._exit(70)
 
     threading.Thread(target=run, daemon=True, name="engine").start()
     engine.read()
-
-
-if __name__ == "__main__":
-    main()
