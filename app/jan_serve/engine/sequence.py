@@ -78,7 +78,7 @@ class Sequence:
 
     @property
     def num_uncomputed(self) -> int:
-        """Tokens that are not in the KV cache yet. While decoding: the newest one and what a grammar forced after it."""
+        """Tokens not in the KV cache yet. While decoding: the newest one and what a grammar forced after it."""
         return len(self.tokens) - self.num_computed
 
     @property
