@@ -1,0 +1,55 @@
+"""Run the rows on our server, and on a peer in turn when one is given."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import Progress
+
+from benchmarks import report
+from benchmarks.rows import ROWS
+from benchmarks.servers import Command, ours, started
+
+BUILTIN = Path(__file__).resolve().parent.parent / "models" / "builtin" / "jan-tiny.gguf"
+
+
+def main(
+    model: Annotated[Path, typer.Option(help="GGUF to serve")] = BUILTIN,
+    rounds: Annotated[int, typer.Option(help="rounds of each server, in turn")] = 3,
+    peer: Annotated[str, typer.Option(help="URL of a running server (also PEER)")] = "",
+    peer_cmd: Annotated[str, typer.Option(help="command with {model} and {port} (also PEER_CMD)")] = "",
+    flags: Annotated[str, typer.Option(help="flags for jan-serve")] = "",
+    row: Annotated[list[str] | None, typer.Option(help="only this row; may be repeated")] = None,
+    out: Annotated[Path | None, typer.Option(help="write all samples as JSON")] = None,
+) -> None:
+    """Measure jan-serve, alternating with a peer; prints medians and ratios."""
+    peer, peer_cmd = peer or os.environ.get("PEER", ""), peer_cmd or os.environ.get("PEER_CMD", "")
+    commands = [ours(flags)]
+    if peer or peer_cmd:
+        commands.append(Command(Path(peer_cmd.split()[0]).name if peer_cmd else "peer", peer_cmd, peer))
+    rows = [r for r in ROWS if not row or r.name in row]
+    if not rows:
+        sys.exit(f"no such row; there are {', '.join(r.name for r in ROWS)}")
+    samples: report.Samples = {command.name: {r.name: [] for r in rows} for command in commands}
+    with Progress() as progress:
+        task = progress.add_task("measuring", total=rounds * len(commands) * len(rows))
+        for number in range(rounds):
+            for command in commands:
+                with started(command, model) as server:
+                    for r in rows:
+                        progress.update(task, description=f"{command.name}: {r.name}")
+                        samples[command.name][r.name].append(r.run(server, number + 1))
+                        progress.advance(task)
+    report.print_table(samples, commands[0].name, commands[1].name if len(commands) > 1 else None)
+    if out is not None:
+        report.write_json(
+            out, samples, {"model": model.name, "rounds": rounds, "flags": flags, "peer_cmd": peer_cmd}
+        )
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,124 @@
+"""Load for any OpenAI-compatible server on loopback: streams completions and notes when each piece came."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import statistics
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+
+_WORDS = (
+    "amber basin cedar delta ember fjord grove harbor island jasper kettle lagoon meadow nectar orchard pebble "
+    "quarry ridge summit thicket"
+).split()
+
+
+def words(seed: int, count: int) -> str:
+    """`count` pseudo-random words with numbers, the same for the same seed: about two to three tokens each."""
+    rng = random.Random(seed)
+    return " ".join(f"{rng.choice(_WORDS)}{rng.randrange(100)}" for _ in range(count))
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One streamed completion: its prompt and what else the body holds."""
+
+    prompt: str
+    max_tokens: int
+    extra: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """What one stream took. Times in seconds; `tokens` as the server counted them."""
+
+    first_s: float
+    total_s: float
+    between_s: float
+    tokens: int
+    prompt_tokens: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """All streams of a burst."""
+
+    wall_s: float
+    timings: list[Timing]
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Generated tokens of all streams over the wall time."""
+        return sum(t.tokens for t in self.timings) / self.wall_s
+
+    @property
+    def between_ms(self) -> float:
+        """Median over the streams of the mean time between tokens."""
+        return 1e3 * statistics.median(t.between_s for t in self.timings)
+
+    @property
+    def first_ms(self) -> float:
+        """Median time to the first token."""
+        return 1e3 * statistics.median(t.first_s for t in self.timings)
+
+
+async def _stream(session: aiohttp.ClientSession, base: str, job: Job) -> Timing:
+    body = {
+        "prompt": job.prompt,
+        "max_tokens": job.max_tokens,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "temperature": 0,
+        "repeat_penalty": 1.0,
+        **job.extra,
+    }
+    start = time.perf_counter()
+    first = last = 0.0
+    usage: dict[str, int] = {}
+    text: list[str] = []
+    async with session.post(base + "/v1/completions", json=body) as response:
+        if response.status != 200:
+            raise RuntimeError(f"{base} answered {response.status}: {(await response.text())[:300]}")
+        async for line in response.content:
+            data = line.removeprefix(b"data:").strip()
+            if data == line.strip() or data == b"[DONE]":
+                continue
+            chunk = json.loads(data)
+            if "error" in chunk:
+                raise RuntimeError(f"{base} ended a stream with {chunk['error']}")
+            usage = chunk.get("usage") or usage
+            piece = "".join(choice.get("text") or "" for choice in chunk.get("choices", ()))
+            if piece:
+                last = time.perf_counter()
+                first = first or last
+                text.append(piece)
+    tokens = usage.get("completion_tokens", len(text))
+    return Timing(
+        first_s=(first or time.perf_counter()) - start,
+        total_s=time.perf_counter() - start,
+        between_s=(last - first) / max(1, tokens - 1),
+        tokens=tokens,
+        prompt_tokens=usage.get("prompt_tokens", 0),
+        text="".join(text),
+    )
+
+
+async def _burst(base: str, jobs: list[Job]) -> Outcome:
+    connector = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(
+        connector=connector, timeout=aiohttp.ClientTimeout(total=1800)
+    ) as session:
+        start = time.perf_counter()
+        timings = await asyncio.gather(*(_stream(session, base, job) for job in jobs))
+        return Outcome(time.perf_counter() - start, list(timings))
+
+
+def burst(base: str, jobs: list[Job]) -> Outcome:
+    """Send all jobs at the same instant and wait for all. Raises RuntimeError on any error reply."""
+    return asyncio.run(_burst(base, jobs))

@@ -1,0 +1,57 @@
+"""Medians, ratios, a table and JSON."""
+
+from __future__ import annotations
+
+import json
+import platform
+import statistics
+from pathlib import Path
+from typing import Any
+
+import psutil
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.rows import ROWS, Figures
+
+Samples = dict[str, dict[str, list[Figures]]]  # server name -> row name -> one entry per round
+
+
+def medians(samples: Samples) -> dict[str, dict[str, Figures]]:
+    """The median of every figure over the rounds."""
+    return {
+        server: {
+            row: {key: statistics.median(f[key] for f in figures) for key in figures[0]}
+            for row, figures in rows.items()
+            if figures
+        }
+        for server, rows in samples.items()
+    }
+
+
+def print_table(samples: Samples, mine: str, peer: str | None) -> None:
+    """One line per row: our median, the peer's, and ours over the peer's."""
+    middle = medians(samples)
+    table = Table(title="medians" if peer is None else f"medians; ratio is {mine} over {peer}")
+    for heading in ("row", "figure", mine, *((peer, "ratio") if peer else ()), "why"):
+        table.add_column(heading)
+    for row in ROWS:
+        for key, value in middle.get(mine, {}).get(row.name, {}).items():
+            cells = [row.name, key, f"{value:.3g}"]
+            if peer:
+                other = middle.get(peer, {}).get(row.name, {}).get(key)
+                cells += ["-" if other is None else f"{other:.3g}", f"{value / other:.2f}" if other else "-"]
+            table.add_row(*cells, row.why if key == row.headline else "")
+    Console().print(table)
+
+
+def write_json(path: Path, samples: Samples, settings: dict[str, Any]) -> None:
+    """All samples with their medians and the machine they come from."""
+    machine = {
+        "system": platform.platform(),
+        "cpu": platform.processor() or platform.machine(),
+        "cores": psutil.cpu_count(),
+        "memory_gb": round(psutil.virtual_memory().total / 2**30, 1),
+    }
+    document = {"machine": machine, "settings": settings, "medians": medians(samples), "samples": samples}
+    path.write_text(json.dumps(document, indent=2))

@@ -1,0 +1,91 @@
+"""What is measured, and why a user feels it. A row runs against a started server and gives named figures."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from benchmarks.load import Job, burst, words
+from benchmarks.servers import Running
+
+Figures = dict[str, float]
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "maxLength": 40},
+        "age": {"type": "integer", "minimum": 0, "maximum": 150},
+        "tags": {"type": "array", "items": {"type": "string", "maxLength": 12}, "minItems": 3, "maxItems": 6},
+    },
+    "required": ["name", "age", "tags"],
+    "additionalProperties": False,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A measurement. `headline` is the figure that is compared; `lower_is_better` says how."""
+
+    name: str
+    why: str
+    headline: str
+    unit: str
+    lower_is_better: bool
+    run: Callable[[Running, int], Figures] = field(repr=False)
+
+
+def one_stream(server: Running, seed: int) -> Figures:
+    """One client; greedy."""
+    outcome = burst(server.base, [Job(words(seed, 20), 64)])
+    return {"between_ms": outcome.between_ms, "first_ms": outcome.first_ms}
+
+
+def own_prompts(server: Running, seed: int) -> Figures:
+    """Eight clients at once, each with its own short prompt."""
+    outcome = burst(server.base, [Job(words(seed * 100 + i, 20), 48) for i in range(8)])
+    return {
+        "tokens_per_s": outcome.tokens_per_s,
+        "between_ms": outcome.between_ms,
+        "first_ms": outcome.first_ms,
+    }
+
+
+def shared_prefix(server: Running, seed: int) -> Figures:
+    """Eight clients at once with one common prefix of about 760 tokens, which the server has not seen."""
+    prefix = words(seed * 1000 + 7, 270)
+    outcome = burst(server.base, [Job(f"{prefix}\n{words(seed * 100 + i, 10)}", 32) for i in range(8)])
+    return {"wall_s": outcome.wall_s, "first_ms": outcome.first_ms}
+
+
+def schema_stream(server: Running, seed: int) -> Figures:
+    """One client under a JSON schema."""
+    extra = {"response_format": {"type": "json_schema", "json_schema": {"name": "person", "schema": SCHEMA}}}
+    outcome = burst(server.base, [Job(words(seed, 20), 64, extra)])
+    return {"between_ms": outcome.between_ms}
+
+
+def footprint(server: Running, seed: int) -> Figures:
+    """Memory of the front and of the workers, and the CPU that the idle server uses (seconds per second)."""
+    burst(server.base, [Job(words(seed, 5), 4)])
+    before, start = server.cpu_seconds(), time.perf_counter()
+    time.sleep(4.0)
+    idle = (server.cpu_seconds() - before) / (time.perf_counter() - start)
+    rss = server.tree_rss_mb()
+    return {"front_mb": rss.get("front", 0.0), "children_mb": rss.get("children", 0.0), "idle_cpu": idle}
+
+
+def start(server: Running, seed: int) -> Figures:
+    """From the start of the process to the first token of the first answer."""
+    outcome = burst(server.base, [Job(words(seed, 5), 2)])
+    return {"ready_s": server.ready_s, "first_token_s": server.ready_s + outcome.first_ms / 1e3}
+
+
+ROWS = (
+    Row("start", "how long one waits after starting it", "first_token_s", "s", True, start),
+    Row("one-stream", "how fast an answer reads", "between_ms", "ms", True, one_stream),
+    Row("own-prompts-8", "an agent with several calls at once", "tokens_per_s", "tok/s", False, own_prompts),
+    Row("shared-prefix-8", "agents that share a system prompt", "wall_s", "s", True, shared_prefix),
+    Row("schema-stream", "structured output must not be slower", "between_ms", "ms", True, schema_stream),
+    Row("footprint", "what it costs when nobody uses it", "front_mb", "MB", True, footprint),
+)

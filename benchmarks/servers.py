@@ -1,0 +1,117 @@
+"""Starting and ending the servers that are compared. Each runs alone, on a free loopback port."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+START_TIMEOUT_S = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A server that answers. process is None for one that somebody else started."""
+
+    name: str
+    base: str
+    process: psutil.Process | None
+    ready_s: float
+
+    def tree_rss_mb(self) -> dict[str, float]:
+        """Resident megabytes of the front process and of its children together."""
+        if self.process is None:
+            return {}
+        children = self.process.children(recursive=True)
+        return {
+            "front": self.process.memory_info().rss / 2**20,
+            "children": sum(child.memory_info().rss for child in children) / 2**20,
+        }
+
+    def cpu_seconds(self) -> float:
+        """CPU time that the whole tree has used."""
+        if self.process is None:
+            return 0.0
+        tree = [self.process, *self.process.children(recursive=True)]
+        return sum(p.cpu_times().user + p.cpu_times().system for p in tree)
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A server to start: `{model}` and `{port}` are filled in. `url` instead names one that runs already."""
+
+    name: str
+    command: str = ""
+    url: str = ""
+
+
+def ours(extra: str) -> Command:
+    """This checkout's server with its own flags added."""
+    return Command(
+        "jan-serve",
+        f"{shlex.quote(sys.executable)} -m jan_serve serve --model {{model}} --port {{port}} {extra}",
+    )
+
+
+def free_port() -> int:
+    """A loopback port that nothing listens on now."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+@contextlib.contextmanager
+def started(command: Command, model: Path) -> Iterator[Running]:
+    """Start the server, wait until /health answers, and end it (and its children) afterwards."""
+    if command.url:
+        yield Running(command.name, command.url.rstrip("/"), None, 0.0)
+        return
+    port = free_port()
+    line = command.command.format(model=shlex.quote(str(model)), port=port)
+    with tempfile.TemporaryDirectory() as data, open(Path(data) / "log", "wb") as log:
+        environment = dict(os.environ, JAN_SERVE_DATA_DIR=str(Path(data) / "data"))
+        start = time.perf_counter()
+        process = subprocess.Popen(shlex.split(line), stdout=log, stderr=log, env=environment)
+        try:
+            base = f"http://127.0.0.1:{port}"
+            _wait(base, process, Path(data) / "log")
+            yield Running(command.name, base, psutil.Process(process.pid), time.perf_counter() - start)
+        finally:
+            _end(process)
+
+
+def _wait(base: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise RuntimeError(
+                f"the server ended with {process.returncode}: {log.read_text(errors='replace')[-2000:]}"
+            )
+        try:
+            with urllib.request.urlopen(base + "/health", timeout=1.0) as reply:
+                if reply.status == 200:
+                    return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.02)
+    raise RuntimeError(f"the server did not answer within {START_TIMEOUT_S:.0f} s")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(15)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
