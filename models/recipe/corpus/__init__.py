@@ -1,0 +1,1 @@
+"""Generates the corpus: one module per skill, our own templates and word lists, nothing downloaded."""

@@ -1,0 +1,102 @@
+"""The corpus as a whole: how often each skill comes, chats of several skills, system prompts, thinking, the split."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from models.recipe.corpus import (
+    extraction,
+    facts,
+    identity,
+    infill,
+    memory,
+    numbers,
+    small_talk,
+    thinking,
+    tool_calls,
+    unknown,
+)
+from models.recipe.corpus.conversation import Conversation, Example
+from models.recipe.corpus.draw import Draw, is_held_out
+
+
+@dataclass(frozen=True)
+class Skill:
+    """A generator, its share of the corpus, and whether its examples may stand behind others in one chat."""
+
+    generate: Callable[[Draw], Example]
+    weight: float
+    joins: bool = True
+    # Names are split where they are drawn; questions from a finite set are split by the hash of their text.
+    split_by_text: bool = False
+
+
+SKILLS: Mapping[str, Skill] = {
+    "identity": Skill(identity.generate, 8, split_by_text=True),
+    "small_talk": Skill(small_talk.generate, 7, split_by_text=True),
+    "facts": Skill(facts.generate, 11, split_by_text=True),
+    "sums": Skill(numbers.generate_sum, 8, split_by_text=True),
+    "lists": Skill(numbers.generate_list, 5, split_by_text=True),
+    "extraction": Skill(extraction.generate, 16),
+    "tool_call": Skill(tool_calls.generate_call, 14),
+    "no_tool": Skill(tool_calls.generate_no_call, 7),
+    "tool_result": Skill(tool_calls.generate_result, 8),
+    "memory": Skill(memory.generate, 9),
+    "infill": Skill(infill.generate, 5, joins=False, split_by_text=True),
+    "thinking": Skill(thinking.generate, 5, joins=False, split_by_text=True),
+    "unknown": Skill(unknown.generate, 9, split_by_text=True),
+}
+# Skills whose examples may come first in a chat of several: short, and the same with and without tools.
+_OPENERS = ("identity", "small_talk", "facts", "sums", "lists")
+_SYSTEM_PROMPTS = (
+    "You are a helpful assistant.",
+    "You are a helpful, respectful and honest assistant.",
+    "You are an assistant.",
+    "You are a friendly assistant. Answer briefly.",
+    "Answer briefly.",
+    "Be concise.",
+    "You are a helpful assistant. Keep your answers short.",
+    "You are jan-tiny, a small local model.",
+    "Answer in one sentence.",
+    "Help the user.",
+)
+_JOINED_SHARE = 0.3
+_SYSTEM_SHARE = 0.3
+_THINKING_SHARE = 0.08
+
+
+def single(skill: str, draw: Draw) -> Example:
+    """One example of one skill on the side of the split that ``draw`` stands on."""
+    entry = SKILLS[skill]
+    while True:
+        example = entry.generate(draw)
+        if not entry.split_by_text or is_held_out(example.key) == draw.held_out:
+            return example
+
+
+def dressed(example: Conversation, draw: Draw, *, may_join: bool) -> Conversation:
+    """The example as it may appear: behind other exchanges, under a system prompt, with thinking on."""
+    if may_join and draw.chance(_JOINED_SHARE):
+        for _ in range(draw.choice((1, 1, 2, 3))):
+            before = single(draw.choice(_OPENERS), draw)
+            assert isinstance(before, Conversation)
+            example = replace(example, turns=before.turns + example.turns)
+    if example.system is None and draw.chance(_SYSTEM_SHARE):
+        example = replace(example, system=draw.choice(_SYSTEM_PROMPTS))
+    if example.thought is not None and draw.chance(_THINKING_SHARE):
+        example = replace(example, thinking=True)
+    return example
+
+
+def examples(seed: int | str, *, held_out: bool, draw_type: type[Draw] = Draw) -> Iterator[tuple[str, Example]]:
+    """Skill and example without end, in proportion to the weights."""
+    draw = draw_type(seed, held_out=held_out)
+    names = list(SKILLS)
+    weights = [SKILLS[name].weight for name in names]
+    while True:
+        name = draw.random.choices(names, weights)[0]
+        example = single(name, draw)
+        if isinstance(example, Conversation):
+            example = dressed(example, draw, may_join=SKILLS[name].joins)
+        yield name, example

@@ -1,0 +1,92 @@
+"""Chats with tools: the right call, no call where none fits, and an answer from the tool's result."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from models.recipe.corpus import facts, identity, numbers, small_talk, tool_specs, unknown
+from models.recipe.corpus.conversation import Conversation, Turn, tool_call
+from models.recipe.corpus.draw import Draw
+from models.recipe.corpus.tool_specs import HAND_WRITTEN, Spec, Value
+
+_ERRORS = ("not found", "no connection", "access denied", "timeout", "not allowed", "out of order", "try again later")
+_WEB_SEARCH = "search_web"
+_SEARCHABLE = frozenset(
+    "get_weather find_train get_stock_price find_restaurant translate_text convert_currency multiply".split()
+)
+_ALIKE = ({"set_timer", "set_alarm"}, {"create_note", "send_message"}, {"create_note", "add_event"})
+
+
+def generate_call(draw: Draw) -> Conversation:
+    """One to three tools, of which the first question needs one."""
+    spec, specs = _offer(draw)
+    question, arguments = _request(draw, spec)
+    return Conversation(
+        (Turn("user", question), Turn("assistant", tool_call(spec.name, arguments))),
+        tools=tuple(tool_specs.definition(draw, each) for each in specs),
+        thought=f"I need {spec.name}.",
+    )
+
+
+def generate_no_call(draw: Draw) -> Conversation:
+    """Tools that do not fit: what the model knows it answers in words, anything else it declines."""
+    _, specs = _offer(draw)
+    tools = tuple(tool_specs.definition(draw, each) for each in specs)
+    roll = draw.random.random()
+    if roll < 0.5:
+        known = draw.choice((small_talk, facts, identity, numbers))
+        chat = numbers.generate_sum(draw) if known is numbers else known.generate(draw)
+        return replace(chat, tools=tools)
+    names = {each.name for each in specs}
+    absent = [each for each in HAND_WRITTEN if each.name not in names and not _overlaps(each, names)]
+    if roll < 0.75 and _WEB_SEARCH not in names:
+        question = unknown.beyond_tools(draw)
+    else:
+        question, _ = _request(draw, draw.choice(absent))
+    turns = (Turn("user", question), Turn("assistant", unknown.NO_TOOL))
+    return Conversation(turns, tools=tools, thought="No tool fits.")
+
+
+def generate_result(draw: Draw) -> Conversation:
+    """The turn after a call: the result is told in words, or its error is."""
+    spec, specs = _offer(draw)
+    question, arguments = _request(draw, spec)
+    if draw.chance(0.12):
+        error = draw.choice(_ERRORS)
+        content, reply = json.dumps({"error": error}), f"That did not work: {error}."
+    else:
+        values: dict[str, Value] = {key: make(draw) for key, make in spec.result.items()}
+        content = json.dumps(values, ensure_ascii=False)
+        reply = spec.reply.format(**arguments, **{key: value for key, value in values.items() if key not in arguments})
+    return Conversation(
+        (
+            Turn("user", question),
+            Turn("assistant", tool_call(spec.name, arguments)),
+            Turn("tool", content),
+            Turn("assistant", reply),
+        ),
+        tools=tuple(tool_specs.definition(draw, each) for each in specs),
+        thought="I have the result.",
+    )
+
+
+def _offer(draw: Draw) -> tuple[Spec, list[Spec]]:
+    """The tool that will be asked for, and the one to three tools to offer in any order."""
+    specs = tool_specs.some_specs(draw, draw.choice((1, 2, 2, 3, 3)))
+    unique = list({each.name: each for each in specs}.values())
+    return unique[0], draw.sample(unique, len(unique))
+
+
+def _request(draw: Draw, spec: Spec) -> tuple[str, dict[str, Value]]:
+    arguments = {name: part.make(draw) for name, part in spec.parameters.items()}
+    question = draw.phrase(draw.choice(spec.asks), **arguments)
+    if draw.chance(0.12):
+        question = draw.choice(("Please: ", "Hi! ", "Hello. ", "OK, next: ")) + question
+    return question, arguments
+
+
+def _overlaps(spec: Spec, offered: set[str]) -> bool:
+    """Whether an offered tool could serve the request for ``spec`` after all."""
+    searchable = spec.name in _SEARCHABLE and _WEB_SEARCH in offered
+    return searchable or any({spec.name, other} in _ALIKE for other in offered)

@@ -1,0 +1,47 @@
+"""Muon for the matrices, AdamW for the embedding and the norms.
+
+Muon (Jordan et al., 2024) steps along the orthogonalised momentum; the step is scaled to AdamW's usual size as in
+"Muon is Scalable for LLM Training" (Liu et al., 2025), so that one learning rate serves both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import sqrt
+
+import torch
+from torch import Tensor
+
+_COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+_STEPS = 5
+_ADAM_STEP_SIZE = 0.2
+
+
+def orthogonalised(matrix: Tensor) -> Tensor:
+    """Roughly the nearest (semi-)orthogonal matrix, by five Newton-Schulz steps in bfloat16."""
+    a, b, c = _COEFFICIENTS
+    tall = matrix.shape[0] > matrix.shape[1]
+    x = (matrix.T if tall else matrix).bfloat16()
+    x = x / (x.norm() + 1e-7)
+    for _ in range(_STEPS):
+        gram = x @ x.T
+        x = a * x + (b * gram + c * gram @ gram) @ x
+    return (x.T if tall else x).float()
+
+
+class Muon(torch.optim.Optimizer):
+    """Momentum 0.95 with Nesterov, decoupled weight decay. Matrices only."""
+
+    def __init__(self, matrices: Iterable[Tensor], *, lr: float, weight_decay: float, momentum: float = 0.95) -> None:
+        super().__init__(list(matrices), {"lr": lr, "weight_decay": weight_decay, "momentum": momentum})
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:
+        for group in self.param_groups:
+            for matrix in group["params"]:
+                state = self.state[matrix]
+                velocity = state.setdefault("velocity", torch.zeros_like(matrix))
+                velocity.lerp_(matrix.grad, 1 - group["momentum"])
+                direction = orthogonalised(matrix.grad.lerp(velocity, group["momentum"]))
+                matrix.mul_(1 - group["lr"] * group["weight_decay"])
+                matrix.add_(direction, alpha=-group["lr"] * _ADAM_STEP_SIZE * sqrt(max(matrix.shape)))
