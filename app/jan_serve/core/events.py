@@ -59,11 +59,11 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True):
-    """The engine accepted the request. `created` is in seconds of the Unix epoch."""
+    """The engine accepted the request. infilled: the model was given prefix and suffix of an InfillPrompt."""
 
     model: str
     prompt_tokens: int
-    created: int = 0
+    infilled: bool = False
 
 
 class PromptTokens(msgspec.Struct, frozen=True):

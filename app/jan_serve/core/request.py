@@ -24,10 +24,14 @@ class TokenPrompt(msgspec.Struct, frozen=True, tag="tokens"):
 
 
 class InfillPrompt(msgspec.Struct, frozen=True, tag="infill"):
-    """Text before and after the gap that is to be filled. Needs a model with FIM tokens."""
+    """Text before and after the gap that is to be filled, for a model with FIM tokens.
+
+    prefix_only: without FIM tokens, continue the prefix (Started.infilled tells) instead of refusing the request.
+    """
 
     prefix: str
     suffix: str
+    prefix_only: bool = False
 
 
 class ChatPrompt(msgspec.Struct, frozen=True, kw_only=True, tag="chat"):
@@ -52,11 +56,13 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     prompt_logprobs: the same for the prompt (which disables reuse of its cached prefix).
     return_tokens: TokenInfo of every token, with or without logprobs.
     skip_special_tokens: control tokens do not appear in the text.
+    logit_bias_text: as sampling.logit_bias, but by text: the bias goes to every token of it.
     """
 
     model: str | None = None
     prompt: Prompt
     sampling: SamplingParams = SamplingParams()
+    logit_bias_text: dict[str, float] = msgspec.field(default_factory=dict[str, float])
     stopping: StopConditions = StopConditions()
     constraint: Constraint | None = None
     n: int = 1

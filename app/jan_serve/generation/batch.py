@@ -1,0 +1,118 @@
+"""Several prompts of one call, run at once and answered as one: choice i of prompt p is choice p * n + i."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+
+import msgspec
+
+from jan_serve.core.events import (
+    Completed,
+    Finished,
+    GenerationEvent,
+    ReasoningDelta,
+    Started,
+    TextDelta,
+    Timings,
+    ToolCallDelta,
+    Usage,
+)
+from jan_serve.core.request import GenerationRequest
+from jan_serve.generation.closing import closing
+
+Generate = Callable[[GenerationRequest], AsyncIterator[GenerationEvent]]
+
+
+class PromptEvent(msgspec.Struct, frozen=True):
+    """An event of one of the prompts: `prompt` counts them from 0. Choice indices are those of the whole call."""
+
+    prompt: int
+    event: GenerationEvent
+
+
+async def generate_batch(
+    generate: Generate, requests: Sequence[GenerationRequest]
+) -> AsyncGenerator[PromptEvent]:
+    """Yield the events of all requests as they come: every Started first, one Completed with the sums last.
+
+    A failure of one ends all, with its error. Closing the generator aborts all.
+    """
+    if len(requests) == 1:
+        async with closing(generate(requests[0])) as events:
+            async for event in events:
+                yield PromptEvent(0, event)
+        return
+    async with closing(_merged(generate, requests)) as merged:
+        held: list[PromptEvent] = []
+        waiting = len(requests)
+        usage, timings = Usage(), Timings()
+        async for item in merged:
+            match item.event:
+                case Started():
+                    waiting -= 1
+                    held.insert(len(requests) - waiting - 1, item)
+                    if waiting == 0:
+                        for early in held:
+                            yield early
+                case Completed():
+                    usage, timings = _sum(usage, item.event.usage), _longest(timings, item.event.timings)
+                case _ if waiting:
+                    held.append(item)
+                case _:
+                    yield item
+        yield PromptEvent(0, Completed(usage=usage, timings=timings))
+
+
+async def _merged(generate: Generate, requests: Sequence[GenerationRequest]) -> AsyncGenerator[PromptEvent]:
+    """Events of all requests, in the order of their arrival. Each reader waits until its event was taken."""
+    queue: asyncio.Queue[PromptEvent | Exception | None] = asyncio.Queue(maxsize=1)
+
+    async def read(prompt: int, request: GenerationRequest) -> None:
+        try:
+            async with closing(generate(request)) as events:
+                async for event in events:
+                    await queue.put(PromptEvent(prompt, _shifted(event, prompt * request.n)))
+        except Exception as error:  # raised by the reader of the queue, in place of the next event
+            await queue.put(error)
+        else:
+            await queue.put(None)
+
+    tasks = [asyncio.create_task(read(prompt, request)) for prompt, request in enumerate(requests)]
+    try:
+        left = len(tasks)
+        while left:
+            match await queue.get():
+                case PromptEvent() as item:
+                    yield item
+                case None:
+                    left -= 1
+                case error:
+                    raise error
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _shifted(event: GenerationEvent, by: int) -> GenerationEvent:
+    if isinstance(event, TextDelta | ReasoningDelta | ToolCallDelta | Finished) and by:
+        return msgspec.structs.replace(event, index=event.index + by)
+    return event
+
+
+def _sum(left: Usage, right: Usage) -> Usage:
+    return Usage(
+        prompt_tokens=left.prompt_tokens + right.prompt_tokens,
+        completion_tokens=left.completion_tokens + right.completion_tokens,
+        cached_tokens=left.cached_tokens + right.cached_tokens,
+        reasoning_tokens=left.reasoning_tokens + right.reasoning_tokens,
+    )
+
+
+def _longest(left: Timings, right: Timings) -> Timings:
+    return Timings(
+        queue_s=max(left.queue_s, right.queue_s),
+        prefill_s=max(left.prefill_s, right.prefill_s),
+        decode_s=max(left.decode_s, right.decode_s),
+    )

@@ -1,0 +1,45 @@
+"""Keeps the best choices of a request that generated more than it returns. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+import msgspec
+
+from jan_serve.core.events import Finished, ReasoningDelta, TextDelta, ToolCallDelta
+
+ChoiceEvent = TextDelta | ReasoningDelta | ToolCallDelta | Finished
+
+
+class BestOf:
+    """Collects all choices, then gives those with the highest mean log-probability, best first, as choices 0 to n-1.
+
+    keep_tokens: whether the caller asked for tokens; they were computed in any case.
+    """
+
+    def __init__(self, n: int, *, keep_tokens: bool) -> None:
+        self._n = n
+        self._keep_tokens = keep_tokens
+        self._events: defaultdict[int, list[ChoiceEvent]] = defaultdict(list)
+        self._scores: dict[int, float] = {}
+
+    def add(self, event: ChoiceEvent) -> None:
+        """One more event, of any choice."""
+        self._events[event.index].append(event)
+        if isinstance(event, Finished):
+            self._scores[event.index] = (
+                event.mean_logprob if event.mean_logprob is not None else float("-inf")
+            )
+
+    def winners(self) -> Iterator[ChoiceEvent]:
+        """The events of the best choices, once all are finished. Equal scores keep their order."""
+        ranked = sorted(self._scores, key=lambda index: self._scores[index], reverse=True)
+        for place, index in enumerate(ranked[: self._n]):
+            for event in self._events[index]:
+                yield self._placed(event, place)
+
+    def _placed(self, event: ChoiceEvent, place: int) -> ChoiceEvent:
+        if isinstance(event, TextDelta | ReasoningDelta) and not self._keep_tokens:
+            return msgspec.structs.replace(event, index=place, tokens=())
+        return msgspec.structs.replace(event, index=place)

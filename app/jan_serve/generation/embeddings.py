@@ -1,0 +1,81 @@
+"""Vectors of texts or token sequences. Lengths are tokens; vectors are little-endian float32, of unit length."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+
+import msgspec
+
+from jan_serve.errors import InvalidRequest, UnsupportedOperation
+from jan_serve.generation.deadline import RunningRequests
+from jan_serve.generation.ports import ModelLeases
+from jan_serve.ipc.messages import EmbedRequest
+
+FLOAT_BYTES = 4
+
+
+class Embeddings(msgspec.Struct, frozen=True, kw_only=True):
+    """One vector per input, as the bytes of `dimensions` float32 each."""
+
+    model: str
+    vectors: tuple[bytes, ...]
+    dimensions: int
+    prompt_tokens: int
+
+
+class EmbeddingService:
+    """Embeds with any model that pools, or can be made to."""
+
+    def __init__(self, models: ModelLeases, running: RunningRequests) -> None:
+        self._models = models
+        self._running = running
+
+    async def embed(
+        self, model: str | None, inputs: Sequence[str | tuple[int, ...]], dimensions: int | None = None
+    ) -> Embeddings:
+        """Embed all inputs; `dimensions` keeps the first ones and scales them to unit length again.
+
+        Raises InvalidRequest (an input over the context, dimensions out of range), UnsupportedOperation, Unavailable
+        and EngineFailure. Cancelling it aborts the work.
+        """
+        with self._running.enter() as deadline:
+            async with AsyncExitStack() as stack:
+                client = await deadline.wait(stack.enter_async_context(self._models.lease(model)))
+                if client.facts.pooling == "rank":
+                    raise UnsupportedOperation(
+                        f"The model `{client.name}` ranks texts; it does not embed them.", param="model"
+                    )
+                n_embd = client.facts.n_embd
+                if dimensions is not None and dimensions > n_embd:
+                    raise InvalidRequest(
+                        f"dimensions: must be from 1 to {n_embd} for the model `{client.name}`, got {dimensions}",
+                        param="dimensions",
+                    )
+                request = EmbedRequest(id=client.next_id(), inputs=tuple(inputs))
+                embedded = await deadline.wait(client.embed(request))
+        vectors = embedded.vectors
+        if dimensions is not None and dimensions < embedded.dimensions:
+            vectors = tuple(shorten(vector, dimensions) for vector in vectors)
+        return Embeddings(
+            model=client.name,
+            vectors=vectors,
+            dimensions=min(dimensions or embedded.dimensions, embedded.dimensions),
+            prompt_tokens=embedded.prompt_tokens,
+        )
+
+
+def to_floats(vector: bytes) -> tuple[float, ...]:
+    """The components of a vector."""
+    return struct.unpack(f"<{len(vector) // FLOAT_BYTES}f", vector)
+
+
+def shorten(vector: bytes, dimensions: int) -> bytes:
+    """The first components, scaled to unit length (all zero stays so): what Matryoshka embeddings are made for."""
+    kept = to_floats(vector[: dimensions * FLOAT_BYTES])
+    norm = math.sqrt(math.fsum(value * value for value in kept))
+    if norm == 0.0:
+        return vector[: dimensions * FLOAT_BYTES]
+    return struct.pack(f"<{dimensions}f", *(value / norm for value in kept))

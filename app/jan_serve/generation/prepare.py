@@ -1,0 +1,150 @@
+"""From a GenerationRequest to the GenerateRequest that a worker takes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from concurrent.futures import Executor
+from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
+
+from jan_serve.chat.template import TemplateFacts, render_prompt
+from jan_serve.core.request import ChatPrompt, GenerationRequest, InfillPrompt, TextPrompt, TokenPrompt
+from jan_serve.core.sampling import SamplingParams
+from jan_serve.errors import InvalidRequest, UnsupportedOperation
+from jan_serve.generation.constraints import ConstraintCompiler
+from jan_serve.generation.ports import EngineClient
+from jan_serve.ipc.messages import GenerateRequest, ModelFacts, TokenizeRequest
+
+RANDOM_SEED_BITS = 31
+"""Leaves room for seed + choice below llama.cpp's 0xFFFFFFFF, which means "any seed" there."""
+
+
+def draw_seed() -> int:
+    """A seed that nobody can foresee."""
+    return int.from_bytes(os.urandom(4), "little") >> (32 - RANDOM_SEED_BITS)
+
+
+class EnginePrompt(NamedTuple):
+    """A prompt as GenerateRequest has it; `infilled` when it holds the suffix too."""
+
+    pieces: tuple[str | tuple[int, ...], ...]
+    param: str = "prompt"
+    add_special: bool = True
+    parse_special: bool = True
+    infilled: bool = False
+
+
+class RequestPreparer:
+    """Renders, compiles, draws. Holds no request."""
+
+    def __init__(
+        self,
+        constraints: ConstraintCompiler,
+        executor: Executor,
+        *,
+        now: Callable[[], datetime],
+        seed: Callable[[], int] = draw_seed,
+    ) -> None:
+        """executor: where templates are rendered. now: the local time, for templates that print the date."""
+        self._constraints = constraints
+        self._executor = executor
+        self._now = now
+        self._seed = seed
+
+    async def prepare(
+        self, request: GenerationRequest, client: EngineClient
+    ) -> tuple[GenerateRequest, EnginePrompt]:
+        """What to submit. Raises InvalidRequest and its subclasses."""
+        grammar = None
+        if request.constraint is not None:
+            grammar = await self._constraints.compile(request.constraint)
+        prompt = await self._prompt(request, client.facts)
+        sequences = max(request.n, request.best_of)
+        logprobs = request.logprobs
+        if sequences > request.n and logprobs is None:
+            logprobs = 0  # the choice among them needs their mean log-probability
+        engine_request = GenerateRequest(
+            id=client.next_id(),
+            prompt=prompt.pieces,
+            add_special=prompt.add_special,
+            parse_special=prompt.parse_special,
+            prompt_param=prompt.param,
+            sampling=await self._sampling(request, client),
+            stopping=request.stopping,
+            grammar=grammar,
+            n=sequences,
+            logprobs=logprobs,
+            prompt_logprobs=request.prompt_logprobs,
+            return_tokens=request.return_tokens,
+            skip_special_tokens=request.skip_special_tokens,
+        )
+        return engine_request, prompt
+
+    async def _prompt(self, request: GenerationRequest, facts: ModelFacts) -> EnginePrompt:
+        if facts.is_embedding_model:
+            raise UnsupportedOperation(
+                "This model only makes embeddings; it cannot generate text.", param="model"
+            )
+        match request.prompt:
+            case TextPrompt(text=text):
+                return EnginePrompt((text,))
+            case TokenPrompt(ids=ids):
+                return EnginePrompt((ids,), add_special=False)
+            case InfillPrompt():
+                return _infill(request.prompt, facts)
+            case ChatPrompt():
+                return EnginePrompt((await self._render(request.prompt, facts),), param="messages")
+
+    async def _render(self, prompt: ChatPrompt, facts: ModelFacts) -> str:
+        if not prompt.messages:
+            raise InvalidRequest("messages: at least one message is needed", param="messages")
+        template = TemplateFacts(
+            source=facts.chat_templates.get("default"),
+            bos_token=_text_of(facts, "bos"),
+            eos_token=_text_of(facts, "eos"),
+        )
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._executor, render_prompt, prompt, template, self._now)
+
+    async def _sampling(self, request: GenerationRequest, client: EngineClient) -> SamplingParams:
+        sampling = request.sampling
+        bias = dict(sampling.logit_bias)
+        for text, value in request.logit_bias_text.items():
+            ask = TokenizeRequest(id=client.next_id(), text=text, add_special=False, parse_special=True)
+            for token in (await client.tokenize(ask)).tokens:
+                bias[token] = value
+        _check_tokens(tuple(bias), "logit_bias", client.facts.n_vocab)
+        if sampling.seed is None:
+            sampling = msgspec.structs.replace(sampling, seed=self._seed())
+        return msgspec.structs.replace(sampling, logit_bias=bias)
+
+
+def _infill(prompt: InfillPrompt, facts: ModelFacts) -> EnginePrompt:
+    special = facts.special_tokens
+    if not {"fim_pre", "fim_suf", "fim_mid"} <= special.keys():
+        if prompt.prefix_only:
+            return EnginePrompt((prompt.prefix,))
+        raise UnsupportedOperation(
+            "suffix: this model has no fill-in-the-middle tokens, so it cannot use a suffix", param="suffix"
+        )
+    before, after, middle = ((special[role].id,) for role in ("fim_pre", "fim_suf", "fim_mid"))
+    # The text is somebody's code: what looks like a special token in it is text.
+    pieces = (before, prompt.prefix, after, prompt.suffix, middle)
+    return EnginePrompt(pieces, parse_special=False, infilled=True)
+
+
+def _text_of(facts: ModelFacts, role: str) -> str:
+    token = facts.special_tokens.get(role)
+    return token.text if token is not None else ""
+
+
+def _check_tokens(ids: tuple[int, ...], param: str, n_vocab: int) -> None:
+    for token in ids:
+        if not 0 <= token < n_vocab:
+            raise InvalidRequest(
+                f"{param}: token id {token} is outside the vocabulary (0 to {n_vocab - 1})", param=param
+            )

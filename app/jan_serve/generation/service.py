@@ -1,0 +1,120 @@
+"""The one path of a request: lease → compile the constraint → render → submit → events.
+
+Streaming or not is the caller's choice of reading the events; there is no second path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AsyncExitStack
+
+from jan_serve.core.events import (
+    Completed,
+    Finished,
+    GenerationEvent,
+    PromptTokens,
+    Started,
+    TextDelta,
+    Usage,
+)
+from jan_serve.core.request import GenerationRequest
+from jan_serve.errors import EngineFailure
+from jan_serve.generation.best_of import BestOf
+from jan_serve.generation.closing import closing
+from jan_serve.generation.deadline import RunningRequests
+from jan_serve.generation.ports import EngineClient, ModelLeases
+from jan_serve.generation.prepare import RequestPreparer
+from jan_serve.ipc.messages import (
+    Accepted,
+    Chunk,
+    EngineEvent,
+    GenerateRequest,
+    PromptScored,
+    RequestCompleted,
+    SequenceFinished,
+)
+
+
+class GenerationService:
+    """Generates text from any loaded or loadable model. One instance serves all requests of a dialect."""
+
+    def __init__(self, models: ModelLeases, preparer: RequestPreparer, running: RunningRequests) -> None:
+        self._models = models
+        self._preparer = preparer
+        self._running = running
+
+    async def generate(self, request: GenerationRequest) -> AsyncGenerator[GenerationEvent]:
+        """Yield the request's events from Started to Completed; waits while the model loads or the queue is long.
+
+        Raises errors of the tree: those of InvalidRequest and Unavailable before Started, EngineFailure at any time.
+        Closing the generator aborts the request and returns the model.
+        """
+        with self._running.enter() as deadline:
+            async with AsyncExitStack() as stack:
+                client = await deadline.wait(stack.enter_async_context(self._models.lease(request.model)))
+                submitted, prompt = await deadline.wait(self._preparer.prepare(request, client))
+                events = client.generate(submitted)
+                best = _best_of(request, submitted)
+                async with closing(events):
+                    completed = False
+                    while not completed:
+                        event = await deadline.wait(_next(events))
+                        completed = isinstance(event, RequestCompleted)
+                        for translated in _translate(event, client, prompt.infilled, best):
+                            yield translated
+
+
+def _best_of(request: GenerationRequest, submitted: GenerateRequest) -> BestOf | None:
+    if submitted.n == request.n:
+        return None
+    return BestOf(request.n, keep_tokens=request.logprobs is not None or request.return_tokens)
+
+
+async def _next(events: AsyncIterator[EngineEvent]) -> EngineEvent:
+    try:
+        return await anext(events)
+    except StopAsyncIteration:
+        raise EngineFailure("The engine ended the answer without completing it.") from None
+
+
+def _translate(
+    event: EngineEvent, client: EngineClient, infilled: bool, best: BestOf | None
+) -> list[GenerationEvent]:
+    match event:
+        case Accepted():
+            return [Started(model=client.name, prompt_tokens=event.prompt_tokens, infilled=infilled)]
+        case PromptScored():
+            return [PromptTokens(event.tokens)]
+        case Chunk():
+            return _held(best, TextDelta(event.index, event.text, event.tokens))
+        case SequenceFinished():
+            return _held(best, _finished(event))
+        case RequestCompleted():
+            usage = Usage(
+                prompt_tokens=event.prompt_tokens,
+                completion_tokens=event.completion_tokens,
+                cached_tokens=event.cached_tokens,
+            )
+            winners: list[GenerationEvent] = list(best.winners()) if best is not None else []
+            return [*winners, Completed(usage=usage, timings=event.timings)]
+        case _:
+            raise EngineFailure(f"The engine sent {type(event).__name__} in place of an answer.")
+
+
+def _held(best: BestOf | None, event: TextDelta | Finished) -> list[GenerationEvent]:
+    if best is None:
+        return [event]
+    best.add(event)
+    return []
+
+
+def _finished(event: SequenceFinished) -> Finished:
+    return Finished(
+        index=event.index,
+        reason=event.reason,
+        completion_tokens=event.completion_tokens,
+        stop=event.stop,
+        eos=event.eos,
+        mean_logprob=event.mean_logprob,
+        seed=event.seed,
+    )
