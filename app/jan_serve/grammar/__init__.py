@@ -1,0 +1,29 @@
+"""Constraints on generated text: JSON Schema, regular expressions and GBNF over one grammar AST.
+
+Pure: no I/O, no clock, no llama.cpp. A constraint is enforced exactly, or refused with the place and the reason.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jan_serve.grammar.ast import Grammar
+from jan_serve.grammar.json_schema.translate import translate
+from jan_serve.grammar.print_gbnf import print_gbnf
+
+
+def json_schema_to_grammar(schema: Any, *, whitespace: str = "flexible") -> Grammar:
+    """The grammar of the JSON texts that satisfy `schema` (an object or a boolean, drafts 4 to 2020-12).
+
+    Properties are written in the order of `properties`, other names last. `whitespace` is "flexible" (what
+    `json.dumps` writes by default, compactly or indented) or "compact" (none). Takes milliseconds; bounded work.
+
+    Raises UnsupportedSchema (pointer, keyword, reason) for what cannot be enforced exactly, InvalidSchema for what is
+    not a schema, GrammarTooComplex above a limit.
+    """
+    return translate(schema, whitespace=whitespace)
+
+
+def json_schema_to_gbnf(schema: Any, *, whitespace: str = "flexible") -> str:
+    """`json_schema_to_grammar`, printed as GBNF for llama.cpp."""
+    return print_gbnf(json_schema_to_grammar(schema, whitespace=whitespace))

@@ -1,0 +1,133 @@
+"""The grammar AST: what every translator builds and every printer, checker and recognizer reads.
+
+It describes text character by character. It is not tied to GBNF: `Repeat` is a node of its own, so each printer
+lowers bounds in the way that its executor survives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from jan_serve.grammar.charset import CharSet
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """Exactly this non-empty text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CharClass:
+    """One character of a non-empty set."""
+
+    chars: CharSet
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """All items in order; without items, the empty text."""
+
+    items: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of the alternatives; without alternatives, nothing at all."""
+
+    items: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """`item` between `low` and `high` times; `high` None means no bound."""
+
+    item: Expr
+    low: int
+    high: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RuleRef:
+    """The text of another rule."""
+
+    name: str
+
+
+Expr: TypeAlias = Literal | CharClass | Sequence | Choice | Repeat | RuleRef
+
+EMPTY = Sequence(())
+NEVER = Choice(())
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """Named rules; `root` names the start rule. Every `RuleRef` names a key of `rules`."""
+
+    rules: dict[str, Expr]
+    root: str = "root"
+
+
+def sequence(items: Iterable[Expr]) -> Expr:
+    """Concatenation with nested sequences opened, neighbouring literals joined, and NEVER absorbing."""
+    flat: list[Expr] = []
+    for item in items:
+        if type(item) is Sequence:
+            parts: tuple[Expr, ...] = item.items
+        elif type(item) is Choice and not item.items:
+            return NEVER
+        else:
+            parts = (item,)
+        for part in parts:
+            if type(part) is Literal and flat and type(last := flat[-1]) is Literal:
+                flat[-1] = Literal(last.text + part.text)
+            else:
+                flat.append(part)
+    if len(flat) == 1:
+        return flat[0]
+    return Sequence(tuple(flat))
+
+
+def choice(items: Iterable[Expr]) -> Expr:
+    """Alternation with nested choices opened, duplicates dropped, and NEVER dropped."""
+    flat: dict[Expr, None] = {}
+    for item in items:
+        if type(item) is Choice:
+            for part in item.items:
+                flat[part] = None
+        else:
+            flat[item] = None
+    if len(flat) == 1:
+        return next(iter(flat))
+    return Choice(tuple(flat))
+
+
+def optional(item: Expr) -> Expr:
+    """`item` or nothing."""
+    return repeat(item, 0, 1)
+
+
+def repeat(item: Expr, low: int, high: int | None) -> Expr:
+    """Repetition with the trivial cases resolved. A `high` below `low` matches nothing."""
+    if high is not None and high < low:
+        return NEVER
+    if high == 0 or item == EMPTY:
+        return EMPTY
+    if item == NEVER:
+        return EMPTY if low == 0 else NEVER
+    if low == 1 and high == 1:
+        return item
+    return Repeat(item, low, high)
+
+
+def children(expr: Expr) -> tuple[Expr, ...]:
+    """The direct parts of an expression."""
+    kind = type(expr)
+    if kind is Sequence or kind is Choice:
+        return expr.items  # type: ignore[union-attr]
+    if kind is Repeat:
+        return (expr.item,)  # type: ignore[union-attr]
+    return ()

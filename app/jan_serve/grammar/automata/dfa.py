@@ -1,0 +1,288 @@
+"""Deterministic finite automata over Unicode code points, and their Boolean algebra.
+
+A `Dfa` is complete: every state has a successor for every symbol. A symbol is a class of code points that the
+automaton never tells apart; `cuts` and `symbols` map code points to symbols.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from jan_serve.errors import GrammarTooComplex
+from jan_serve.grammar.charset import MAX_CODE_POINT, CharSet
+from jan_serve.grammar.limits import MAX_PRODUCT_STATES
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dfa:
+    """State 0 is the start. `cuts[i]` is the first code point of the i-th interval, whose symbol is `symbols[i]`."""
+
+    cuts: tuple[int, ...]
+    symbols: tuple[int, ...]
+    table: tuple[tuple[int, ...], ...]
+    accepting: frozenset[int]
+
+    def matches(self, text: str) -> bool:
+        """Whether the whole of `text` is a word."""
+        state = 0
+        for c in text:
+            state = self.table[state][self.symbols[bisect_right(self.cuts, ord(c)) - 1]]
+        return state in self.accepting
+
+    def symbol_sets(self) -> list[CharSet]:
+        """The code points of each symbol."""
+        ranges: list[list[tuple[int, int]]] = [[] for _ in range(max(self.symbols) + 1)]
+        ends = (*self.cuts[1:], MAX_CODE_POINT + 1)
+        for low, end, symbol in zip(self.cuts, ends, self.symbols, strict=True):
+            own = ranges[symbol]
+            if own and own[-1][1] == low - 1:
+                own[-1] = (own[-1][0], end - 1)
+            else:
+                own.append((low, end - 1))
+        return [tuple(r) for r in ranges]
+
+    def live_states(self) -> frozenset[int]:
+        """The states from which some word can still be completed."""
+        sources: list[set[int]] = [set() for _ in self.table]
+        for state, row in enumerate(self.table):
+            for target in set(row):
+                sources[target].add(state)
+        live = set(self.accepting)
+        todo = list(live)
+        while todo:
+            for source in sources[todo.pop()]:
+                if source not in live:
+                    live.add(source)
+                    todo.append(source)
+        return frozenset(live)
+
+    def is_empty(self) -> bool:
+        """Whether there is no word at all. Every state of a Dfa built here is reachable."""
+        return not self.accepting
+
+
+def partition(sets: Sequence[CharSet]) -> tuple[tuple[int, ...], tuple[int, ...], list[list[int]]]:
+    """Split the code points into the coarsest symbols that respect `sets`.
+
+    Returns (cuts, symbols, members) where members[i] lists the symbols that make up sets[i].
+    """
+    toggles: dict[int, int] = {0: 0}
+    for index, chars in enumerate(sets):
+        bit = 1 << index
+        for low, high in chars:
+            toggles[low] = toggles.get(low, 0) ^ bit
+            if high < MAX_CODE_POINT:
+                toggles[high + 1] = toggles.get(high + 1, 0) ^ bit
+    cuts: list[int] = []
+    symbols: list[int] = []
+    known: dict[int, int] = {}
+    signature = 0
+    for cut in sorted(toggles):
+        signature ^= toggles[cut]
+        symbol = known.setdefault(signature, len(known))
+        if symbols and symbols[-1] == symbol:
+            continue
+        cuts.append(cut)
+        symbols.append(symbol)
+    members = [[symbol for sig, symbol in known.items() if sig >> index & 1] for index in range(len(sets))]
+    return tuple(cuts), tuple(symbols), members
+
+
+def complement(a: Dfa) -> Dfa:
+    """All words that `a` does not have."""
+    return Dfa(a.cuts, a.symbols, a.table, frozenset(range(len(a.table))) - a.accepting)
+
+
+def intersect(a: Dfa, b: Dfa) -> Dfa:
+    """Words of both."""
+    return _product(a, b, lambda x, y: x and y, both=True)
+
+
+def unite(a: Dfa, b: Dfa) -> Dfa:
+    """Words of either."""
+    return _product(a, b, lambda x, y: x or y, both=False)
+
+
+def _merge_alphabets(a: Dfa, b: Dfa) -> tuple[list[int], list[int], list[tuple[int, int]]]:
+    cuts = sorted({*a.cuts, *b.cuts})
+    pairs: dict[tuple[int, int], int] = {}
+    out_cuts: list[int] = []
+    symbols: list[int] = []
+    i = j = 0
+    for cut in cuts:
+        while i + 1 < len(a.cuts) and a.cuts[i + 1] <= cut:
+            i += 1
+        while j + 1 < len(b.cuts) and b.cuts[j + 1] <= cut:
+            j += 1
+        symbol = pairs.setdefault((a.symbols[i], b.symbols[j]), len(pairs))
+        if symbols and symbols[-1] == symbol:
+            continue
+        out_cuts.append(cut)
+        symbols.append(symbol)
+    return out_cuts, symbols, list(pairs)
+
+
+def _product(a: Dfa, b: Dfa, accept: Callable[[bool, bool], bool], *, both: bool) -> Dfa:
+    """The reachable product. With `both`, a pair with a dead half is dead, which keeps intersections small."""
+    cuts, symbols, pairs = _merge_alphabets(a, b)
+    dead = (-1, -1)
+    live_a, live_b = (a.live_states(), b.live_states()) if both else (frozenset[int](), frozenset[int]())
+    start = (0, 0)
+    if both and (0 not in live_a or 0 not in live_b):
+        start = dead
+    index = {start: 0}
+    order = [start]
+    rows: list[tuple[int, ...]] = []
+    for pair in order:
+        if pair == dead:
+            rows.append((index[dead],) * len(pairs))
+            continue
+        row_a, row_b = a.table[pair[0]], b.table[pair[1]]
+        row: list[int] = []
+        for symbol_a, symbol_b in pairs:
+            target = (row_a[symbol_a], row_b[symbol_b])
+            if both and (target[0] not in live_a or target[1] not in live_b):
+                target = dead
+            state = index.get(target)
+            if state is None:
+                state = index[target] = len(order)
+                order.append(target)
+                if state > MAX_PRODUCT_STATES:
+                    raise GrammarTooComplex("combining the string constraints needs too many states")
+            row.append(state)
+        rows.append(tuple(row))
+    accepting = frozenset(
+        i for i, p in enumerate(order) if p != dead and accept(p[0] in a.accepting, p[1] in b.accepting)
+    )
+    return minimize(Dfa(tuple(cuts), tuple(symbols), tuple(rows), accepting))
+
+
+def from_words(words: Iterable[str]) -> Dfa:
+    """The automaton of a finite set, as a trie."""
+    words = sorted(words)
+    alphabet = sorted({ord(c) for w in words for c in w})
+    cuts, symbols, members = partition([((c, c),) for c in alphabet])
+    symbol_of = {chr(c): members[i][0] for i, c in enumerate(alphabet)}
+    width = max(symbols) + 1
+    dead = 1
+    table: list[list[int]] = [[dead] * width, [dead] * width]
+    accepting: set[int] = set()
+    for word in words:
+        state = 0
+        for c in word:
+            symbol = symbol_of[c]
+            target = table[state][symbol]
+            if target == dead:
+                target = table[state][symbol] = len(table)
+                table.append([dead] * width)
+                if target > MAX_PRODUCT_STATES:
+                    raise GrammarTooComplex("an enumeration of strings is too long to combine")
+            state = target
+        accepting.add(state)
+    return Dfa(cuts, symbols, tuple(map(tuple, table)), frozenset(accepting))
+
+
+def of_length(low: int, high: int | None) -> Dfa:
+    """All words of low..high code points."""
+    last = low if high is None else high + 1
+    if last > MAX_PRODUCT_STATES:
+        raise GrammarTooComplex("a length bound is too large to combine with the other string constraints")
+    table = [(state + 1,) for state in range(last)] + [(last,)]
+    accepting = frozenset(range(low, last + 1 if high is None else last))
+    return Dfa((0,), (0,), tuple(table), accepting)
+
+
+def minimize(a: Dfa) -> Dfa:
+    """The smallest equivalent automaton (Hopcroft 1971), with equal symbols merged."""
+    count, width = len(a.table), max(a.symbols) + 1
+    if count > 3000:
+        return a
+    sources: list[list[list[int]]] = [[[] for _ in range(count)] for _ in range(width)]
+    for state, row in enumerate(a.table):
+        for symbol, target in enumerate(row):
+            sources[symbol][target].append(state)
+    accepting = set(a.accepting)
+    rejecting = set(range(count)) - accepting
+    blocks = [b for b in (accepting, rejecting) if b]
+    block_of = [0] * count
+    for number, block in enumerate(blocks):
+        for state in block:
+            block_of[state] = number
+    pending = {min(range(len(blocks)), key=lambda i: len(blocks[i]))}
+    while pending:
+        splitter = list(blocks[pending.pop()])
+        for symbol in range(width):
+            own = sources[symbol]
+            hit: dict[int, set[int]] = {}
+            for target in splitter:
+                for state in own[target]:
+                    hit.setdefault(block_of[state], set()).add(state)
+            for number, part in hit.items():
+                block = blocks[number]
+                if len(part) == len(block):
+                    continue
+                block -= part
+                fresh = len(blocks)
+                blocks.append(part)
+                for state in part:
+                    block_of[state] = fresh
+                if number in pending or len(part) <= len(block):
+                    pending.add(fresh)
+                else:
+                    pending.add(number)
+    return _quotient(a, block_of)
+
+
+def _quotient(a: Dfa, block_of: list[int]) -> Dfa:
+    """Merge states of one block; number them from the start state on; merge symbols with equal columns."""
+    number = {block_of[0]: 0}
+    sample = [0]
+    for state in sample:
+        for target in a.table[state]:
+            if block_of[target] not in number:
+                number[block_of[target]] = len(sample)
+                sample.append(target)
+    rows = [[number[block_of[target]] for target in a.table[state]] for state in sample]
+    columns: dict[tuple[int, ...], int] = {}
+    renamed = [columns.setdefault(column, len(columns)) for column in zip(*rows, strict=True)]
+    table = tuple(zip(*columns, strict=True))
+    cuts: list[int] = []
+    symbols: list[int] = []
+    for cut, old in zip(a.cuts, a.symbols, strict=True):
+        symbol = renamed[old]
+        if not symbols or symbols[-1] != symbol:
+            cuts.append(cut)
+            symbols.append(symbol)
+    accepting = frozenset(i for i, state in enumerate(sample) if state in a.accepting)
+    return Dfa(tuple(cuts), tuple(symbols), table, accepting)
+
+
+def longest_word(a: Dfa) -> int | None:
+    """Length of the longest word; None where words have no longest, -1 where there is no word."""
+    live = a.live_states()
+    if 0 not in live:
+        return -1
+    depth: dict[int, int] = {}
+    on_path: set[int] = set()
+    stack: list[tuple[int, bool]] = [(0, False)]
+    while stack:
+        state, leaving = stack.pop()
+        targets = {t for t in a.table[state] if t in live}
+        if leaving:
+            on_path.discard(state)
+            depth[state] = max((depth[t] + 1 for t in targets), default=0)
+            continue
+        if state in depth:
+            continue
+        if state in on_path:
+            return None
+        on_path.add(state)
+        stack.append((state, True))
+        for target in targets:
+            if target in on_path:
+                return None
+            if target not in depth:
+                stack.append((target, False))
+    return depth[0]

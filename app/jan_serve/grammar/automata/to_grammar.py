@@ -1,0 +1,137 @@
+"""Prints a DFA as right-linear grammar rules.
+
+Determinism is the point: at every place of the text one rule alternative applies, so an executor keeps one parse
+stack however ambiguous the pattern was. States used once are written in place, loops on one state as `x*`, and
+chains that count (`x{0,255}`) as repetitions.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from jan_serve.grammar import charset
+from jan_serve.grammar.ast import NEVER, Expr, RuleRef, choice, repeat, sequence
+from jan_serve.grammar.automata.dfa import Dfa
+from jan_serve.grammar.builder import RuleBuilder
+from jan_serve.grammar.charset import CharSet
+from jan_serve.grammar.text_form import TextForm
+
+# A state that is written in place nests a group; llama.cpp parses groups recursively.
+_MAX_INLINE_DEPTH = 12
+
+
+def dfa_to_expr(dfa: Dfa, form: TextForm, rules: RuleBuilder, hint: str) -> Expr:
+    """The words of `dfa`, each followed by the form's tail. NEVER where there is no word."""
+    return _Writer(dfa, form, rules, hint).start()
+
+
+class _Writer:
+    def __init__(self, dfa: Dfa, form: TextForm, rules: RuleBuilder, hint: str) -> None:
+        self._dfa = dfa
+        self._form = form
+        self._rules = rules
+        self._hint = hint
+        self._live = dfa.live_states()
+        self._edges = self._live_edges()
+        self._uses = self._count_uses()
+        self._names: dict[int, str] = {}
+        self._todo: list[int] = []
+
+    def _live_edges(self) -> dict[int, dict[int, CharSet]]:
+        """Per live state, the characters that lead to each live state."""
+        symbol_sets = self._dfa.symbol_sets()
+        edges: dict[int, dict[int, CharSet]] = {}
+        for state in self._live:
+            grouped: dict[int, list[CharSet]] = {}
+            for symbol, target in enumerate(self._dfa.table[state]):
+                if target in self._live:
+                    grouped.setdefault(target, []).append(symbol_sets[symbol])
+            edges[state] = {target: charset.union(*sets) for target, sets in grouped.items()}
+        return edges
+
+    def _count_uses(self) -> Counter[int]:
+        uses: Counter[int] = Counter({0: 1})
+        for state, targets in self._edges.items():
+            uses.update(target for target in targets if target != state)
+        return uses
+
+    def start(self) -> Expr:
+        if 0 not in self._live:
+            return NEVER
+        in_loop = self._uses[0] > 1
+        expr = self._reference(0) if in_loop else self._body(0, 0)
+        while self._todo:
+            state = self._todo.pop()
+            self._rules.fill(self._names[state], self._body(state, 0))
+        return expr
+
+    def _reference(self, state: int) -> Expr:
+        name = self._names.get(state)
+        if name is None:
+            name = self._names[state] = self._rules.reserve(self._hint)
+            self._todo.append(state)
+        return RuleRef(name)
+
+    def _continue(self, state: int, depth: int) -> Expr:
+        """What follows once `state` is reached."""
+        if self._uses[state] > 1 or depth >= _MAX_INLINE_DEPTH:
+            if not self._edges[state]:
+                return self._form.tail
+            return self._reference(state)
+        return self._body(state, depth)
+
+    def _body(self, state: int, depth: int) -> Expr:
+        parts: list[Expr] = []
+        while True:
+            targets = self._edges[state]
+            loop = targets.get(state)
+            if loop is not None:
+                parts.append(repeat(self._form.chars(loop), 0, None))
+            onward = [(target, chars) for target, chars in targets.items() if target != state]
+            final = state in self._dfa.accepting
+            run = self._counting_run(state)
+            if run is not None:
+                chars, length, end = run
+                item = self._form.chars(chars)
+                if final:
+                    parts += [repeat(item, 0, length), self._form.tail]
+                    return sequence(parts)
+                parts.append(repeat(item, length, length))
+                state = end
+            elif len(onward) == 1 and not final:
+                target, chars = onward[0]
+                parts.append(self._form.chars(chars))
+                if self._uses[target] > 1:
+                    parts.append(self._continue(target, depth))
+                    return sequence(parts)
+                state = target
+            else:
+                break
+        options: list[Expr] = [self._form.tail] if final else []
+        options += [
+            sequence([self._form.chars(chars), self._continue(target, depth + 1)]) for target, chars in onward
+        ]
+        parts.append(choice(options))
+        return sequence(parts)
+
+    def _counting_run(self, state: int) -> tuple[CharSet, int, int] | None:
+        """(characters, length, last state) of a chain of states that only count the same characters.
+
+        In an accepting chain every state accepts and the last one ends it; otherwise none accepts but the last.
+        """
+        final = state in self._dfa.accepting
+        chars: CharSet | None = None
+        length = 0
+        while True:
+            targets = self._edges[state]
+            if len(targets) != 1:
+                break
+            target, step = next(iter(targets.items()))
+            if target == state or self._uses[target] > 1 or (chars is not None and step != chars):
+                break
+            if (state in self._dfa.accepting) != final or (final and target not in self._dfa.accepting):
+                break
+            chars, state, length = step, target, length + 1
+        if chars is None or length < 2 or (final and self._edges[state]):
+            return None
+        return chars, length, state

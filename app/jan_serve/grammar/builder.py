@@ -1,0 +1,49 @@
+"""Collects the rules of a grammar under construction and keeps their names unique and readable."""
+
+from __future__ import annotations
+
+import re
+
+from jan_serve.errors import GrammarTooComplex
+from jan_serve.grammar.ast import Expr, Grammar, RuleRef
+from jan_serve.grammar.limits import MAX_RULES
+
+_UNSAFE = re.compile(r"[^a-zA-Z0-9]+")
+
+
+class RuleBuilder:
+    """Rules by name. `reserve` and `fill` serve recursive rules, `define` the others."""
+
+    def __init__(self) -> None:
+        self.rules: dict[str, Expr] = {}
+        self._taken: set[str] = set()
+        self._next: dict[str, int] = {}
+
+    def reserve(self, hint: str) -> str:
+        """A new rule name made from `hint`."""
+        stem = _UNSAFE.sub("-", hint)[:40].strip("-").lower() or "rule"
+        name = stem
+        if name in self._taken:
+            number = self._next.get(stem, 2)
+            while f"{stem}-{number}" in self._taken:
+                number += 1
+            self._next[stem] = number + 1
+            name = f"{stem}-{number}"
+        self._taken.add(name)
+        if len(self._taken) > MAX_RULES:
+            raise GrammarTooComplex(f"the grammar would have more than {MAX_RULES} rules")
+        return name
+
+    def fill(self, name: str, expr: Expr) -> None:
+        """Give a reserved name its body."""
+        self.rules[name] = expr
+
+    def define(self, hint: str, expr: Expr) -> RuleRef:
+        """A new rule with this body."""
+        name = self.reserve(hint)
+        self.rules[name] = expr
+        return RuleRef(name)
+
+    def grammar(self, root: str) -> Grammar:
+        """The finished grammar."""
+        return Grammar(self.rules, root)

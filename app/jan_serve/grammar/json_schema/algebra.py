@@ -1,0 +1,209 @@
+"""Intersection and union of the IR: type sets, object specs and array specs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import zip_longest
+
+from jan_serve.errors import GrammarTooComplex
+from jan_serve.grammar.json_schema import numbers, strings
+from jan_serve.grammar.json_schema.ir import (
+    ANY_ARRAY,
+    ANY_OBJECT,
+    ANY_VALUE,
+    TRUE,
+    ArraySpec,
+    Conj,
+    NameRule,
+    ObjectSpec,
+    TypeSets,
+)
+from jan_serve.grammar.json_schema.numbers import ANY_NUMBER, NumberSpec
+from jan_serve.grammar.json_schema.terms import Terms
+from jan_serve.grammar.limits import MAX_SPECS, Budget
+
+
+class Algebra:
+    """Operations that need to conjoin terms. `is_nothing` decides emptiness of a conjunction, exactly or not at all
+    (True only when it is certain)."""
+
+    def __init__(self, terms: Terms, budget: Budget, is_nothing: Callable[[Conj], bool]) -> None:
+        self._terms = terms
+        self._budget = budget
+        self._is_nothing = is_nothing
+
+    def intersect(self, a: TypeSets, b: TypeSets) -> TypeSets:
+        """What both allow."""
+        if a is ANY_VALUE:
+            return b
+        if b is ANY_VALUE:
+            return a
+        return TypeSets(
+            a.null and b.null,
+            a.boolean & b.boolean,
+            self._numbers(a.number, b.number),
+            strings.intersect(a.string, b.string),
+            self._arrays(a.array, b.array),
+            self._objects(a.object, b.object),
+        )
+
+    def unite(self, a: TypeSets, b: TypeSets) -> TypeSets:
+        """What either allows."""
+        return TypeSets(
+            a.null or b.null,
+            a.boolean | b.boolean,
+            _union(a.number, b.number, ANY_NUMBER),
+            strings.unite(a.string, b.string),
+            _union(a.array, b.array, ANY_ARRAY),
+            _union(a.object, b.object, ANY_OBJECT),
+        )
+
+    def _numbers(self, a: tuple[NumberSpec, ...], b: tuple[NumberSpec, ...]) -> tuple[NumberSpec, ...]:
+        if a is ANY_NUMBER:
+            return b
+        if b is ANY_NUMBER:
+            return a
+        self._budget.spend(len(a) * len(b))
+        found = dict.fromkeys(s for x in a for y in b if (s := numbers.intersect(x, y)) is not None)
+        return _capped(tuple(found))
+
+    def _arrays(self, a: tuple[ArraySpec, ...], b: tuple[ArraySpec, ...]) -> tuple[ArraySpec, ...]:
+        if a is ANY_ARRAY:
+            return b
+        if b is ANY_ARRAY:
+            return a
+        found = [self._array(x, y) for x in a for y in b]
+        if len(found) > 1:
+            found = [spec for spec in found if not self.is_empty_array(spec)]
+        return _capped(tuple(dict.fromkeys(found)))
+
+    def _array(self, a: ArraySpec, b: ArraySpec) -> ArraySpec:
+        self._budget.spend(2 + len(a.prefix) + len(b.prefix))
+        conjoin = self._terms.conjoin
+        prefix = tuple(
+            conjoin(a.rest if x is None else x, b.rest if y is None else y)
+            for x, y in zip_longest(a.prefix, b.prefix)
+        )
+        high = a.high if b.high is None else b.high if a.high is None else min(a.high, b.high)
+        return ArraySpec(
+            prefix,
+            conjoin(a.rest, b.rest),
+            max(a.low, b.low),
+            high,
+            tuple(dict.fromkeys(a.contains + b.contains)),
+            a.unique or b.unique,
+            None if a.seen is None or b.seen is None else max(a.seen, b.seen),
+            tuple(dict.fromkeys(a.seen_if + b.seen_if)),
+        )
+
+    def is_empty_array(self, spec: ArraySpec) -> bool:
+        """Whether certainly no array satisfies the spec."""
+        if spec.high is not None and spec.high < spec.low:
+            return True
+        for index in range(min(spec.low, len(spec.prefix) + 1)):
+            if self._is_nothing(spec.prefix[index] if index < len(spec.prefix) else spec.rest):
+                return True
+        return any(
+            c.low > 0 and (self._is_nothing(c.conj) or (spec.high is not None and spec.high < c.low + c.start))
+            for c in spec.contains
+        )
+
+    def _objects(self, a: tuple[ObjectSpec, ...], b: tuple[ObjectSpec, ...]) -> tuple[ObjectSpec, ...]:
+        if a is ANY_OBJECT:
+            return b
+        if b is ANY_OBJECT:
+            return a
+        found = [spec for x in a for y in b if (spec := self._object(x, y)) is not None]
+        if len(found) > 1:
+            found = [spec for spec in found if not self.is_empty_object(spec)]
+        return _capped(_distinct(found))
+
+    def _object(self, a: ObjectSpec, b: ObjectSpec) -> ObjectSpec | None:
+        self._budget.spend(2 + len(a.props) + len(b.props))
+        conjoin = self._terms.conjoin
+        props: dict[str, Conj] = {}
+        for name, conj in a.props.items():
+            other = b.props.get(name)
+            props[name] = conjoin(conj, self.lookup(b, name) if other is None else other)
+        for name, conj in b.props.items():
+            if name not in props:
+                props[name] = conjoin(self.lookup(a, name), conj)
+        required = tuple(dict.fromkeys(a.required + b.required)) if b.required else a.required
+        if any(props.get(name) == self._terms.false for name in required):
+            return None
+        high = a.high if b.high is None else b.high if a.high is None else min(a.high, b.high)
+        low = max(a.low, b.low)
+        if high is not None and high < max(low, len(required)):
+            return None
+        return ObjectSpec(
+            props,
+            tuple(dict.fromkeys(a.rules + b.rules)),
+            required,
+            low,
+            high,
+            tuple(dict.fromkeys(a.exists + b.exists)),
+            strings.unite(a.seen, b.seen),
+        )
+
+    def lookup(self, spec: ObjectSpec, name: str) -> Conj:
+        """All that applies to the value of one property."""
+        known = spec.props.get(name)
+        if known is not None:
+            return known
+        result = TRUE
+        for rule in spec.rules:
+            if strings.contains(rule.names, name):
+                result = self._terms.conjoin(result, rule.conj)
+        return result
+
+    def add_rule(self, spec: ObjectSpec, rule: NameRule) -> ObjectSpec:
+        """The spec with one more rule, which listed properties obey too."""
+        props = {
+            name: self._terms.conjoin(conj, rule.conj) if strings.contains(rule.names, name) else conj
+            for name, conj in spec.props.items()
+        }
+        return replace(spec, props=props, rules=(*spec.rules, rule))
+
+    def is_empty_object(self, spec: ObjectSpec) -> bool:
+        """Whether certainly no object satisfies the spec."""
+        if spec.high is not None and spec.high < max(spec.low, len(spec.required)):
+            return True
+        if any(self._is_nothing(self.lookup(spec, name)) for name in spec.required):
+            return True
+        return any(
+            all(conj == self._terms.false for name, conj in spec.props.items() if strings.contains(e.names, name))
+            and self._extras_fail(spec, e)
+            for e in spec.exists
+        )
+
+    def _extras_fail(self, spec: ObjectSpec, exists: NameRule) -> bool:
+        """Whether no unlisted property can be the one that `exists` asks for."""
+        return any(
+            rule.conj == self._terms.false and rule.names in (strings.ANY_STRING, exists.names) for rule in spec.rules
+        ) or self._is_nothing(exists.conj)
+
+
+def _union(a: tuple, b: tuple, everything: tuple) -> tuple:  # type: ignore[type-arg]
+    if a is everything or b is everything:
+        return everything
+    if not a or not b:
+        return a or b
+    if everything is ANY_OBJECT:
+        return _capped(_distinct([*a, *b]))
+    return _capped(tuple(dict.fromkeys(a + b)))
+
+
+def _distinct(specs: list[ObjectSpec]) -> tuple[ObjectSpec, ...]:
+    """Object specs hold dictionaries, so equality replaces hashing."""
+    found: list[ObjectSpec] = []
+    for spec in specs:
+        if spec not in found:
+            found.append(spec)
+    return tuple(found)
+
+
+def _capped(specs: tuple) -> tuple:  # type: ignore[type-arg]
+    if len(specs) > MAX_SPECS:
+        raise GrammarTooComplex(f"the alternatives of one value multiply to more than {MAX_SPECS}")
+    return specs

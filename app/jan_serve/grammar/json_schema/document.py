@@ -1,0 +1,232 @@
+"""One schema document: its subschemas as interned nodes, and references between them.
+
+Nothing is fetched and no file is opened: a reference that leaves the document is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import unquote, urldefrag, urljoin
+
+from jan_serve.errors import InvalidSchema, UnsupportedSchema
+from jan_serve.grammar.json_schema.keywords import (
+    ASSERTIONS,
+    SCHEMA_KEYWORDS,
+    SCHEMA_LIST_KEYWORDS,
+    SCHEMA_MAP_KEYWORDS,
+    draft_of,
+)
+from jan_serve.grammar.limits import MAX_SCHEMA_DEPTH
+
+
+class Node:
+    """A subschema at its place. Nodes are interned per document, so identity is equality."""
+
+    __slots__ = ("base", "negative", "parent", "positive", "schema", "token")
+
+    def __init__(self, schema: Any, base: str, parent: Node | None, token: str) -> None:
+        self.schema = schema
+        self.base = base
+        self.parent = parent
+        self.token = token
+        self.positive = Term(self, True)
+        self.negative = Term(self, False)
+
+    @property
+    def pointer(self) -> str:
+        """The JSON Pointer (RFC 6901) of the place where the node was first met."""
+        tokens: list[str] = []
+        node: Node | None = self
+        while node is not None and node.token:
+            tokens.append(node.token)
+            node = node.parent
+        return "".join(reversed(tokens))
+
+    def is_trivial(self) -> bool:
+        """Whether nothing is asserted."""
+        return self.schema is True or (type(self.schema) is dict and ASSERTIONS.isdisjoint(self.schema))
+
+
+class Term:
+    """A node that has to hold, or has to fail."""
+
+    __slots__ = ("node", "positive")
+
+    def __init__(self, node: Node, positive: bool) -> None:
+        self.node = node
+        self.positive = positive
+
+    @property
+    def opposite(self) -> Term:
+        """The same node with the other sign."""
+        return self.node.negative if self.positive else self.node.positive
+
+
+def escape_token(token: str) -> str:
+    """One reference token of a JSON Pointer, with its slash."""
+    return "/" + token.replace("~", "~0").replace("/", "~1")
+
+
+class Document:
+    """The root schema with its drafts, identifiers and interned nodes."""
+
+    def __init__(self, root: Any) -> None:
+        _check_depth(root)
+        self.draft = draft_of(root.get("$schema")) if isinstance(root, dict) else draft_of(None)
+        self._id_key = "id" if self.draft <= 4 else "$id"
+        self._nodes: dict[tuple[int, str], Node] = {}
+        self._resources: dict[str, tuple[Any, str]] | None = None
+        self._anchors: dict[tuple[str, str], tuple[Any, str]] = {}
+        self._dynamic: dict[str, int] = {}
+        self._recursive_anchor = False
+        self._kept: list[Any] = []
+        self.false = Node(False, "", None, "")
+        self.root = self._node(root, "", None, "")
+
+    def _node(self, schema: Any, base: str, parent: Node | None, token: str) -> Node:
+        own = schema.get(self._id_key) if type(schema) is dict else None
+        if type(own) is str:
+            base = urldefrag(urljoin(base, own))[0] if not own.startswith("#") else base
+        key = (id(schema), base)
+        node = self._nodes.get(key)
+        if node is None or (type(schema) is bool):
+            node = Node(schema, base, parent, token)
+            if not isinstance(schema, dict | bool):
+                raise InvalidSchema(node.pointer, f"a schema is an object or a boolean, not {_kind(schema)}")
+            if type(schema) is dict:
+                self._nodes[key] = node
+        return node
+
+    def child(self, node: Node, keyword: str, *path: str | int) -> Node:
+        """The subschema under `keyword` and the given member name or index."""
+        schema = node.schema[keyword]
+        token = "/" + keyword
+        for step in path:
+            schema = schema[step]
+            token += escape_token(str(step))
+        return self._node(schema, node.base, node, token)
+
+    def constant(self, node: Node, value: Any) -> Node:
+        """A node that is not in the document: the schema that only `value` satisfies."""
+        schema = {"const": value}
+        self._kept.append(schema)
+        return Node(schema, node.base, node, "/const")
+
+    def resolve(self, node: Node, keyword: str) -> Node:
+        """The node that the reference keyword of `node` names. Raises UnsupportedSchema or InvalidSchema."""
+        ref = node.schema[keyword]
+        if not isinstance(ref, str):
+            raise InvalidSchema(f"{node.pointer}/{keyword}", "a reference is a string")
+        if keyword == "$recursiveRef":
+            self._index()
+            if self._recursive_anchor:
+                raise UnsupportedSchema(
+                    node.pointer, keyword, "$recursiveAnchor makes it depend on the caller"
+                )
+        target, fragment = urldefrag(urljoin(node.base, ref) if node.base or not ref.startswith("#") else ref)
+        fragment = unquote(fragment)
+        if keyword == "$dynamicRef":
+            self._index()
+            if self._dynamic.get(fragment, 0) > 1:
+                raise UnsupportedSchema(node.pointer, keyword, "more than one $dynamicAnchor has this name")
+        if target == "" and (fragment == "" or fragment.startswith("/")):
+            return self._walk(node, keyword, self.root.schema, "", fragment)
+        resource = self._index().get(target)
+        if resource is None:
+            raise UnsupportedSchema(
+                node.pointer, keyword, f"{ref[:200]!r} is outside this document, and nothing is fetched"
+            )
+        if fragment and not fragment.startswith("/"):
+            found = self._anchors.get((target, fragment))
+            if found is None:
+                raise InvalidSchema(
+                    f"{node.pointer}/{keyword}", f"no anchor {fragment[:100]!r} in this document"
+                )
+            return self._node(found[0], target, None, found[1])
+        return self._walk(node, keyword, resource[0], target, fragment)
+
+    def _walk(self, origin: Node, keyword: str, start: Any, base: str, pointer: str) -> Node:
+        value, place = start, ""
+        for raw in pointer.split("/")[1:]:
+            token = raw.replace("~1", "/").replace("~0", "~")
+            if isinstance(value, dict) and token in value:
+                value = value[token]
+            elif isinstance(value, list) and token.isascii() and token.isdigit() and int(token) < len(value):
+                value = value[int(token)]
+            else:
+                raise InvalidSchema(f"{origin.pointer}/{keyword}", f"nothing is at {pointer[:200]!r}")
+            place += escape_token(token)
+            own = value.get(self._id_key) if isinstance(value, dict) and place != pointer else None
+            if isinstance(own, str) and not own.startswith("#"):
+                base = urldefrag(urljoin(base, own))[0]
+        return self._node(value, base, None, place)
+
+    def _index(self) -> dict[str, tuple[Any, str]]:
+        """Identifiers and anchors, found once, in places where a schema is expected."""
+        if self._resources is None:
+            self._resources = {"": (self.root.schema, "")}
+            for schema, base, pointer in _subschemas(self.root.schema, "", "", self._id_key):
+                self._register(schema, base, pointer)
+        return self._resources
+
+    def _register(self, schema: dict[str, Any], base: str, pointer: str) -> None:
+        assert self._resources is not None
+        own = schema.get(self._id_key)
+        if isinstance(own, str):
+            if own.startswith("#"):
+                self._anchors.setdefault((base, own[1:]), (schema, pointer))
+            else:
+                self._resources.setdefault(base, (schema, pointer))
+        for key in ("$anchor", "$dynamicAnchor"):
+            name = schema.get(key)
+            if isinstance(name, str):
+                self._anchors.setdefault((base, name), (schema, pointer))
+        name = schema.get("$dynamicAnchor")
+        if isinstance(name, str):
+            self._dynamic[name] = self._dynamic.get(name, 0) + 1
+        if schema.get("$recursiveAnchor") is True:
+            self._recursive_anchor = True
+
+
+def _subschemas(
+    schema: Any, base: str, pointer: str, id_key: str
+) -> Iterator[tuple[dict[str, Any], str, str]]:
+    """Every object schema with its base URI and pointer, in places where a schema is expected."""
+    todo: list[tuple[Any, str, str]] = [(schema, base, pointer)]
+    while todo:
+        value, base, pointer = todo.pop()
+        if not isinstance(value, dict):
+            continue
+        own = value.get(id_key)
+        if isinstance(own, str) and not own.startswith("#"):
+            base = urldefrag(urljoin(base, own))[0]
+        yield value, base, pointer
+        for key, part in value.items():
+            place = pointer + escape_token(key)
+            if key in SCHEMA_MAP_KEYWORDS and isinstance(part, dict):
+                todo += [(sub, base, place + escape_token(name)) for name, sub in part.items()]
+            elif key in SCHEMA_LIST_KEYWORDS and isinstance(part, list):
+                todo += [(sub, base, f"{place}/{i}") for i, sub in enumerate(part)]
+            elif key in SCHEMA_KEYWORDS:
+                todo.append((part, base, place))
+
+
+def _check_depth(schema: Any) -> None:
+    """Refuse what would exhaust the stack: nesting is counted over all objects and lists."""
+    level: list[Any] = [schema]
+    for _ in range(MAX_SCHEMA_DEPTH):
+        level = [
+            part
+            for value in level
+            if type(value) is dict or type(value) is list
+            for part in (value.values() if type(value) is dict else value)
+        ]
+        if not level:
+            return
+    raise InvalidSchema("", f"nested deeper than {MAX_SCHEMA_DEPTH} levels")
+
+
+def _kind(value: object) -> str:
+    names = {type(None): "null", int: "a number", float: "a number", str: "a string", list: "a list"}
+    return names.get(type(value), type(value).__name__)

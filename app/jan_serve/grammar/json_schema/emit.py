@@ -1,0 +1,187 @@
+"""Writes grammar rules for conjunctions: the last step of the translation, on a work list instead of recursion."""
+
+from __future__ import annotations
+
+from jan_serve.grammar import charset
+from jan_serve.grammar.ast import Expr, Grammar, Literal, RuleRef, choice, repeat, sequence
+from jan_serve.grammar.automata.to_grammar import dfa_to_expr
+from jan_serve.grammar.builder import RuleBuilder
+from jan_serve.grammar.json_schema import strings
+from jan_serve.grammar.json_schema.emit_arrays import array_expr
+from jan_serve.grammar.json_schema.emit_objects import object_expr
+from jan_serve.grammar.json_schema.emit_strings import string_expr
+from jan_serve.grammar.json_schema.expand import Expander
+from jan_serve.grammar.json_schema.ir import ANY_BOOLEAN, ANY_VALUE, FALSE_ONLY, Conj, TypeSets
+from jan_serve.grammar.json_schema.number_text import number_dfa
+from jan_serve.grammar.json_schema.numbers import NumberSpec
+from jan_serve.grammar.json_schema.strings import StringSet
+from jan_serve.grammar.text_form import JsonText, PlainText
+
+# Indentation after a line break; deeper documents than this need `compact`.
+_MAX_INDENT = 32
+_UNSIGNED = '"0" | [1-9] [0-9]*'
+
+
+class Emitter:
+    """Rules for one schema. `value` may be called at any time; `finish` writes all rules that were asked for."""
+
+    def __init__(self, expander: Expander, *, whitespace: str) -> None:
+        self.expander = expander
+        self.rules = RuleBuilder()
+        self.text = JsonText(self.rules)
+        self.compact = whitespace == "compact"
+        self._plain = PlainText()
+        self._names: dict[Conj, Expr] = {}
+        self._todo: list[tuple[str, str, TypeSets]] = []
+        self._shared: dict[str, RuleRef] = {}
+        self._strings: dict[StringSet, Expr] = {}
+        self._numbers: dict[NumberSpec, Expr] = {}
+        self.rules.reserve("root")
+
+    def grammar(self, conj: Conj) -> Grammar:
+        """The grammar of one conjunction."""
+        sets = self.expander.expand(conj)
+        self._names[conj] = RuleRef("root")
+        self._todo.append(("root", "root", sets))
+        while self._todo:
+            name, hint, own = self._todo.pop()
+            self.rules.fill(name, self._alternatives(own, hint))
+        return self.rules.grammar("root")
+
+    def value(self, conj: Conj, hint: str) -> Expr:
+        """The text of a value that satisfies `conj`; scalars in place, anything larger as a rule."""
+        known = self._names.get(conj)
+        if known is not None:
+            return known
+        sets = self.expander.expand(conj)
+        if sets is ANY_VALUE:
+            expr: Expr = self.any_value()
+        elif not sets.array and not sets.object:
+            expr = self._alternatives(sets, hint)
+        else:
+            name = self.rules.reserve(hint)
+            expr = RuleRef(name)
+            self._todo.append((name, hint, sets))
+        self._names[conj] = expr
+        return expr
+
+    def _alternatives(self, sets: TypeSets, hint: str) -> Expr:
+        if sets is ANY_VALUE:
+            return self.any_value()
+        options: list[Expr] = []
+        options += [object_expr(self, spec, hint) for spec in sets.object]
+        options += [array_expr(self, spec, hint) for spec in sets.array]
+        if sets.string != strings.NO_STRING:
+            options.append(self.string(sets.string, hint))
+        options += [self.number(spec, hint) for spec in sets.number]
+        if sets.boolean == ANY_BOOLEAN:
+            options.append(self.shared("boolean"))
+        elif sets.boolean:
+            options.append(Literal("false" if sets.boolean == FALSE_ONLY else "true"))
+        if sets.null:
+            options.append(Literal("null"))
+        return choice(options)
+
+    def string(self, allowed: StringSet, hint: str) -> Expr:
+        """A JSON string whose decoded text is in the set."""
+        if isinstance(allowed, strings.AnyString):
+            return self.shared("string")
+        known = self._strings.get(allowed)
+        if known is None:
+            body = string_expr(allowed, self.text, self.rules, hint)
+            known = self._strings[allowed] = sequence([Literal('"'), body])
+            if not isinstance(allowed, strings.OneOfStrings) or len(allowed.values) > 1:
+                known = self._strings[allowed] = self.rules.define(f"{hint}-string", known)
+        return known
+
+    def number(self, spec: NumberSpec, hint: str) -> Expr:
+        if spec == NumberSpec():
+            return self.shared("number")
+        if spec == NumberSpec(integer=True):
+            return self.shared("integer")
+        known = self._numbers.get(spec)
+        if known is None:
+            known = dfa_to_expr(number_dfa(spec), self._plain, self.rules, f"{hint}-number")
+            if not isinstance(known, Literal):
+                known = self.rules.define(f"{hint}-number", known)
+            self._numbers[spec] = known
+        return known
+
+    def any_value(self) -> Expr:
+        """Any JSON value."""
+        return self.shared("value")
+
+    # Punctuation. `flexible` is what `json.dumps` writes by default, compactly, or indented.
+
+    def space(self) -> Expr:
+        """Where a line may break: after an opening bracket or a comma, before a closing bracket."""
+        return sequence([]) if self.compact else self.shared("ws")
+
+    def comma(self) -> Expr:
+        """Between two items."""
+        return Literal(",") if self.compact else sequence([Literal(","), self.space()])
+
+    def colon(self) -> Expr:
+        """Between a name and its value."""
+        return Literal(":") if self.compact else self.shared("colon")
+
+    def shared(self, name: str) -> RuleRef:
+        """A rule that every schema writes in the same way."""
+        ref = self._shared.get(name)
+        if ref is None:
+            ref = self._shared[name] = RuleRef(self.rules.reserve(name))
+            self.rules.fill(ref.name, self._shared_body(name))
+        return ref
+
+    def _shared_body(self, name: str) -> Expr:
+        char_of = self.text.chars
+        if name == "ws":
+            from_break = sequence([Literal("\n"), repeat(_class("\t "), 0, _MAX_INDENT)])
+            return repeat(choice([Literal(" "), from_break]), 0, 1)
+        if name == "colon":
+            return sequence([Literal(":"), repeat(Literal(" "), 0, 1)])
+        if name == "boolean":
+            return choice([Literal("true"), Literal("false")])
+        if name == "characters":
+            return sequence([repeat(char_of(charset.ANY), 0, None), Literal('"')])
+        if name == "string":
+            return sequence([Literal('"'), self.shared("characters")])
+        if name == "integer":
+            return sequence([repeat(Literal("-"), 0, 1), self.shared("unsigned")])
+        if name == "unsigned":
+            return choice([Literal("0"), sequence([_class("1-9"), repeat(_class("0-9"), 0, None)])])
+        if name == "number":
+            return self._number_body()
+        if name == "object":
+            return object_expr(self, ANY_VALUE.object[0], name)
+        if name == "array":
+            return array_expr(self, ANY_VALUE.array[0], name)
+        assert name == "value"
+        parts = ("object", "array", "string", "number", "boolean")
+        return choice([*(self.shared(part) for part in parts), Literal("null")])
+
+    def _number_body(self) -> Expr:
+        digits = repeat(_class("0-9"), 1, None)
+        exponent = choice(
+            [
+                repeat(_class("0-9"), 1, 2),
+                sequence([_class("1-2"), repeat(_class("0-9"), 2, 2)]),
+                sequence([Literal("30"), _class("0-8")]),
+            ]
+        )
+        return sequence(
+            [
+                self.shared("integer"),
+                repeat(sequence([Literal("."), digits]), 0, 1),
+                repeat(sequence([_class("Ee"), repeat(_class("+-"), 0, 1), exponent]), 0, 1),
+            ]
+        )
+
+
+def _class(spelled: str) -> Expr:
+    """A character class written as `a-z` or as its members."""
+    from jan_serve.grammar.ast import CharClass
+
+    if len(spelled) == 3 and spelled[1] == "-":
+        return CharClass(((ord(spelled[0]), ord(spelled[2])),))
+    return CharClass(charset.of_chars(spelled))

@@ -1,0 +1,232 @@
+"""Writes one object spec. Listed properties come in their order, each at most once; other names come last.
+
+A name that is not listed may repeat: no grammar can remember it, and JSON leaves duplicate names undefined.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from jan_serve.errors import GrammarTooComplex
+from jan_serve.grammar.ast import EMPTY, NEVER, Expr, Literal, RuleRef, choice, optional, repeat, sequence
+from jan_serve.grammar.json_schema import strings
+from jan_serve.grammar.json_schema.ir import TRUE, Conj, NameRule, ObjectSpec
+from jan_serve.grammar.json_schema.strings import ANY_STRING, StringSet
+from jan_serve.grammar.word_trie import other_words_expr
+
+if TYPE_CHECKING:
+    from jan_serve.grammar.json_schema.emit import Emitter
+
+_MAX_STATES = 4000
+_MAX_EXISTS = 3
+_MAX_NAME_CLASSES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """One listed property: its text (name, colon, value) and whether it must be there."""
+
+    entry: Expr
+    required: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """An object ready to be written: listed fields, other entries, and entries of which one must be there."""
+
+    fields: list[_Field]
+    extra: Expr
+    wanted: list[Expr]
+    low: int
+    high: int | None
+
+
+def object_expr(emit: Emitter, spec: ObjectSpec, hint: str) -> Expr:
+    """The text of the objects of one spec."""
+    if spec == ObjectSpec() and hint != "object":
+        return emit.shared("object")
+    options: list[Expr] = []
+    for settled in _settle_exists(emit, spec):
+        shape = _shape(emit, settled, hint)
+        counted = shape.wanted or shape.low > _least(shape.fields) or shape.high is not None
+        members = _counted_members(emit, shape, hint) if counted else _plain_members(emit, shape, hint)
+        options.append(sequence([Literal("{"), emit.space(), members, Literal("}")]))
+    return choice(options)
+
+
+def _least(fields: list[_Field]) -> int:
+    """How many properties every such object has, one at least being told apart from none."""
+    return sum(field.required for field in fields)
+
+
+def _settle_exists(emit: Emitter, spec: ObjectSpec) -> list[ObjectSpec]:
+    """Split each "some property ..." into: this listed one, that listed one, or an unlisted one."""
+    done = [replace(spec, exists=())]
+    algebra, conjoin = emit.expander.algebra, emit.expander.terms.conjoin
+    for exists in spec.exists:
+        split: list[ObjectSpec] = []
+        for own in done:
+            names = dict.fromkeys([*own.props, *own.required])
+            for name in names:
+                if strings.contains(exists.names, name):
+                    conj = conjoin(algebra.lookup(own, name), exists.conj)
+                    if not emit.expander.is_nothing(conj):
+                        props = {**own.props, name: conj}
+                        split.append(replace(own, props=props, required=(*own.required, name)))
+            split.append(replace(own, exists=(*own.exists, exists)))
+        done = split
+        if len(done) > _MAX_NAME_CLASSES:
+            raise GrammarTooComplex("too many ways to satisfy a condition on some property")
+    return done
+
+
+def _shape(emit: Emitter, spec: ObjectSpec, hint: str) -> _Shape:
+    expander = emit.expander
+    names = dict.fromkeys([*spec.props, *spec.required])
+    required = set(spec.required)
+    fields: list[_Field] = []
+    for name in names:
+        conj = expander.algebra.lookup(spec, name)
+        if name not in required and expander.is_nothing(conj):
+            continue
+        key = sequence([Literal('"'), emit.text.literal(name), Literal('"'), emit.colon()])
+        fields.append(_Field(sequence([key, emit.value(conj, name)]), name in required))
+    listed = tuple(names)
+    extra = choice(_extras(emit, spec, listed, hint))
+    if len(spec.exists) > _MAX_EXISTS:
+        raise GrammarTooComplex("too many conditions on some property at once")
+    wanted = [choice(_extras(emit, spec, listed, hint, wanted)) for wanted in spec.exists]
+    return _Shape(fields, extra, wanted, spec.low, spec.high)
+
+
+def _extras(
+    emit: Emitter, spec: ObjectSpec, listed: tuple[str, ...], hint: str, wanted: NameRule | None = None
+) -> list[Expr]:
+    """Entries with unlisted names, one per class of names that obey the same rules."""
+    terms = emit.expander.terms
+    start = (ANY_STRING, TRUE) if wanted is None else (wanted.names, wanted.conj)
+    classes: list[tuple[StringSet, Conj]] = [start]
+    for rule in spec.rules:
+        if rule.names == ANY_STRING:
+            classes = [(names, terms.conjoin(conj, rule.conj)) for names, conj in classes]
+            continue
+        split: list[tuple[StringSet, Conj]] = []
+        for names, conj in classes:
+            inside = strings.intersect(names, rule.names)
+            if not strings.is_empty(inside):
+                split.append((inside, terms.conjoin(conj, rule.conj)))
+                names = strings.intersect(names, strings.complement(rule.names))
+            if not strings.is_empty(names):
+                split.append((names, conj))
+        classes = split
+        if len(classes) > _MAX_NAME_CLASSES:
+            raise GrammarTooComplex("patternProperties split the names into too many classes")
+    entries: list[Expr] = []
+    for names, conj in classes:
+        if conj == terms.false or emit.expander.is_nothing(conj):
+            continue
+        name = _name_expr(emit, names, listed, hint)
+        if name != NEVER:
+            entries.append(sequence([name, emit.colon(), emit.value(conj, f"{hint}-extra")]))
+    return entries
+
+
+def _name_expr(emit: Emitter, names: StringSet, listed: tuple[str, ...], hint: str) -> Expr:
+    if names == ANY_STRING:
+        if not listed:
+            return emit.shared("string")
+        rest = emit.shared("characters")
+        body = other_words_expr(listed, rest, emit.text, emit.rules, f"{hint}-name")
+        return sequence([Literal('"'), body])
+    taken = tuple(name for name in listed if strings.contains(names, name))
+    if taken:
+        names = strings.intersect(names, strings.complement(strings.OneOfStrings(taken)))
+    if strings.is_empty(names):
+        return NEVER
+    return emit.string(names, f"{hint}-name")
+
+
+def _plain_members(emit: Emitter, shape: _Shape, hint: str) -> Expr:
+    """Without counting: after the first member a row of optional ones, before it one alternative per start."""
+    comma, space = emit.comma(), emit.space()
+    fields = shape.fields
+    first_required = next((i for i, field in enumerate(fields) if field.required), None)
+    starts = len(fields) if first_required is None else first_required + 1
+    extra: Expr = shape.extra
+    if extra != NEVER and (starts > 0 and first_required is None):
+        extra = emit.rules.define(f"{hint}-other", extra)
+    tail: Expr = repeat(sequence([comma, extra]), 0, None)
+    options: list[Expr] = []
+    if first_required is None and extra != NEVER:
+        options.append(sequence([extra, tail, space]))
+    for index in range(len(fields) - 1, -1, -1):
+        field = fields[index]
+        entry = field.entry
+        if index < starts and starts > 1:
+            if index > 0:
+                entry = emit.rules.define(f"{hint}-member", entry)
+            if tail != EMPTY and type(tail) is not RuleRef:
+                tail = emit.rules.define(f"{hint}-rest", tail)
+        if index < starts:
+            options.append(sequence([entry, tail, space]))
+        if index > 0:
+            member = sequence([comma, entry])
+            tail = sequence([member if field.required else optional(member), tail])
+    if first_required is None:
+        options.append(EMPTY)
+    options.reverse()
+    return choice(options)
+
+
+def _counted_members(emit: Emitter, shape: _Shape, hint: str) -> Expr:
+    """One rule per (next field, members so far, wanted entries found), members capped where they no longer matter."""
+    fields = shape.fields
+    cap = max(shape.low, 1) if shape.high is None else max(shape.high, 1)
+    if (len(fields) + 1) * (min(cap, len(fields) + shape.low + 1) + 1) << len(shape.wanted) > _MAX_STATES:
+        raise GrammarTooComplex("minProperties, maxProperties and the listed properties multiply to too many states")
+    all_found = (1 << len(shape.wanted)) - 1
+    names: dict[tuple[int, int, int], str] = {}
+    todo: list[tuple[int, int, int]] = []
+
+    def entries() -> tuple[list[Expr], Expr, list[Expr]]:
+        named = [emit.rules.define(f"{hint}-member", field.entry) for field in fields]
+        extra = shape.extra if shape.extra == NEVER else emit.rules.define(f"{hint}-other", shape.extra)
+        wanted = [w if w == NEVER else emit.rules.define(f"{hint}-wanted", w) for w in shape.wanted]
+        return named, extra, wanted
+
+    members, extra, wanted = entries()
+
+    def state(index: int, count: int, found: int) -> Expr:
+        key = (index, min(count, cap), found)
+        if key not in names:
+            names[key] = emit.rules.reserve(f"{hint}-members")
+            todo.append(key)
+        return RuleRef(names[key])
+
+    def body(index: int, count: int, found: int) -> Expr:
+        comma = emit.comma() if count else EMPTY
+        full = shape.high is not None and count >= shape.high
+        options: list[Expr] = []
+        if index < len(fields):
+            if not full:
+                options.append(sequence([comma, members[index], state(index + 1, count + 1, found)]))
+            if not fields[index].required:
+                options.append(state(index + 1, count, found))
+            return choice(options)
+        if not full:
+            if extra != NEVER:
+                options.append(sequence([comma, extra, state(index, count + 1, found)]))
+            for number, entry in enumerate(wanted):
+                if not found >> number & 1:
+                    after = found | 1 << number
+                    options.append(sequence([comma, entry, state(index, count + 1, after)]))
+        if count >= shape.low and found == all_found:
+            options.append(emit.space() if count else EMPTY)
+        return choice(options)
+
+    start = body(0, 0, 0)
+    while todo:
+        key = todo.pop()
+        emit.rules.fill(names[key], body(*key))
+    return start

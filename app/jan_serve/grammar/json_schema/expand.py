@@ -1,0 +1,386 @@
+"""Expands a conjunction of terms into what it allows per JSON type: the middle of the translation.
+
+In-place applicators (allOf, anyOf, oneOf, not, if, $ref, dependencies) are resolved here into unions of specs. Parts
+of specs stay unexpanded conjunctions, so a recursive schema is expanded one level at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from jan_serve.errors import GrammarTooComplex, InvalidSchema, UnsupportedSchema
+from jan_serve.grammar.json_schema import strings
+from jan_serve.grammar.json_schema.algebra import Algebra
+from jan_serve.grammar.json_schema.assertions import Assertions, with_types
+from jan_serve.grammar.json_schema.document import Document, Node, Term
+from jan_serve.grammar.json_schema.ir import (
+    ANY_VALUE,
+    NO_VALUE,
+    TRUE,
+    ArraySpec,
+    Conj,
+    Contains,
+    NameRule,
+    ObjectSpec,
+    TypeSets,
+)
+from jan_serve.grammar.json_schema.keywords import IN_PLACE_KEYWORDS
+from jan_serve.grammar.json_schema.negation import Negation
+from jan_serve.grammar.json_schema.strings import ANY_STRING
+from jan_serve.grammar.json_schema.terms import Terms
+from jan_serve.grammar.limits import MAX_IN_PLACE_DEPTH, Budget
+
+# How deep emptiness is looked for. Deeper conjunctions count as inhabited; unproductive rules are pruned later.
+_EMPTINESS_DEPTH = 4
+_MAX_SPLIT = 5
+
+
+class Expander:
+    """Expansion with memory: each term and each conjunction of a document is expanded once."""
+
+    def __init__(self, document: Document, budget: Budget) -> None:
+        self.terms = Terms(document)
+        self.algebra = Algebra(self.terms, budget, self.is_nothing)
+        self._document = document
+        self._budget = budget
+        self._assertions = Assertions(document, self.terms)
+        self._negation = Negation(document, self.terms, self._assertions)
+        self._by_term: dict[Term, TypeSets | None] = {}
+        self._by_conj: dict[Conj, TypeSets] = {}
+        self._empty: dict[Conj, bool] = {}
+        self._depth = 0
+        self._emptiness_depth = 0
+        self._tracks = _mentions_unevaluated(document.root.schema)
+        self._assertions.tracks = self._tracks
+
+    def expand(self, conj: Conj) -> TypeSets:
+        """What satisfies every term."""
+        if not conj:
+            return ANY_VALUE
+        known = self._by_conj.get(conj)
+        if known is None:
+            known = self.term(conj[0])
+            for term in conj[1:]:
+                known = self.algebra.intersect(known, self.term(term))
+            self._by_conj[conj] = known
+        return known
+
+    def term(self, term: Term) -> TypeSets:
+        """What satisfies one term. Raises UnsupportedSchema for a schema that applies itself in place."""
+        if term in self._by_term:
+            known = self._by_term[term]
+            if known is None:
+                raise UnsupportedSchema(term.node.pointer, "$ref", "the schema applies itself to the same value")
+            return known
+        self._by_term[term] = None
+        self._depth += 1
+        if self._depth > MAX_IN_PLACE_DEPTH:
+            raise GrammarTooComplex(f"more than {MAX_IN_PLACE_DEPTH} schemas apply to one value in a chain")
+        self._budget.spend()
+        try:
+            result = self._holds(term.node) if term.positive else self._fails(term.node)
+        except BaseException:
+            del self._by_term[term]
+            raise
+        finally:
+            self._depth -= 1
+        self._by_term[term] = result
+        return result
+
+    def is_nothing(self, conj: Conj) -> bool:
+        """Whether certainly nothing satisfies the conjunction."""
+        if not conj:
+            return False
+        if conj == self.terms.false:
+            return True
+        known = self._empty.get(conj)
+        if known is None:
+            if self._emptiness_depth >= _EMPTINESS_DEPTH or any(self._by_term.get(t, self) is None for t in conj):
+                return False
+            self._empty[conj] = False
+            self._emptiness_depth += 1
+            try:
+                known = self.is_empty(self.expand(conj))
+            finally:
+                self._emptiness_depth -= 1
+            self._empty[conj] = known
+        return known
+
+    def is_empty(self, sets: TypeSets) -> bool:
+        """Whether certainly no value of any type is left."""
+        if sets.null or sets.boolean or sets.number:
+            return False
+        return (
+            all(self.algebra.is_empty_array(spec) for spec in sets.array)
+            and all(self.algebra.is_empty_object(spec) for spec in sets.object)
+            and strings.is_empty(sets.string)
+        )
+
+    # A schema that holds
+
+    def _holds(self, node: Node) -> TypeSets:
+        schema = node.schema
+        if schema is False:
+            return NO_VALUE
+        if schema is True:
+            return ANY_VALUE
+        result = self._assertions.allowed(node)
+        if "const" in schema:
+            result = self.algebra.intersect(result, self._assertions.constant(node, schema["const"]))
+        if "enum" in schema:
+            result = self.algebra.intersect(result, self._enum(node))
+        if not IN_PLACE_KEYWORDS.isdisjoint(schema):
+            for part in self._in_place(node):
+                result = self.algebra.intersect(result, part)
+        if result.object:
+            for part in self._object_applicators(node):
+                result = self.algebra.intersect(result, part)
+        if self._tracks:
+            result = self._unevaluated(node, result)
+        return result
+
+    def _enum(self, node: Node) -> TypeSets:
+        values = node.schema["enum"]
+        if not isinstance(values, list):
+            raise InvalidSchema(f"{node.pointer}/enum", "must be an array")
+        texts = tuple(dict.fromkeys(value for value in values if isinstance(value, str)))
+        result = with_types(NO_VALUE, string=strings.OneOfStrings(texts)) if texts else NO_VALUE
+        for value in values:
+            if not isinstance(value, str):
+                result = self.algebra.unite(result, self._assertions.constant(node, value))
+        return result
+
+    def _children(self, node: Node, keyword: str) -> list[Node]:
+        parts = node.schema[keyword]
+        if not isinstance(parts, list):
+            raise InvalidSchema(f"{node.pointer}/{keyword}", "must be an array of schemas")
+        return [self._document.child(node, keyword, i) for i in range(len(parts))]
+
+    def _in_place(self, node: Node) -> Iterator[TypeSets]:
+        schema = node.schema
+        positive, negative = self.terms.positive, self.terms.negative
+        for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
+            if keyword in schema:
+                yield self.expand(positive(self._document.resolve(node, keyword)))
+        if "allOf" in schema:
+            for child in self._children(node, "allOf"):
+                yield self.expand(positive(child))
+        if "anyOf" in schema:
+            yield self._any_of(self._children(node, "anyOf"))
+        if "oneOf" in schema:
+            yield self._one_of(self._children(node, "oneOf"))
+        if "not" in schema:
+            yield self.expand(negative(self._document.child(node, "not")))
+        if "if" in schema and ("then" in schema or "else" in schema):
+            yield self._conditional(node)
+
+    def _any_of(self, children: list[Node]) -> TypeSets:
+        conjs = list(dict.fromkeys(self.terms.positive(child) for child in children))
+        if self._tracks and 1 < len(conjs) <= _MAX_SPLIT:
+            return self._split(children)
+        result = NO_VALUE
+        for conj in conjs:
+            result = self.algebra.unite(result, self.expand(conj))
+        return result
+
+    def _split(self, children: list[Node]) -> TypeSets:
+        """anyOf by which branches hold exactly: all that hold add to what is evaluated."""
+        result = NO_VALUE
+        for mask in range(1, 1 << len(children)):
+            sets = ANY_VALUE
+            for index, child in enumerate(children):
+                holds = mask >> index & 1
+                term = self.terms.positive(child) if holds else self.terms.negative(child)
+                sets = self.algebra.intersect(sets, self.expand(term))
+            if not self.is_empty(sets):
+                result = self.algebra.unite(result, sets)
+        return result
+
+    def _one_of(self, children: list[Node]) -> TypeSets:
+        """Exactly one branch: branches that overlap have each other taken out."""
+        count = len(children)
+        sets = [self.expand(self.terms.positive(child)) for child in children]
+        clashes: list[list[int]] = [[] for _ in range(count)]
+        for i in range(count):
+            for j in range(i + 1, count):
+                self._budget.spend()
+                if not self.is_empty(self.algebra.intersect(sets[i], sets[j])):
+                    clashes[i].append(j)
+                    clashes[j].append(i)
+        result = NO_VALUE
+        for i in range(count):
+            own = sets[i]
+            for j in clashes[i]:
+                own = self.algebra.intersect(own, self.expand(self.terms.negative(children[j])))
+            result = self.algebra.unite(result, own)
+        return result
+
+    def _conditional(self, node: Node) -> TypeSets:
+        condition = self._document.child(node, "if")
+
+        def branch(keyword: str, test: Conj) -> TypeSets:
+            if keyword not in node.schema:
+                return self.expand(test)
+            then = self.terms.positive(self._document.child(node, keyword))
+            return self.algebra.intersect(self.expand(test), self.expand(then))
+
+        return self.algebra.unite(
+            branch("then", self.terms.positive(condition)), branch("else", self.terms.negative(condition))
+        )
+
+    # Keywords of objects that apply more than their parts
+
+    def _object_applicators(self, node: Node) -> Iterator[TypeSets]:
+        schema = node.schema
+        if "propertyNames" in schema:
+            names = self.expand(self.terms.positive(self._document.child(node, "propertyNames"))).string
+            if names != ANY_STRING:
+                rule = NameRule(strings.complement(names), self.terms.false)
+                yield with_types(ANY_VALUE, object=(ObjectSpec(rules=(rule,)),))
+        for name, consequence in self._dependencies(node):
+            absent = with_types(ANY_VALUE, object=(ObjectSpec({name: self.terms.false}),))
+            present = with_types(NO_VALUE, object=(ObjectSpec({name: TRUE}, required=(name,)),))
+            yield self.algebra.unite(absent, self.algebra.intersect(present, consequence()))
+
+    def _dependencies(self, node: Node) -> Iterator[tuple[str, Callable[[], TypeSets]]]:
+        """(property, what its presence asks for) of all three spellings."""
+        for keyword in ("dependentRequired", "dependentSchemas", "dependencies"):
+            members = node.schema.get(keyword, {})
+            if not isinstance(members, dict):
+                raise InvalidSchema(f"{node.pointer}/{keyword}", "must be an object")
+            for name, value in members.items():
+                if isinstance(value, str) and keyword == "dependencies":
+                    value = [value]
+                if isinstance(value, list) and keyword != "dependentSchemas":
+                    yield name, self._requires(node, keyword, value)
+                else:
+                    conj = self.terms.positive(self._document.child(node, keyword, name))
+                    yield name, lambda conj=conj: self.expand(conj)
+
+    def _requires(self, node: Node, keyword: str, names: list[Any]) -> Callable[[], TypeSets]:
+        if not all(isinstance(name, str) for name in names):
+            raise InvalidSchema(f"{node.pointer}/{keyword}", "must list property names")
+        return lambda: with_types(ANY_VALUE, object=(ObjectSpec(required=tuple(dict.fromkeys(names))),))
+
+    def _unevaluated(self, node: Node, sets: TypeSets) -> TypeSets:
+        schema = node.schema
+        if "unevaluatedProperties" in schema and sets.object:
+            conj = self.terms.positive(self._document.child(node, "unevaluatedProperties"))
+            sets = with_types(sets, object=tuple(self._close_object(spec, conj) for spec in sets.object))
+        if "unevaluatedItems" in schema and sets.array:
+            conj = self.terms.positive(self._document.child(node, "unevaluatedItems"))
+            sets = with_types(sets, array=tuple(self._close_array(node, spec, conj) for spec in sets.array))
+        return sets
+
+    def _close_object(self, spec: ObjectSpec, conj: Conj) -> ObjectSpec:
+        if conj:
+            spec = self.algebra.add_rule(spec, NameRule(strings.complement(spec.seen), conj))
+        return replace(spec, seen=ANY_STRING)
+
+    def _close_array(self, node: Node, spec: ArraySpec, conj: Conj) -> ArraySpec:
+        if spec.seen is not None and conj:
+            if spec.seen_if:
+                if conj != self.terms.false:
+                    raise UnsupportedSchema(node.pointer, "unevaluatedItems", "a schema beside contains")
+                return self._close_by_contains(node, spec)
+            while len(spec.prefix) < spec.seen:
+                spec = replace(spec, prefix=(*spec.prefix, spec.rest))
+            prefix = tuple(
+                self.terms.conjoin(part, conj) if i >= spec.seen else part for i, part in enumerate(spec.prefix)
+            )
+            spec = replace(spec, prefix=prefix, rest=self.terms.conjoin(spec.rest, conj))
+        return replace(spec, seen=None)
+
+    def _close_by_contains(self, node: Node, spec: ArraySpec) -> ArraySpec:
+        """Items after the evaluated ones have to satisfy one of the conditions: none may fail them all."""
+        if any(len(c) != 1 for c in spec.seen_if):
+            return replace(spec, seen=None)
+        fails_all: Conj = tuple(c[0].opposite for c in spec.seen_if)
+        assert spec.seen is not None
+        return replace(spec, seen=None, contains=(*spec.contains, Contains(fails_all, 0, 0, spec.seen)))
+
+    # A schema that fails
+
+    def _fails(self, node: Node) -> TypeSets:
+        schema = node.schema
+        if schema is False:
+            return ANY_VALUE
+        if schema is True:
+            return NO_VALUE
+        result = NO_VALUE
+        for part in self._failing_parts(node):
+            result = self.algebra.unite(result, part)
+        return result
+
+    def _failing_parts(self, node: Node) -> Iterator[TypeSets]:
+        schema = node.schema
+        positive, negative, expand = self.terms.positive, self.terms.negative, self.expand
+        yield from self._negation.parts(node)
+        if "const" in schema:
+            yield self._negation.other_values(node, schema["const"])
+        if "enum" in schema:
+            result = ANY_VALUE
+            for value in schema["enum"]:
+                result = self.algebra.intersect(result, self._negation.other_values(node, value))
+            yield result
+        for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
+            if keyword in schema:
+                yield expand(negative(self._document.resolve(node, keyword)))
+        if "allOf" in schema:
+            for child in self._children(node, "allOf"):
+                yield expand(negative(child))
+        if "anyOf" in schema:
+            yield self._none_of(self._children(node, "anyOf"))
+        if "oneOf" in schema:
+            children = self._children(node, "oneOf")
+            yield self._none_of(children)
+            for i, first in enumerate(children):
+                for second in children[i + 1 :]:
+                    both = self.terms.conjoin(positive(first), positive(second))
+                    yield expand(both)
+        if "not" in schema:
+            yield expand(positive(self._document.child(node, "not")))
+        if "if" in schema:
+            condition = self._document.child(node, "if")
+            for keyword, test in (("then", positive(condition)), ("else", negative(condition))):
+                if keyword in schema:
+                    failed = negative(self._document.child(node, keyword))
+                    yield self.algebra.intersect(expand(test), expand(failed))
+        yield from self._failing_object_applicators(node)
+
+    def _none_of(self, children: list[Node]) -> TypeSets:
+        result = ANY_VALUE
+        for child in children:
+            result = self.algebra.intersect(result, self.expand(self.terms.negative(child)))
+        return result
+
+    def _failing_object_applicators(self, node: Node) -> Iterator[TypeSets]:
+        schema = node.schema
+        if "propertyNames" in schema:
+            names = self.expand(self.terms.positive(self._document.child(node, "propertyNames"))).string
+            rule = NameRule(strings.complement(names), TRUE)
+            yield with_types(NO_VALUE, object=(ObjectSpec(exists=(rule,)),))
+        for keyword in ("dependentRequired", "dependentSchemas", "dependencies"):
+            for name, value in schema.get(keyword, {}).items():
+                present = with_types(NO_VALUE, object=(ObjectSpec({name: TRUE}, required=(name,)),))
+                if isinstance(value, list) and keyword != "dependentSchemas":
+                    lacks = tuple(ObjectSpec({other: self.terms.false}) for other in value)
+                    failed = with_types(NO_VALUE, object=lacks)
+                else:
+                    failed = self.expand(self.terms.negative(self._document.child(node, keyword, name)))
+                yield self.algebra.intersect(present, failed)
+
+
+def _mentions_unevaluated(schema: Any) -> bool:
+    todo = [schema]
+    while todo:
+        value = todo.pop()
+        if type(value) is dict:
+            if "unevaluatedProperties" in value or "unevaluatedItems" in value:
+                return True
+            todo += value.values()
+        elif type(value) is list:
+            todo += value
+    return False

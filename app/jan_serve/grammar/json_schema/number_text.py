@@ -1,0 +1,304 @@
+"""The decimal texts of a number set, as a regular language.
+
+Plain decimals carry bounds digit by digit. Exponents are allowed where they cannot break a bound: on unconstrained
+numbers, and on the parts of a range that only the order of magnitude decides.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import lru_cache
+
+from jan_serve.errors import GrammarTooComplex
+from jan_serve.grammar.automata import dfa as automata
+from jan_serve.grammar.automata.dfa import Dfa, partition
+from jan_serve.grammar.json_schema.numbers import NumberSpec, whole_bounds
+from jan_serve.grammar.limits import MAX_PRODUCT_STATES
+from jan_serve.grammar.regex.ast import EPSILON, Chars, Loop, Regex, alternation, concat
+from jan_serve.grammar.regex.language import full_regex
+from jan_serve.grammar.regex.nfa import compile_dfa
+
+_MAX_DIGITS = 400
+_DIGIT = Chars(((0x30, 0x39),))
+_DIGITS = Loop(_DIGIT, 0, None)
+_MINUS = Chars(((0x2D, 0x2D),))
+_DOT = Chars(((0x2E, 0x2E),))
+_EXPONENT = Chars(((0x45, 0x45), (0x65, 0x65)))
+_NOTHING: list[Regex] = []
+# The largest exponent that a double survives with a mantissa of one digit before the point.
+_MAX_EXPONENT = 307
+
+
+def _digit_range(low: int, high: int) -> Regex:
+    return Chars(((0x30 + low, 0x30 + high),))
+
+
+def _literal(text: str) -> Regex:
+    return concat([Chars(((ord(c), ord(c)),)) for c in text]) if text else EPSILON
+
+
+@lru_cache(maxsize=256)
+def number_dfa(spec: NumberSpec) -> Dfa:
+    """The texts of the values of `spec`; the automaton is empty where there are none.
+
+    Raises GrammarTooComplex for bounds of hundreds of digits and for large divisors.
+    """
+    for bound in (spec.low, spec.high):
+        if bound is not None and len(str(abs(bound.numerator))) + len(str(bound.denominator)) > _MAX_DIGITS:
+            raise GrammarTooComplex(f"a number bound has more than {_MAX_DIGITS} digits")
+    options = _whole(spec) if spec.is_whole() else _decimal(spec)
+    result = compile_dfa(alternation(options)) if options else automata.from_words([])
+    for multiple in sorted(spec.multiples):
+        if multiple.numerator != 1 or multiple.denominator != 1:
+            result = automata.intersect(result, _multiples_dfa(multiple))
+    for multiple in sorted(spec.not_multiples):
+        result = automata.intersect(result, automata.complement(_multiples_dfa(multiple)))
+    if spec.integer is False:
+        result = automata.intersect(result, compile_dfa(full_regex("-?[0-9]+\\.[0-9]*[1-9][0-9]*")))
+    for value in sorted(spec.excluded):
+        result = automata.intersect(result, automata.complement(compile_dfa(_spellings(value))))
+    return result
+
+
+def _spellings(value: Fraction) -> Regex:
+    """Every plain decimal text of one value; no text where the decimal does not end."""
+    digits = _plain(value)
+    if digits is None:
+        return _literal("none")
+    whole, _, fraction = digits.partition(".")
+    zeros = Loop(Chars(((0x30, 0x30),)), 0, None)
+    tail = concat([_DOT, _literal(fraction), zeros]) if fraction else alternation([EPSILON, concat([_DOT, zeros])])
+    sign = alternation([EPSILON, _MINUS]) if value == 0 else EPSILON
+    return concat([sign, _literal(whole), tail])
+
+
+def _plain(value: Fraction) -> str | None:
+    """The finite decimal text of a value, None where it has none."""
+    scale = 0
+    denominator = value.denominator
+    for prime in (2, 5):
+        power = 0
+        while denominator % prime == 0:
+            denominator //= prime
+            power += 1
+        scale = max(scale, power)
+    if denominator != 1 or scale > _MAX_DIGITS:
+        return None
+    sign = "-" if value < 0 else ""
+    digits = str(abs(value.numerator) * 10**scale // value.denominator).rjust(scale + 1, "0")
+    return sign + (f"{digits[:-scale]}.{digits[-scale:]}" if scale else digits)
+
+
+def _whole(spec: NumberSpec) -> list[Regex]:
+    first, last = whole_bounds(spec)
+    options: list[Regex] = []
+    if last is None or last >= 0:
+        options += _integers(max(first or 0, 0) if first is not None else 0, last)
+    if first is None or first < 0:
+        low = 1 if last is None or last >= 0 else -last
+        options += [concat([_MINUS, item]) for item in _integers(low, None if first is None else -first)]
+    return options
+
+
+def _integers(low: int, high: int | None) -> list[Regex]:
+    """Texts of low..high, both at least 0, by number of digits."""
+    options: list[Regex] = []
+    start = str(low)
+    if high is None:
+        options += _same_width(start, "9" * len(start))
+        options.append(concat([_digit_range(1, 9), Loop(_DIGIT, len(start), None)]))
+        return options
+    if high < low:
+        return []
+    end = str(high)
+    for width in range(len(start), len(end) + 1):
+        first = start if width == len(start) else "1" + "0" * (width - 1)
+        last = end if width == len(end) else "9" * width
+        options += _same_width(first, last)
+    return options
+
+
+def _same_width(first: str, last: str) -> list[Regex]:
+    if not first:
+        return [EPSILON]
+    rest = len(first) - 1
+    if not first.strip("0") and last == "9" * len(last) and len(first) > 1:
+        return [Loop(_DIGIT, len(first), len(first))]
+    a, b = int(first[0]), int(last[0])
+    if a == b:
+        return [concat([_literal(first[0]), item]) for item in _same_width(first[1:], last[1:])]
+    options: list[Regex] = []
+    if first[1:].strip("0"):
+        options += [concat([_literal(first[0]), item]) for item in _same_width(first[1:], "9" * rest)]
+        a += 1
+    whole = not last[1:].strip("9")
+    top = b if whole else b - 1
+    if a <= top:
+        options.append(concat([_digit_range(a, top), Loop(_DIGIT, rest, rest) if rest else EPSILON]))
+    if not whole:
+        options += [concat([_literal(last[0]), item]) for item in _same_width("0" * rest, last[1:])]
+    return options
+
+
+def _decimal(spec: NumberSpec) -> list[Regex]:
+    """Both signs as ranges of magnitudes."""
+    exponents = not (spec.multiples or spec.not_multiples or spec.excluded or spec.integer is False)
+    options: list[Regex] = []
+    zero = Fraction(0)
+    if spec.high is None or spec.high > 0 or (spec.high == 0 and not spec.high_open):
+        low, low_open = (zero, False) if spec.low is None or spec.low < 0 else (spec.low, spec.low_open)
+        options += _magnitudes(low, low_open, spec.high, spec.high_open, exponents)
+    if spec.low is None or spec.low < 0:
+        low, low_open = (zero, True) if spec.high is None or spec.high >= 0 else (-spec.high, spec.high_open)
+        high = None if spec.low is None else -spec.low
+        negative = _magnitudes(low, low_open, high, spec.low_open, exponents)
+        options += [concat([_MINUS, item]) for item in negative]
+    if spec.low is None and spec.high is None and exponents:
+        options.append(concat([_MINUS, _literal("0"), alternation([EPSILON, concat([_DOT, _literal("0")])])]))
+    if spec.text is not None and spec.low == spec.high:
+        options.append(_literal(spec.text))
+    return options
+
+
+def _magnitudes(low: Fraction, low_open: bool, high: Fraction | None, high_open: bool, exponents: bool) -> list[Regex]:
+    """Texts of the numbers between two bounds of 0 or more."""
+    a, b = _plain(low), None if high is None else _plain(high)
+    if a is None or (high is not None and b is None):
+        raise GrammarTooComplex("a number bound is not a finite decimal")
+    if high is not None and (high < low or (high == low and (low_open or high_open))):
+        return []
+    whole_a, _, fraction_a = a.partition(".")
+    options: list[Regex] = []
+    if b is not None and whole_a == b.partition(".")[0]:
+        fractions = _fraction(fraction_a, low_open, b.partition(".")[2], high_open)
+        options += [concat([_literal(whole_a), item]) for item in fractions]
+    else:
+        fractions = _fraction(fraction_a, low_open, None, False)
+        options += [concat([_literal(whole_a), item]) for item in fractions]
+        last = None
+        if b is not None:
+            whole_b, _, fraction_b = b.partition(".")
+            last = int(whole_b) - 1
+            fractions = _fraction("", False, fraction_b, high_open)
+            options += [concat([_literal(whole_b), item]) for item in fractions]
+        between = _integers(int(whole_a) + 1, last)
+        any_fraction = alternation([EPSILON, concat([_DOT, Loop(_DIGIT, 1, None)])])
+        options += [concat([item, any_fraction]) for item in between]
+    if exponents:
+        options += _with_exponents(low, high)
+    return options
+
+
+def _with_exponents(low: Fraction, high: Fraction | None) -> list[Regex]:
+    mantissa = concat([_digit_range(1, 9), alternation([EPSILON, concat([_DOT, Loop(_DIGIT, 1, None)])])])
+    options: list[Regex] = []
+    zeros = Loop(Chars(((0x30, 0x30),)), 0, 1)
+    if high is None:
+        # A mantissa of at least 1 with this exponent is above the lower bound.
+        least = len(str(int(low))) if low >= 1 else 0
+        sign = alternation([EPSILON, Chars(((0x2B, 0x2B),))])
+        if least <= _MAX_EXPONENT:
+            exponent = alternation(_integers(least, _MAX_EXPONENT))
+            options.append(concat([mantissa, _EXPONENT, sign, zeros, exponent]))
+    if low == 0:
+        # A mantissa below 10 with this exponent is below the upper bound.
+        least = 1
+        if high is not None:
+            while Fraction(10) ** (1 - least) > high and least <= _MAX_EXPONENT:
+                least += 1
+        if least <= _MAX_EXPONENT:
+            exponent = alternation(_integers(least, _MAX_EXPONENT))
+            options.append(concat([mantissa, _EXPONENT, _MINUS, zeros, exponent]))
+    return options
+
+
+def _fraction(low: str, low_open: bool, high: str | None, high_open: bool) -> list[Regex]:
+    """What may follow the whole part: nothing, or a point and digits, between two digit strings."""
+    empty_allowed = not (low.strip("0") or low_open) and (high is None or bool(high.strip("0")) or not high_open)
+    options: list[Regex] = [EPSILON] if empty_allowed else []
+    tails = _digits_between(low, low_open, high, high_open)
+    if tails:
+        options.append(concat([_DOT, alternation(tails)]))
+    return options
+
+
+def _digits_between(low: str, low_open: bool, high: str | None, high_open: bool) -> list[Regex]:
+    """Non-empty digit strings d with 0.low <= 0.d <= 0.high (strict where open)."""
+    if high is not None and not high:
+        # Only zeros remain below the upper bound, and they equal it.
+        zeros_fail = high_open or low.strip("0") or low_open
+        return [] if zeros_fail else [Loop(Chars(((0x30, 0x30),)), 1, None)]
+    if high is None and not low:
+        if not low_open:
+            return [Loop(_DIGIT, 1, None)]
+        return [concat([Loop(Chars(((0x30, 0x30),)), 0, None), _digit_range(1, 9), _DIGITS])]
+    tight_low = bool(low.strip("0")) or low_open
+    a = int(low[0]) if low else 0
+    b = int(high[0]) if high else 9
+    options: list[Regex] = []
+    for digit in range(a, b + 1):
+        below = tight_low and digit == a
+        above = high is not None and digit == b
+        rest_low, rest_open = (low[1:], low_open) if below else ("", False)
+        rest_high, rest_high_open = (high[1:], high_open) if high is not None and above else (None, False)
+        tails = _digits_between(rest_low, rest_open, rest_high, rest_high_open)
+        stop = not (rest_low.strip("0") or rest_open)
+        stop = stop and (rest_high is None or bool(rest_high.strip("0")) or not rest_high_open)
+        if stop:
+            tails = [EPSILON, *tails]
+        if tails:
+            options.append(concat([_digit_range(digit, digit), alternation(tails)]))
+    return options
+
+
+@lru_cache(maxsize=64)
+def _multiples_dfa(multiple: Fraction) -> Dfa:
+    """Plain decimals whose value is a multiple: the state is the digits read so far, modulo the divisor.
+
+    With multiple = n/d and d dividing 10**k, the value times 10**k has to be divisible by n * 10**k / d.
+    """
+    scale = 0
+    while (10**scale) % multiple.denominator:
+        scale += 1
+        if scale > 30:
+            return _multiples_of_fraction(multiple)
+    return _scaled_multiples(int(multiple * 10**scale), scale)
+
+
+def _multiples_of_fraction(multiple: Fraction) -> Dfa:
+    raise GrammarTooComplex(f"multipleOf {float(multiple)} is not a finite decimal")
+
+
+def _scaled_multiples(divisor: int, scale: int) -> Dfa:
+    if divisor * (scale + 2) > MAX_PRODUCT_STATES:
+        raise GrammarTooComplex("multipleOf has too many digits to be checked digit by digit")
+    cuts, symbols, members = partition([((0x2D, 0x2D),), ((0x2E, 0x2E),), *(((c, c),) for c in range(0x30, 0x3A))])
+    minus, dot, digits = members[0][0], members[1][0], [m[0] for m in members[2:]]
+    width = max(symbols) + 1
+    # (residue, digits after the point); None before the point. After `scale` digits only zeros may follow.
+    index: dict[tuple[int, int | None], int] = {(0, None): 0}
+    dead = (-1, None)
+    order: list[tuple[int, int | None]] = [(0, None)]
+    rows: list[tuple[int, ...]] = []
+    accepting: set[int] = set()
+    for number, (residue, places) in enumerate(order):
+        targets: list[tuple[int, int | None]] = [dead] * width
+        if residue >= 0:
+            if residue * 10 ** (scale - (places or 0)) % divisor == 0:
+                accepting.add(number)
+            for value, symbol in enumerate(digits):
+                if places is None or places < scale:
+                    targets[symbol] = ((residue * 10 + value) % divisor, None if places is None else places + 1)
+                elif value == 0:
+                    targets[symbol] = (residue, places)
+            if places is None:
+                targets[dot] = (residue, 0)
+                targets[minus] = (residue, None)
+        row: list[int] = []
+        for target in targets:
+            if target not in index:
+                index[target] = len(order)
+                order.append(target)
+            row.append(index[target])
+        rows.append(tuple(row))
+    return automata.minimize(Dfa(cuts, symbols, tuple(rows), frozenset(accepting)))

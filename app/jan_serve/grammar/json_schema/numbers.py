@@ -1,0 +1,114 @@
+"""Sets of JSON numbers as unions of specs, with their intersection and their complement parts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import ceil, floor
+
+
+@dataclass(frozen=True, slots=True)
+class NumberSpec:
+    """Numbers between `low` and `high` (None: unbounded; open ends exclude the bound).
+
+    `integer` True or False asks for a whole or a non-whole value. A value is a multiple of every member of `multiples`
+    and of no member of `not_multiples`, and is not in `excluded`. `text` keeps how a constant was written.
+    """
+
+    low: Fraction | None = None
+    low_open: bool = False
+    high: Fraction | None = None
+    high_open: bool = False
+    integer: bool | None = None
+    multiples: frozenset[Fraction] = frozenset()
+    not_multiples: frozenset[Fraction] = frozenset()
+    excluded: frozenset[Fraction] = frozenset()
+    text: str | None = None
+
+    def contains(self, value: Fraction) -> bool:
+        """Whether one value satisfies the spec."""
+        if self.low is not None and (value < self.low or (self.low_open and value == self.low)):
+            return False
+        if self.high is not None and (value > self.high or (self.high_open and value == self.high)):
+            return False
+        if self.integer is not None and self.integer != (value.denominator == 1):
+            return False
+        if value in self.excluded or any((value / m).denominator != 1 for m in self.multiples):
+            return False
+        return not any((value / m).denominator == 1 for m in self.not_multiples)
+
+    def is_whole(self) -> bool:
+        """Whether every value is an integer."""
+        return self.integer is True or any(m.denominator == 1 for m in self.multiples)
+
+
+ANY_NUMBER = (NumberSpec(),)
+
+
+def point(value: Fraction, text: str | None = None) -> NumberSpec:
+    """Exactly one value; `text` is its spelling in the schema where that is not the integer's."""
+    return NumberSpec(low=value, high=value, text=text)
+
+
+def intersect(a: NumberSpec, b: NumberSpec) -> NumberSpec | None:
+    """Values of both; None where there are visibly none."""
+    if a.integer is not None and b.integer is not None and a.integer != b.integer:
+        return None
+    low, low_open = a.low, a.low_open
+    if b.low is not None and (low is None or b.low > low or (b.low == low and b.low_open)):
+        low, low_open = b.low, b.low_open
+    high, high_open = a.high, a.high_open
+    if b.high is not None and (high is None or b.high < high or (b.high == high and b.high_open)):
+        high, high_open = b.high, b.high_open
+    result = NumberSpec(
+        low,
+        low_open,
+        high,
+        high_open,
+        b.integer if a.integer is None else a.integer,
+        a.multiples | b.multiples,
+        a.not_multiples | b.not_multiples,
+        a.excluded | b.excluded,
+        a.text or b.text,
+    )
+    return None if is_empty(result) else result
+
+
+def is_empty(spec: NumberSpec) -> bool:
+    """Whether the bounds leave no value; exact for whole numbers without other conditions and for points."""
+    if spec.integer is False and any(m.denominator == 1 for m in spec.multiples):
+        return True
+    if spec.low is None or spec.high is None:
+        return False
+    if spec.low == spec.high:
+        return not spec.contains(spec.low)
+    if spec.low > spec.high:
+        return True
+    if spec.is_whole():
+        first, last = whole_bounds(spec)
+        assert first is not None and last is not None
+        if last - first > 64:
+            return False
+        return not any(spec.contains(Fraction(value)) for value in range(first, last + 1))
+    return False
+
+
+def whole_bounds(spec: NumberSpec) -> tuple[int | None, int | None]:
+    """The smallest and the largest integer within the bounds."""
+    first = last = None
+    if spec.low is not None:
+        first = floor(spec.low) + 1 if spec.low_open else ceil(spec.low)
+    if spec.high is not None:
+        last = ceil(spec.high) - 1 if spec.high_open else floor(spec.high)
+    return first, last
+
+
+def without(specs: tuple[NumberSpec, ...], value: Fraction) -> tuple[NumberSpec, ...]:
+    """The specs with one value taken out."""
+    return tuple(
+        kept
+        for spec in specs
+        if not is_empty(
+            kept := replace(spec, excluded=spec.excluded | {value}) if spec.contains(value) else spec
+        )
+    )

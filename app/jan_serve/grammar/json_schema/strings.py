@@ -1,0 +1,259 @@
+"""Sets of strings as Boolean expressions over patterns, lengths, formats and finite sets.
+
+Every constraint on one string is a regular language, so these expressions are closed under and, or, not. They stay
+symbolic until `string_dfa`: most schemas have one constraint, whose text needs no automaton.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeAlias
+
+from jan_serve.grammar.automata import dfa as automata
+from jan_serve.grammar.automata.dfa import Dfa
+from jan_serve.grammar.json_schema.formats import format_dfa
+from jan_serve.grammar.regex.ast import Alternation, Chars, Concat, Regex
+from jan_serve.grammar.regex.language import regex_dfa, search_regex
+
+
+@dataclass(frozen=True, slots=True)
+class AnyString:
+    """Every string."""
+
+
+@dataclass(frozen=True, slots=True)
+class OneOfStrings:
+    """A finite set, in the schema's order; without values, no string."""
+
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Length:
+    """low..high code points; `high` None means no bound."""
+
+    low: int
+    high: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """Strings in which the ECMA-262 pattern is found."""
+
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """Strings of a format that `formats` defines."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf:
+    """In every item."""
+
+    items: tuple[StringSet, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SomeOf:
+    """In some item."""
+
+    items: tuple[StringSet, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NotIn:
+    """Not in the item."""
+
+    item: StringSet
+
+
+StringSet: TypeAlias = AnyString | OneOfStrings | Length | Pattern | Format | AllOf | SomeOf | NotIn
+
+ANY_STRING = AnyString()
+NO_STRING = OneOfStrings(())
+
+
+def intersect(a: StringSet, b: StringSet) -> StringSet:
+    """Strings of both; finite sets are filtered at once and lengths joined."""
+    if a == b or isinstance(b, AnyString):
+        return a
+    if isinstance(a, AnyString):
+        return b
+    if isinstance(a, OneOfStrings) or isinstance(b, OneOfStrings):
+        finite, other = (a, b) if isinstance(a, OneOfStrings) else (b, a)
+        assert isinstance(finite, OneOfStrings)
+        return OneOfStrings(tuple(v for v in finite.values if contains(other, v)))
+    items: dict[StringSet, None] = {}
+    length: Length | None = None
+    for part in (*_parts(a), *_parts(b)):
+        if isinstance(part, Length):
+            length = part if length is None else _meet(length, part)
+        else:
+            items[part] = None
+    if length is not None:
+        if length.high is not None and length.high < length.low:
+            return NO_STRING
+        items[length] = None
+    if any(isinstance(part, NotIn) and part.item in items for part in items):
+        return NO_STRING
+    return next(iter(items)) if len(items) == 1 else AllOf(tuple(items))
+
+
+def _parts(s: StringSet) -> tuple[StringSet, ...]:
+    return s.items if isinstance(s, AllOf) else (s,)
+
+
+def _meet(a: Length, b: Length) -> Length:
+    high = a.high if b.high is None else b.high if a.high is None else min(a.high, b.high)
+    return Length(max(a.low, b.low), high)
+
+
+def unite(a: StringSet, b: StringSet) -> StringSet:
+    """Strings of either."""
+    if a == b or isinstance(a, AnyString) or b == NO_STRING:
+        return a
+    if isinstance(b, AnyString) or a == NO_STRING:
+        return b
+    if isinstance(a, OneOfStrings) and isinstance(b, OneOfStrings):
+        return OneOfStrings(tuple(dict.fromkeys(a.values + b.values)))
+    items = (*(a.items if isinstance(a, SomeOf) else (a,)), *(b.items if isinstance(b, SomeOf) else (b,)))
+    return SomeOf(tuple(dict.fromkeys(items)))
+
+
+def complement(s: StringSet) -> StringSet:
+    """Strings that are not in `s`."""
+    if isinstance(s, NotIn):
+        return s.item
+    if isinstance(s, AnyString):
+        return NO_STRING
+    if s == NO_STRING:
+        return ANY_STRING
+    if isinstance(s, Length):
+        below: StringSet = Length(0, s.low - 1) if s.low else NO_STRING
+        return below if s.high is None else unite(below, Length(s.high + 1, None))
+    return NotIn(s)
+
+
+def intersect_all(items: Iterable[StringSet]) -> StringSet:
+    """Strings of every item."""
+    result: StringSet = ANY_STRING
+    for item in items:
+        result = intersect(result, item)
+    return result
+
+
+def pattern_set(pattern: str) -> StringSet:
+    """The strings that `pattern` is found in; a finite set where the pattern spells one out (`^(a|b)$`)."""
+    regex = search_regex(pattern)
+    words = _finite_words(regex)
+    if words is not None:
+        return OneOfStrings(tuple(dict.fromkeys(words)))
+    if regex_dfa_accepts_all(pattern):
+        return ANY_STRING
+    return Pattern(pattern)
+
+
+def regex_dfa_accepts_all(pattern: str) -> bool:
+    """Whether the pattern is found in every string, which only patterns that can match nothing are."""
+    return pattern in ("", "^", "$", ".*", "^.*", ".*$")
+
+
+def _finite_words(regex: Regex) -> list[str] | None:
+    """The words of a regex that is literal characters and alternations; None for any other."""
+    if isinstance(regex, Chars):
+        if regex.chars and regex.chars[0][0] == regex.chars[-1][1]:
+            return [chr(regex.chars[0][0])]
+        return None
+    if isinstance(regex, Concat):
+        words = [""]
+        for item in regex.items:
+            tails = _finite_words(item)
+            if tails is None or len(words) * len(tails) > 512:
+                return None
+            words = [w + t for w in words for t in tails]
+        return words
+    if isinstance(regex, Alternation):
+        found: list[str] = []
+        for item in regex.items:
+            words_of = _finite_words(item)
+            if words_of is None:
+                return None
+            found += words_of
+        return found
+    return None
+
+
+def contains(s: StringSet, text: str) -> bool:
+    """Whether one string is in the set. May raise UnsupportedPattern or GrammarTooComplex."""
+    match s:
+        case AnyString():
+            return True
+        case OneOfStrings(values):
+            return text in values
+        case Length(low, high):
+            return low <= len(text) and (high is None or len(text) <= high)
+        case AllOf(items):
+            return all(contains(item, text) for item in items)
+        case SomeOf(items):
+            return any(contains(item, text) for item in items)
+        case NotIn(item):
+            return not contains(item, text)
+        case Pattern() | Format():
+            return string_dfa(s).matches(text)
+
+
+@lru_cache(maxsize=256)
+def string_dfa(s: StringSet) -> Dfa:
+    """The minimal automaton of the set. Raises GrammarTooComplex above the state limits."""
+    match s:
+        case AnyString():
+            return automata.of_length(0, None)
+        case OneOfStrings(values):
+            return automata.from_words(values)
+        case Length(low, high):
+            return automata.of_length(low, high)
+        case Pattern(pattern):
+            return regex_dfa(search_regex(pattern))
+        case Format(name):
+            return format_dfa(name)
+        case NotIn(item):
+            return automata.complement(string_dfa(item))
+        case SomeOf(items):
+            result = string_dfa(items[0])
+            for item in items[1:]:
+                result = automata.unite(result, string_dfa(item))
+            return result
+        case AllOf(items):
+            return _all_of_dfa(items)
+
+
+def _all_of_dfa(items: tuple[StringSet, ...]) -> Dfa:
+    """Lengths last: a language that is short enough by itself needs no counting product."""
+    rest = [item for item in items if not isinstance(item, Length)]
+    result = string_dfa(rest[0])
+    for item in rest[1:]:
+        result = automata.intersect(result, string_dfa(item))
+    for item in items:
+        if isinstance(item, Length):
+            longest = automata.longest_word(result)
+            high = item.high
+            if high is not None and longest is not None and longest <= high:
+                high = None
+            if item.low or high is not None:
+                result = automata.intersect(result, string_dfa(Length(item.low, high)))
+    return result
+
+
+def is_empty(s: StringSet) -> bool:
+    """Whether no string is in the set."""
+    if isinstance(s, OneOfStrings):
+        return not s.values
+    if isinstance(s, AnyString | Length):
+        return False
+    return string_dfa(s).is_empty()

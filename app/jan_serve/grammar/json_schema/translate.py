@@ -1,0 +1,31 @@
+"""JSON Schema to grammar: parse, expand, emit, prune, within one budget."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jan_serve.errors import InvalidRequest, UnsupportedSchema
+from jan_serve.grammar.ast import Grammar
+from jan_serve.grammar.json_schema.document import Document
+from jan_serve.grammar.json_schema.emit import Emitter
+from jan_serve.grammar.json_schema.expand import Expander
+from jan_serve.grammar.limits import Budget
+from jan_serve.grammar.transform import prune
+
+WHITESPACE = ("flexible", "compact")
+
+
+def translate(schema: Any, *, whitespace: str) -> Grammar:
+    """The grammar of the JSON texts that satisfy `schema`."""
+    if whitespace not in WHITESPACE:
+        raise InvalidRequest(f"whitespace must be one of {', '.join(WHITESPACE)}", param="whitespace")
+    document = Document(schema)
+    expander = Expander(document, Budget())
+    grammar = prune(Emitter(expander, whitespace=whitespace).grammar(expander.terms.positive(document.root)))
+    if grammar is None:
+        raise UnsupportedSchema("", _culprit(schema), "no JSON value satisfies the schema")
+    return grammar
+
+
+def _culprit(schema: Any) -> str:
+    return next(iter(schema), "schema") if isinstance(schema, dict) else "false"

@@ -1,0 +1,34 @@
+"""The budgets that bound what one constraint may cost. Every limit that a user can meet is named here."""
+
+from __future__ import annotations
+
+from jan_serve.errors import GrammarTooComplex
+
+MAX_PATTERN_LENGTH = 20_000
+MAX_PATTERN_NESTING = 100
+MAX_PATTERN_COUNT = 100_000
+MAX_NFA_STATES = 20_000
+MAX_DFA_STATES = 4_000
+MAX_PRODUCT_STATES = 12_000
+MAX_SCHEMA_DEPTH = 200
+MAX_IN_PLACE_DEPTH = 60
+MAX_SPECS = 200
+MAX_RULES = 20_000
+MAX_GRAMMAR_BYTES = 1_000_000
+MAX_GRAMMAR_NESTING = 200
+MAX_STEPS = 400_000
+
+
+class Budget:
+    """Counts the work of one translation; the unit is about one IR operation or automaton transition."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, steps: int = MAX_STEPS) -> None:
+        self.left = steps
+
+    def spend(self, steps: int = 1) -> None:
+        """Raises GrammarTooComplex once the budget is used up."""
+        self.left -= steps
+        if self.left < 0:
+            raise GrammarTooComplex("the constraint needs more work than one request may use")
