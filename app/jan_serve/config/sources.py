@@ -25,6 +25,7 @@ from jan_serve.errors import SettingsError
 from jan_serve.store.paths import default_config_file
 
 CONFIG_VARIABLE = ENV_PREFIX + "CONFIG"
+_KEYS_VARIABLE = ENV_PREFIX + "API_KEYS"
 _ONE_KEY_VARIABLE = ENV_PREFIX + "API_KEY"
 _PATH_FIELDS = ("data_dir", "models_dir")
 _MAX_CONFIG_BYTES = 1 << 20
@@ -120,8 +121,11 @@ def _line_of(text: str, key: str) -> int:
 
 
 def _read_environment() -> tuple[dict[str, Any], dict[str, str], tuple[str, ...]]:
+    for name in (_KEYS_VARIABLE, _ONE_KEY_VARIABLE):
+        if name in os.environ and not os.environ[name].strip():
+            raise SettingsError(f"{name} is set but empty: an empty key is not a key")
     try:
-        values = EnvSettingsSource(Settings, env_prefix=ENV_PREFIX, case_sensitive=False)()
+        values = EnvSettingsSource(Settings, env_prefix=ENV_PREFIX, env_ignore_empty=True)()
     except SourceError as error:
         raise SettingsError(f"the environment: {error}") from None
     origins = {name: ENV_PREFIX + name.upper() for name in values}

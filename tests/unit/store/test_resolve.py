@@ -1,0 +1,210 @@
+"""Names to files: what matches, what is ambiguous, what is refused, and that names never reach the file system."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from jan_serve.errors import InvalidRequest, JanServeError, ModelNotFound
+from jan_serve.store.resolve import ModelResolver
+from tests.unit.store.gguf_builder import GgufBytes
+
+FILES = (
+    "Qwen3-0.6B-Q8_0.gguf",
+    "llama/Llama-3.2-1B.gguf",
+    "llama/Llama-3.2-3B.gguf",
+    "other/llama-3.2-1b.gguf",
+    "big/Big-00001-of-00002.gguf",
+    "big/Big-00002-of-00002.gguf",
+    "mmproj-vision.gguf",
+    ".hidden.gguf",
+    ".cache/blob.gguf",
+    "notes.txt",
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    models = tmp_path / "models"
+    for name in FILES:
+        path = models / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"GGUF")
+    return models
+
+
+@pytest.fixture
+def builtin(tmp_path: Path) -> tuple[str, Path]:
+    path = tmp_path / "shipped" / "jan-tiny.gguf"
+    path.parent.mkdir()
+    path.write_bytes(GgufBytes().build())
+    return "jan-tiny", path
+
+
+def test_lists_what_can_be_served(folder: Path, builtin: tuple[str, Path]) -> None:
+    entries = ModelResolver(folder, builtin=builtin).entries()
+    assert [entry.name for entry in entries] == [
+        "Qwen3-0.6B-Q8_0",
+        "big/Big",
+        "llama/Llama-3.2-1B",
+        "llama/Llama-3.2-3B",
+        "other/llama-3.2-1b",
+        "jan-tiny",
+    ]
+    assert entries[1].path == folder / "big/Big-00001-of-00002.gguf"
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("Qwen3-0.6B-Q8_0", "Qwen3-0.6B-Q8_0.gguf"),
+        ("Qwen3-0.6B-Q8_0.gguf", "Qwen3-0.6B-Q8_0.gguf"),
+        ("qwen3-0.6b-q8_0", "Qwen3-0.6B-Q8_0.gguf"),
+        ("QWEN3-0.6B-Q8_0.GGUF", "Qwen3-0.6B-Q8_0.gguf"),
+        ("llama/Llama-3.2-1B", "llama/Llama-3.2-1B.gguf"),
+        ("Llama-3.2-1B", "llama/Llama-3.2-1B.gguf"),
+        ("llama-3.2-1b", "other/llama-3.2-1b.gguf"),
+        ("LLAMA/LLAMA-3.2-1B", "llama/Llama-3.2-1B.gguf"),
+        ("Llama-3.2-3b", "llama/Llama-3.2-3B.gguf"),
+        ("Big", "big/Big-00001-of-00002.gguf"),
+    ],
+)
+def test_names_that_match(folder: Path, name: str, file: str) -> None:
+    assert ModelResolver(folder).resolve(name).path == folder / file
+
+
+def test_ambiguous_names_are_refused_with_the_choices(folder: Path) -> None:
+    with pytest.raises(InvalidRequest, match=r"llama/Llama-3\.2-1B, other/llama-3\.2-1b") as caught:
+        ModelResolver(folder).resolve("LLAMA-3.2-1B")
+    assert caught.value.param == "model"
+
+
+def test_unknown_names_come_with_near_ones(folder: Path) -> None:
+    with pytest.raises(ModelNotFound) as caught:
+        ModelResolver(folder).resolve("qwen3-0.6B-q4")
+    assert caught.value.near[0] == "Qwen3-0.6B-Q8_0"
+    with pytest.raises(ModelNotFound) as caught:
+        ModelResolver(folder).resolve("gpt-4o")
+    assert caught.value.near == ()
+
+
+@pytest.mark.parametrize(
+    "name", ["mmproj-vision", ".hidden", "blob", "Big-00002-of-00002", "notes", "llama", "llama/"]
+)
+def test_files_that_are_no_models_have_no_name(folder: Path, name: str) -> None:
+    with pytest.raises(JanServeError):
+        ModelResolver(folder).resolve(name)
+
+
+HOSTILE = (
+    "",
+    "../../x",
+    "../models/Qwen3-0.6B-Q8_0",
+    "..%2fx",
+    "..\\x",
+    "/etc/passwd",
+    "~/x",
+    "C:\\x",
+    "C:x",
+    "a/../../b",
+    "a//b",
+    "./Qwen3-0.6B-Q8_0",
+    "x\0y",
+    "x\ny",
+    "\x1b[31mred",
+    "a" * 300,
+    "CON",
+    "Qwen3-0.6B-Q8_0.",
+    "Qwen3-0.6B-Q8_0 ",
+    ".gguf",
+    "\ud800",
+)
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=ascii)
+def test_hostile_names_find_nothing_and_touch_nothing(
+    folder: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside = folder.parent / "x.gguf"
+    outside.write_bytes(b"GGUF")
+    touched: list[str] = []
+    real_stat = Path.stat
+
+    def recording_stat(self: Path, *, follow_symlinks: bool = True) -> os.stat_result:
+        touched.append(str(self))
+        return real_stat(self, follow_symlinks=follow_symlinks)
+
+    resolver = ModelResolver(folder)
+    monkeypatch.setattr(Path, "stat", recording_stat)
+    with pytest.raises((InvalidRequest, ModelNotFound)) as caught:
+        resolver.resolve(name)
+    assert all(path.startswith(str(folder) + os.sep) and ".." not in path for path in touched)
+    assert caught.value.message.isprintable() or "\ud800" in name
+    caught.value.message.encode("utf-8")
+
+
+def test_default_is_what_was_configured(folder: Path, builtin: tuple[str, Path], tmp_path: Path) -> None:
+    by_name = ModelResolver(folder, default="big", builtin=builtin)
+    assert by_name.resolve(None).name == "big/Big"
+    inside = ModelResolver(folder, default=str(folder / "llama/Llama-3.2-3B.gguf"), builtin=builtin)
+    assert inside.resolve(None).name == "llama/Llama-3.2-3B"
+    elsewhere = tmp_path / "elsewhere" / "Mine.gguf"
+    elsewhere.parent.mkdir()
+    elsewhere.write_bytes(b"GGUF")
+    named = ModelResolver(folder, default=str(elsewhere), builtin=builtin)
+    assert named.resolve(None).path == elsewhere
+    assert named.resolve("mine").path == elsewhere
+    assert named.entries()[0].name == "Mine"
+    with pytest.raises(ModelNotFound):
+        ModelResolver(folder, default="absent", builtin=builtin)
+
+
+def test_default_without_configuration(tmp_path: Path, builtin: tuple[str, Path]) -> None:
+    models = tmp_path / "models"
+    resolver = ModelResolver(models, builtin=builtin)
+    assert resolver.resolve(None).name == "jan-tiny"
+    models.mkdir()
+    (models / "one.gguf").write_bytes(b"GGUF")
+    assert resolver.resolve(None).name == "one"
+    assert "only model" in resolver.default().reason
+    (models / "two.gguf").write_bytes(b"GGUF")
+    assert resolver.resolve(None).name == "jan-tiny"
+    assert "2 models" in resolver.default().reason
+    (models / "jan-tiny.gguf").write_bytes(b"GGUF")
+    assert resolver.resolve("jan-tiny").path == models / "jan-tiny.gguf"
+
+
+def test_no_model_at_all(tmp_path: Path) -> None:
+    resolver = ModelResolver(tmp_path / "absent")
+    assert resolver.entries() == ()
+    assert resolver.default().entry is None
+    with pytest.raises(ModelNotFound):
+        resolver.resolve(None)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs symbolic links and FIFOs")
+def test_links_and_special_files(folder: Path, tmp_path: Path) -> None:
+    target = tmp_path / "blob"
+    target.write_bytes(b"GGUF")
+    (folder / "linked.gguf").symlink_to(target)
+    (folder / "dangling.gguf").symlink_to(tmp_path / "nowhere")
+    (folder / "loop").symlink_to(folder)
+    os.mkfifo(folder / "pipe.gguf")
+    names = [entry.name for entry in ModelResolver(folder).entries()]
+    assert "linked" in names
+    assert not {"dangling", "pipe", "loop/linked"} & set(names)
+
+
+def test_headers_are_read_once_per_change(builtin: tuple[str, Path], tmp_path: Path) -> None:
+    resolver = ModelResolver(tmp_path, builtin=builtin)
+    name, path = builtin
+    first = resolver.model_file(path, name)
+    assert resolver.model_file(path, name) is first
+    path.write_bytes(GgufBytes(n_layer=3).build())
+    os.utime(path, ns=(1, 1))
+    assert resolver.model_file(path, name).n_layer == 3
+    path.unlink()
+    with pytest.raises(ModelNotFound):
+        resolver.model_file(path, name)
