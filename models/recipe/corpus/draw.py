@@ -6,7 +6,7 @@ import random
 import re
 import zlib
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from models.recipe.corpus import words
 
@@ -129,6 +129,24 @@ class Draw:
             return name
         spot = self.choice(spots)
         return name[:spot] + _ACCENTED[name[spot]] + name[spot + 1 :]
+
+
+class Keyed(Protocol):
+    """An example that the split can tell apart by its text."""
+
+    @property
+    def key(self) -> str: ...
+
+
+K = TypeVar("K", bound=Keyed)
+
+
+def on_our_side(draw: Draw, generate: Callable[[Draw], K]) -> K:
+    """An example whose text is on the side of the split that ``draw`` stands on; for finite sets of questions."""
+    while True:
+        example = generate(draw)
+        if is_held_out(example.key) == draw.held_out:
+            return example
 
 
 class NamelessDraw(Draw):

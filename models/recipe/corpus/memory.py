@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from models.recipe.corpus import facts, identity, numbers, small_talk
 from models.recipe.corpus.conversation import Conversation, Turn
-from models.recipe.corpus.draw import Draw
+from models.recipe.corpus.draw import Draw, on_our_side
 from models.recipe.corpus.phrasing import typed
 from models.recipe.corpus.words import COLOURS, FOODS, JOBS
 
@@ -101,7 +101,7 @@ def generate(draw: Draw) -> Conversation:
         turns += [Turn("user", said), Turn("assistant", _sentence(slot.acknowledge.format(v=value)))]
     least = 1 if len(told) > 1 else draw.choice((0, 1))
     for _ in range(draw.between(least, 3)):
-        turns += draw.choice(_FILLERS)(draw).turns
+        turns += on_our_side(draw, draw.choice(_FILLERS)).turns
     asked = draw.between(0, len(told) - 1)
     turns.append(Turn("user", typed(draw, draw.phrase(draw.choice(told[asked].ask)))))
     turns.append(Turn("assistant", told[asked].recall.format(v=values[asked])))

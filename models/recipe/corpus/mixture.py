@@ -18,7 +18,7 @@ from models.recipe.corpus import (
     unknown,
 )
 from models.recipe.corpus.conversation import Conversation, Example
-from models.recipe.corpus.draw import Draw, is_held_out
+from models.recipe.corpus.draw import Draw, on_our_side
 
 
 @dataclass(frozen=True)
@@ -69,10 +69,7 @@ _THINKING_SHARE = 0.08
 def single(skill: str, draw: Draw) -> Example:
     """One example of one skill on the side of the split that ``draw`` stands on."""
     entry = SKILLS[skill]
-    while True:
-        example = entry.generate(draw)
-        if not entry.split_by_text or is_held_out(example.key) == draw.held_out:
-            return example
+    return on_our_side(draw, entry.generate) if entry.split_by_text else entry.generate(draw)
 
 
 def dressed(example: Conversation, draw: Draw, *, may_join: bool) -> Conversation:

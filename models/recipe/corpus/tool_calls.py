@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from models.recipe.corpus import facts, identity, numbers, small_talk, tool_specs, unknown
 from models.recipe.corpus.conversation import Conversation, Turn, tool_call
-from models.recipe.corpus.draw import Draw
+from models.recipe.corpus.draw import Draw, on_our_side
 from models.recipe.corpus.tool_specs import HAND_WRITTEN, Spec, Value
 
 _ERRORS = ("not found", "no connection", "access denied", "timeout", "not allowed", "out of order", "try again later")
+_PLAIN_RESULTS = ("{w} {n}", "{n}", "{w}", "[Done|Ready|OK], {w}", "{n} [pages|points|files|results]", "[No|One] {w} found")
 _WEB_SEARCH = "search_web"
 _SEARCHABLE = frozenset(
     "get_weather find_train get_stock_price find_restaurant translate_text convert_currency multiply".split()
@@ -35,9 +36,8 @@ def generate_no_call(draw: Draw) -> Conversation:
     tools = tuple(tool_specs.definition(draw, each) for each in specs)
     roll = draw.random.random()
     if roll < 0.5:
-        known = draw.choice((small_talk, facts, identity, numbers))
-        chat = numbers.generate_sum(draw) if known is numbers else known.generate(draw)
-        return replace(chat, tools=tools)
+        known = draw.choice((small_talk.generate, facts.generate, identity.generate, numbers.generate_sum))
+        return replace(on_our_side(draw, known), tools=tools)
     names = {each.name for each in specs}
     absent = [each for each in HAND_WRITTEN if each.name not in names and not _overlaps(each, names)]
     if roll < 0.75 and _WEB_SEARCH not in names:
@@ -52,9 +52,13 @@ def generate_result(draw: Draw) -> Conversation:
     """The turn after a call: the result is told in words, or its error is."""
     spec, specs = _offer(draw)
     question, arguments = _request(draw, spec)
-    if draw.chance(0.12):
+    roll = draw.random.random()
+    if roll < 0.12:
         error = draw.choice(_ERRORS)
         content, reply = json.dumps({"error": error}), f"That did not work: {error}."
+    elif roll < 0.24:
+        content = draw.phrase(draw.choice(_PLAIN_RESULTS), w=draw.invented(), n=draw.number(2, 9999))
+        reply = f"The tool says: {content}"
     else:
         values: dict[str, Value] = {key: make(draw) for key, make in spec.result.items()}
         content = json.dumps(values, ensure_ascii=False)
