@@ -10,6 +10,7 @@ import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -28,6 +29,7 @@ from jan_serve.config import LoadedSettings, Settings, load_settings
 from jan_serve.errors import JanServeError
 from jan_serve.wiring import build_resolver
 
+_PROBE_COMMAND: Final = (sys.executable, "-m", "jan_serve", "worker", "--probe")
 _PROBE_TIMEOUT_S: Final = 60.0
 _PACKAGES: Final = ("llama-cpp-python", "llguidance", "fastapi", "uvicorn", "pydantic", "numpy", "msgspec")
 
@@ -95,9 +97,10 @@ class ProbeFailed(Exception):
     """The worker could not tell about llama.cpp; the text says why."""
 
 
-def probe_engine(timeout_s: float = _PROBE_TIMEOUT_S) -> dict[str, Any]:
+def probe_engine(
+    command: Sequence[str] = _PROBE_COMMAND, timeout_s: float = _PROBE_TIMEOUT_S
+) -> dict[str, Any]:
     """Version, features and devices of llama.cpp, from a process of its own. Raises ProbeFailed."""
-    command = [sys.executable, "-m", "jan_serve", "worker", "--probe"]
     try:
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s, check=False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
 import socket
@@ -105,7 +106,7 @@ def find_holder(host: str, port: int) -> PortHolder:
         try:
             process = psutil.Process(pid)
             name = process.name()
-            if _is_our_command(process.cmdline()):
+            if is_our_command(process.cmdline()):
                 return PortHolder(is_jan_serve=True, pid=pid)
         except psutil.Error:
             pass  # it ended meanwhile, or belongs to someone else: HTTP may still tell
@@ -127,10 +128,13 @@ def _listening_pid(port: int) -> int | None:
     return None
 
 
-def _is_our_command(command: list[str]) -> bool:
-    """Whether a command line is `jan-serve …` or `python -m jan_serve …`."""
-    words = [os.path.basename(word).removesuffix(".exe").removesuffix("-script.py") for word in command[:4]]
-    return "jan-serve" in words[:2] or ("-m" in words and "jan_serve" in words)
+def is_our_command(command: list[str]) -> bool:
+    """Whether a command line is `jan-serve …`, as a script or as `python [options] -m jan_serve …`."""
+    names = [os.path.basename(word).removesuffix(".exe") for word in command[:2]]
+    if "jan-serve" in names:
+        return True
+    options = list(itertools.takewhile(lambda word: word not in ("-m", "-c"), command[1:]))
+    return command[1 + len(options) :][:2] == ["-m", "jan_serve"]
 
 
 def _ask_health(host: str, port: int) -> dict[str, Any] | None:

@@ -1,0 +1,27 @@
+"""Shipped files are found in a checkout, and neighbours of an installed package are not taken for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jan_serve import resources
+
+
+def test_a_checkout_and_a_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "app" / "jan_serve"
+    package.mkdir(parents=True)
+    monkeypatch.setattr(resources, "_IN_WHEEL", package / "_data")
+    monkeypatch.setattr(resources, "_IN_CHECKOUT", tmp_path)
+    beside = tmp_path / "models" / "builtin" / "jan-tiny.gguf"
+    beside.parent.mkdir(parents=True)
+    beside.write_bytes(b"")
+    assert resources.builtin_model() is None
+    (tmp_path / "pyproject.toml").write_text("")
+    assert resources.builtin_model() == beside
+    inside = package / "_data" / "models" / "builtin" / "jan-tiny.gguf"
+    inside.parent.mkdir(parents=True)
+    inside.write_bytes(b"")
+    assert resources.builtin_model() == inside
+    assert resources.resource("grammars", "absent.gbnf") is None
