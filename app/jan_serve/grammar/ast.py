@@ -59,6 +59,8 @@ class RuleRef:
 
 Expr: TypeAlias = Literal | CharClass | Sequence | Choice | Repeat | RuleRef
 
+_SMALL = (Literal, CharClass, RuleRef)
+
 EMPTY = Sequence(())
 NEVER = Choice(())
 
@@ -92,16 +94,16 @@ def sequence(items: Iterable[Expr]) -> Expr:
 
 
 def choice(items: Iterable[Expr]) -> Expr:
-    """Alternation with nested choices opened, duplicates dropped, and NEVER dropped."""
-    flat: dict[Expr, None] = {}
+    """Alternation with nested choices opened, small duplicates dropped, and NEVER dropped."""
+    flat: list[Expr] = []
     for item in items:
-        if type(item) is Choice:
-            for part in item.items:
-                flat[part] = None
-        else:
-            flat[item] = None
+        for part in item.items if type(item) is Choice else (item,):
+            # Comparing large alternatives costs more than a duplicate does; the IR has merged those already.
+            if type(part) in _SMALL and part in flat:
+                continue
+            flat.append(part)
     if len(flat) == 1:
-        return next(iter(flat))
+        return flat[0]
     return Choice(tuple(flat))
 
 

@@ -16,11 +16,13 @@ class RuleBuilder:
 
     def __init__(self) -> None:
         self.rules: dict[str, Expr] = {}
+        self.complete: set[str] = set()
+        """Rules that some text completes, as their writer knows; nothing in them needs to be pruned."""
         self._taken: set[str] = set()
         self._next: dict[str, int] = {}
 
-    def reserve(self, hint: str) -> str:
-        """A new rule name made from `hint`."""
+    def reserve(self, hint: str, *, complete: bool = False) -> str:
+        """A new rule name made from `hint`; `complete` as in `RuleBuilder.complete`."""
         stem = _UNSAFE.sub("-", hint)[:40].strip("-").lower() or "rule"
         name = stem
         if name in self._taken:
@@ -30,6 +32,8 @@ class RuleBuilder:
             self._next[stem] = number + 1
             name = f"{stem}-{number}"
         self._taken.add(name)
+        if complete:
+            self.complete.add(name)
         if len(self._taken) > MAX_RULES:
             raise GrammarTooComplex(f"the grammar would have more than {MAX_RULES} rules")
         return name

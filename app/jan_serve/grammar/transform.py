@@ -35,26 +35,30 @@ def references(expr: Expr) -> set[str]:
     return found
 
 
-def prune(grammar: Grammar) -> Grammar | None:
-    """The grammar without rules and alternatives that no finite text completes; None where the root is one."""
-    productive = _productive_rules(grammar)
+def prune(grammar: Grammar, complete: set[str] | None = None) -> Grammar | None:
+    """The grammar without rules and alternatives that no finite text completes; None where the root is one.
+
+    `complete` names rules that are known to be completed, and whose parts are.
+    """
+    productive = _productive_rules(grammar, complete or set())
     if grammar.root not in productive:
         return None
     rules = grammar.rules
-    if len(productive) < len(rules):
-        rules = {name: _without(expr, productive) for name, expr in rules.items() if name in productive}
+    if len(productive) == len(rules):
+        return grammar
+    rules = {name: _without(expr, productive) for name, expr in rules.items() if name in productive}
     return Grammar(_reachable(rules, grammar.root), grammar.root)
 
 
-def _productive_rules(grammar: Grammar) -> set[str]:
+def _productive_rules(grammar: Grammar, complete: set[str]) -> set[str]:
     """Least fixed point: a rule is productive once its body is, given the rules that are."""
-    uses = {name: references(expr) for name, expr in grammar.rules.items()}
+    productive = set(complete)
+    open_rules = [name for name in grammar.rules if name not in productive]
     users: dict[str, list[str]] = {}
-    for name, used in uses.items():
-        for other in used:
+    for name in open_rules:
+        for other in references(grammar.rules[name]):
             users.setdefault(other, []).append(name)
-    productive: set[str] = set()
-    todo = list(grammar.rules)
+    todo = open_rules
     while todo:
         name = todo.pop()
         if name not in productive and _completes(grammar.rules[name], productive):

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from jan_serve.grammar import charset
-from jan_serve.grammar.ast import NEVER, Expr, RuleRef, choice, sequence
+from jan_serve.grammar.ast import NEVER, Choice, Expr, RuleRef, choice, sequence
+from jan_serve.grammar.automata.dfa import Dfa
+from jan_serve.grammar.automata.to_grammar import DfaWriter
 from jan_serve.grammar.builder import RuleBuilder
 from jan_serve.grammar.text_form import TextForm
 
@@ -51,7 +55,7 @@ def words_expr(words: tuple[str, ...], form: TextForm, rules: RuleBuilder, hint:
             if not child.children:
                 options.append(sequence([form.literal(text), form.tail]))
             else:
-                ref = rules.reserve(hint)
+                ref = rules.reserve(hint, complete=True)
                 todo.append((child, ref))
                 options.append(sequence([form.literal(text), RuleRef(ref)]))
         if name:
@@ -61,35 +65,76 @@ def words_expr(words: tuple[str, ...], form: TextForm, rules: RuleBuilder, hint:
     return result[0]
 
 
-def other_words_expr(words: tuple[str, ...], rest: Expr, form: TextForm, rules: RuleBuilder, hint: str) -> Expr:
-    """Any word but these, then the form's tail; `rest` is any text with its tail."""
-    result: list[Expr] = []
-    todo: list[tuple[_Branch, str]] = [(_trie(words), "")]
+class OtherWords:
+    """Writes "any word of a language but these", for many sets of words.
 
-    def body(branch: _Branch, depth: int) -> Expr:
-        if not branch.children:
-            # A word ends here: one more character makes it another word.
-            return sequence([form.chars(charset.ANY), rest])
+    The trie of the words and the automaton of the language are walked side by side, so the product of the two is
+    never built. What follows a character that leaves the trie is shared.
+    """
+
+    def __init__(self, form: TextForm, rules: RuleBuilder) -> None:
+        self._form = form
+        self._rules = rules
+        self._writers: dict[int, tuple[Dfa, DfaWriter]] = {}
+        self._leaving: dict[tuple[int, int, str], list[Expr]] = {}
+
+    def expr(self, words: tuple[str, ...], language: Dfa, hint: str) -> Expr:
+        """Any word of `language` but these, then the form's tail. The language has a word."""
+        _, writer = self._writers.setdefault(
+            id(language), (language, DfaWriter(language, self._form, self._rules, hint))
+        )
+        walk = _Walk(language, writer, hint, [(_trie(words), 0, "")])
+        root: list[Expr] = []
+        while walk.todo:
+            branch, state, name = walk.todo.pop()
+            expr = self._body(walk, branch, state, 0)
+            if name:
+                self._rules.fill(name, expr)
+            else:
+                root.append(expr)
+        writer.finish()
+        return root[0]
+
+    def _body(self, walk: _Walk, branch: _Branch, state: int, depth: int) -> Expr:
         options: list[Expr] = []
         for c, child in branch.children.items():
-            if depth < _RULE_EVERY:
-                onward = body(child, depth + 1)
+            target = walk.language.step(state, c)
+            if target not in walk.writer.edges:
+                continue
+            if depth < _RULE_EVERY or not child.children:
+                onward = self._body(walk, child, target, depth + 1)
             else:
-                name = rules.reserve(hint)
-                todo.append((child, name))
+                name = self._rules.reserve(walk.hint)
+                walk.todo.append((child, target, name))
                 onward = RuleRef(name)
-            options.append(sequence([form.literal(c), onward]))
-        others = charset.complement(charset.of_chars("".join(branch.children)))
-        options.append(sequence([form.chars(others), rest]))
-        if not branch.is_word:
-            options.append(form.tail)
-        return choice(options)
+            options.append(sequence([self._form.literal(c), onward]))
+        options += self._leave(walk, state, "".join(sorted(branch.children)))
+        if walk.writer.is_accepting(state) and not branch.is_word:
+            options.append(self._form.tail)
+        return options[0] if len(options) == 1 else Choice(tuple(options))
 
-    while todo:
-        branch, name = todo.pop()
-        expr = body(branch, 0)
-        if name:
-            rules.fill(name, expr)
-        else:
-            result.append(expr)
-    return result[0]
+    def _leave(self, walk: _Walk, state: int, excluded: str) -> list[Expr]:
+        """Any character but these, then the rest of the language."""
+        key = (id(walk.language), state, excluded)
+        known = self._leaving.get(key)
+        if known is None:
+            others = charset.complement(charset.of_chars(excluded))
+            known = []
+            for target, chars in walk.writer.edges[state].items():
+                left = charset.intersect(chars, others)
+                if left:
+                    expr = sequence([self._form.chars(left), walk.writer.reference(target)])
+                    label = "not-" + "".join(c for c in excluded if c.isalnum())
+                    known.append(self._rules.define(label, expr))
+            self._leaving[key] = known
+        return known
+
+
+@dataclass(frozen=True, slots=True)
+class _Walk:
+    """One pass over a trie: (branch, state of the language, rule to fill) are still to be written."""
+
+    language: Dfa
+    writer: DfaWriter
+    hint: str
+    todo: list[tuple[_Branch, int, str]]

@@ -31,6 +31,10 @@ class Dfa:
             state = self.table[state][self.symbols[bisect_right(self.cuts, ord(c)) - 1]]
         return state in self.accepting
 
+    def step(self, state: int, c: str) -> int:
+        """The state after one more character."""
+        return self.table[state][self.symbols[bisect_right(self.cuts, ord(c)) - 1]]
+
     def symbol_sets(self) -> list[CharSet]:
         """The code points of each symbol."""
         ranges: list[list[tuple[int, int]]] = [[] for _ in range(max(self.symbols) + 1)]

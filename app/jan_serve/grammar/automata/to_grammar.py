@@ -22,17 +22,20 @@ _MAX_INLINE_DEPTH = 12
 
 def dfa_to_expr(dfa: Dfa, form: TextForm, rules: RuleBuilder, hint: str) -> Expr:
     """The words of `dfa`, each followed by the form's tail. NEVER where there is no word."""
-    return _Writer(dfa, form, rules, hint).start()
+    return DfaWriter(dfa, form, rules, hint).start()
 
 
-class _Writer:
+class DfaWriter:
+    """Writes the states of one DFA as rules, on demand. Rules that were asked for are written by `finish`."""
+
     def __init__(self, dfa: Dfa, form: TextForm, rules: RuleBuilder, hint: str) -> None:
         self._dfa = dfa
         self._form = form
         self._rules = rules
         self._hint = hint
         self._live = dfa.live_states()
-        self._edges = self._live_edges()
+        self.edges = self._live_edges()
+        """Per live state, the characters that lead to each live state."""
         self._uses = self._count_uses()
         self._names: dict[int, str] = {}
         self._todo: list[int] = []
@@ -51,39 +54,49 @@ class _Writer:
 
     def _count_uses(self) -> Counter[int]:
         uses: Counter[int] = Counter({0: 1})
-        for state, targets in self._edges.items():
+        for state, targets in self.edges.items():
             uses.update(target for target in targets if target != state)
         return uses
 
     def start(self) -> Expr:
+        """The words from the start state on, with all rules written."""
         if 0 not in self._live:
             return NEVER
         in_loop = self._uses[0] > 1
-        expr = self._reference(0) if in_loop else self._body(0, 0)
+        expr = self.reference(0) if in_loop else self._body(0, 0)
+        self.finish()
+        return expr
+
+    def finish(self) -> None:
+        """Write the rules of all states that were referred to."""
         while self._todo:
             state = self._todo.pop()
             self._rules.fill(self._names[state], self._body(state, 0))
-        return expr
 
-    def _reference(self, state: int) -> Expr:
+    def is_accepting(self, state: int) -> bool:
+        """Whether a word may end in the state."""
+        return state in self._dfa.accepting
+
+    def reference(self, state: int) -> Expr:
+        """A rule for what follows a live state, tail included."""
         name = self._names.get(state)
         if name is None:
-            name = self._names[state] = self._rules.reserve(self._hint)
+            name = self._names[state] = self._rules.reserve(self._hint, complete=True)
             self._todo.append(state)
         return RuleRef(name)
 
     def _continue(self, state: int, depth: int) -> Expr:
         """What follows once `state` is reached."""
         if self._uses[state] > 1 or depth >= _MAX_INLINE_DEPTH:
-            if not self._edges[state]:
+            if not self.edges[state]:
                 return self._form.tail
-            return self._reference(state)
+            return self.reference(state)
         return self._body(state, depth)
 
     def _body(self, state: int, depth: int) -> Expr:
         parts: list[Expr] = []
         while True:
-            targets = self._edges[state]
+            targets = self.edges[state]
             loop = targets.get(state)
             if loop is not None:
                 parts.append(repeat(self._form.chars(loop), 0, None))
@@ -123,7 +136,7 @@ class _Writer:
         chars: CharSet | None = None
         length = 0
         while True:
-            targets = self._edges[state]
+            targets = self.edges[state]
             if len(targets) != 1:
                 break
             target, step = next(iter(targets.items()))
@@ -132,6 +145,6 @@ class _Writer:
             if (state in self._dfa.accepting) != final or (final and target not in self._dfa.accepting):
                 break
             chars, state, length = step, target, length + 1
-        if chars is None or length < 2 or (final and self._edges[state]):
+        if chars is None or length < 2 or (final and self.edges[state]):
             return None
         return chars, length, state

@@ -16,6 +16,7 @@ from jan_serve.grammar.json_schema.number_text import number_dfa
 from jan_serve.grammar.json_schema.numbers import NumberSpec
 from jan_serve.grammar.json_schema.strings import StringSet
 from jan_serve.grammar.text_form import JsonText, PlainText
+from jan_serve.grammar.word_trie import OtherWords
 
 # Indentation after a line break; deeper documents than this need `compact`.
 _MAX_INDENT = 32
@@ -37,6 +38,7 @@ class Emitter:
         self._strings: dict[StringSet, Expr] = {}
         self._numbers: dict[NumberSpec, Expr] = {}
         self.rules.reserve("root")
+        self.other_words = OtherWords(self.text, self.rules)
 
     def grammar(self, conj: Conj) -> Grammar:
         """The grammar of one conjunction."""

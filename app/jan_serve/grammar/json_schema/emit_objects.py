@@ -13,7 +13,6 @@ from jan_serve.grammar.ast import EMPTY, NEVER, Expr, Literal, RuleRef, choice, 
 from jan_serve.grammar.json_schema import strings
 from jan_serve.grammar.json_schema.ir import TRUE, Conj, NameRule, ObjectSpec
 from jan_serve.grammar.json_schema.strings import ANY_STRING, StringSet
-from jan_serve.grammar.word_trie import other_words_expr
 
 if TYPE_CHECKING:
     from jan_serve.grammar.json_schema.emit import Emitter
@@ -136,15 +135,23 @@ def _name_expr(emit: Emitter, names: StringSet, listed: tuple[str, ...], hint: s
     if names == ANY_STRING:
         if not listed:
             return emit.shared("string")
-        rest = emit.shared("characters")
-        body = other_words_expr(listed, rest, emit.text, emit.rules, f"{hint}-name")
-        return sequence([Literal('"'), body])
-    taken = tuple(name for name in listed if strings.contains(names, name))
-    if taken:
-        names = strings.intersect(names, strings.complement(strings.OneOfStrings(taken)))
+        return _outside(emit, ANY_STRING, listed, hint)
+    if isinstance(names, strings.NotIn) and isinstance(names.item, strings.OneOfStrings):
+        return _outside(emit, ANY_STRING, tuple(dict.fromkeys(names.item.values + listed)), hint)
     if strings.is_empty(names):
         return NEVER
-    return emit.string(names, f"{hint}-name")
+    taken = tuple(name for name in listed if strings.contains(names, name))
+    if not taken:
+        return emit.string(names, f"{hint}-name")
+    if isinstance(names, strings.OneOfStrings):
+        left = strings.OneOfStrings(tuple(value for value in names.values if value not in taken))
+        return emit.string(left, f"{hint}-name") if left.values else NEVER
+    return _outside(emit, names, taken, hint)
+
+
+def _outside(emit: Emitter, names: StringSet, words: tuple[str, ...], hint: str) -> Expr:
+    """Names of a set other than these words. An infinite set keeps some; a finite one is pruned if it does not."""
+    return sequence([Literal('"'), emit.other_words.expr(words, strings.string_dfa(names), f"{hint}-name")])
 
 
 def _plain_members(emit: Emitter, shape: _Shape, hint: str) -> Expr:

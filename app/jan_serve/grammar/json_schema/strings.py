@@ -91,11 +91,16 @@ def intersect(a: StringSet, b: StringSet) -> StringSet:
         return OneOfStrings(tuple(v for v in finite.values if contains(other, v)))
     items: dict[StringSet, None] = {}
     length: Length | None = None
+    excluded: tuple[str, ...] = ()
     for part in (*_parts(a), *_parts(b)):
         if isinstance(part, Length):
             length = part if length is None else _meet(length, part)
+        elif isinstance(part, NotIn) and isinstance(part.item, OneOfStrings):
+            excluded += part.item.values
         else:
             items[part] = None
+    if excluded:
+        items[NotIn(OneOfStrings(tuple(dict.fromkeys(excluded))))] = None
     if length is not None:
         if length.high is not None and length.high < length.low:
             return NO_STRING

@@ -21,7 +21,8 @@ def translate(schema: Any, *, whitespace: str) -> Grammar:
         raise InvalidRequest(f"whitespace must be one of {', '.join(WHITESPACE)}", param="whitespace")
     document = Document(schema)
     expander = Expander(document, Budget())
-    grammar = prune(Emitter(expander, whitespace=whitespace).grammar(expander.terms.positive(document.root)))
+    emitter = Emitter(expander, whitespace=whitespace)
+    grammar = prune(emitter.grammar(expander.terms.positive(document.root)), emitter.rules.complete)
     if grammar is None:
         raise UnsupportedSchema("", _culprit(schema), "no JSON value satisfies the schema")
     return grammar
