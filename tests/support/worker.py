@@ -1,0 +1,372 @@
+"""Drives a real worker process from a test, blocking: requests in, folded results out. Not the product's client."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import selectors
+import subprocess
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import jan_serve
+from jan_serve.core.events import TokenInfo
+from jan_serve.core.sampling import SamplingParams, StopConditions
+from jan_serve.errors import JanServeError, error_from_payload
+from jan_serve.ipc.codec import (
+    HEADER_BYTES,
+    MAX_EVENT_BYTES,
+    decode_event,
+    decode_length,
+    encode_request,
+)
+from jan_serve.ipc.messages import (
+    Accepted,
+    Chunk,
+    Detokenized,
+    DetokenizeRequest,
+    Embedded,
+    EmbedRequest,
+    EngineEvent,
+    EngineSettings,
+    EngineStats,
+    Failed,
+    GenerateRequest,
+    LoadFailed,
+    LoadModel,
+    LoadProgress,
+    ModelFacts,
+    PingRequest,
+    Pong,
+    PromptScored,
+    Ready,
+    RequestCompleted,
+    SequenceFinished,
+    Step,
+    Tokenized,
+    TokenizeRequest,
+    WorkerEvent,
+    WorkerRequest,
+)
+
+LIMIT_S = 60.0
+_ids = itertools.count(1)
+_SAMPLING = frozenset(SamplingParams.__struct_fields__)
+_STOPPING = frozenset(StopConditions.__struct_fields__)
+
+Prompt = str | Iterable[int] | tuple[str | tuple[int, ...], ...]
+
+
+def generate(prompt: Prompt, **fields: Any) -> GenerateRequest:
+    """A request with a fresh id. Fields of SamplingParams, StopConditions and GenerateRequest go where they belong.
+
+    Greedy and 16 tokens long, unless the fields say otherwise.
+    """
+    pieces: Any = (prompt,) if isinstance(prompt, str) else tuple(prompt)
+    if all(isinstance(piece, int) for piece in pieces):
+        pieces = (pieces,)
+    fields = {"temperature": 0.0, "max_tokens": 16, **fields}
+    sampling = {name: fields.pop(name) for name in [*fields] if name in _SAMPLING}
+    stopping = {name: fields.pop(name) for name in [*fields] if name in _STOPPING}
+    return GenerateRequest(
+        id=next(_ids),
+        prompt=pieces,
+        sampling=SamplingParams(**sampling),
+        stopping=StopConditions(**stopping),
+        **fields,
+    )
+
+
+def next_id() -> int:
+    """An id no other request of this test process has."""
+    return next(_ids)
+
+
+@dataclass(slots=True)
+class Choice:
+    """One folded sequence."""
+
+    text: str = ""
+    tokens: list[TokenInfo] = field(default_factory=list[TokenInfo])
+    deltas: list[str] = field(default_factory=list[str])
+    finished: SequenceFinished | None = None
+
+    @property
+    def ids(self) -> list[int]:
+        """Ids of the tokens that were sent."""
+        return [info.id for info in self.tokens]
+
+    @property
+    def end(self) -> SequenceFinished:
+        """How it ended; it must have."""
+        assert self.finished is not None
+        return self.finished
+
+
+@dataclass(slots=True)
+class Result:
+    """Everything that came for one request, in order in `events`, and folded."""
+
+    events: list[EngineEvent] = field(default_factory=list[EngineEvent])
+    accepted: Accepted | None = None
+    scored: PromptScored | None = None
+    choices: dict[int, Choice] = field(default_factory=dict[int, Choice])
+    completed: RequestCompleted | None = None
+    error: JanServeError | None = None
+
+    def add(self, event: EngineEvent) -> None:
+        """Fold one more event; fails when events come in an order that the protocol rules out."""
+        assert not self.is_over, f"an event after the end: {event}"
+        self.events.append(event)
+        match event:
+            case Accepted():
+                assert len(self.events) == 1
+                self.accepted = event
+            case PromptScored():
+                assert not self.choices and self.scored is None
+                self.scored = event
+            case Chunk():
+                choice = self.choices.setdefault(event.index, Choice())
+                assert choice.finished is None
+                choice.text += event.text
+                choice.deltas.append(event.text)
+                choice.tokens += event.tokens
+            case SequenceFinished():
+                choice = self.choices.setdefault(event.index, Choice())
+                assert choice.finished is None
+                choice.finished = event
+            case RequestCompleted():
+                assert all(choice.finished is not None for choice in self.choices.values())
+                self.completed = event
+            case Failed():
+                self.error = error_from_payload(event.code, event.payload)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its last event came."""
+        return self.completed is not None or self.error is not None
+
+    @property
+    def texts(self) -> list[str]:
+        """Text of each choice, by index. Raises the error that the request ended with."""
+        if self.error is not None:
+            raise self.error
+        return [self.choices[i].text for i in sorted(self.choices)]
+
+    @property
+    def choice(self) -> Choice:
+        """The only choice. Raises the error that the request ended with."""
+        assert len(self.texts) == 1
+        return self.choices[0]
+
+    @property
+    def text(self) -> str:
+        """Text of the only choice."""
+        return self.choice.text
+
+    @property
+    def usage(self) -> RequestCompleted:
+        """Its counts; it must have completed."""
+        if self.error is not None:
+            raise self.error
+        assert self.completed is not None
+        return self.completed
+
+
+class WorkerEnded(Exception):
+    """The worker closed its pipe; carries what it wrote to stderr."""
+
+
+class Worker:
+    """A worker process with one loaded model. Every read has a deadline: a stall is an error, not a hang."""
+
+    def __init__(self, path: Path, settings: EngineSettings | None = None) -> None:
+        """Start it and wait until the model is loaded. Raises the JanServeError of LoadFailed."""
+        self._files = contextlib.ExitStack()
+        self._stderr = self._files.enter_context(tempfile.TemporaryFile())
+        self.process = subprocess.Popen(
+            worker_command(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            env=worker_environment(),
+        )
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self._stdin, self._stdout = self.process.stdin, self.process.stdout
+        self._selector = self._files.enter_context(selectors.DefaultSelector())
+        self._files.callback(self._stdout.close)
+        self._selector.register(self._stdout, selectors.EVENT_READ)
+        self._queue: deque[WorkerEvent] = deque()
+        self.results: dict[int, Result] = {}
+        self.send(LoadModel(path=str(path), settings=settings or EngineSettings()))
+        try:
+            self.facts = self._loaded()
+        except BaseException:
+            self.close()
+            raise
+
+    def _loaded(self) -> ModelFacts:
+        while True:
+            event = self.receive()
+            match event:
+                case Ready():
+                    return event.facts
+                case LoadFailed():
+                    raise error_from_payload(event.code, event.payload)
+                case LoadProgress():
+                    pass
+                case _:
+                    raise AssertionError(f"before Ready: {event}")
+
+    # Frames
+
+    def send(self, *requests: WorkerRequest) -> None:
+        """Write all of them at once, so that the worker finds them together."""
+        for request in requests:
+            if isinstance(request, GenerateRequest):
+                self.results[request.id] = Result()
+        self._stdin.write(b"".join(encode_request(request) for request in requests))
+        self._stdin.flush()
+
+    def receive(self, limit_s: float = LIMIT_S) -> WorkerEvent:
+        """The next frame. Raises WorkerEnded, or AssertionError after `limit_s` seconds without one."""
+        if self._queue:
+            return self._queue.popleft()
+        return self._read_frame(limit_s)
+
+    def _read_frame(self, limit_s: float) -> WorkerEvent:
+        deadline = time.monotonic() + limit_s
+        length = decode_length(self._read(HEADER_BYTES, deadline), MAX_EVENT_BYTES)
+        return decode_event(self._read(length, deadline))
+
+    def _read(self, length: int, deadline: float) -> bytes:
+        data = bytearray()
+        while len(data) < length:
+            if not self._selector.select(max(0.0, deadline - time.monotonic())):
+                raise AssertionError(f"the worker sent nothing in time. {self.stderr()}")
+            part = os.read(self._stdout.fileno(), length - len(data))
+            if not part:
+                raise WorkerEnded(f"status {self.process.wait(LIMIT_S)}. {self.stderr()}")
+            data += part
+        return bytes(data)
+
+    def stderr(self) -> str:
+        """What the worker wrote to stderr so far."""
+        self._stderr.seek(0)
+        return self._stderr.read().decode("utf-8", "replace")
+
+    # Whole requests
+
+    def advance(self) -> list[EngineEvent]:
+        """Read one frame of generation events and fold them into `results`; returns them."""
+        event = self.receive()
+        events = list(event.events) if isinstance(event, Step) else [event]
+        known: list[EngineEvent] = []
+        for one in events:
+            assert isinstance(one, EngineEvent), f"not an event of a generation: {one}"
+            known.append(one)
+            self.results[one.id].add(one)
+        return known
+
+    def until(self, *requests: GenerateRequest) -> None:
+        """Read until all of these are over."""
+        while not all(self.results[request.id].is_over for request in requests):
+            self.advance()
+
+    def run(self, *requests: GenerateRequest) -> list[Result]:
+        """Send all at once and wait for all."""
+        self.send(*requests)
+        self.until(*requests)
+        return [self.results[request.id] for request in requests]
+
+    def run_one(self, prompt: Prompt, **fields: Any) -> Result:
+        """`generate` and `run`."""
+        return self.run(generate(prompt, **fields))[0]
+
+    def ask(
+        self, request: EmbedRequest | TokenizeRequest | DetokenizeRequest
+    ) -> Embedded | Tokenized | Detokenized:
+        """The direct answer to a request; raises the error of Failed. No generation may be under way."""
+        self.send(request)
+        event = self.receive()
+        assert isinstance(event, Embedded | Tokenized | Detokenized | Failed), event
+        assert event.id == request.id
+        if isinstance(event, Failed):
+            raise error_from_payload(event.code, event.payload)
+        return event
+
+    def tokenize(self, text: str, **fields: Any) -> Tokenized:
+        """Token ids of a text."""
+        answer = self.ask(TokenizeRequest(id=next_id(), text=text, **fields))
+        assert isinstance(answer, Tokenized)
+        return answer
+
+    def detokenize(self, tokens: Iterable[int], **fields: Any) -> str:
+        """The text of token ids."""
+        answer = self.ask(DetokenizeRequest(id=next_id(), tokens=tuple(tokens), **fields))
+        assert isinstance(answer, Detokenized)
+        return answer.text
+
+    def embed(self, *inputs: str | tuple[int, ...], **fields: Any) -> Embedded:
+        """Vectors of the inputs."""
+        answer = self.ask(EmbedRequest(id=next_id(), inputs=inputs, **fields))
+        assert isinstance(answer, Embedded)
+        return answer
+
+    def ping(self) -> Pong:
+        """The worker's pulse. Generation events that come before it are kept for `receive`."""
+        nonce = next_id()
+        self.send(PingRequest(nonce))
+        while True:
+            event = self._read_frame(LIMIT_S)
+            if isinstance(event, Pong):
+                assert event.nonce == nonce
+                return event
+            self._queue.append(event)
+
+    def stats(self) -> EngineStats:
+        """Counters and gauges."""
+        return self.ping().stats
+
+    def close(self) -> None:
+        """Close the pipe and wait for the end of the process; kills it after the limit."""
+        with contextlib.suppress(BrokenPipeError):
+            self._stdin.close()
+        try:
+            self.process.wait(LIMIT_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise
+        finally:
+            self._files.close()
+
+
+def worker_command() -> list[str]:
+    """How the supervisor starts a worker."""
+    return [sys.executable, "-m", "jan_serve", "worker"]
+
+
+def worker_environment() -> dict[str, str]:
+    """Our environment, with the tested package first on the path; crashes print no native backtrace."""
+    package_root = str(Path(jan_serve.__file__).parents[1])
+    return {**os.environ, "PYTHONPATH": package_root, "GGML_NO_BACKTRACE": "1"}
+
+
+@contextlib.contextmanager
+def running_worker(path: Path, **settings: Any) -> Generator[Worker]:
+    """A worker with these EngineSettings; gone when the block ends."""
+    worker = Worker(path, msgspec.convert(settings, EngineSettings))
+    try:
+        yield worker
+    finally:
+        worker.close()

@@ -1,0 +1,45 @@
+"""Only engine/llama may touch the bindings, and the pure modules of the engine must load without them."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import jan_serve
+
+PACKAGE = Path(jan_serve.__file__).parent
+# What the scheduler's and the cache's tests import: it must stay free of native code.
+PURE = ("cells", "offload", "output", "pacing", "phase", "prefix_cache", "scheduler", "sequence", "tokens")
+
+
+def imported(path: Path) -> set[str]:
+    """Top-level packages that a file imports anywhere in it."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            found.add(node.module.partition(".")[0])
+    return found
+
+
+def test_engine_llama_is_the_only_importer_of_the_bindings() -> None:
+    importers = {path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py") if "llama_cpp" in imported(path)}
+    assert importers, "the check found no importer at all"
+    assert {path.parent for path in importers} == {Path("engine/llama")}
+
+
+def test_pure_engine_modules_load_no_native_engine() -> None:
+    imports = "; ".join(f"import jan_serve.engine.{name}" for name in PURE)
+    code = f"{imports}; import sys; print(sorted({{'llama_cpp', 'llguidance'}} & set(sys.modules)))"
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=PACKAGE.parent,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert run.stdout.strip() == "[]"

@@ -1,0 +1,69 @@
+"""Offload: layers that fit a device, automatic context and parallelism."""
+
+from __future__ import annotations
+
+import pytest
+
+from jan_serve.engine.offload import (
+    CONTEXT_SHARE,
+    DEFAULT_N_CTX_LIMIT,
+    DEVICE_RESERVE_BYTES,
+    MIN_AUTO_N_CTX,
+    automatic_n_ctx,
+    automatic_parallel,
+    gpu_layers,
+)
+
+
+@pytest.mark.parametrize(
+    ("room", "expected"),
+    [
+        (-1, 0),
+        (0, 0),
+        (109, 0),
+        (110, 1),
+        (329, 2),
+        (330, 3),
+        (349, 3),
+        (350, 4),  # the output layer too
+        (10_000, 4),
+    ],
+)
+def test_layers_that_fit(room: int, expected: int) -> None:
+    """Three blocks of 100 with 10 of KV cache each, and 20 for the rest."""
+    assert gpu_layers([100, 100, 100], 20, 10, DEVICE_RESERVE_BYTES + room) == expected
+
+
+def test_blocks_are_placed_from_the_last_to_the_first() -> None:
+    assert gpu_layers([500, 100, 100], 0, 0, DEVICE_RESERVE_BYTES + 250) == 2
+    assert gpu_layers([100, 100, 500], 0, 0, DEVICE_RESERVE_BYTES + 250) == 0
+
+
+def test_a_model_without_known_blocks() -> None:
+    assert gpu_layers([], 10, 0, DEVICE_RESERVE_BYTES + 10) == 1
+    assert gpu_layers([], 10, 0, DEVICE_RESERVE_BYTES + 9) == 0
+
+
+@pytest.mark.parametrize(
+    ("n_ctx_train", "free_tokens", "expected"),
+    [
+        (4096, 10**6, 4096),
+        (131_072, 10**6, DEFAULT_N_CTX_LIMIT),
+        (131_072, 16_384, 16_384),
+        (131_072, 16_383, 8_192),
+        (131_072, 0, MIN_AUTO_N_CTX),
+        (0, 10**6, MIN_AUTO_N_CTX),
+        (512, 0, 512),
+        (3000, 2500, MIN_AUTO_N_CTX),
+    ],
+)
+def test_automatic_context(n_ctx_train: int, free_tokens: int, expected: int) -> None:
+    """free_tokens: the tokens whose cells the context's share of the memory holds."""
+    per_token = 1000
+    free_bytes = int(free_tokens * per_token / CONTEXT_SHARE)
+    assert automatic_n_ctx(n_ctx_train, per_token, free_bytes) == expected
+
+
+@pytest.mark.parametrize(("n_ctx", "expected"), [(32, 1), (255, 1), (512, 2), (2048, 8), (131_072, 8)])
+def test_automatic_parallel(n_ctx: int, expected: int) -> None:
+    assert automatic_parallel(n_ctx) == expected

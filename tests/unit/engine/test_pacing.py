@@ -1,0 +1,65 @@
+"""Pacer: prefill beside running streams is cut to the time of a step."""
+
+from __future__ import annotations
+
+import pytest
+
+from jan_serve.engine.pacing import Pacer
+
+
+def learned(decode_s: float, token_s: float, *, target_s: float = 0.1, chunk: int = 512) -> Pacer:
+    """A pacer that saw enough steps of this speed."""
+    pacer = Pacer(target_s, chunk)
+    for _ in range(40):
+        pacer.observe(4, 0, decode_s)
+        pacer.observe(4, 64, decode_s + 64 * token_s)
+    return pacer
+
+
+def test_nothing_is_cut_without_streams() -> None:
+    assert Pacer(0.1, 512).prefill_tokens(0) == 512
+    assert learned(0.05, 0.01).prefill_tokens(0) == 512
+
+
+def test_a_small_chunk_beside_streams_until_a_speed_is_known() -> None:
+    assert Pacer(0.1, 512).prefill_tokens(3) == 4 * Pacer.MIN_TOKENS
+    assert Pacer(0.1, 8).prefill_tokens(3) == 8
+
+
+@pytest.mark.parametrize(
+    ("decode_s", "token_s", "expected"),
+    [
+        (0.02, 0.001, 80),
+        (0.05, 0.001, 50),
+        (0.02, 0.00001, 512),  # never above the chunk
+        (0.02, 0.1, Pacer.MIN_TOKENS),  # prefill goes on, however slow it is
+        (0.5, 0.001, Pacer.MIN_TOKENS),  # decoding alone is over the target
+    ],
+)
+def test_the_rest_of_the_step_goes_to_prefill(decode_s: float, token_s: float, expected: int) -> None:
+    assert learned(decode_s, token_s).prefill_tokens(4) == pytest.approx(expected, abs=1)
+
+
+def test_a_chunk_below_the_minimum_stays_the_limit() -> None:
+    assert learned(0.5, 0.001, chunk=8).prefill_tokens(4) == 8
+
+
+def test_speeds_are_followed_when_they_change() -> None:
+    pacer = learned(0.02, 0.001)
+    for _ in range(40):
+        pacer.observe(4, 0, 0.02)
+        pacer.observe(4, 64, 0.02 + 64 * 0.002)
+    assert pacer.prefill_tokens(4) == pytest.approx(40, abs=1)
+
+
+def test_a_prefill_of_few_tokens_says_nothing_about_a_token() -> None:
+    pacer = Pacer(0.1, 512)
+    pacer.observe(0, 1, 10.0)
+    assert pacer.prefill_tokens(1) == 4 * Pacer.MIN_TOKENS
+
+
+def test_an_empty_step_teaches_nothing() -> None:
+    pacer = learned(0.02, 0.001)
+    before = pacer.prefill_tokens(4)
+    pacer.observe(0, 0, 100.0)
+    assert pacer.prefill_tokens(4) == before
