@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from jan_serve.core.events import Timings, TokenInfo
 from jan_serve.engine.output import SequenceText
-from jan_serve.engine.sampler import Sampler
 from jan_serve.engine.tokens import TokenBuffer
 from jan_serve.ipc.messages import GenerateRequest
+
+if TYPE_CHECKING:
+    # Held, never called here: the scheduler's tests load no llama.cpp.
+    from jan_serve.engine.sampler import Sampler
 
 
 class Status(enum.Enum):
