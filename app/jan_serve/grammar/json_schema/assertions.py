@@ -240,7 +240,8 @@ class Assertions:
         schema = node.schema
         prefix, rest = self.items(node)
         contains = self.contains(node)
-        covers_all = "additionalItems" in schema or ("items" in schema and not isinstance(schema["items"], list))
+        tuple_form = isinstance(schema.get("items"), list)
+        covers_all = "additionalItems" in schema if tuple_form else "items" in schema
         return ArraySpec(
             prefix,
             rest,

@@ -85,9 +85,7 @@ class Document:
         self.root = self._node(root, "", None, "")
 
     def _node(self, schema: Any, base: str, parent: Node | None, token: str) -> Node:
-        own = schema.get(self._id_key) if type(schema) is dict else None
-        if type(own) is str:
-            base = urldefrag(urljoin(base, own))[0] if not own.startswith("#") else base
+        base = self._base_of(schema, base)
         key = (id(schema), base)
         node = self._nodes.get(key)
         if node is None or (type(schema) is bool):
@@ -97,6 +95,13 @@ class Document:
             if type(schema) is dict:
                 self._nodes[key] = node
         return node
+
+    def _base_of(self, schema: Any, base: str) -> str:
+        """The base URI inside `schema`. Up to draft 7 a `$ref` hides the identifier beside it."""
+        own = schema.get(self._id_key) if type(schema) is dict else None
+        if not isinstance(own, str) or own.startswith("#") or (self.draft <= 7 and "$ref" in schema):
+            return base
+        return urldefrag(urljoin(base, own))[0]
 
     def child(self, node: Node, keyword: str, *path: str | int) -> Node:
         """The subschema under `keyword` and the given member name or index."""
@@ -124,7 +129,8 @@ class Document:
                 raise UnsupportedSchema(
                     node.pointer, keyword, "$recursiveAnchor makes it depend on the caller"
                 )
-        target, fragment = urldefrag(urljoin(node.base, ref) if node.base or not ref.startswith("#") else ref)
+        # urljoin knows no `urn:` bases, and a fragment keeps the base whatever it is.
+        target, fragment = urldefrag(node.base + ref if ref.startswith("#") else urljoin(node.base, ref))
         fragment = unquote(fragment)
         if keyword == "$dynamicRef":
             self._index()
@@ -157,27 +163,44 @@ class Document:
             else:
                 raise InvalidSchema(f"{origin.pointer}/{keyword}", f"nothing is at {pointer[:200]!r}")
             place += escape_token(token)
-            own = value.get(self._id_key) if isinstance(value, dict) and place != pointer else None
-            if isinstance(own, str) and not own.startswith("#"):
-                base = urldefrag(urljoin(base, own))[0]
+            if place != pointer:
+                base = self._base_of(value, base)
         return self._node(value, base, None, place)
 
     def _index(self) -> dict[str, tuple[Any, str]]:
         """Identifiers and anchors, found once, in places where a schema is expected."""
         if self._resources is None:
             self._resources = {"": (self.root.schema, "")}
-            for schema, base, pointer in _subschemas(self.root.schema, "", "", self._id_key):
+            for schema, base, pointer in self._subschemas(self.root.schema):
                 self._register(schema, base, pointer)
         return self._resources
 
+    def _subschemas(self, root: Any) -> Iterator[tuple[dict[str, Any], str, str]]:
+        """Every object schema with its base URI and pointer, in places where a schema is expected."""
+        todo: list[tuple[Any, str, str]] = [(root, "", "")]
+        while todo:
+            value, base, pointer = todo.pop()
+            if not isinstance(value, dict):
+                continue
+            base = self._base_of(value, base)
+            yield value, base, pointer
+            for key, part in value.items():
+                place = pointer + escape_token(key)
+                if key in SCHEMA_MAP_KEYWORDS and isinstance(part, dict):
+                    todo += [(sub, base, place + escape_token(name)) for name, sub in part.items()]
+                elif key in SCHEMA_LIST_KEYWORDS and isinstance(part, list):
+                    todo += [(sub, base, f"{place}/{i}") for i, sub in enumerate(part)]
+                elif key in SCHEMA_KEYWORDS:
+                    todo.append((part, base, place))
+
     def _register(self, schema: dict[str, Any], base: str, pointer: str) -> None:
         assert self._resources is not None
-        own = schema.get(self._id_key)
-        if isinstance(own, str):
-            if own.startswith("#"):
-                self._anchors.setdefault((base, own[1:]), (schema, pointer))
-            else:
-                self._resources.setdefault(base, (schema, pointer))
+        if isinstance(schema.get(self._id_key), str):
+            self._resources.setdefault(base, (schema, pointer))
+        for key in ("id", "$id"):
+            name = schema.get(key)
+            if isinstance(name, str) and name.startswith("#"):
+                self._anchors.setdefault((base, name[1:]), (schema, pointer))
         for key in ("$anchor", "$dynamicAnchor"):
             name = schema.get(key)
             if isinstance(name, str):
@@ -187,29 +210,6 @@ class Document:
             self._dynamic[name] = self._dynamic.get(name, 0) + 1
         if schema.get("$recursiveAnchor") is True:
             self._recursive_anchor = True
-
-
-def _subschemas(
-    schema: Any, base: str, pointer: str, id_key: str
-) -> Iterator[tuple[dict[str, Any], str, str]]:
-    """Every object schema with its base URI and pointer, in places where a schema is expected."""
-    todo: list[tuple[Any, str, str]] = [(schema, base, pointer)]
-    while todo:
-        value, base, pointer = todo.pop()
-        if not isinstance(value, dict):
-            continue
-        own = value.get(id_key)
-        if isinstance(own, str) and not own.startswith("#"):
-            base = urldefrag(urljoin(base, own))[0]
-        yield value, base, pointer
-        for key, part in value.items():
-            place = pointer + escape_token(key)
-            if key in SCHEMA_MAP_KEYWORDS and isinstance(part, dict):
-                todo += [(sub, base, place + escape_token(name)) for name, sub in part.items()]
-            elif key in SCHEMA_LIST_KEYWORDS and isinstance(part, list):
-                todo += [(sub, base, f"{place}/{i}") for i, sub in enumerate(part)]
-            elif key in SCHEMA_KEYWORDS:
-                todo.append((part, base, place))
 
 
 def _check_depth(schema: Any) -> None:

@@ -28,7 +28,7 @@ from jan_serve.grammar.json_schema.ir import (
 )
 from jan_serve.grammar.json_schema.keywords import IN_PLACE_KEYWORDS
 from jan_serve.grammar.json_schema.negation import Negation
-from jan_serve.grammar.json_schema.strings import ANY_STRING
+from jan_serve.grammar.json_schema.strings import ANY_STRING, NO_STRING
 from jan_serve.grammar.json_schema.terms import Terms
 from jan_serve.grammar.limits import MAX_IN_PLACE_DEPTH, Budget
 
@@ -80,7 +80,7 @@ class Expander:
             raise GrammarTooComplex(f"more than {MAX_IN_PLACE_DEPTH} schemas apply to one value in a chain")
         self._budget.spend()
         try:
-            result = self._holds(term.node) if term.positive else self._fails(term.node)
+            result = self._holds(term.node) if term.positive else _unseen(self._fails(term.node), self._tracks)
         except BaseException:
             del self._by_term[term]
             raise
@@ -173,7 +173,7 @@ class Expander:
             yield self._one_of(self._children(node, "oneOf"))
         if "not" in schema:
             yield self.expand(negative(self._document.child(node, "not")))
-        if "if" in schema and ("then" in schema or "else" in schema):
+        if "if" in schema and ("then" in schema or "else" in schema or self._tracks):
             yield self._conditional(node)
 
     def _any_of(self, children: list[Node]) -> TypeSets:
@@ -241,8 +241,8 @@ class Expander:
                 yield with_types(ANY_VALUE, object=(ObjectSpec(rules=(rule,)),))
         for name, consequence in self._dependencies(node):
             absent = with_types(ANY_VALUE, object=(ObjectSpec({name: self.terms.false}),))
-            present = with_types(NO_VALUE, object=(ObjectSpec({name: TRUE}, required=(name,)),))
-            yield self.algebra.unite(absent, self.algebra.intersect(present, consequence()))
+            present = with_types(NO_VALUE, object=(ObjectSpec(required=(name,)),))
+            yield self.algebra.unite(absent, self.algebra.intersect(consequence(), present))
 
     def _dependencies(self, node: Node) -> Iterator[tuple[str, Callable[[], TypeSets]]]:
         """(property, what its presence asks for) of all three spellings."""
@@ -371,6 +371,14 @@ class Expander:
                 else:
                     failed = self.expand(self.terms.negative(self._document.child(node, keyword, name)))
                 yield self.algebra.intersect(present, failed)
+
+
+def _unseen(sets: TypeSets, tracks: bool) -> TypeSets:
+    """The sets with nothing evaluated: a schema that fails leaves no annotations."""
+    if not tracks:
+        return sets
+    arrays = tuple(replace(spec, seen=0, seen_if=()) for spec in sets.array)
+    return with_types(sets, array=arrays, object=tuple(replace(spec, seen=NO_STRING) for spec in sets.object))
 
 
 def _mentions_unevaluated(schema: Any) -> bool:
