@@ -42,7 +42,9 @@ def findings_of(path: Path) -> Iterator[Finding]:
         if length > FUNCTION_WARN:
             text = f"{name}:{node.lineno}: {node.name} has {length} lines"
             yield Finding(f"{name}::{node.name}", text, length > FUNCTION_FAIL)
-        n_parameters = len([a for a in node.args.posonlyargs + node.args.args if a.arg not in ("self", "cls")])
+        n_parameters = len(
+            [a for a in node.args.posonlyargs + node.args.args if a.arg not in ("self", "cls")]
+        )
         if n_parameters > PARAMETERS_WARN:
             text = f"{name}:{node.lineno}: {node.name} has {n_parameters} positional parameters"
             yield Finding(f"{name}::{node.name}", text, False)

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
@@ -75,7 +75,7 @@ def test_unknown_host_names() -> None:
 
 
 @contextmanager
-def health_server(server_header: str, status: int, body: bytes) -> Iterator[int]:
+def health_server(server_header: str, status: int, body: bytes) -> Generator[int]:
     """Something that answers /health; the value is its port."""
 
     class Handler(http.server.BaseHTTPRequestHandler):

@@ -1,0 +1,124 @@
+"""Writes the documents that are derived from the code: docs/settings.md and docs/cli.md. `--check` only compares."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import typer.main
+
+from jan_serve.cli.main import build_app
+from jan_serve.config import Option, setting_options
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+NOTICE = "<!-- Written by scripts/gen.py from the code. Change it there. -->"
+
+
+def settings_page() -> str:
+    """Every setting in its spellings, in groups."""
+    lines = [
+        NOTICE,
+        "",
+        "# Settings",
+        "",
+        "Each setting is a flag of `jan-serve serve`, an environment variable and a key of the configuration file.",
+        "Flags win over the environment, the environment over the file, the file over the defaults.",
+        "`jan-serve config` shows the values as they count, and where each comes from.",
+        "",
+        "The file is TOML with these keys at its top level. It is `config.toml` in the platform's configuration folder",
+        "(`~/.config/jan-serve` on Linux, `~/Library/Application Support/jan-serve` on macOS,",
+        "`%LOCALAPPDATA%\\jan-serve` on Windows), or what `--config FILE` or `JAN_SERVE_CONFIG` names.",
+        "Lists are arrays in the file, separated by commas in a variable, and repeated as flags.",
+        "A relative folder in the file counts from the folder of the file.",
+        "",
+    ]
+    groups: dict[str, list[Option]] = {}
+    for option in setting_options():
+        groups.setdefault(option.group, []).append(option)
+    for group, options in groups.items():
+        lines += [f"## {group}", ""]
+        lines += table(
+            ("key", "flag", "variable", "default", "meaning"),
+            [
+                (
+                    code(option.field),
+                    " or ".join(code(flag) for flag in option.flag.split("/")),
+                    code(option.variable),
+                    code(option.default) if option.default not in ("", "by platform") else option.default,
+                    option.description + (f" ({option.bounds})" if option.bounds else ""),
+                )
+                for option in options
+            ],
+        )
+        lines.append("")
+    return "\n".join(lines)
+
+
+def cli_page() -> str:
+    """Every command with its options, except the settings, which have their own page."""
+    root: Any = typer.main.get_command(build_app())
+    lines = [NOTICE, "", "# Command line", "", root.help, ""]
+    lines += [
+        "`jan-serve` without a command is `jan-serve serve`. Results go to standard output, everything else to"
+    ]
+    lines += [
+        "standard error. The exit status is 0 for success, 1 for a failure, 2 for wrong use or settings.",
+        "",
+    ]
+    settings = {option.field for option in setting_options()}
+    for path, command in walk(root, "jan-serve"):
+        lines += [f"## `{path}`", "", " ".join((command.help or "").split()), ""]
+        own = [p for p in command.params if p.param_type_name == "option" and p.name not in settings]
+        rows = [
+            (" ".join(code(flag) for flag in option.opts), option.help or "")
+            for option in own
+            if not option.hidden
+        ]
+        if rows:
+            lines += [*table(("option", "meaning"), rows), ""]
+        if any(p.name in settings for p in command.params):
+            lines += ["Every setting is a flag too: see [settings](settings.md).", ""]
+    return "\n".join(lines)
+
+
+def walk(command: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """A command's subcommands, and theirs, with the words that call them."""
+    for name, child in getattr(command, "commands", {}).items():
+        if not child.hidden:
+            yield f"{path} {name}", child
+            yield from walk(child, f"{path} {name}")
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """A Markdown table."""
+    cells = [[cell.replace("|", "\\|") for cell in row] for row in (columns, ["---"] * len(columns), *rows)]
+    return [f"| {' | '.join(row)} |" for row in cells]
+
+
+def code(text: str) -> str:
+    """`text` in code type; nothing for nothing."""
+    return f"`{text}`" if text else ""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """0 when the documents are written, or with --check when they are as the code says."""
+    stale: list[str] = []
+    for name, page in (("settings.md", settings_page()), ("cli.md", cli_page())):
+        path = DOCS / name
+        content = page.rstrip("\n") + "\n"
+        if path.is_file() and path.read_text(encoding="utf-8") == content:
+            continue
+        if "--check" in arguments:
+            stale.append(name)
+        else:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(content, encoding="utf-8")
+    for name in stale:
+        print(f"docs/{name} is not what the code says: run `make docs`")
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
