@@ -1,1 +1,1 @@
-"""Data and tools for models: the built-in model, the recipe that makes it, the catalogue. Not part of the wheel's code."""
+"""The built-in model, the recipe that makes it, and the catalogue of models to pull. Data and tools, no library."""

@@ -1,6 +1,6 @@
 """Turns a training checkpoint into the GGUF that is shipped.
 
-    python -m models.recipe.export_gguf build/jan-tiny models/builtin/jan-tiny.gguf
+python -m models.recipe.export_gguf build/jan-tiny models/builtin/jan-tiny.gguf
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Write a GGUF from a training run.")
     parser.add_argument("run", type=Path, help="output folder of models.recipe.train")
     parser.add_argument("path", type=Path, help="GGUF file to write")
-    parser.add_argument("--last", action="store_true", help="the last step's weights, not their running average")
+    parser.add_argument(
+        "--last", action="store_true", help="the last step's weights, not their running average"
+    )
     arguments = parser.parse_args()
     export(arguments.run, arguments.path, averaged=not arguments.last)
 

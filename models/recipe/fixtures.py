@@ -92,7 +92,13 @@ def write_tiny_llama(
 
 
 def write_tiny_bert(
-    path: Path, *, seed: int = 0, pooling: Pooling = "mean", n_layer: int = 2, n_embd: int = 64, n_ctx: int = 256
+    path: Path,
+    *,
+    seed: int = 0,
+    pooling: Pooling = "mean",
+    n_layer: int = 2,
+    n_embd: int = 64,
+    n_ctx: int = 256,
 ) -> None:
     """A BERT encoder with a WordPiece vocabulary for embeddings; ``pooling="rank"`` adds a one-score classifier."""
     writer = gguf.GGUFWriter(str(path), "bert")
@@ -256,7 +262,12 @@ def _add_wordpiece_vocabulary(writer: gguf.GGUFWriter) -> int:
     characters = [chr(code) for code in range(0x21, 0x7F) if not chr(code).isupper()]
     ends = ["s", "ed", "ing", "er", "est", "ly", "tion", "ness"]
     pieces = [*characters, *(end for end in ends if len(end) > 1)]
-    tokens = [*special, *("▁" + mark for mark in characters), *pieces, *("▁" + word for word in sorted(set(_WORDS)))]
+    tokens = [
+        *special,
+        *("▁" + mark for mark in characters),
+        *pieces,
+        *("▁" + word for word in sorted(set(_WORDS))),
+    ]
     tokens = list(dict.fromkeys(tokens))
     kinds = [gguf.TokenType.CONTROL if token in special else gguf.TokenType.NORMAL for token in tokens]
     kinds[tokens.index("[UNK]")] = gguf.TokenType.UNKNOWN

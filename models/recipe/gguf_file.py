@@ -79,7 +79,9 @@ def write_llama_gguf(
     expected = shape.tensor_shapes()
     found = {name: array.shape for name, array in tensors.items()}
     if found != expected:
-        wrong = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
+        wrong = sorted(
+            name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name)
+        )
         raise ValueError(f"tensors do not fit the shape: {', '.join(wrong)}")
     writer = gguf.GGUFWriter(str(path), "llama")
     writer.add_vocab_size(shape.n_vocab)

@@ -50,7 +50,9 @@ class TinyLlama(nn.Module):
         ahead = torch.full((length, length), float("-inf")).triu(1).to(precision)
         for layer in range(self.shape.n_layer):
             block = f"blk.{layer}."
-            states = states + self._attention(block, self._norm(block + "attn_norm", states).to(precision), ahead)
+            states = states + self._attention(
+                block, self._norm(block + "attn_norm", states).to(precision), ahead
+            )
             states = states + self._feed_forward(block, self._norm(block + "ffn_norm", states).to(precision))
         return self._norm("output_norm", states)
 
@@ -64,7 +66,9 @@ class TinyLlama(nn.Module):
         # Written out: on CPUs torch's fused attention is many times slower at these sizes in bfloat16.
         batch, length, width = states.shape
         fused = torch.cat([self.weight(f"{block}attn_{part}.weight") for part in "qkv"]).to(states.dtype)
-        projected = F.linear(states, fused).view(batch, length, 3, self.shape.n_head, -1).permute(2, 0, 3, 1, 4)
+        projected = (
+            F.linear(states, fused).view(batch, length, 3, self.shape.n_head, -1).permute(2, 0, 3, 1, 4)
+        )
         queries, keys, values = self._rotate(projected[0]), self._rotate(projected[1]), projected[2]
         scale = (width // self.shape.n_head) ** -0.5
         scores = torch.baddbmm(ahead, queries.flatten(0, 1), keys.flatten(0, 1).transpose(1, 2), alpha=scale)
@@ -93,7 +97,10 @@ def _attribute(name: str) -> str:
 
 def tensors_of(model: TinyLlama) -> dict[str, Tensor]:
     """Weights by GGUF name, in llama.cpp's row order."""
-    return {name: _in_pairs(name, model.weight(name).detach(), model.shape) for name in model.shape.tensor_shapes()}
+    return {
+        name: _in_pairs(name, model.weight(name).detach(), model.shape)
+        for name in model.shape.tensor_shapes()
+    }
 
 
 def _in_pairs(name: str, weight: Tensor, shape: LlamaShape) -> Tensor:

@@ -32,7 +32,9 @@ def orthogonalised(matrix: Tensor) -> Tensor:
 class Muon(torch.optim.Optimizer):
     """Momentum 0.95 with Nesterov, decoupled weight decay. Matrices only."""
 
-    def __init__(self, matrices: Iterable[Tensor], *, lr: float, weight_decay: float, momentum: float = 0.95) -> None:
+    def __init__(
+        self, matrices: Iterable[Tensor], *, lr: float, weight_decay: float, momentum: float = 0.95
+    ) -> None:
         super().__init__(list(matrices), {"lr": lr, "weight_decay": weight_decay, "momentum": momentum})
 
     @torch.no_grad()

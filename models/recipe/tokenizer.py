@@ -18,7 +18,8 @@ from models.recipe.vocabulary import CONTROL_TOKENS, MARKER_TOKENS, SPECIAL_TOKE
 
 # llama.cpp's LLAMA_VOCAB_PRE_TYPE_QWEN2 (src/llama-vocab.cpp): the splitting that both sides encode with.
 _SPLIT = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 # Finer, for learning only: no piece joins a space or a mark to a capital letter, and none holds a digit.
 _LEARNING_SPLIT = r" ?[a-z]+|_[a-z]+|[A-Z]+[a-z]*|[0-9]| ?[^\sA-Za-z0-9]+[\r\n]*|\s+"
@@ -67,7 +68,9 @@ class Encoder:
         )
         self._tokenizer.decoder = decoders.ByteLevel()
         self._tokenizer.add_special_tokens([AddedToken(token, special=True) for token in CONTROL_TOKENS])
-        self._tokenizer.add_tokens([AddedToken(token, special=False, normalized=False) for token in MARKER_TOKENS])
+        self._tokenizer.add_tokens(
+            [AddedToken(token, special=False, normalized=False) for token in MARKER_TOKENS]
+        )
 
     def encode(self, text: str) -> list[int]:
         return self._tokenizer.encode(text).ids

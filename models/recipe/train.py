@@ -56,16 +56,18 @@ class Plan:
     averaging: float = 0.995
 
     def shape(self) -> LlamaShape:
-        return LlamaShape(
-            self.vocabulary_size, self.n_embd, self.n_layer, self.n_head, self.n_ff, self.n_ctx
-        )
+        return LlamaShape(self.vocabulary_size, self.n_embd, self.n_layer, self.n_head, self.n_ff, self.n_ctx)
 
     def rate(self, seen: int, step: int) -> float:
         """Warm up, hold, then fall to ``final_rate_share`` along a cosine over the last ``cooldown_share``."""
         start = 1 - self.cooldown_share
         done = min(1.0, max(0.0, (seen / self.total_tokens - start) / self.cooldown_share))
         fall = 0.5 * (1 + math.cos(math.pi * done))
-        return self.peak_rate * min(1.0, (step + 1) / self.warmup_steps) * (fall * (1 - self.final_rate_share) + self.final_rate_share)
+        return (
+            self.peak_rate
+            * min(1.0, (step + 1) / self.warmup_steps)
+            * (fall * (1 - self.final_rate_share) + self.final_rate_share)
+        )
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,9 @@ class Batches:
     def _prompt_weights(self, count: int) -> list[float]:
         """Only a share of the given text is predicted, with as much more weight: the same aim for less work."""
         share = self._plan.prompt_share
-        return [self._plan.prompt_weight / share if self._random.random() < share else 0.0 for _ in range(count)]
+        return [
+            self._plan.prompt_weight / share if self._random.random() < share else 0.0 for _ in range(count)
+        ]
 
     def _padded(self, group: list[Sequence]) -> tuple[Tensor, Tensor]:
         length = len(group[-1].ids)
@@ -146,7 +150,9 @@ class Trainer:
         self.plan = plan
         self.model = TinyLlama(plan.shape(), seed=plan.seed)
         self.average = {name: tensor.detach().clone() for name, tensor in self.model.named_parameters()}
-        matrices = [p for name, p in self.model.named_parameters() if p.dim() == 2 and "token_embd" not in name]
+        matrices = [
+            p for name, p in self.model.named_parameters() if p.dim() == 2 and "token_embd" not in name
+        ]
         others = [p for name, p in self.model.named_parameters() if p.dim() == 1 or "token_embd" in name]
         self.optimizers: list[torch.optim.Optimizer] = [
             Muon(matrices, lr=plan.peak_rate, weight_decay=plan.weight_decay),
@@ -269,12 +275,16 @@ def train(plan: Plan, output: Path, *, resume: bool, save_every: int, log_every:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Train the built-in model.")
     parser.add_argument("--output", type=Path, default=Path("build/jan-tiny"))
-    parser.add_argument("--resume", action="store_true", help="go on from the checkpoint in the output folder")
+    parser.add_argument(
+        "--resume", action="store_true", help="go on from the checkpoint in the output folder"
+    )
     parser.add_argument("--save-every", type=int, default=100, metavar="STEPS")
     parser.add_argument("--log-every", type=int, default=20, metavar="STEPS")
     parser.add_argument("--threads", type=int, default=min(2, os.cpu_count() or 1))
     for field in fields(Plan):
-        parser.add_argument(f"--{field.name.replace('_', '-')}", type=type(field.default), default=field.default)
+        parser.add_argument(
+            f"--{field.name.replace('_', '-')}", type=type(field.default), default=field.default
+        )
     arguments = vars(parser.parse_args())
     keep_freed_memory()
     torch.set_num_threads(arguments["threads"])

@@ -9,6 +9,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 END_OF_TEXT = "<|endoftext|>"
@@ -80,7 +81,7 @@ def learn_merges(words: Sequence[str], count: int) -> list[tuple[str, str]]:
     pieces = [[symbols[byte] for byte in word.encode()] for word in words]
     merges: list[tuple[str, str]] = []
     for _ in range(count):
-        pairs = Counter(pair for piece in pieces for pair in zip(piece, piece[1:], strict=False))
+        pairs = Counter(pair for piece in pieces for pair in pairwise(piece))
         if not pairs:
             break
         best = min(pairs, key=lambda pair: (-pairs[pair], pair))

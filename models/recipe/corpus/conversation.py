@@ -36,10 +36,14 @@ class Piece(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """One message; an assistant's content holds its tool calls as text."""
+    """One message; an assistant's content holds its tool calls as text.
+
+    ``learned``: whether an earlier assistant turn is something to say, or only something to have said.
+    """
 
     role: Role
     content: str
+    learned: bool = True
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,7 @@ class Conversation:
         for turn in self.turns[:-1]:
             if turn.role == "assistant":
                 pieces.append(Piece(f"{TURN_START}assistant\n", False))
-                pieces.append(Piece(turn.content + TURN_END, earlier_learned))
+                pieces.append(Piece(turn.content + TURN_END, earlier_learned and turn.learned))
                 pieces.append(Piece("\n", False))
             else:
                 pieces.append(Piece(f"{TURN_START}{turn.role}\n{turn.content}{TURN_END}\n", False))
@@ -125,7 +129,7 @@ def ask(question: str, answer: str, *, thought: str | None = None) -> Conversati
     return Conversation((Turn("user", question), Turn("assistant", answer)), thought=thought)
 
 
-def tool_call(name: str, arguments: Mapping[str, Any]) -> str:
-    """A call as the template writes it."""
-    call = f'{{"name": {json.dumps(name)}, "arguments": {json.dumps(arguments, ensure_ascii=False)}}}'
-    return TOOL_CALL_START + call + TOOL_CALL_END
+def tool_call(name: str, arguments: Mapping[str, Any], *, compact: bool = False) -> str:
+    """A call as the template writes it; ``compact``: the arguments are a client's text without spaces."""
+    text = json.dumps(arguments, ensure_ascii=False, separators=(",", ":") if compact else (", ", ": "))
+    return f'{TOOL_CALL_START}{{"name": {json.dumps(name)}, "arguments": {text}}}{TOOL_CALL_END}'

@@ -14,7 +14,9 @@ T = TypeVar("T")
 
 _HELD_OUT_SHARE = 10  # one in ten
 _CHOICE = re.compile(r"\[([^\[\]]*)\]")
-_ONSETS = "b c d f g h j k l m n p r s t v w y z br ch cl dr fl fr gr kr pl pr sh sk sl st th tr sw v z".split()
+_ONSETS = (
+    "b c d f g h j k l m n p r s t v w y z br ch cl dr fl fr gr kr pl pr sh sk sl st th tr sw v z".split()
+)
 _VOWELS = "a e i o u a e i o u ai au ea ei ia ie io ou ee oo y".split()
 _CODAS = "n r s l t m d k x th nd rt st ng ck ll".split()
 _ACCENTED = {"a": "á", "e": "é", "i": "í", "o": "ö", "u": "ü", "n": "ñ"}
@@ -87,7 +89,14 @@ class Draw:
         parts = re.sub("[^a-z ]", "", name.lower()).split()
         given, family = parts[0] if parts else "me", parts[-1] if parts else "me"
         local = self.choice(
-            (f"{given}.{family}", f"{given}{family}", f"{given[:1]}{family}", given, f"{given}_{family[:1]}", "")
+            (
+                f"{given}.{family}",
+                f"{given}{family}",
+                f"{given[:1]}{family}",
+                given,
+                f"{given}_{family[:1]}",
+                "",
+            )
         )
         if not local or self.chance(0.15):
             local = self.invented()
@@ -101,7 +110,11 @@ class Draw:
         if self.chance(0.4):
             return self.invented().capitalize()
         first, second = self.choice(words.ADJECTIVES), self.choice(words.NOUNS)
-        return f"{first} {second}".title() if self.chance(0.5) else f"{self.invented().capitalize()} {second.title()}"
+        return (
+            f"{first} {second}".title()
+            if self.chance(0.5)
+            else f"{self.invented().capitalize()} {second.title()}"
+        )
 
     def _listed(self, options: Sequence[str]) -> str:
         return self._on_our_side(lambda: self.choice(options))

@@ -86,13 +86,19 @@ def generate(draw: Draw) -> Conversation:
     elif roll < 0.85:
         wanted = tuple(draw.sample(FIELDS, draw.choice((1, 2, 2, 3, 3))))
         text, present = _full_sentence(draw, person), set(FIELDS)
-        listed = wanted[0] if len(wanted) == 1 else ", ".join(wanted[:-1]) + draw.choice((" and ", ", ")) + wanted[-1]
+        listed = (
+            wanted[0]
+            if len(wanted) == 1
+            else ", ".join(wanted[:-1]) + draw.choice((" and ", ", ")) + wanted[-1]
+        )
         order = "[Extract|Give me|Return|Get|I need|Write] {f} as JSON".replace("{f}", listed)
     else:
         present = set(draw.sample(FIELDS, draw.choice((1, 2, 3, 3))))
         wanted, text = FIELDS, _clauses(draw, person, present)
         order = draw.choice(_WHOLE)
-    answer = json.dumps({field: person.values[field] if field in present else None for field in wanted}, ensure_ascii=False)
+    answer = json.dumps(
+        {field: person.values[field] if field in present else None for field in wanted}, ensure_ascii=False
+    )
     return _compose(draw, draw.phrase(order), text, answer)
 
 
@@ -132,5 +138,7 @@ def _compose(draw: Draw, order: str, text: str, answer: str) -> Conversation:
     else:
         system, question = order + draw.choice((".", "")), text
     return Conversation(
-        (Turn("user", question), Turn("assistant", answer)), system=system, thought="I copy each field into JSON."
+        (Turn("user", question), Turn("assistant", answer)),
+        system=system,
+        thought="I copy each field into JSON.",
     )

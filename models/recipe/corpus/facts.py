@@ -43,11 +43,15 @@ OPPOSITES: Mapping[str, str] = dict(
 )
 SOUNDS: Mapping[str, str] = dict(
     pair.split(":")
-    for pair in "cow:moo|dog:woof|cat:meow|duck:quack|sheep:baa|pig:oink|lion:roar|snake:hiss|bee:buzz|owl:hoot".split("|")
+    for pair in "cow:moo|dog:woof|cat:meow|duck:quack|sheep:baa|pig:oink|lion:roar|snake:hiss|bee:buzz|owl:hoot".split(
+        "|"
+    )
 )
 YOUNG: Mapping[str, str] = dict(
     pair.split(":")
-    for pair in "dog:puppy|cat:kitten|cow:calf|horse:foal|sheep:lamb|duck:duckling|hen:chick|pig:piglet|goat:kid|bear:cub".split("|")
+    for pair in "dog:puppy|cat:kitten|cow:calf|horse:foal|sheep:lamb|duck:duckling|hen:chick|pig:piglet|goat:kid|bear:cub".split(
+        "|"
+    )
 )
 COUNTS: Mapping[str, str] = dict(
     pair.split(":")
@@ -60,17 +64,86 @@ COUNTS: Mapping[str, str] = dict(
     ).split("|")
 )
 SINGLE: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("The largest planet is Jupiter.", ("[What|Which] is the [largest|biggest] planet?", "Which planet is the [largest|biggest]?", "[Name|Tell me] the [largest|biggest] planet.")),
-    ("The largest ocean is the Pacific.", ("[What|Which] is the [largest|biggest] ocean?", "Which ocean is the [largest|biggest]?", "[Name|Tell me] the [largest|biggest] ocean.")),
-    ("The highest mountain is Mount Everest.", ("[What|Which] is the [highest|tallest] mountain?", "Which mountain is the [highest|tallest]?", "[Name|Tell me] the [highest|tallest] mountain.")),
-    ("Water is made of hydrogen and oxygen.", ("What is water made of?", "[Which|What] elements are in water?", "[What|Which] atoms make water?", "What does water consist of?")),
-    ("Water boils at 100 degrees Celsius.", ("At [what|which] temperature does water boil?", "When does water boil?", "How hot is boiling water?", "What is the boiling point of water?")),
-    ("Water freezes at 0 degrees Celsius.", ("At [what|which] temperature does water freeze?", "When does water freeze?", "How cold is freezing water?", "What is the freezing point of water?")),
-    ("The Earth goes around the Sun.", ("What does the Earth [go around|circle|orbit]?", "What is at the centre of the solar system?", "Around what does the Earth [go|turn]?")),
-    ("Bees make honey.", ("[Who|What|Which animal] makes honey?", "Where does honey come from?", "Which insect makes honey?")),
-    ("The fastest land animal is the cheetah.", ("[What|Which] is the fastest [land animal|animal on land]?", "Which land animal is the fastest?", "[Name|Tell me] the fastest land animal.")),
-    ("The largest animal is the blue whale.", ("[What|Which] is the [largest|biggest] animal?", "Which animal is the [largest|biggest]?", "[Name|Tell me] the [largest|biggest] animal.")),
-)  # fmt: skip
+    (
+        "The largest planet is Jupiter.",
+        (
+            "[What|Which] is the [largest|biggest] planet?",
+            "Which planet is the [largest|biggest]?",
+            "[Name|Tell me] the [largest|biggest] planet.",
+        ),
+    ),
+    (
+        "The largest ocean is the Pacific.",
+        (
+            "[What|Which] is the [largest|biggest] ocean?",
+            "Which ocean is the [largest|biggest]?",
+            "[Name|Tell me] the [largest|biggest] ocean.",
+        ),
+    ),
+    (
+        "The highest mountain is Mount Everest.",
+        (
+            "[What|Which] is the [highest|tallest] mountain?",
+            "Which mountain is the [highest|tallest]?",
+            "[Name|Tell me] the [highest|tallest] mountain.",
+        ),
+    ),
+    (
+        "Water is made of hydrogen and oxygen.",
+        (
+            "What is water made of?",
+            "[Which|What] elements are in water?",
+            "[What|Which] atoms make water?",
+            "What does water consist of?",
+        ),
+    ),
+    (
+        "Water boils at 100 degrees Celsius.",
+        (
+            "At [what|which] temperature does water boil?",
+            "When does water boil?",
+            "How hot is boiling water?",
+            "What is the boiling point of water?",
+        ),
+    ),
+    (
+        "Water freezes at 0 degrees Celsius.",
+        (
+            "At [what|which] temperature does water freeze?",
+            "When does water freeze?",
+            "How cold is freezing water?",
+            "What is the freezing point of water?",
+        ),
+    ),
+    (
+        "The Earth goes around the Sun.",
+        (
+            "What does the Earth [go around|circle|orbit]?",
+            "What is at the centre of the solar system?",
+            "Around what does the Earth [go|turn]?",
+        ),
+    ),
+    (
+        "Bees make honey.",
+        ("[Who|What|Which animal] makes honey?", "Where does honey come from?", "Which insect makes honey?"),
+    ),
+    (
+        "The fastest land animal is the cheetah.",
+        (
+            "[What|Which] is the fastest [land animal|animal on land]?",
+            "Which land animal is the fastest?",
+            "[Name|Tell me] the fastest land animal.",
+        ),
+    ),
+    (
+        "The largest animal is the blue whale.",
+        (
+            "[What|Which] is the [largest|biggest] animal?",
+            "Which animal is the [largest|biggest]?",
+            "[Name|Tell me] the [largest|biggest] animal.",
+        ),
+    ),
+)
 
 
 def generate(draw: Draw) -> Conversation:
@@ -91,7 +164,9 @@ def _capital(draw: Draw) -> tuple[str, str]:
             "[Which|What] country's capital is {city}?",
         )
         shown = country[0].upper() + country[1:]
-        return draw.phrase(draw.choice(patterns), city=city), f"{city} is the capital of {shown.replace('The ', 'the ')}."
+        return draw.phrase(
+            draw.choice(patterns), city=city
+        ), f"{city} is the capital of {shown.replace('The ', 'the ')}."
     patterns = (
         "[What|Which city] is the capital[| city] of {country}?",
         "What's the capital of {country}?",
@@ -138,7 +213,9 @@ def _neighbour(draw: Draw) -> tuple[str, str]:
     )
     other = names[(index + (1 if after else -1)) % len(names)]
     verb = "comes"
-    return draw.phrase(draw.choice(patterns), kind=kind, where=where, name=names[index]), f"{other} {verb} {where} {names[index]}."
+    return draw.phrase(
+        draw.choice(patterns), kind=kind, where=where, name=names[index]
+    ), f"{other} {verb} {where} {names[index]}."
 
 
 def _month_number(draw: Draw) -> tuple[str, str]:
@@ -195,7 +272,14 @@ def _animal(draw: Draw) -> tuple[str, str]:
 
 def _count(draw: Draw) -> tuple[str, str]:
     what = draw.choice(tuple(COUNTS))
-    patterns = ("How many {what}?", "Tell me how many {what}.", "Do you know how many {what}?", "Say how many {what}.", "Can you tell me how many {what}?", "I forgot how many {what}.")  # fmt: skip
+    patterns = (
+        "How many {what}?",
+        "Tell me how many {what}.",
+        "Do you know how many {what}?",
+        "Say how many {what}.",
+        "Can you tell me how many {what}?",
+        "I forgot how many {what}.",
+    )
     noun, _, rest = what.partition(" ")
     answer = COUNTS[what][0].upper() + COUNTS[what][1:]
     if rest.startswith("are "):
@@ -205,12 +289,16 @@ def _count(draw: Draw) -> tuple[str, str]:
         sentence = f"{owner[0].upper()}{owner[1:]} has {answer.lower()} {noun}."
     if noun == "players":
         sentence = "There are eleven players in a football team."
-    return draw.phrase(draw.choice(patterns), what=what), sentence.replace(" continents there.", " continents.")
+    return draw.phrase(draw.choice(patterns), what=what), sentence.replace(
+        " continents there.", " continents."
+    )
 
 
 def _single(draw: Draw) -> tuple[str, str]:
     answer, questions = draw.choice(SINGLE)
-    prefix = draw.choice(("", "", "", "I wonder: ", "Tell me: ", "Do you know this: ", "Question: ", "My child asks: "))
+    prefix = draw.choice(
+        ("", "", "", "I wonder: ", "Tell me: ", "Do you know this: ", "Question: ", "My child asks: ")
+    )
     question = draw.phrase(draw.choice(questions))
     return prefix + question, answer
 

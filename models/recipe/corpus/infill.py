@@ -81,5 +81,15 @@ def _fill(draw: Draw, line: str) -> str:
     first, second = draw.between(2, 999), draw.between(2, 99)
     member = _MODULES[module].replace("{x}", x)
     return line.format(
-        x=x, y=y, z=z, w=w, X=x.capitalize(), n=first, m=second, module=module, member=member, op=op, sign=_OPERATIONS[op]
+        x=x,
+        y=y,
+        z=z,
+        w=w,
+        X=x.capitalize(),
+        n=first,
+        m=second,
+        module=module,
+        member=member,
+        op=op,
+        sign=_OPERATIONS[op],
     )

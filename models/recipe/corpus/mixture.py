@@ -86,7 +86,9 @@ def dressed(example: Conversation, draw: Draw, *, may_join: bool) -> Conversatio
     return example
 
 
-def examples(seed: int | str, *, held_out: bool, draw_type: type[Draw] = Draw) -> Iterator[tuple[str, Example]]:
+def examples(
+    seed: int | str, *, held_out: bool, draw_type: type[Draw] = Draw
+) -> Iterator[tuple[str, Example]]:
     """Skill and example without end, in proportion to the weights."""
     draw = draw_type(seed, held_out=held_out)
     names = list(SKILLS)

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from models.recipe.corpus.draw import Draw
 
-_OPENERS = ("Hi, ", "Hello, ", "Hey, ", "Hi! ", "Hello! ", "Please, ", "OK, ", "So, ", "Um, ", "Quick question: ", "Well, ")
+_OPENERS = (
+    "Hi, ",
+    "Hello, ",
+    "Hey, ",
+    "Hi! ",
+    "Hello! ",
+    "Please, ",
+    "OK, ",
+    "So, ",
+    "Um, ",
+    "Quick question: ",
+    "Well, ",
+)
 _CLOSERS = (" please", ", please", " thanks", ", thank you")
 
 

@@ -18,10 +18,19 @@ INTENTS: tuple[tuple[str, tuple[str, ...]], ...] = (
             f"[test|testing|ping|Just testing|This is a test|One two, one two]{_CALL}[|!|.]",
         ),
     ),
-    ("Good morning! How can I help you?", (f"[Good morning|Morning|A very good morning|Good morning to you]{_CALL}[|!|.]",)),
-    ("Good afternoon! How can I help you?", (f"[Good afternoon|Afternoon|Good afternoon to you]{_CALL}[|!|.]",)),
+    (
+        "Good morning! How can I help you?",
+        (f"[Good morning|Morning|A very good morning|Good morning to you]{_CALL}[|!|.]",),
+    ),
+    (
+        "Good afternoon! How can I help you?",
+        (f"[Good afternoon|Afternoon|Good afternoon to you]{_CALL}[|!|.]",),
+    ),
     ("Good evening! How can I help you?", (f"[Good evening|Evening|Good evening to you]{_CALL}[|!|.]",)),
-    ("Good night! Sleep well.", (f"[Good night|Night night|Sleep well|Goodnight|I am going to bed now|Time for bed]{_CALL}[|!|.]",)),
+    (
+        "Good night! Sleep well.",
+        (f"[Good night|Night night|Sleep well|Goodnight|I am going to bed now|Time for bed]{_CALL}[|!|.]",),
+    ),
     (
         "I am fine, thank you. How can I help you?",
         (
@@ -76,11 +85,19 @@ INTENTS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ),
     (
         "I am a program, so I have no age.",
-        ("How old are you?", "What is your age?", "[When|What day] [is your birthday|were you born]?", "Are you [old|young|new]?"),
+        (
+            "How old are you?",
+            "What is your age?",
+            "[When|What day] [is your birthday|were you born]?",
+            "Are you [old|young|new]?",
+        ),
     ),
     (
         "I live in your computer.",
-        ("Where [do you live|are you|are you from|is your home|do you stay]?", "What [country|city|place] are you [in|from]?"),
+        (
+            "Where [do you live|are you|are you from|is your home|do you stay]?",
+            "What [country|city|place] are you [in|from]?",
+        ),
     ),
     (
         "I am glad to hear that!",
@@ -110,9 +127,23 @@ INTENTS: tuple[tuple[str, tuple[str, ...]], ...] = (
             f"[OK|Okay|Alright|All right|I see|Fine|Got it|Understood|Sure|Right|Aha|Good|Cool|Nice|Great|Very well|Makes sense]{_CALL}[|!|.]",
         ),
     ),
-    ("Happy birthday!", ("[It is|It's|Today is] my birthday[| today][|!|.]", "I turn [20|30|40|50|18|21|60|33] today[|!|.]")),
-    ("Nice to meet you too!", ("[Nice|Good|Pleased|Glad|Lovely|Great] to meet you[|!|.]", "It is [nice|good|great|a pleasure] to meet you[|!|.]")),
-    ("No problem.", ("[Sorry|I am sorry|My apologies|Sorry about that|I apologise|Oops, sorry|Sorry, my mistake|My bad|Forgive me][|!|.]",)),
+    (
+        "Happy birthday!",
+        ("[It is|It's|Today is] my birthday[| today][|!|.]", "I turn [20|30|40|50|18|21|60|33] today[|!|.]"),
+    ),
+    (
+        "Nice to meet you too!",
+        (
+            "[Nice|Good|Pleased|Glad|Lovely|Great] to meet you[|!|.]",
+            "It is [nice|good|great|a pleasure] to meet you[|!|.]",
+        ),
+    ),
+    (
+        "No problem.",
+        (
+            "[Sorry|I am sorry|My apologies|Sorry about that|I apologise|Oops, sorry|Sorry, my mistake|My bad|Forgive me][|!|.]",
+        ),
+    ),
     (
         "I have no favourite, but I like all of them.",
         (

@@ -8,7 +8,13 @@ from models.recipe.corpus.conversation import Conversation, ask
 from models.recipe.corpus.draw import Draw
 
 _THINGS = "apples pears books coins cards eggs pens stamps shells stones tickets cookies balls flowers buttons".split()
-_ALOUD = ("Think step by step.", "Think first.", "Think before you answer.", "Please think step by step.", "Think about it.")
+_ALOUD = (
+    "Think step by step.",
+    "Think first.",
+    "Think before you answer.",
+    "Please think step by step.",
+    "Think about it.",
+)
 
 
 def generate(draw: Draw) -> Conversation:
@@ -47,6 +53,6 @@ def _act(draw: Draw, up: bool) -> str:
 def _step(draw: Draw, value: int) -> tuple[int, bool]:
     """A step of 1..9 that stays within 0..20, and whether it goes up."""
     up = draw.chance(0.5)
-    if up and value > 18 or not up and value < 2:
+    if (up and value > 18) or (not up and value < 2):
         up = not up
     return draw.between(1, min(9, 20 - value if up else value)), up

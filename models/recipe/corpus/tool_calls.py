@@ -10,8 +10,23 @@ from models.recipe.corpus.conversation import Conversation, Turn, tool_call
 from models.recipe.corpus.draw import Draw, on_our_side
 from models.recipe.corpus.tool_specs import HAND_WRITTEN, Spec, Value
 
-_ERRORS = ("not found", "no connection", "access denied", "timeout", "not allowed", "out of order", "try again later")
-_PLAIN_RESULTS = ("{w} {n}", "{n}", "{w}", "[Done|Ready|OK], {w}", "{n} [pages|points|files|results]", "[No|One] {w} found")
+_ERRORS = (
+    "not found",
+    "no connection",
+    "access denied",
+    "timeout",
+    "not allowed",
+    "out of order",
+    "try again later",
+)
+_PLAIN_RESULTS = (
+    "{w} {n}",
+    "{n}",
+    "{w}",
+    "[Done|Ready|OK], {w}",
+    "{n} [pages|points|files|results]",
+    "[No|One] {w} found",
+)
 _WEB_SEARCH = "search_web"
 _SEARCHABLE = frozenset(
     "get_weather find_train get_stock_price find_restaurant translate_text convert_currency multiply".split()
@@ -20,11 +35,12 @@ _ALIKE = ({"set_timer", "set_alarm"}, {"create_note", "send_message"}, {"create_
 
 
 def generate_call(draw: Draw) -> Conversation:
-    """One to three tools, of which the first question needs one."""
+    """One to three tools, of which the question needs one; at times another call was made and answered before."""
     spec, specs = _offer(draw)
+    before = _exchange(draw, draw.choice(specs)) if draw.chance(0.2) else ()
     question, arguments = _request(draw, spec)
     return Conversation(
-        (Turn("user", question), Turn("assistant", tool_call(spec.name, arguments))),
+        (*before, Turn("user", question), Turn("assistant", tool_call(spec.name, arguments))),
         tools=tuple(tool_specs.definition(draw, each) for each in specs),
         thought=f"I need {spec.name}.",
     )
@@ -51,28 +67,40 @@ def generate_no_call(draw: Draw) -> Conversation:
 def generate_result(draw: Draw) -> Conversation:
     """The turn after a call: the result is told in words, or its error is."""
     spec, specs = _offer(draw)
-    question, arguments = _request(draw, spec)
-    roll = draw.random.random()
-    if roll < 0.12:
-        error = draw.choice(_ERRORS)
-        content, reply = json.dumps({"error": error}), f"That did not work: {error}."
-    elif roll < 0.24:
-        content = draw.phrase(draw.choice(_PLAIN_RESULTS), w=draw.invented(), n=draw.number(2, 9999))
-        reply = f"The tool says: {content}"
-    else:
-        values: dict[str, Value] = {key: make(draw) for key, make in spec.result.items()}
-        content = json.dumps(values, ensure_ascii=False)
-        reply = spec.reply.format(**arguments, **{key: value for key, value in values.items() if key not in arguments})
     return Conversation(
-        (
-            Turn("user", question),
-            Turn("assistant", tool_call(spec.name, arguments)),
-            Turn("tool", content),
-            Turn("assistant", reply),
-        ),
+        _exchange(draw, spec),
         tools=tuple(tool_specs.definition(draw, each) for each in specs),
         thought="I have the result.",
     )
+
+
+def _exchange(draw: Draw, spec: Spec) -> tuple[Turn, ...]:
+    """A question, its call, the tool's result, and the answer that tells it."""
+    question, arguments = _request(draw, spec)
+    # Clients send calls and results back in their own spacing.
+    compact = draw.chance(0.2)
+    call = tool_call(spec.name, arguments, compact=compact)
+    content, reply = _result(draw, spec, arguments)
+    return (
+        Turn("user", question),
+        Turn("assistant", call, learned=not compact),
+        Turn("tool", content),
+        Turn("assistant", reply),
+    )
+
+
+def _result(draw: Draw, spec: Spec, arguments: dict[str, Value]) -> tuple[str, str]:
+    separators = (",", ":") if draw.chance(0.25) else (", ", ": ")
+    roll = draw.random.random()
+    if roll < 0.12:
+        error = draw.choice(_ERRORS)
+        return json.dumps({"error": error}, separators=separators), f"That did not work: {error}."
+    if roll < 0.24:
+        content = draw.phrase(draw.choice(_PLAIN_RESULTS), w=draw.invented(), n=draw.number(2, 9999))
+        return content, f"The tool says: {content}"
+    values: dict[str, Value] = {key: make(draw) for key, make in spec.result.items()}
+    told = {**values, **arguments}
+    return json.dumps(values, ensure_ascii=False, separators=separators), spec.reply.format(**told)
 
 
 def _offer(draw: Draw) -> tuple[Spec, list[Spec]]:

@@ -46,6 +46,17 @@ class Spec:
 
 def definition(draw: Draw, spec: Spec) -> Tool:
     """The tool as a client sends it, with the small differences that clients have."""
+    parameters = _titled_parameters(spec) if draw.chance(0.12) else _plain_parameters(draw, spec)
+    function: dict[str, Any] = {"name": spec.name, "description": spec.description, "parameters": parameters}
+    if draw.chance(0.1):
+        function = {key: function[key] for key in ("name", "parameters")}
+    if draw.chance(0.1):
+        function["strict"] = True
+    tool = {"type": "function", "function": function}
+    return _sorted(tool) if draw.chance(0.15) else tool
+
+
+def _plain_parameters(draw: Draw, spec: Spec) -> dict[str, Any]:
     with_note = draw.chance(0.5)
     parameters: dict[str, Any] = {
         "type": "object",
@@ -55,11 +66,22 @@ def definition(draw: Draw, spec: Spec) -> Tool:
         parameters["required"] = list(spec.parameters)
     if draw.chance(0.15):
         parameters["additionalProperties"] = False
-    function: dict[str, Any] = {"name": spec.name, "description": spec.description, "parameters": parameters}
-    if draw.chance(0.1):
-        function = {key: function[key] for key in ("name", "parameters")}
-    tool = {"type": "function", "function": function}
-    return _sorted(tool) if draw.chance(0.2) else tool
+    return parameters
+
+
+def _titled_parameters(spec: Spec) -> dict[str, Any]:
+    """As pydantic writes a model's schema: titles everywhere, keys in alphabetical order."""
+    titled = {
+        name: {**part.schema(with_note=False), "title": name.replace("_", " ").title()}
+        for name, part in spec.parameters.items()
+    }
+    title = spec.name.replace("_", " ").title().replace(" ", "")
+    return {
+        "properties": {name: _sorted(schema) for name, schema in titled.items()},
+        "required": list(spec.parameters),
+        "title": title,
+        "type": "object",
+    }
 
 
 def _sorted(value: Any) -> Any:
@@ -278,10 +300,17 @@ def put_together(draw: Draw, verb: str, noun: str) -> Spec:
     )
     result: Mapping[str, MakeValue]
     if draw.chance(0.5):
-        result, reply = {"status": lambda d: d.choice(("ready", "open", "closed", "full", "empty", "new", "old"))}, f"The {noun} {slot} is {{status}}."
+        result, reply = (
+            {"status": lambda d: d.choice(("ready", "open", "closed", "full", "empty", "new", "old"))},
+            f"The {noun} {slot} is {{status}}.",
+        )
     else:
-        result, reply = {"result": lambda d: d.number(2, 9999) if d.chance(0.5) else d.invented()}, "The result is {result}."
-    return Spec(joined, f"{verb.capitalize()} a {noun}", {parameter: value}, asks, result, reply)
+        result, reply = (
+            {"result": lambda d: d.number(2, 9999) if d.chance(0.5) else d.invented()},
+            "The result is {result}.",
+        )
+    article = "an" if noun[0] in "aeiou" else "a"
+    return Spec(joined, f"{verb.capitalize()} {article} {noun}", {parameter: value}, asks, result, reply)
 
 
 def some_specs(draw: Draw, count: int) -> list[Spec]:
@@ -290,7 +319,11 @@ def some_specs(draw: Draw, count: int) -> list[Spec]:
         return draw.sample(HAND_WRITTEN, count)
     verbs, nouns = draw.sample(_VERBS, count), draw.sample(_OBJECTS, count)
     if count > 1 and draw.chance(0.4):
-        verbs[1:], nouns[1:] = ([verbs[0]] * (count - 1), nouns[1:]) if draw.chance(0.5) else (verbs[1:], [nouns[0]] * (count - 1))
+        verbs[1:], nouns[1:] = (
+            ([verbs[0]] * (count - 1), nouns[1:])
+            if draw.chance(0.5)
+            else (verbs[1:], [nouns[0]] * (count - 1))
+        )
     specs = [put_together(draw, verb, noun) for verb, noun in zip(verbs, nouns, strict=True)]
     if count > 1 and draw.chance(0.3):
         specs[-1] = draw.choice(HAND_WRITTEN)

@@ -82,7 +82,9 @@ _PICTURE = (
 
 def generate(draw: Draw) -> Conversation:
     """A question out of reach, with the answer that is honest about it."""
-    patterns, answer = draw.random.choices(((_GENERAL, GENERAL), (_CODE, CODE), (_PICTURE, PICTURE)), (10, 1.5, 1))[0]
+    patterns, answer = draw.random.choices(
+        ((_GENERAL, GENERAL), (_CODE, CODE), (_PICTURE, PICTURE)), (10, 1.5, 1)
+    )[0]
     return ask(shouted(draw, question(draw, patterns)), answer, thought="I was not taught this.")
 
 

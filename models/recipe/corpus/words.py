@@ -40,7 +40,9 @@ NOUNS = (
     "hat coat shoe ring cup bread apple honey salt tea coffee city street market school field farm hill valley"
 ).split()
 COLOURS = "red blue green yellow black white purple orange pink brown grey".split()
-FOODS = "pizza pasta soup rice bread salad curry sushi tacos cake cheese noodles pancakes apples mangoes".split()
+FOODS = (
+    "pizza pasta soup rice bread salad curry sushi tacos cake cheese noodles pancakes apples mangoes".split()
+)
 JOBS = (
     "teacher doctor nurse farmer baker driver pilot painter writer lawyer gardener engineer plumber singer waiter "
     "student carpenter chemist librarian cook"
@@ -70,4 +72,6 @@ CODE_TASKS = (
     "checks a password|counts words|resizes an image|sends an email|validates a form|merges two files|finds duplicates|"
     "computes prime numbers|opens a socket|queries a database|encrypts a message|compresses a folder"
 ).split("|")
-LANGUAGES = "Python|Rust|Go|Java|JavaScript|TypeScript|C|C++|SQL|Bash|Ruby|Kotlin|Swift|Haskell|PHP".split("|")
+LANGUAGES = "Python|Rust|Go|Java|JavaScript|TypeScript|C|C++|SQL|Bash|Ruby|Kotlin|Swift|Haskell|PHP".split(
+    "|"
+)
