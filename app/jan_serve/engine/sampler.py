@@ -13,7 +13,7 @@ from jan_serve.engine.grammar import GrammarExecutor
 from jan_serve.engine.llama.chain import Candidates, SamplerChain, has_penalties
 from jan_serve.engine.llama.vocab import Vocab
 from jan_serve.engine.tokens import Tokens
-from jan_serve.errors import GrammarTooComplex
+from jan_serve.errors import EngineFailure, GrammarTooComplex
 
 Floats = npt.NDArray[np.float32]
 
@@ -136,10 +136,11 @@ class Sampler:
         return self._choose(masked)
 
     def _choose(self, logits: Floats) -> int:
-        if self._chain is None:
-            return int(logits.argmax())
-        self._candidates.fill(logits)
-        return self._chain.pick(self._candidates)
+        best = int(logits.argmax())
+        if not np.isfinite(logits[best]):
+            # llama.cpp's samplers sort: NaN would be undefined behaviour there.
+            raise EngineFailure("the model computed no finite logit: its weights or its context are damaged")
+        return best if self._chain is None else self._chain.pick(logits, self._candidates)
 
 
 def score(logits: Floats, token: int, count: int, vocab: Vocab) -> tuple[float, tuple[TokenLogprob, ...]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -14,31 +15,56 @@ from jan_serve.engine.llama.vocab import Vocab
 from jan_serve.errors import InvalidGrammar
 
 Floats = npt.NDArray[np.float32]
+Ids = npt.NDArray[np.intp]
 
 _MIROSTAT_M = 100  # candidates that mirostat 1.0 estimates from, as in llama.cpp's common code
-_CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])  # llama_token_data
+_WORDS = 3  # a llama_token_data is three 32-bit words: id, logit, probability
+_BLOCK = 256
+
+
+def likely_ids(logits: Floats, count: int) -> Ids:
+    """Ids of tokens that are certain to hold the `count` largest logits; usually a few times as many, in id order.
+
+    Of the largest logits of all blocks of 256, the count-th is a bound that `count` tokens reach.
+    """
+    whole = len(logits) // _BLOCK * _BLOCK
+    maxima = logits[:whole].reshape(-1, _BLOCK).max(axis=1)
+    if count > len(maxima):
+        return np.flatnonzero(logits > -np.inf)
+    bound = np.partition(maxima, len(maxima) - count)[len(maxima) - count]
+    return np.flatnonzero(logits >= bound) if bound > -np.inf else np.flatnonzero(logits > -np.inf)
 
 
 class Candidates:
-    """A `llama_token_data_array` of the whole vocabulary, filled anew for each use. One per engine thread."""
+    """A `llama_token_data_array` for a whole vocabulary, filled anew for each use. One per engine thread."""
 
     def __init__(self, n_vocab: int) -> None:
-        self._template = np.zeros(n_vocab, _CANDIDATE)
-        self._template["id"] = np.arange(n_vocab, dtype=np.int32)
-        self._data = self._template.copy()
-        self._pointer = self._data.ctypes.data_as(lib.llama_token_data_p)
+        self._words = np.zeros((n_vocab, _WORDS), np.int32)
+        self._ids = self._words[:, 0]
+        self._logits = self._words.view(np.float32)[:, 1]
+        self._range = np.arange(n_vocab, dtype=np.int32)
+        pointer_to: Any = ctypes.POINTER
+        self._pointer = ctypes.cast(self._words.ctypes.data, pointer_to(lib.llama_token_data))
         self.raw = lib.llama_token_data_array(self._pointer, n_vocab, -1, False)
         self.reference = ctypes.byref(self.raw)
 
     def fill(self, logits: Floats) -> None:
         """Take the logits of every token, in order."""
-        self._data[:] = self._template
-        self._data["logit"] = logits
-        self._reset(len(self._data))
+        self._ids[:] = self._range
+        self._logits[:] = logits
+        self._reset(len(self._words))
+
+    def fill_some(self, logits: Floats, ids: Ids) -> None:
+        """Take only these tokens."""
+        size = len(ids)
+        self._ids[:size] = ids
+        self._logits[:size] = logits[ids]
+        self._reset(size)
 
     def fill_only(self, token: int) -> None:
         """Hold one token, with logit 0: to ask a grammar about it."""
-        self._data[0] = (token, 0.0, 0.0)
+        self._ids[0] = token
+        self._logits[0] = 0.0
         self._reset(1)
 
     def _reset(self, size: int) -> None:
@@ -59,8 +85,8 @@ class Candidates:
 
     def allowed(self) -> Floats:
         """After fill and a grammar: the logits by token id, -inf where refused. Shape (n_vocab,)."""
-        out = np.full(len(self._data), -np.inf, np.float32)
-        out[self._data["id"]] = self._data["logit"]
+        out = np.full(len(self._words), -np.inf, np.float32)
+        out[self._ids] = self._logits
         return out
 
 
@@ -70,7 +96,10 @@ class SamplerChain:
     def __init__(self, params: SamplingParams, seed: int, n_vocab: int, n_ctx: int) -> None:
         self._pointer: Any = lib.llama_sampler_chain_init(lib.llama_sampler_chain_default_params())
         window = n_ctx if params.repeat_last_n < 0 else params.repeat_last_n
+        self._recent: deque[int] | None = None
+        self._keeps = _first_truncation(params)
         if has_penalties(params):
+            self._recent = deque(maxlen=window)
             self._add(
                 lib.llama_sampler_init_penalties(
                     n_vocab, window, params.repeat_penalty, params.frequency_penalty, params.presence_penalty
@@ -106,14 +135,28 @@ class SamplerChain:
     def _add(self, sampler: Any) -> None:
         lib.llama_sampler_chain_add(self._pointer, sampler)
 
-    def pick(self, candidates: Candidates) -> int:
-        """Run the chain over the candidates and return its choice. Does not accept it."""
+    def pick(self, logits: Floats, candidates: Candidates) -> int:
+        """Run the chain over the logits, shape (n_vocab,), and return its choice. Does not accept it."""
+        if self._keeps == 0:
+            candidates.fill(logits)
+        else:
+            candidates.fill_some(logits, self._relevant(logits))
         lib.llama_sampler_apply(self._pointer, candidates.reference)
         return candidates.selected
 
     def accept(self, token: int) -> None:
         """Tell penalties about a token of the prompt or the completion."""
         lib.llama_sampler_accept(self._pointer, token)
+        if self._recent is not None:
+            self._recent.append(token)
+
+    def _relevant(self, logits: Floats) -> Ids:
+        """Tokens that may be among the `_keeps` best after penalties: as many more as penalties can push down."""
+        if not self._recent:
+            return likely_ids(logits, self._keeps)
+        penalised = np.fromiter(set(self._recent), np.intp)
+        penalised = penalised[logits[penalised] > -np.inf]
+        return np.union1d(likely_ids(logits, self._keeps + len(penalised)), penalised)
 
     def __del__(self) -> None:
         pointer = getattr(self, "_pointer", None)
@@ -152,6 +195,13 @@ class GrammarSampler:
         if pointer:
             lib.llama_sampler_free(pointer)
             self._pointer = None
+
+
+def _first_truncation(params: SamplingParams) -> int:
+    """How many of the best tokens are all that the chain can choose from; 0 where it looks at every token."""
+    if params.temperature <= 0.0:
+        return 1
+    return 0 if params.mirostat_mode else params.top_k
 
 
 def has_penalties(params: SamplingParams) -> bool:
