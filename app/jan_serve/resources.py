@@ -27,3 +27,10 @@ def resource(*parts: str) -> Path | None:
 def builtin_model() -> Path | None:
     """The GGUF file of the built-in model. None where this installation was built without it."""
     return resource("models", "builtin", f"{BUILTIN_MODEL}.gguf")
+
+
+def shipped_grammars() -> dict[str, str]:
+    """The GBNF texts that requests may use by name, by file name without `.gbnf`."""
+    folder = resource("grammars")
+    files = sorted(folder.glob("*.gbnf")) if folder is not None else []
+    return {file.stem: file.read_text(encoding="utf-8") for file in files}

@@ -25,3 +25,8 @@ def test_a_checkout_and_a_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     inside.write_bytes(b"")
     assert resources.builtin_model() == inside
     assert resources.resource("grammars", "absent.gbnf") is None
+    assert resources.shipped_grammars() == {}
+    (tmp_path / "grammars").mkdir()
+    (tmp_path / "grammars" / "list.gbnf").write_text('root ::= "é"', encoding="utf-8")
+    (tmp_path / "grammars" / "list.accept").write_text("é", encoding="utf-8")
+    assert resources.shipped_grammars() == {"list": 'root ::= "é"'}

@@ -19,6 +19,9 @@ from jan_serve.cli.errors import WRONG_USE, CommandError
 _BACKLOG: Final = 2048
 _HEALTH_TIMEOUT_S: Final = 2.0
 _MAX_HEALTH_BYTES: Final = 64 * 1024
+_HEALTH_FIELDS: Final = frozenset(
+    {"status", "state", "version", "pid", "uptime_s", "open_requests", "models"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +152,10 @@ def _ask_health(host: str, port: int) -> dict[str, Any] | None:
         except urllib.error.HTTPError as error:
             response = error  # 503 while loading or draining has a body too
         with response:
-            if not response.headers.get("server", "").startswith("jan-serve"):
-                return None
             body = json.loads(response.read(_MAX_HEALTH_BYTES))
     except (OSError, ValueError):
         return None
-    return cast(dict[str, Any], body) if isinstance(body, dict) else {}
+    if not isinstance(body, dict):
+        return None
+    health = cast(dict[str, Any], body)
+    return health if health.keys() >= _HEALTH_FIELDS else None

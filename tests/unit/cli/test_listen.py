@@ -14,6 +14,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from jan_serve.api.health import Health
 from jan_serve.cli.listen import (
     AddressUnavailable,
     AlreadyServing,
@@ -24,6 +25,9 @@ from jan_serve.cli.listen import (
 )
 
 HOST = "127.0.0.1"
+HEALTH = Health(
+    status="ok", state="ready", version="9", pid=4242, uptime_s=1.0, open_requests=0, models=[]
+).model_dump()
 
 
 def test_a_free_port() -> None:
@@ -75,13 +79,10 @@ def test_unknown_host_names() -> None:
 
 
 @contextmanager
-def health_server(server_header: str, status: int, body: bytes) -> Generator[int]:
+def health_server(status: int, body: bytes) -> Generator[int]:
     """Something that answers /health; the value is its port."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
-        server_version = server_header
-        sys_version = ""
-
         def do_GET(self) -> None:
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
@@ -108,15 +109,15 @@ def test_a_port_that_jan_serve_has(status: int, monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr("jan_serve.cli.listen._listening_pid", unknown)
     with (
-        health_server("jan-serve/9", status, json.dumps({"status": "ok", "pid": 4242}).encode()) as port,
+        health_server(status, json.dumps(HEALTH).encode()) as port,
         pytest.raises(AlreadyServing, match=rf"already running on port {port}: jan-serve \(pid 4242\)"),
     ):
         listen(HOST, port)
 
 
-@pytest.mark.parametrize("body", [b"not json", b"[]", b'{"pid": 1}'])
+@pytest.mark.parametrize("body", [b"not json", b"[]", b'{"status": "ok", "pid": 1}'])
 def test_other_http_servers_are_not_us(body: bytes) -> None:
-    with health_server("nginx", 200, body) as port:
+    with health_server(200, body) as port:
         assert not find_holder(HOST, port).is_jan_serve
 
 
