@@ -27,9 +27,10 @@ from jan_serve.cli.options import ConfigOption
 from jan_serve.cli.output import Output
 from jan_serve.config import LoadedSettings, Settings, load_settings
 from jan_serve.errors import JanServeError
+from jan_serve.supervisor.worker_process import default_worker_command
 from jan_serve.wiring import build_resolver
 
-_PROBE_COMMAND: Final = (sys.executable, "-m", "jan_serve", "worker", "--probe")
+_PROBE_COMMAND: Final = (*default_worker_command(), "--probe")
 _PROBE_TIMEOUT_S: Final = 60.0
 _PACKAGES: Final = ("llama-cpp-python", "llguidance", "fastapi", "uvicorn", "pydantic", "numpy", "msgspec")
 

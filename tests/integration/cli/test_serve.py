@@ -1,0 +1,102 @@
+"""`jan-serve serve` from start to end, as a process: banner, first answer, port conflicts, signals."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.support.models import model_folder, tiny_llama
+from tests.support.processes import wait_until
+from tests.support.served import Served, serving
+
+__all__ = ["model_folder", "tiny_llama"]
+
+pytestmark = pytest.mark.integration
+
+
+def ask(url: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    """One JSON request; the parsed answer."""
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url + path, data, {"content-type": "application/json"})
+    with urllib.request.urlopen(request, timeout=30) as response:
+        return json.load(response)
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return sock.getsockname()[1]
+
+
+def test_banner_answer_and_orderly_end(tiny_llama: Path, tmp_path: Path) -> None:
+    with serving(tmp_path, "--port", "0", "--model", str(tiny_llama)) as server:
+        url = server.url()
+        assert "tiny-llama (as configured)" in server.log
+        assert f"curl {url}/v1/chat/completions" in server.log
+        assert ask(url, "/health")["pid"] == server.process.pid
+        body = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 4, "temperature": 0}
+        answer = ask(url, "/v1/chat/completions", body)
+        assert answer["choices"][0]["message"]["role"] == "assistant"
+        workers = psutil.Process(server.process.pid).children(recursive=True)
+        assert workers
+        server.process.send_signal(signal.SIGTERM)
+        assert server.wait() == 0
+        assert "Traceback" not in server.log
+        wait_until(lambda: not any(worker.is_running() for worker in workers), 5)
+
+
+def test_a_second_start_says_that_it_runs_already(tiny_llama: Path, tmp_path: Path) -> None:
+    port = str(free_port())
+    with serving(tmp_path, "--port", port, "--model", str(tiny_llama)) as first:
+        first.url()
+        with serving(tmp_path, "--port", port, "--model", str(tiny_llama)) as second:
+            assert second.wait() == 0
+        assert second.lines == [
+            f"jan-serve is already running on port {port}: jan-serve (pid {first.process.pid})."
+        ]
+
+
+def test_a_port_of_another_program(tmp_path: Path, tiny_llama: Path) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with serving(tmp_path, "--port", str(port), "--model", str(tiny_llama)) as server:
+            assert server.wait() == 2
+        assert server.lines[0].startswith(f"error: port {port} is in use by ")
+        assert len(server.lines) == 2
+
+
+def test_of_two_starts_at_once_exactly_one_serves(tiny_llama: Path, tmp_path: Path) -> None:
+    for _ in range(3):
+        flags = ("--port", str(free_port()), "--model", str(tiny_llama))
+        with serving(tmp_path, *flags) as one, serving(tmp_path, *flags) as other:
+            wait_until(lambda: ended(one) + ended(other) > 0, 20)
+            winner, loser = (other, one) if ended(one) else (one, other)
+            assert loser.wait() == 0
+            assert "already running" in loser.log
+            assert ask(winner.url(), "/health")["pid"] == winner.process.pid
+
+
+def ended(server: Served) -> bool:
+    return server.process.poll() is not None
+
+
+def test_wrong_settings_start_nothing(tmp_path: Path) -> None:
+    for flags, words in (
+        (("--host", "0.0.0.0"), "--api-key"),
+        (("--model", "absent.gguf"), "does not exist"),
+        (("--n-ctx", "x"), "--n-ctx: n_ctx"),
+    ):
+        with serving(tmp_path, "--port", "0", *flags) as server:
+            assert server.wait() == 2
+        assert words in server.log
+        assert "Traceback" not in server.log
