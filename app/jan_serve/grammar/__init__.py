@@ -8,8 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from jan_serve.grammar.ast import Grammar
-from jan_serve.grammar.json_schema.translate import translate
+from jan_serve.grammar.collector import paused_collection
+from jan_serve.grammar.json_schema.translate import translate as translate_schema
 from jan_serve.grammar.print_gbnf import print_gbnf
+from jan_serve.grammar.regex.translate import translate as translate_regex
 
 
 def json_schema_to_grammar(schema: Any, *, whitespace: str = "flexible") -> Grammar:
@@ -21,9 +23,26 @@ def json_schema_to_grammar(schema: Any, *, whitespace: str = "flexible") -> Gram
     Raises UnsupportedSchema (pointer, keyword, reason) for what cannot be enforced exactly, InvalidSchema for what is
     not a schema, GrammarTooComplex above a limit.
     """
-    return translate(schema, whitespace=whitespace)
+    with paused_collection():
+        return translate_schema(schema, whitespace=whitespace)
 
 
 def json_schema_to_gbnf(schema: Any, *, whitespace: str = "flexible") -> str:
     """`json_schema_to_grammar`, printed as GBNF for llama.cpp."""
-    return print_gbnf(json_schema_to_grammar(schema, whitespace=whitespace))
+    with paused_collection():
+        return print_gbnf(json_schema_to_grammar(schema, whitespace=whitespace))
+
+
+def regex_to_grammar(pattern: str) -> Grammar:
+    """The grammar of the texts that an ECMA-262 expression matches from end to end.
+
+    Raises UnsupportedPattern (position, reason) for a syntax error and for what is not regular, GrammarTooComplex above
+    a limit.
+    """
+    with paused_collection():
+        return translate_regex(pattern)
+
+
+def regex_to_gbnf(pattern: str) -> str:
+    """`regex_to_grammar`, printed as GBNF for llama.cpp."""
+    return print_gbnf(regex_to_grammar(pattern))

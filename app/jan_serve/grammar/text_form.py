@@ -45,7 +45,7 @@ class PlainText:
 
     def chars(self, chars: CharSet) -> Expr:
         """One character of a non-empty set."""
-        return CharClass(chars)
+        return _one_of(chars)
 
     def literal(self, text: str) -> Expr:
         """Exactly this text."""
@@ -67,9 +67,11 @@ class JsonText:
         if expr is None:
             raw = charset.intersect(chars, _RAW)
             special = chars if chars == charset.ANY else charset.intersect(chars, _ESCAPABLE)
-            expr = choice([CharClass(raw)] if raw else [])
+            expr = choice([_one_of(raw)] if raw else [])
             if special:
                 expr = choice([expr, self._escape(special)])
+                if type(expr) is not RuleRef:
+                    expr = self._rules.define("char", expr)
             self._memo[chars] = expr
         return expr
 
@@ -113,6 +115,11 @@ class JsonText:
         return options[0] if len(options) == 1 else self._rules.define("hex", choice(options))
 
 
+def _one_of(chars: CharSet) -> Expr:
+    """A class, or the literal of a single character."""
+    return Literal(chr(chars[0][0])) if chars[0][0] == chars[-1][1] else CharClass(chars)
+
+
 def _hex_class(low: int, high: int) -> Expr:
     """One hex digit between two values, in either case."""
     ranges: list[tuple[int, int]] = []
@@ -121,7 +128,7 @@ def _hex_class(low: int, high: int) -> Expr:
     if high >= 10:
         first = max(low, 10) - 10
         ranges += [(0x41 + first, 0x37 + high), (0x61 + first, 0x57 + high)]
-    return CharClass(charset.char_set(ranges))
+    return _one_of(charset.char_set(ranges))
 
 
 def _hex_range(low: int, high: int, digits: int) -> list[Expr]:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from jan_serve.grammar.ast import (
-    EMPTY,
     NEVER,
-    CharClass,
     Choice,
     Expr,
     Grammar,
-    Literal,
     Repeat,
     RuleRef,
     Sequence,
@@ -40,56 +37,74 @@ def prune(grammar: Grammar, complete: set[str] | None = None) -> Grammar | None:
 
     `complete` names rules that are known to be completed, and whose parts are.
     """
-    productive = _productive_rules(grammar, complete or set())
-    if grammar.root not in productive:
+    uses = {name: references(expr) for name, expr in grammar.rules.items() if not complete or name not in complete}
+    productive = _productive_rules(grammar, uses)
+    lost = uses.keys() - productive
+    if grammar.root in lost:
         return None
-    rules = grammar.rules
-    if len(productive) == len(rules):
+    if not lost:
         return grammar
-    rules = {name: _without(expr, productive) for name, expr in rules.items() if name in productive}
+    rules = {
+        name: expr if lost.isdisjoint(uses.get(name, ())) else _without(expr, lost)
+        for name, expr in grammar.rules.items()
+        if name not in lost
+    }
     return Grammar(_reachable(rules, grammar.root), grammar.root)
 
 
-def _productive_rules(grammar: Grammar, complete: set[str]) -> set[str]:
-    """Least fixed point: a rule is productive once its body is, given the rules that are."""
-    productive = set(complete)
-    open_rules = [name for name in grammar.rules if name not in productive]
+def _productive_rules(grammar: Grammar, uses: dict[str, set[str]]) -> set[str]:
+    """Least fixed point over the rules in `uses`; all other rules are productive.
+
+    A rule whose references are all productive is so too: expressions never hold NEVER inside. Only the rest, which
+    are rules on cycles and those that lost a reference, are looked into.
+    """
+    waiting = {name: {other for other in used if other in uses} for name, used in uses.items()}
     users: dict[str, list[str]] = {}
-    for name in open_rules:
-        for other in references(grammar.rules[name]):
+    for name, others in waiting.items():
+        for other in others:
             users.setdefault(other, []).append(name)
-    todo = open_rules
-    while todo:
-        name = todo.pop()
-        if name not in productive and _completes(grammar.rules[name], productive):
+    productive: set[str] = set()
+    todo = [name for name, others in waiting.items() if not others]
+    while True:
+        while todo:
+            name = todo.pop()
+            if name in productive or grammar.rules[name] == NEVER:
+                continue
             productive.add(name)
-            todo += users.get(name, ())
-    return productive
+            for user in users.get(name, ()):
+                waiting[user].discard(name)
+                if not waiting[user]:
+                    todo.append(user)
+        todo = [
+            name
+            for name in uses
+            if name not in productive and _completes(grammar.rules[name], productive, uses)
+        ]
+        if not todo:
+            return productive
 
 
-def _completes(expr: Expr, productive: set[str]) -> bool:
-    kind = type(expr)
-    if kind is Literal or kind is CharClass:
-        return True
-    if kind is RuleRef:
-        return expr.name in productive  # type: ignore[union-attr]
-    if kind is Sequence:
-        return all(_completes(item, productive) for item in expr.items)  # type: ignore[union-attr]
-    if kind is Choice:
-        return any(_completes(item, productive) for item in expr.items)  # type: ignore[union-attr]
-    assert isinstance(expr, Repeat)
-    return expr.low == 0 or _completes(expr.item, productive)
-
-
-def _without(expr: Expr, productive: set[str]) -> Expr:
+def _completes(expr: Expr, productive: set[str], uses: dict[str, set[str]]) -> bool:
     if isinstance(expr, RuleRef):
-        return expr if expr.name in productive else NEVER
+        return expr.name in productive or expr.name not in uses
     if isinstance(expr, Sequence):
-        return sequence([_without(item, productive) for item in expr.items])
+        return all(_completes(item, productive, uses) for item in expr.items)
     if isinstance(expr, Choice):
-        return choice([_without(item, productive) for item in expr.items])
+        return any(_completes(item, productive, uses) for item in expr.items)
     if isinstance(expr, Repeat):
-        return repeat(_without(expr.item, productive), expr.low, expr.high)
+        return expr.low == 0 or _completes(expr.item, productive, uses)
+    return True
+
+
+def _without(expr: Expr, lost: set[str]) -> Expr:
+    if isinstance(expr, RuleRef):
+        return NEVER if expr.name in lost else expr
+    if isinstance(expr, Sequence):
+        return sequence([_without(item, lost) for item in expr.items])
+    if isinstance(expr, Choice):
+        return choice([_without(item, lost) for item in expr.items])
+    if isinstance(expr, Repeat):
+        return repeat(_without(expr.item, lost), expr.low, expr.high)
     return expr
 
 
@@ -104,5 +119,3 @@ def _reachable(rules: dict[str, Expr], root: str) -> dict[str, Expr]:
             todo += sorted(references(rules[name]), reverse=True)
     return order
 
-
-__all__ = ["EMPTY", "prune", "references"]

@@ -101,12 +101,17 @@ def complement(a: Dfa) -> Dfa:
 
 def intersect(a: Dfa, b: Dfa) -> Dfa:
     """Words of both."""
-    return _product(a, b, lambda x, y: x and y, both=True)
+    return minimize(_product(a, b, lambda x, y: x and y, both=True))
+
+
+def with_length(a: Dfa, low: int, high: int | None) -> Dfa:
+    """Words of low..high code points. Counting states are nearly all different, so minimizing is left out."""
+    return _product(a, of_length(low, high), lambda x, y: x and y, both=True)
 
 
 def unite(a: Dfa, b: Dfa) -> Dfa:
     """Words of either."""
-    return _product(a, b, lambda x, y: x or y, both=False)
+    return minimize(_product(a, b, lambda x, y: x or y, both=False))
 
 
 def _merge_alphabets(a: Dfa, b: Dfa) -> tuple[list[int], list[int], list[tuple[int, int]]]:
@@ -160,7 +165,7 @@ def _product(a: Dfa, b: Dfa, accept: Callable[[bool, bool], bool], *, both: bool
     accepting = frozenset(
         i for i, p in enumerate(order) if p != dead and accept(p[0] in a.accepting, p[1] in b.accepting)
     )
-    return minimize(Dfa(tuple(cuts), tuple(symbols), tuple(rows), accepting))
+    return Dfa(tuple(cuts), tuple(symbols), tuple(rows), accepting)
 
 
 def from_words(words: Iterable[str]) -> Dfa:

@@ -74,6 +74,7 @@ class Document:
     def __init__(self, root: Any) -> None:
         _check_depth(root)
         self.draft = draft_of(root.get("$schema")) if isinstance(root, dict) else draft_of(None)
+        self._declared = isinstance(root, dict) and "$schema" in root
         self._id_key = "id" if self.draft <= 4 else "$id"
         self._nodes: dict[tuple[int, str], Node] = {}
         self._resources: dict[str, tuple[Any, str]] | None = None
@@ -101,6 +102,9 @@ class Document:
         own = schema.get(self._id_key) if type(schema) is dict else None
         if not isinstance(own, str) or own.startswith("#") or (self.draft <= 7 and "$ref" in schema):
             return base
+        if base and "$ref" in schema and not self._declared:
+            reason = "beside $ref its meaning depends on the draft, and $schema names none"
+            raise UnsupportedSchema("", self._id_key, reason)
         return urldefrag(urljoin(base, own))[0]
 
     def child(self, node: Node, keyword: str, *path: str | int) -> Node:

@@ -4,13 +4,12 @@ else as an automaton."""
 from __future__ import annotations
 
 from jan_serve.grammar import charset
-from jan_serve.grammar.ast import NEVER, Expr, choice, repeat, sequence
+from jan_serve.grammar.ast import NEVER, Expr, sequence
 from jan_serve.grammar.automata.to_grammar import dfa_to_expr
 from jan_serve.grammar.builder import RuleBuilder
-from jan_serve.grammar.charset import CharSet
 from jan_serve.grammar.json_schema import strings
 from jan_serve.grammar.json_schema.strings import AllOf, Length, OneOfStrings, Pattern, StringSet
-from jan_serve.grammar.regex.ast import Chars, Concat, Loop, Regex
+from jan_serve.grammar.regex.flat import Piece, flat_pieces, pieces_expr
 from jan_serve.grammar.regex.language import search_regex
 from jan_serve.grammar.text_form import TextForm
 from jan_serve.grammar.word_trie import words_expr
@@ -22,49 +21,25 @@ def string_expr(allowed: StringSet, form: TextForm, rules: RuleBuilder, hint: st
         return words_expr(allowed.values, form, rules, hint)
     pieces = _pieces(allowed)
     if pieces is not None:
-        items = [repeat(form.chars(chars), low, high) for chars, low, high in pieces]
-        return sequence([*items, form.tail])
+        return sequence([*pieces_expr(pieces, form), form.tail])
     if strings.is_empty(allowed):
         return NEVER
     return dfa_to_expr(strings.string_dfa(allowed), form, rules, hint)
 
 
-def _pieces(allowed: StringSet) -> list[tuple[CharSet, int, int | None]] | None:
+def _pieces(allowed: StringSet) -> list[Piece] | None:
     """The set as a row of counted character classes, each told from the next by its characters; None if it is not."""
     if isinstance(allowed, Length):
         return [(charset.ANY, allowed.low, allowed.high)]
     if isinstance(allowed, Pattern):
-        return _flat(search_regex(allowed.pattern))
+        return flat_pieces(search_regex(allowed.pattern))
     if isinstance(allowed, AllOf) and len(allowed.items) == 2:
         pattern, length = allowed.items
         if isinstance(pattern, Pattern) and isinstance(length, Length):
-            pieces = _flat(search_regex(pattern.pattern))
+            pieces = flat_pieces(search_regex(pattern.pattern))
             if pieces is not None and len(pieces) == 1:
                 chars, low, high = pieces[0]
                 top = high if length.high is None else length.high if high is None else min(high, length.high)
                 if top is None or top >= max(low, length.low):
                     return [(chars, max(low, length.low), top)]
     return None
-
-
-def _flat(regex: Regex) -> list[tuple[CharSet, int, int | None]] | None:
-    pieces: list[tuple[CharSet, int, int | None]] = []
-    for item in regex.items if isinstance(regex, Concat) else (regex,):
-        if isinstance(item, Chars):
-            pieces.append((item.chars, 1, 1))
-        elif isinstance(item, Loop) and isinstance(item.item, Chars):
-            pieces.append((item.item.chars, item.low, item.high))
-        else:
-            return None
-    for index, (chars, low, high) in enumerate(pieces):
-        if low == high:
-            continue
-        for other, least, _ in pieces[index + 1 :]:
-            if charset.intersect(chars, other):
-                return None
-            if least:
-                break
-    return pieces
-
-
-__all__ = ["choice", "string_expr"]

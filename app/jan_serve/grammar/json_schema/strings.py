@@ -213,7 +213,7 @@ def contains(s: StringSet, text: str) -> bool:
             return string_dfa(s).matches(text)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=512)
 def string_dfa(s: StringSet) -> Dfa:
     """The minimal automaton of the set. Raises GrammarTooComplex above the state limits."""
     match s:
@@ -240,18 +240,21 @@ def string_dfa(s: StringSet) -> Dfa:
 
 def _all_of_dfa(items: tuple[StringSet, ...]) -> Dfa:
     """Lengths last: a language that is short enough by itself needs no counting product."""
-    rest = [item for item in items if not isinstance(item, Length)]
-    result = string_dfa(rest[0])
-    for item in rest[1:]:
-        result = automata.intersect(result, string_dfa(item))
-    for item in items:
-        if isinstance(item, Length):
-            longest = automata.longest_word(result)
-            high = item.high
-            if high is not None and longest is not None and longest <= high:
-                high = None
-            if item.low or high is not None:
-                result = automata.intersect(result, string_dfa(Length(item.low, high)))
+    lengths = [item for item in items if isinstance(item, Length)]
+    rest = tuple(item for item in items if not isinstance(item, Length))
+    if len(rest) < 2:
+        result = string_dfa(rest[0])
+    else:
+        # All but the last is often known already: constraints are added one at a time.
+        head = rest[:-1]
+        result = automata.intersect(string_dfa(head[0] if len(head) == 1 else AllOf(head)), string_dfa(rest[-1]))
+    for item in lengths:
+        longest = automata.longest_word(result)
+        high = item.high
+        if high is not None and longest is not None and longest <= high:
+            high = None
+        if item.low or high is not None:
+            result = automata.with_length(result, item.low, high)
     return result
 
 

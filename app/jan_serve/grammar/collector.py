@@ -1,0 +1,24 @@
+"""Pauses Python's cyclic garbage collector around one translation.
+
+A translation makes tens of thousands of small objects that all stay alive until it ends: each collection in between
+walks them for nothing, which triples the time. Reference counting goes on, and the pause ends with the translation.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def paused_collection() -> Iterator[None]:
+    """No cyclic collection inside the block, if it was on outside. Safe to nest and to use from several threads."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

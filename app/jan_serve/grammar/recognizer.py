@@ -1,0 +1,117 @@
+"""A small recognizer of grammars: does a text belong, and if not, where does it leave.
+
+It simulates all parse stacks at once and remembers every step, so it is fast enough for tests and for
+`grammar --check`. It is not the executor: generation uses llguidance or llama.cpp.
+"""
+
+from __future__ import annotations
+
+from jan_serve.errors import GrammarTooComplex
+from jan_serve.grammar import charset
+from jan_serve.grammar.ast import CharClass, Choice, Expr, Grammar, Literal, Repeat, RuleRef, Sequence
+
+_MAX_CONFIGURATIONS = 200_000
+
+# A continuation is a linked list of what is still to be matched, innermost first: (expression, rest), or None.
+# Continuations are interned to integers, so equal ones are one configuration.
+
+
+class Recognizer:
+    """Matches texts against one grammar. Not thread-safe: it caches. Left-recursive grammars are not allowed."""
+
+    def __init__(self, grammar: Grammar) -> None:
+        self._grammar = grammar
+        self._ids: dict[tuple[Expr, int], int] = {}
+        self._cells: list[tuple[Expr, int]] = []
+        self._closures: dict[int, frozenset[int]] = {}
+        self._steps: dict[tuple[frozenset[int], str], frozenset[int]] = {}
+
+    def matches(self, text: str) -> bool:
+        """Whether the whole text belongs to the grammar."""
+        return self.leaves_at(text) is None
+
+    def leaves_at(self, text: str) -> int | None:
+        """None where the text belongs; else the index of the first character that no word continues with, or
+        `len(text)` where the text is only the beginning of a word."""
+        states = self._closure(self._cell(RuleRef(self._grammar.root), -1))
+        for index, c in enumerate(text):
+            states = self._step(states, c)
+            if not states:
+                return index
+        return None if -1 in states else len(text)
+
+    def _step(self, states: frozenset[int], c: str) -> frozenset[int]:
+        key = (states, c)
+        known = self._steps.get(key)
+        if known is None:
+            found: set[int] = set()
+            for state in states:
+                if state >= 0:
+                    found |= self._advance(state, c)
+            known = self._steps[key] = frozenset(found)
+        return known
+
+    def _advance(self, state: int, c: str) -> frozenset[int]:
+        expr, rest = self._cells[state]
+        if isinstance(expr, Literal):
+            if expr.text[0] != c:
+                return frozenset()
+            return self._closure(rest if len(expr.text) == 1 else self._cell(Literal(expr.text[1:]), rest))
+        assert isinstance(expr, CharClass)
+        return self._closure(rest) if charset.contains(expr.chars, ord(c)) else frozenset()
+
+    def _cell(self, expr: Expr, rest: int) -> int:
+        key = (expr, rest)
+        known = self._ids.get(key)
+        if known is None:
+            known = self._ids[key] = len(self._cells)
+            self._cells.append(key)
+            if known > _MAX_CONFIGURATIONS:
+                raise GrammarTooComplex("the grammar is too ambiguous to be checked against this text")
+        return known
+
+    def _closure(self, state: int) -> frozenset[int]:
+        """The configurations that wait for a character (or -1, the end) and are reached without one."""
+        known = self._closures.get(state)
+        if known is not None:
+            return known
+        found: set[int] = set()
+        seen = {state}
+        todo = [state]
+        while todo:
+            cell = todo.pop()
+            if cell < 0:
+                found.add(cell)
+                continue
+            expr, rest = self._cells[cell]
+            if isinstance(expr, Literal | CharClass):
+                found.add(cell)
+                continue
+            for target in self._unfold(expr, rest):
+                if target not in seen:
+                    seen.add(target)
+                    todo.append(target)
+        result = self._closures[state] = frozenset(found)
+        return result
+
+    def _unfold(self, expr: Expr, rest: int) -> list[int]:
+        if isinstance(expr, RuleRef):
+            return [self._cell(self._grammar.rules[expr.name], rest)]
+        if isinstance(expr, Choice):
+            return [self._cell(item, rest) for item in expr.items]
+        if isinstance(expr, Sequence):
+            for item in reversed(expr.items):
+                rest = self._cell(item, rest)
+            return [rest]
+        assert isinstance(expr, Repeat)
+        low, high = max(expr.low - 1, 0), None if expr.high is None else expr.high - 1
+        targets = [rest] if expr.low == 0 else []
+        if high is None or high >= 0:
+            again = rest if high == 0 else self._cell(Repeat(expr.item, low, high), rest)
+            targets.append(self._cell(expr.item, again))
+        return targets
+
+
+def matches(grammar: Grammar, text: str) -> bool:
+    """Whether the whole text belongs to the grammar. Raises GrammarTooComplex for hopelessly ambiguous ones."""
+    return Recognizer(grammar).matches(text)

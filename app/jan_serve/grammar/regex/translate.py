@@ -1,0 +1,28 @@
+"""A regular expression to a grammar, with full-match semantics."""
+
+from __future__ import annotations
+
+from jan_serve.errors import UnsupportedPattern
+from jan_serve.grammar.ast import Grammar, sequence
+from jan_serve.grammar.automata.to_grammar import dfa_to_expr
+from jan_serve.grammar.builder import RuleBuilder
+from jan_serve.grammar.regex.flat import flat_pieces, pieces_expr
+from jan_serve.grammar.regex.language import full_regex, regex_dfa
+from jan_serve.grammar.text_form import PlainText
+
+
+def translate(pattern: str) -> Grammar:
+    """The grammar of the texts that `pattern` matches from end to end."""
+    regex = full_regex(pattern)
+    rules = RuleBuilder()
+    form = PlainText()
+    rules.reserve("root")
+    pieces = flat_pieces(regex)
+    if pieces is not None:
+        rules.fill("root", sequence([*pieces_expr(pieces, form), form.tail]))
+        return rules.grammar("root")
+    dfa = regex_dfa(regex)
+    if dfa.is_empty():
+        raise UnsupportedPattern(0, "no text matches the expression")
+    rules.fill("root", dfa_to_expr(dfa, form, rules, "state"))
+    return rules.grammar("root")
