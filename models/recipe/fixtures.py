@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.recipe.chat_template import CHAT_TEMPLATE
-from models.recipe.gguf_file import LlamaShape, add_bpe_vocabulary, finish_gguf, write_llama_gguf
+from models.recipe.gguf_file import LlamaShape, add_bpe_vocabulary, file_type, finish_gguf, write_llama_gguf
 from models.recipe.vocabulary import CONTROL_TOKENS, Vocabulary, learn_merges
 
 Array = NDArray[np.float32]
@@ -68,11 +68,13 @@ def write_tiny_llama(
     n_ctx: int = 512,
     chat_template: str | None = CHAT_TEMPLATE,
     metadata: Mapping[str, str] | None = None,
+    quantize: bool = True,
 ) -> None:
     """A llama-architecture chat model with byte-level BPE, chat, tool, thinking and FIM tokens.
 
     ``n_embd`` is a multiple of 32. Control tokens are never the greedy choice, so a run goes on until its limit;
     grammars, stop strings and biases can still end it. ``metadata`` adds or replaces string keys of the header.
+    ``quantize=False`` keeps F32 matrices: rounding differences between batches stay far below any choice then.
     """
     vocabulary = fixture_vocabulary()
     shape = LlamaShape(
@@ -88,7 +90,9 @@ def write_tiny_llama(
     tensors = {name: weights.named(name, dims) for name, dims in shape.tensor_shapes().items()}
     _silence_control_tokens(tensors["output.weight"], vocabulary)
     names = {"general.name": f"tiny-llama-{seed}", **_LICENCE, **(metadata or {})}
-    write_llama_gguf(path, shape, vocabulary, tensors, chat_template=chat_template, metadata=names)
+    write_llama_gguf(
+        path, shape, vocabulary, tensors, chat_template=chat_template, metadata=names, quantize=quantize
+    )
 
 
 def write_tiny_bert(
@@ -138,7 +142,13 @@ def write_tiny_bert(
 
 
 def write_tiny_recurrent(
-    path: Path, *, seed: int = 0, n_layer: int = 2, n_embd: int = 64, n_ctx: int = 512
+    path: Path,
+    *,
+    seed: int = 0,
+    n_layer: int = 2,
+    n_embd: int = 64,
+    n_ctx: int = 512,
+    quantize: bool = True,
 ) -> None:
     """A Mamba model: no attention, a fixed-size state per sequence that cannot drop a part of its past."""
     d_inner, d_state, d_conv, dt_rank = 2 * n_embd, 16, 4, max(1, n_embd // 16)
@@ -155,7 +165,7 @@ def write_tiny_recurrent(
     writer.add_ssm_time_step_rank(dt_rank)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_vocab_size(len(vocabulary.tokens))
-    writer.add_file_type(gguf.LlamaFileType.MOSTLY_Q8_0)
+    writer.add_file_type(file_type(quantize))
     add_bpe_vocabulary(writer, vocabulary)
     weights = _Weights(seed)
     tensors = _head_and_tail(weights, vocabulary, n_embd)
@@ -176,11 +186,17 @@ def write_tiny_recurrent(
         tensors[block + "ssm_a"] = -np.tile(np.arange(1, d_state + 1, dtype=np.float32), (d_inner, 1))
         tensors[block + "ssm_d"] = np.ones(d_inner, dtype=np.float32)
     names = {"general.name": f"tiny-mamba-{seed}", **_LICENCE}
-    finish_gguf(writer, None, tensors, chat_template=CHAT_TEMPLATE, metadata=names)
+    finish_gguf(writer, None, tensors, chat_template=CHAT_TEMPLATE, metadata=names, quantize=quantize)
 
 
 def write_tiny_hybrid(
-    path: Path, *, seed: int = 0, n_layer: int = 3, n_embd: int = 64, n_ctx: int = 512
+    path: Path,
+    *,
+    seed: int = 0,
+    n_layer: int = 3,
+    n_embd: int = 64,
+    n_ctx: int = 512,
+    quantize: bool = True,
 ) -> None:
     """An LFM2 model: short-convolution layers with recurrent state, and one attention layer with a KV cache."""
     n_head, l_cache = n_embd // 32, 3
@@ -197,7 +213,7 @@ def write_tiny_hybrid(
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_rope_freq_base(10_000.0)
     writer.add_vocab_size(len(vocabulary.tokens))
-    writer.add_file_type(gguf.LlamaFileType.MOSTLY_Q8_0)
+    writer.add_file_type(file_type(quantize))
     add_bpe_vocabulary(writer, vocabulary)
     weights = _Weights(seed)
     tensors = _head_and_tail(weights, vocabulary, n_embd, norm="token_embd_norm.weight")
@@ -214,7 +230,7 @@ def write_tiny_hybrid(
             dims["shortconv.out_proj.weight"] = (n_embd, n_embd)
         tensors |= {f"blk.{layer}.{name}": weights.named(name, shape) for name, shape in dims.items()}
     names = {"general.name": f"tiny-lfm2-{seed}", **_LICENCE}
-    finish_gguf(writer, None, tensors, chat_template=CHAT_TEMPLATE, metadata=names)
+    finish_gguf(writer, None, tensors, chat_template=CHAT_TEMPLATE, metadata=names, quantize=quantize)
 
 
 class _Weights:

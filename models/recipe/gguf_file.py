@@ -70,8 +70,9 @@ def write_llama_gguf(
     *,
     chat_template: str | None,
     metadata: Mapping[str, str],
+    quantize: bool = True,
 ) -> None:
-    """Write a llama-architecture model with Q8_0 matrices and F32 norms.
+    """Write a llama-architecture model with Q8_0 matrices (F32 ones without ``quantize``) and F32 norms.
 
     ``metadata`` holds further string keys (``general.license`` and the like). Raises ``ValueError`` when a tensor is
     missing, unknown or of the wrong shape.
@@ -94,8 +95,10 @@ def write_llama_gguf(
     writer.add_rope_dimension_count(shape.n_embd // shape.n_head)
     writer.add_rope_freq_base(shape.rope_base)
     writer.add_layer_norm_rms_eps(shape.norm_epsilon)
-    writer.add_file_type(gguf.LlamaFileType.MOSTLY_Q8_0)
-    finish_gguf(writer, vocabulary, tensors, chat_template=chat_template, metadata=metadata)
+    writer.add_file_type(file_type(quantize))
+    finish_gguf(
+        writer, vocabulary, tensors, chat_template=chat_template, metadata=metadata, quantize=quantize
+    )
 
 
 def add_bpe_vocabulary(writer: gguf.GGUFWriter, vocabulary: Vocabulary) -> None:
@@ -130,6 +133,7 @@ def finish_gguf(
     *,
     chat_template: str | None,
     metadata: Mapping[str, str],
+    quantize: bool = True,
 ) -> None:
     """Add vocabulary (unless the caller did), template, metadata and tensors, write the file and close it."""
     if vocabulary is not None:
@@ -141,7 +145,7 @@ def finish_gguf(
     writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
     for name, array in tensors.items():
         # Small row-wise matrices (convolutions, state decay) stay F32: llama.cpp's kernels read them as such.
-        if quantizable(name, array):
+        if quantize and quantizable(name, array):
             kind = gguf.GGMLQuantizationType.Q8_0
             writer.add_tensor(name, gguf.quantize(array, kind), raw_dtype=kind)
         else:
@@ -150,6 +154,11 @@ def finish_gguf(
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+def file_type(quantize: bool) -> gguf.LlamaFileType:
+    """What the header calls the weights."""
+    return gguf.LlamaFileType.MOSTLY_Q8_0 if quantize else gguf.LlamaFileType.ALL_F32
 
 
 def quantizable(name: str, array: NDArray[np.float32]) -> bool:
