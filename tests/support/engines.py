@@ -15,7 +15,8 @@ from jan_serve.supervisor.model_manager import ModelManager
 from jan_serve.supervisor.ports import ModelSource
 
 _ROOT = Path(__file__).resolve().parents[2]
-_START = f"import sys; sys.path[:0] = {[str(_ROOT), str(_ROOT / 'app')]}; import tests.support.fake_engine as e; e.main()"
+_PATHS = [str(_ROOT), str(_ROOT / "app")]
+_START = f"import sys; sys.path[:0] = {_PATHS}; from tests.support.fake_engine import main; main()"
 
 FAKE_ENGINE: tuple[str, ...] = (sys.executable, "-c", _START)
 """The worker command for tests; see `fake_engine` for what it can be told."""

@@ -288,7 +288,8 @@ class ModelManager:
         verdict = record.verdict(now)
         state: ModelState = "unloaded"
         if slot is not None and slot.state is not SlotState.GONE:
-            state = slot.state.value
+            dying = slot.worker.ending and slot.state is SlotState.READY
+            state = "restarting" if dying else slot.state.value
         elif isinstance(verdict, Refuse):
             state = "failed"
         elif isinstance(verdict, Pause):

@@ -43,7 +43,7 @@ from jan_serve.ipc.messages import (
 TOKEN = TokenInfo(7, b"\xf0\x9f", False, -0.25, (TokenLogprob(8, b"\x98", -1.5),))
 
 REQUESTS: list[WorkerRequest] = [
-    LoadModel(path="/models/mödel 模型.gguf", settings=EngineSettings(n_ctx=512, lora=(("a", 0.5),))),
+    LoadModel(path="/models/mödel 模型.gguf", settings=EngineSettings(n_ctx=512, layer_bytes=(1, 2))),
     GenerateRequest(
         id=1,
         prompt=("text \x00 é", (1, 2, 3)),
