@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from models.recipe import fixtures
+
+# A batch changes the order of additions. F32 throughout keeps what that does far below any choice of a token; flash
+# attention on the CPU adds up in f16, and quantised weights round activations to 8 bits, so that near ties may fall
+# either way.
+EXACT: dict[str, Any] = {"flash_attn": "off", "type_k": "f32", "type_v": "f32", "threads": 1}
 
 
 @pytest.fixture(scope="session")
@@ -24,18 +30,26 @@ def tiny_llama(model_folder: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def tiny_recurrent(model_folder: Path) -> Path:
-    """A Mamba model."""
-    path = model_folder / "tiny-recurrent.gguf"
-    fixtures.write_tiny_recurrent(path)
+def exact_llama(model_folder: Path) -> Path:
+    """`tiny_llama` with F32 weights: with EXACT settings, answers do not depend on what else is computed."""
+    path = model_folder / "exact-llama.gguf"
+    fixtures.write_tiny_llama(path, quantize=False)
     return path
 
 
 @pytest.fixture(scope="session")
-def tiny_hybrid(model_folder: Path) -> Path:
-    """An LFM2 model: recurrent layers and one attention layer."""
-    path = model_folder / "tiny-hybrid.gguf"
-    fixtures.write_tiny_hybrid(path)
+def exact_recurrent(model_folder: Path) -> Path:
+    """A Mamba model of F32 weights."""
+    path = model_folder / "exact-recurrent.gguf"
+    fixtures.write_tiny_recurrent(path, quantize=False)
+    return path
+
+
+@pytest.fixture(scope="session")
+def exact_hybrid(model_folder: Path) -> Path:
+    """An LFM2 model of F32 weights: recurrent layers and one attention layer."""
+    path = model_folder / "exact-hybrid.gguf"
+    fixtures.write_tiny_hybrid(path, quantize=False)
     return path
 
 

@@ -14,9 +14,7 @@ from collections import deque
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-import msgspec
+from typing import IO, Any
 
 import jan_serve
 from jan_serve.core.events import TokenInfo
@@ -189,10 +187,9 @@ class WorkerEnded(Exception):
 class Worker:
     """A worker process with one loaded model. Every read has a deadline: a stall is an error, not a hang."""
 
-    def __init__(self, path: Path, settings: EngineSettings | None = None) -> None:
-        """Start it and wait until the model is loaded. Raises the JanServeError of LoadFailed."""
-        self._files = contextlib.ExitStack()
-        self._stderr = self._files.enter_context(tempfile.TemporaryFile())
+    def __init__(self, stderr: IO[bytes]) -> None:
+        """Start the process; it has no model yet."""
+        self._stderr = stderr
         self.process = subprocess.Popen(
             worker_command(),
             stdin=subprocess.PIPE,
@@ -202,30 +199,33 @@ class Worker:
         )
         assert self.process.stdin is not None and self.process.stdout is not None
         self._stdin, self._stdout = self.process.stdin, self.process.stdout
-        self._selector = self._files.enter_context(selectors.DefaultSelector())
-        self._files.callback(self._stdout.close)
+        self._selector = selectors.DefaultSelector()
         self._selector.register(self._stdout, selectors.EVENT_READ)
         self._queue: deque[WorkerEvent] = deque()
         self.results: dict[int, Result] = {}
-        self.send(LoadModel(path=str(path), settings=settings or EngineSettings()))
-        try:
-            self.facts = self._loaded()
-        except BaseException:
-            self.close()
-            raise
+        self._facts: ModelFacts | None = None
 
-    def _loaded(self) -> ModelFacts:
+    def load(self, path: Path, settings: EngineSettings) -> None:
+        """Wait until the model is loaded. Raises the JanServeError of LoadFailed."""
+        self.send(LoadModel(path=str(path), settings=settings))
         while True:
             event = self.receive()
             match event:
                 case Ready():
-                    return event.facts
+                    self._facts = event.facts
+                    return
                 case LoadFailed():
                     raise error_from_payload(event.code, event.payload)
                 case LoadProgress():
                     pass
                 case _:
                     raise AssertionError(f"before Ready: {event}")
+
+    @property
+    def facts(self) -> ModelFacts:
+        """What the worker said of its model."""
+        assert self._facts is not None
+        return self._facts
 
     # Frames
 
@@ -261,8 +261,9 @@ class Worker:
 
     def stderr(self) -> str:
         """What the worker wrote to stderr so far."""
-        self._stderr.seek(0)
-        return self._stderr.read().decode("utf-8", "replace")
+        # Read by position: the worker writes at the offset of the same open file.
+        fd = self._stderr.fileno()
+        return os.pread(fd, os.fstat(fd).st_size, 0).decode("utf-8", "replace")
 
     # Whole requests
 
@@ -348,7 +349,8 @@ class Worker:
             self.process.wait()
             raise
         finally:
-            self._files.close()
+            self._selector.close()
+            self._stdout.close()
 
 
 def worker_command() -> list[str]:
@@ -364,9 +366,18 @@ def worker_environment() -> dict[str, str]:
 
 @contextlib.contextmanager
 def running_worker(path: Path, **settings: Any) -> Generator[Worker]:
-    """A worker with these EngineSettings; gone when the block ends."""
-    worker = Worker(path, msgspec.convert(settings, EngineSettings))
-    try:
+    """A worker with these EngineSettings; gone when the block ends. Raises the JanServeError of LoadFailed."""
+    with started_worker() as worker:
+        worker.load(path, EngineSettings(**settings))
         yield worker
-    finally:
-        worker.close()
+
+
+@contextlib.contextmanager
+def started_worker() -> Generator[Worker]:
+    """A worker without a model; gone when the block ends."""
+    with tempfile.TemporaryFile() as stderr:
+        worker = Worker(stderr)
+        try:
+            yield worker
+        finally:
+            worker.close()
