@@ -71,6 +71,10 @@ class GreedyModel:
         self._llama = llama_cpp.Llama(
             str(path), n_ctx=2048, n_batch=512, n_threads=threads, n_threads_batch=threads, verbose=False
         )
+        vocab = llama_cpp.llama_model_get_vocab(self._llama.model)
+        if vocab is None:
+            raise ValueError(f"{path} holds no vocabulary")
+        self._vocab = vocab
 
     def answer(self, prompt: str, *, gbnf: str | None = None) -> Answer:
         """The continuation up to an end-of-generation token or ``_MAX_ANSWER`` tokens."""
@@ -79,9 +83,8 @@ class GreedyModel:
         ids: list[int] = llama.tokenize(prompt.encode(), add_bos=False, special=True)
         grammar = None if gbnf is None else llama_cpp.LlamaGrammar.from_string(gbnf, verbose=False)
         said: list[int] = []
-        vocab = llama_cpp.llama_model_get_vocab(llama.model)
         for token in llama.generate(ids, temp=0.0, repeat_penalty=1.0, grammar=grammar, reset=True):
-            if llama_cpp.llama_vocab_is_eog(vocab, token):
+            if llama_cpp.llama_vocab_is_eog(self._vocab, token):
                 return Answer(_text(llama, said), True)
             said.append(token)
             if len(said) >= _MAX_ANSWER:
@@ -151,11 +154,11 @@ def _schema_row(model: GreedyModel, *, count: int, seed: str) -> Row:
     for _ in range(count):
         example = extraction.generate_full(draw)
         answer = model.answer(example.prompt(), gbnf=_PERSON_GBNF)
-        row.add(_is_person(answer.text), example.prompt(), example.answer, answer.text)
+        row.add(is_person(answer.text), example.prompt(), example.answer, answer.text)
     return row
 
 
-def _is_person(text: str) -> bool:
+def is_person(text: str) -> bool:
     """Whether the text is an instance of :data:`extraction.PERSON_SCHEMA`."""
     try:
         person = json.loads(text)

@@ -3,6 +3,9 @@
 python -m models.recipe.export_gguf build/jan-tiny models/builtin/jan-tiny.gguf
 """
 
+# The training packages are apart from the product's environment, in which types are checked.
+# pyright: reportMissingImports=false
+
 from __future__ import annotations
 
 import argparse

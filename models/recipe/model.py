@@ -4,6 +4,9 @@ Parameters carry their GGUF names. Rotation pairs the two halves of a head, whic
 neighbours for ``llama``, so :func:`tensors_of` reorders the query and key rows.
 """
 
+# The training packages are apart from the product's environment, in which types are checked.
+# pyright: reportMissingImports=false
+
 from __future__ import annotations
 
 from math import sqrt

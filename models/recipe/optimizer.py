@@ -4,6 +4,9 @@ Muon (Jordan et al., 2024) steps along the orthogonalised momentum; the step is 
 "Muon is Scalable for LLM Training" (Liu et al., 2025), so that one learning rate serves both.
 """
 
+# The training packages are apart from the product's environment, in which types are checked.
+# pyright: reportMissingImports=false
+
 from __future__ import annotations
 
 from collections.abc import Iterable

@@ -4,6 +4,9 @@ Names and digits are kept out of what is learned: every unseen name is then spel
 whether it stands after a space or a quote, so that copying it is copying tokens.
 """
 
+# The training packages are apart from the product's environment, in which types are checked.
+# pyright: reportMissingImports=false
+
 from __future__ import annotations
 
 import itertools

@@ -5,6 +5,9 @@
 Writes ``vocabulary.json``, ``checkpoint.pt`` (every ``--save-every`` steps and at the end) and ``log.jsonl``.
 """
 
+# The training packages are apart from the product's environment, in which types are checked.
+# pyright: reportMissingImports=false
+
 from __future__ import annotations
 
 import argparse

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Set
 from dataclasses import dataclass
 
 from models.recipe.corpus.conversation import Conversation, Turn
@@ -118,7 +119,7 @@ def _full_sentence(draw: Draw, person: _Person) -> str:
     return draw.phrase(draw.choice(_FULL), **person.slots(draw))
 
 
-def _clauses(draw: Draw, person: _Person, present: set[str]) -> str:
+def _clauses(draw: Draw, person: _Person, present: Set[str]) -> str:
     fields = draw.sample(sorted(present), len(present))
     slots = person.slots(draw)
     clauses = [draw.phrase(draw.choice(_CLAUSES[field]), **slots) for field in fields]

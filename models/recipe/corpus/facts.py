@@ -9,59 +9,47 @@ from models.recipe.corpus.draw import Draw
 from models.recipe.corpus.phrasing import shouted
 from models.recipe.corpus.words import DAYS, MONTHS
 
-CAPITALS: Mapping[str, str] = dict(
-    pair.split(":")
-    for pair in (
-        "France:Paris|Germany:Berlin|Italy:Rome|Spain:Madrid|Portugal:Lisbon|Ireland:Dublin|Norway:Oslo|Sweden:Stockholm|"
-        "Finland:Helsinki|Denmark:Copenhagen|Iceland:Reykjavik|Poland:Warsaw|Austria:Vienna|Hungary:Budapest|"
-        "Greece:Athens|Turkey:Ankara|Russia:Moscow|Ukraine:Kyiv|Romania:Bucharest|Bulgaria:Sofia|Serbia:Belgrade|"
-        "Croatia:Zagreb|Belgium:Brussels|Switzerland:Bern|Estonia:Tallinn|Latvia:Riga|Lithuania:Vilnius|Slovakia:Bratislava|"
-        "Slovenia:Ljubljana|Albania:Tirana|Malta:Valletta|Cyprus:Nicosia|Egypt:Cairo|Kenya:Nairobi|Ghana:Accra|Nigeria:Abuja|"
-        "Ethiopia:Addis Ababa|Morocco:Rabat|Tunisia:Tunis|Senegal:Dakar|Uganda:Kampala|Zambia:Lusaka|Zimbabwe:Harare|"
-        "China:Beijing|Japan:Tokyo|India:New Delhi|Pakistan:Islamabad|Nepal:Kathmandu|Thailand:Bangkok|Vietnam:Hanoi|"
-        "Indonesia:Jakarta|Iran:Tehran|Iraq:Baghdad|Israel:Jerusalem|Jordan:Amman|Lebanon:Beirut|Qatar:Doha|Mongolia:Ulaanbaatar|"
-        "South Korea:Seoul|Australia:Canberra|New Zealand:Wellington|Canada:Ottawa|Mexico:Mexico City|Cuba:Havana|"
-        "Jamaica:Kingston|Brazil:Brasilia|Argentina:Buenos Aires|Chile:Santiago|Peru:Lima|Colombia:Bogota|Ecuador:Quito|"
-        "Uruguay:Montevideo|Venezuela:Caracas|the United States:Washington|the United Kingdom:London|the Netherlands:Amsterdam"
-    ).split("|")
+
+def _pairs(text: str) -> dict[str, str]:
+    """``a:b|c:d`` as a mapping."""
+    return {key: value for key, _, value in (pair.partition(":") for pair in text.split("|"))}
+
+
+CAPITALS: Mapping[str, str] = _pairs(
+    "France:Paris|Germany:Berlin|Italy:Rome|Spain:Madrid|Portugal:Lisbon|Ireland:Dublin|Norway:Oslo|Sweden:Stockholm|"
+    "Finland:Helsinki|Denmark:Copenhagen|Iceland:Reykjavik|Poland:Warsaw|Austria:Vienna|Hungary:Budapest|"
+    "Greece:Athens|Turkey:Ankara|Russia:Moscow|Ukraine:Kyiv|Romania:Bucharest|Bulgaria:Sofia|Serbia:Belgrade|"
+    "Croatia:Zagreb|Belgium:Brussels|Switzerland:Bern|Estonia:Tallinn|Latvia:Riga|Lithuania:Vilnius|Slovakia:Bratislava|"
+    "Slovenia:Ljubljana|Albania:Tirana|Malta:Valletta|Cyprus:Nicosia|Egypt:Cairo|Kenya:Nairobi|Ghana:Accra|Nigeria:Abuja|"
+    "Ethiopia:Addis Ababa|Morocco:Rabat|Tunisia:Tunis|Senegal:Dakar|Uganda:Kampala|Zambia:Lusaka|Zimbabwe:Harare|"
+    "China:Beijing|Japan:Tokyo|India:New Delhi|Pakistan:Islamabad|Nepal:Kathmandu|Thailand:Bangkok|Vietnam:Hanoi|"
+    "Indonesia:Jakarta|Iran:Tehran|Iraq:Baghdad|Israel:Jerusalem|Jordan:Amman|Lebanon:Beirut|Qatar:Doha|Mongolia:Ulaanbaatar|"
+    "South Korea:Seoul|Australia:Canberra|New Zealand:Wellington|Canada:Ottawa|Mexico:Mexico City|Cuba:Havana|"
+    "Jamaica:Kingston|Brazil:Brasilia|Argentina:Buenos Aires|Chile:Santiago|Peru:Lima|Colombia:Bogota|Ecuador:Quito|"
+    "Uruguay:Montevideo|Venezuela:Caracas|the United States:Washington|the United Kingdom:London|the Netherlands:Amsterdam"
 )
-COLOURS: Mapping[str, str] = dict(
-    pair.split(":")
-    for pair in (
-        "the sky:blue|grass:green|snow:white|coal:black|blood:red|a lemon:yellow|a banana:yellow|a carrot:orange|milk:white|"
-        "a ripe tomato:red|a strawberry:red|the sun:yellow|chocolate:brown|an elephant:grey|a flamingo:pink|a cucumber:green|"
-        "a polar bear:white|a raven:black|the sea:blue|a pumpkin:orange|a lime:green|salt:white"
-    ).split("|")
+COLOURS: Mapping[str, str] = _pairs(
+    "the sky:blue|grass:green|snow:white|coal:black|blood:red|a lemon:yellow|a banana:yellow|a carrot:orange|milk:white|"
+    "a ripe tomato:red|a strawberry:red|the sun:yellow|chocolate:brown|an elephant:grey|a flamingo:pink|a cucumber:green|"
+    "a polar bear:white|a raven:black|the sea:blue|a pumpkin:orange|a lime:green|salt:white"
 )
-OPPOSITES: Mapping[str, str] = dict(
-    pair.split(":")
-    for pair in (
-        "hot:cold|big:small|up:down|day:night|left:right|fast:slow|old:young|happy:sad|open:closed|full:empty|light:dark|"
-        "wet:dry|high:low|hard:soft|rich:poor|long:short|early:late|good:bad|strong:weak|loud:quiet|true:false|"
-        "first:last|inside:outside|clean:dirty|near:far|thick:thin|sweet:sour|win:lose|buy:sell|love:hate"
-    ).split("|")
+OPPOSITES: Mapping[str, str] = _pairs(
+    "hot:cold|big:small|up:down|day:night|left:right|fast:slow|old:young|happy:sad|open:closed|full:empty|light:dark|"
+    "wet:dry|high:low|hard:soft|rich:poor|long:short|early:late|good:bad|strong:weak|loud:quiet|true:false|"
+    "first:last|inside:outside|clean:dirty|near:far|thick:thin|sweet:sour|win:lose|buy:sell|love:hate"
 )
-SOUNDS: Mapping[str, str] = dict(
-    pair.split(":")
-    for pair in "cow:moo|dog:woof|cat:meow|duck:quack|sheep:baa|pig:oink|lion:roar|snake:hiss|bee:buzz|owl:hoot".split(
-        "|"
-    )
+SOUNDS: Mapping[str, str] = _pairs(
+    "cow:moo|dog:woof|cat:meow|duck:quack|sheep:baa|pig:oink|lion:roar|snake:hiss|bee:buzz|owl:hoot"
 )
-YOUNG: Mapping[str, str] = dict(
-    pair.split(":")
-    for pair in "dog:puppy|cat:kitten|cow:calf|horse:foal|sheep:lamb|duck:duckling|hen:chick|pig:piglet|goat:kid|bear:cub".split(
-        "|"
-    )
+YOUNG: Mapping[str, str] = _pairs(
+    "dog:puppy|cat:kitten|cow:calf|horse:foal|sheep:lamb|duck:duckling|hen:chick|pig:piglet|goat:kid|bear:cub"
 )
-COUNTS: Mapping[str, str] = dict(
-    pair.split(":")
-    for pair in (
-        "days are in a week:seven|months are in a year:twelve|hours are in a day:24|minutes are in an hour:60|"
-        "seconds are in a minute:60|days are in a year:365|legs does a spider have:eight|legs does a dog have:four|"
-        "legs does an insect have:six|sides does a triangle have:three|sides does a square have:four|wheels does a bicycle have:two|"
-        "fingers are on one hand:five|continents are there:seven|letters are in the alphabet:26|players are in a football team:eleven|"
-        "cents are in a euro:100|grams are in a kilogram:1000|metres are in a kilometre:1000|seasons are in a year:four"
-    ).split("|")
+COUNTS: Mapping[str, str] = _pairs(
+    "days are in a week:seven|months are in a year:twelve|hours are in a day:24|minutes are in an hour:60|"
+    "seconds are in a minute:60|days are in a year:365|legs does a spider have:eight|legs does a dog have:four|"
+    "legs does an insect have:six|sides does a triangle have:three|sides does a square have:four|wheels does a bicycle have:two|"
+    "fingers are on one hand:five|continents are there:seven|letters are in the alphabet:26|players are in a football team:eleven|"
+    "cents are in a euro:100|grams are in a kilogram:1000|metres are in a kilometre:1000|seasons are in a year:four"
 )
 SINGLE: tuple[tuple[str, tuple[str, ...]], ...] = (
     (

@@ -317,7 +317,8 @@ def some_specs(draw: Draw, count: int) -> list[Spec]:
     """Different tools, the first of which is the one to ask for; made-up ones may share its verb or its noun."""
     if draw.chance(0.55):
         return draw.sample(HAND_WRITTEN, count)
-    verbs, nouns = draw.sample(_VERBS, count), draw.sample(_OBJECTS, count)
+    verbs: list[str] = draw.sample(_VERBS, count)
+    nouns: list[str] = draw.sample(_OBJECTS, count)
     if count > 1 and draw.chance(0.4):
         verbs[1:], nouns[1:] = (
             ([verbs[0]] * (count - 1), nouns[1:])

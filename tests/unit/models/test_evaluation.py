@@ -1,0 +1,44 @@
+"""The evaluation's table and its judgement of an answer; the model itself is not needed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("llama_cpp", reason="the evaluation runs on llama-cpp-python")
+
+from models.recipe import evaluate
+
+
+@pytest.mark.parametrize(
+    ("text", "valid"),
+    [
+        ('{"name": "A", "age": 3, "city": "B", "email": "c"}', True),
+        ('{"name": "A", "age": "3", "city": "B", "email": "c"}', False),
+        ('{"name": "A", "age": true, "city": "B", "email": "c"}', False),
+        ('{"name": "A", "age": 3, "city": "B"}', False),
+        ("[1]", False),
+        ("{", False),
+    ],
+)
+def test_only_an_instance_of_the_schema_is_a_person(text: str, valid: bool) -> None:
+    assert evaluate.is_person(text) is valid
+
+
+def test_table_tells_misses() -> None:
+    good, bad = evaluate.Row("good", 90.0), evaluate.Row("bad", 90.0)
+    for index in range(10):
+        good.add(True, "p", "w", "w")
+        bad.add(index < 8, "p", "w", "said")
+    lines = evaluate.table([good, bad]).splitlines()
+    assert "100.0 %" in lines[2] and "missed" not in lines[2]
+    assert "80.0 %" in lines[3] and "missed" in lines[3]
+    assert len(bad.failures) == 2
+    assert json.dumps(bad.failures[0])
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="absent"):
+        evaluate.GreedyModel(tmp_path / "absent.gguf")
