@@ -2,6 +2,7 @@
 
 JanServeError
 ├── InvalidRequest                what the caller sent cannot be served as it stands
+│   ├── InvalidJson               the body is not JSON, or breaks a limit of its form
 │   ├── ContextLengthExceeded     prompt, or prompt plus completion, does not fit the context
 │   ├── UnsupportedContent        a content part (image, audio) that the model cannot read
 │   ├── UnsupportedOperation      the model cannot do this (embeddings of …, infill without FIM tokens)
@@ -58,6 +59,12 @@ class InvalidRequest(JanServeError):
     """The request is wrong: resending it unchanged cannot succeed."""
 
     code = "invalid_request"
+
+
+class InvalidJson(InvalidRequest):
+    """A body that is not JSON (RFC 8259), is not UTF-8, or is nested too deeply."""
+
+    code = "invalid_json"
 
 
 class ContextLengthExceeded(InvalidRequest):

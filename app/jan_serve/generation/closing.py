@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 @asynccontextmanager
-async def closing(iterator: AsyncIterator[T]) -> AsyncIterator[AsyncIterator[T]]:
+async def closing(iterator: AsyncIterator[T]) -> AsyncGenerator[AsyncIterator[T]]:
     """Run the iterator's `aclose()` at the end of the block, if it has one: an abandoned generator closes too late."""
     try:
         yield iterator

@@ -1,1 +1,11 @@
+"""The public protocols, each in a folder of its own. They share the parts of `api`, and never each other."""
 
+from __future__ import annotations
+
+from typing import Final
+
+from jan_serve.api.dialect import Dialect
+from jan_serve.api.dialects.jan import JAN
+
+DIALECTS: Final[tuple[Dialect, ...]] = (JAN,)
+"""In the order of their routes: the first that has a path serves it."""

@@ -1,0 +1,171 @@
+"""Puts the HTTP application together: guards, dialects, health. Wiring only."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from http import HTTPStatus
+from typing import Any, Final
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Match
+
+from jan_serve import __version__
+from jan_serve.api.dialect import Dialect, Services, StreamSettings
+from jan_serve.api.dialects import DIALECTS
+from jan_serve.api.errors import (
+    CLIENT_CLOSED,
+    ClientGone,
+    Envelopes,
+    HttpError,
+    Problem,
+    http_problem,
+    problem_of,
+    validation_problem,
+)
+from jan_serve.api.guards.auth import KeyGuard
+from jan_serve.api.guards.body import BodyGuard
+from jan_serve.api.guards.drain import DrainGuard
+from jan_serve.api.guards.host import HostGuard
+from jan_serve.api.guards.origin import OriginGuard
+from jan_serve.api.health import health_router
+from jan_serve.api.lifecycle import Lifecycle
+from jan_serve.api.metrics import Metrics
+from jan_serve.api.models_port import Models
+from jan_serve.api.request_context import RequestContext
+from jan_serve.api.request_record import record_of
+from jan_serve.config import Settings
+from jan_serve.errors import JanServeError
+from jan_serve.generation.constraints import ConstraintCompiler
+from jan_serve.generation.deadline import RunningRequests
+from jan_serve.generation.prepare import RequestPreparer
+
+_COMPILERS: Final = 2
+_RENDERERS: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class AppParts:
+    """What the server that runs the application needs of it: `app.state.parts`."""
+
+    lifecycle: Lifecycle
+    running: RunningRequests
+
+
+def create_app(
+    settings: Settings,
+    models: Models,
+    *,
+    named_grammars: Mapping[str, str] | None = None,
+    dialects: tuple[Dialect, ...] = DIALECTS,
+) -> FastAPI:
+    """The application over these models, which the caller keeps and shuts down. named_grammars: GBNF texts by name."""
+    lifecycle = Lifecycle()
+    metrics = Metrics(models.snapshot, lifecycle)
+    running = RunningRequests(settings.request_timeout_s or None)
+    envelopes = Envelopes(
+        [(prefix, dialect.render_error) for dialect in dialects for prefix in dialect.error_prefixes]
+    )
+    compilers = ThreadPoolExecutor(_COMPILERS, "constraint")
+    renderers = ThreadPoolExecutor(_RENDERERS, "template")
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
+        yield
+        for executor in (compilers, renderers):
+            executor.shutdown(wait=False, cancel_futures=True)
+
+    app = FastAPI(
+        title="jan-serve",
+        version=__version__,
+        docs_url=None,  # the pages of these two load their scripts from elsewhere
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=lifespan,
+        middleware=_middleware(settings, envelopes, metrics, lifecycle),
+        exception_handlers=_exception_handlers(envelopes),
+    )
+    app.state.max_json_depth = settings.max_json_depth
+    app.state.parts = AppParts(lifecycle, running)
+    services = Services(
+        models=models,
+        preparer=RequestPreparer(
+            ConstraintCompiler(compilers, named_grammars), renderers, now=lambda: datetime.now().astimezone()
+        ),
+        running=running,
+        streams=StreamSettings(settings.sse_ping_s, settings.write_timeout_s),
+    )
+    app.include_router(health_router(models, lifecycle, metrics))
+    for dialect in dialects:
+        app.include_router(dialect.router(services))
+    return app
+
+
+def _middleware(
+    settings: Settings, envelopes: Envelopes, metrics: Metrics, lifecycle: Lifecycle
+) -> list[Middleware]:
+    """Outermost first. Nothing is asked of a request whose Host is wrong; CORS headers stand on every later refusal."""
+    keys = [key.get_secret_value() for key in settings.api_keys]
+    return [
+        Middleware(RequestContext, envelopes=envelopes, metrics=metrics, lifecycle=lifecycle),
+        Middleware(HostGuard, envelopes=envelopes, bound=settings.host, allowed=settings.allowed_hosts),
+        Middleware(OriginGuard, envelopes=envelopes, allowed=settings.allowed_origins),
+        Middleware(KeyGuard, envelopes=envelopes, keys=keys),
+        Middleware(DrainGuard, envelopes=envelopes, lifecycle=lifecycle),
+        Middleware(BodyGuard, envelopes=envelopes, max_bytes=settings.max_body_bytes),
+    ]
+
+
+def _exception_handlers(envelopes: Envelopes) -> dict[int | type[Exception], Any]:
+    def answer(request: Request, problem: Problem) -> Response:
+        record_of(request.scope).error = problem.code
+        return envelopes.render(request.scope["path"], problem)
+
+    async def known(request: Request, error: JanServeError) -> Response:
+        return answer(request, problem_of(error))
+
+    async def refused(request: Request, error: HttpError) -> Response:
+        return answer(request, error.problem)
+
+    async def invalid(request: Request, error: RequestValidationError) -> Response:
+        return answer(request, validation_problem(error.errors()))
+
+    async def unrouted(request: Request, error: HTTPException) -> Response:
+        return answer(request, _routing_problem(request, error))
+
+    async def gone(request: Request, error: ClientGone) -> Response:
+        return Response(status_code=CLIENT_CLOSED)
+
+    return {
+        JanServeError: known,
+        HttpError: refused,
+        RequestValidationError: invalid,
+        HTTPException: unrouted,
+        ClientGone: gone,
+    }
+
+
+def _routing_problem(request: Request, error: HTTPException) -> Problem:
+    path, method = request.scope["path"], request.scope["method"]
+    if error.status_code == HTTPStatus.NOT_FOUND:
+        return http_problem(404, "not_found", "There is no such route on this server.").problem
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        allowed = {
+            allowed
+            for route in request.app.routes
+            if route.matches({"type": "http", "path": path, "method": method})[0] is not Match.NONE
+            for allowed in getattr(route, "methods", ())
+        }
+        headers = {"allow": ", ".join(sorted(allowed))}
+        return http_problem(
+            405, "method_not_allowed", "The route does not have this method.", headers
+        ).problem
+    return http_problem(error.status_code, "bad_request", "The request could not be read.").problem

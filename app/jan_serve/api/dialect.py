@@ -1,0 +1,41 @@
+"""What a public protocol hands to the application: its routes, and how its clients read errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fastapi import APIRouter
+
+from jan_serve.api.errors import ErrorRenderer
+from jan_serve.api.models_port import Models
+from jan_serve.generation.deadline import RunningRequests
+from jan_serve.generation.prepare import RequestPreparer
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSettings:
+    """Seconds: between keep-alive comments, and until a reader that takes nothing is dropped."""
+
+    ping_s: float
+    write_timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What dialects build on. Shared by all of them; each makes its own generation services over these."""
+
+    models: Models
+    preparer: RequestPreparer
+    running: RunningRequests
+    streams: StreamSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """A protocol. error_prefixes: path prefixes whose errors it renders; "" is every path that no other claims."""
+
+    name: str
+    error_prefixes: tuple[str, ...]
+    render_error: ErrorRenderer
+    router: Callable[[Services], APIRouter]

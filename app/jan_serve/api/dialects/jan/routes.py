@@ -1,0 +1,214 @@
+"""Jan's routes: each validates its wire type, hands core values to `generation`, and picks a renderer."""
+
+from __future__ import annotations
+
+import base64
+import time
+import uuid
+from typing import Any, Final
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from jan_serve.api.answers import answer_stream, answer_whole
+from jan_serve.api.dialect import Services
+from jan_serve.api.dialects.jan import wire_chat, wire_completion
+from jan_serve.api.dialects.jan import wire_extras as wire
+from jan_serve.api.dialects.jan.errors import error_body
+from jan_serve.api.dialects.jan.parse_chat import chat_request
+from jan_serve.api.dialects.jan.parse_common import require
+from jan_serve.api.dialects.jan.parse_completion import completion_requests, prompt_items
+from jan_serve.api.dialects.jan.render_chat import ChatAnswer, ChatChunks
+from jan_serve.api.dialects.jan.render_completion import CompletionAnswer, CompletionChunks, CompletionForm
+from jan_serve.api.dialects.jan.reply_head import ReplyHead
+from jan_serve.api.disconnect import while_connected
+from jan_serve.api.json_body import JsonRoute
+from jan_serve.api.replies import json_reply
+from jan_serve.api.request_record import record_of
+from jan_serve.api.sse import SSE_RESPONSE
+from jan_serve.api.wire_types import MAX_INT
+from jan_serve.errors import InvalidRequest, ModelNotFound
+from jan_serve.generation.batch import generate_batch
+from jan_serve.generation.embeddings import EmbeddingService, to_floats
+from jan_serve.generation.leases import DefaultingLeases
+from jan_serve.generation.service import GenerationService
+from jan_serve.generation.tokenize import TokenizerService
+
+OWNER: Final = "jan-serve"
+
+_ERRORS: Final[dict[int | str, dict[str, Any]]] = {
+    400: {"model": wire.ErrorBody, "description": "A value or the whole request is refused"},
+    401: {"model": wire.ErrorBody, "description": "A key is needed"},
+    403: {"model": wire.ErrorBody, "description": "Host or Origin is not allowed"},
+    404: {"model": wire.ErrorBody, "description": "There is no model"},
+    413: {"model": wire.ErrorBody, "description": "The body is too large"},
+    415: {"model": wire.ErrorBody, "description": "The body is not JSON"},
+    422: {"model": wire.ValidationErrorBody, "description": "The request breaks the schema"},
+    429: {"model": wire.ErrorBody, "description": "The queue is full"},
+    503: {"model": wire.ErrorBody, "description": "Loading failed, or the server stops"},
+    504: {"model": wire.ErrorBody, "description": "The request took too long"},
+}
+_STREAMED: Final[dict[int | str, dict[str, Any]]] = {**_ERRORS, 200: {"content": SSE_RESPONSE}}
+
+
+def jan_router(services: Services) -> APIRouter:
+    """All routes of Jan's API, over models of which the default one also answers to unknown names."""
+    router = APIRouter(route_class=JsonRoute, responses=_ERRORS)
+    leases = DefaultingLeases(services.models)
+    _generation_routes(router, services, leases)
+    _embedding_route(router, EmbeddingService(leases, services.running))
+    _model_routes(router, services)
+    _token_routes(router, TokenizerService(leases, services.running))
+    return router
+
+
+def _generation_routes(router: APIRouter, services: Services, leases: DefaultingLeases) -> None:
+    service = GenerationService(leases, services.preparer, services.running)
+    tokenizer = TokenizerService(leases, services.running)
+    streams = services.streams
+
+    @router.post(
+        "/v1/completions",
+        tags=["OpenAI V1"],
+        summary="Completion",
+        response_model=wire_completion.CreateCompletionResponse,
+        responses=_STREAMED,
+    )
+    async def create_completion(request: Request, body: wire_completion.CreateCompletionRequest) -> Response:
+        """Continue a text, or several."""
+        requests = completion_requests(body)
+        head = ReplyHead(f"cmpl-{uuid.uuid4()}", int(time.time()), body.model)
+        prompts: list[str] = []
+        for item in prompt_items(body) if body.echo or body.logprobs is not None else ():
+            if isinstance(item, tuple):
+                item = await while_connected(request, tokenizer.detokenize(requests[0].model, item))
+            prompts.append(item)
+        form = CompletionForm(prompts, requests[0].n, body.echo, body.suffix, body.logprobs is not None)
+        events = generate_batch(service.generate, requests)
+        if not body.stream:
+            return await answer_whole(request, events, CompletionAnswer(head, form))
+        chunks = CompletionChunks(head, form, include_usage=_wants_usage(body))
+        return await answer_stream(request, events, chunks, error_body, streams)
+
+    @router.post(
+        "/v1/chat/completions",
+        tags=["OpenAI V1"],
+        summary="Chat",
+        response_model=wire_chat.CreateChatCompletionResponse,
+        responses=_STREAMED,
+    )
+    async def create_chat_completion(
+        request: Request, body: wire_chat.CreateChatCompletionRequest
+    ) -> Response:
+        """Answer the last message of a conversation."""
+        generation = chat_request(body)
+        head = ReplyHead(f"chatcmpl-{uuid.uuid4()}", int(time.time()), body.model)
+        events = generate_batch(service.generate, [generation])
+        logprobs = generation.logprobs is not None
+        if not body.stream:
+            return await answer_whole(request, events, ChatAnswer(head, logprobs=logprobs))
+        chunks = ChatChunks(head, n=generation.n, logprobs=logprobs, include_usage=_wants_usage(body))
+        return await answer_stream(request, events, chunks, error_body, streams)
+
+
+def _embedding_route(router: APIRouter, service: EmbeddingService) -> None:
+    @router.post(
+        "/v1/embeddings",
+        tags=["OpenAI V1"],
+        summary="Embedding",
+        response_model=wire.CreateEmbeddingResponse,
+    )
+    async def create_embedding(request: Request, body: wire.CreateEmbeddingRequest) -> Response:
+        """Vectors of texts, of unit length."""
+        if body.dimensions is not None:
+            require("dimensions", body.dimensions, 1, MAX_INT)
+        inputs = _embedding_inputs(body)
+        result = await while_connected(request, service.embed(body.model or None, inputs, body.dimensions))
+        record = record_of(request.scope)
+        record.model, record.prompt_tokens = result.model, result.prompt_tokens
+        data: list[wire.Embedding] = [
+            {
+                "object": "embedding",
+                "index": index,
+                "embedding": base64.b64encode(vector).decode()
+                if body.encoding_format == "base64"
+                else list(to_floats(vector)),
+            }
+            for index, vector in enumerate(result.vectors)
+        ]
+        usage: wire.EmbeddingUsage = {
+            "prompt_tokens": result.prompt_tokens,
+            "total_tokens": result.prompt_tokens,
+        }
+        return json_reply(
+            {"object": "list", "data": data, "model": body.model or result.model, "usage": usage}
+        )
+
+
+def _model_routes(router: APIRouter, services: Services) -> None:
+    def entry(name: str) -> wire.ModelData:
+        return {"id": name, "object": "model", "created": 0, "owned_by": OWNER, "permissions": []}
+
+    @router.get("/v1/models", tags=["OpenAI V1"], summary="Models", response_model=wire.ModelList)
+    async def get_models() -> Response:
+        """The models that can be asked for."""
+        names = [model.name for model in await services.models.models()]
+        return json_reply({"object": "list", "data": [entry(name) for name in names]})
+
+    @router.get("/v1/models/{name:path}", tags=["OpenAI V1"], summary="Model", response_model=wire.ModelData)
+    async def get_model(name: str) -> Response:
+        """One of them."""
+        if all(model.name != name for model in await services.models.models()):
+            raise ModelNotFound(name)
+        return json_reply(entry(name))
+
+
+def _token_routes(router: APIRouter, service: TokenizerService) -> None:
+    @router.post(
+        "/extras/tokenize", tags=["Extras"], summary="Tokenize", response_model=wire.TokenizeInputResponse
+    )
+    async def tokenize(request: Request, body: wire.TokenizeInputRequest) -> Response:
+        """Token ids of a text, special tokens parsed, with BOS and EOS as the model has them."""
+        result = await while_connected(request, service.tokenize(body.model or None, body.input))
+        return json_reply({"tokens": list(result.tokens)})
+
+    @router.post(
+        "/extras/tokenize/count",
+        tags=["Extras"],
+        summary="Tokenize Count",
+        response_model=wire.TokenizeInputCountResponse,
+    )
+    async def count_query_tokens(request: Request, body: wire.TokenizeInputRequest) -> Response:
+        """How many token ids `/extras/tokenize` gives."""
+        result = await while_connected(request, service.tokenize(body.model or None, body.input))
+        return json_reply({"count": len(result.tokens)})
+
+    @router.post(
+        "/extras/detokenize",
+        tags=["Extras"],
+        summary="Detokenize",
+        response_model=wire.DetokenizeInputResponse,
+    )
+    async def detokenize(request: Request, body: wire.DetokenizeInputRequest) -> Response:
+        """Text of token ids, special tokens left out."""
+        for token in body.tokens:
+            if not 0 <= token <= MAX_INT:
+                raise InvalidRequest(f"tokens: {str(token)[:20]} is not a token id", param="tokens")
+        text = await while_connected(request, service.detokenize(body.model or None, body.tokens))
+        return json_reply({"text": text})
+
+
+def _embedding_inputs(body: wire.CreateEmbeddingRequest) -> list[str | tuple[int, ...]]:
+    given = body.input
+    if isinstance(given, str):
+        return [given]
+    if given and isinstance(given[0], int):
+        return [tuple(item for item in given if isinstance(item, int))]
+    return [item if isinstance(item, str) else tuple(item) for item in given if not isinstance(item, int)]
+
+
+def _wants_usage(
+    body: wire_chat.CreateChatCompletionRequest | wire_completion.CreateCompletionRequest,
+) -> bool:
+    return body.stream_options is not None and body.stream_options.include_usage is True

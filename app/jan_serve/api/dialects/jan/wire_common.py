@@ -1,0 +1,69 @@
+"""Fields that Jan's two generation requests share."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from jan_serve.api.dialects.jan import limits
+from jan_serve.api.wire_types import AtMost, Between, Int, Strings, WireModel
+
+Penalty = Annotated[float, Between(-2, 2)]
+Count = Annotated[Int, Between(0)]
+
+
+class StreamOptions(WireModel):
+    """What a stream holds besides the answer."""
+
+    include_usage: bool | None = None
+
+
+class SamplingFields(WireModel):
+    """How tokens are picked and where the text ends. Defaults are those of Jan's API."""
+
+    min_tokens: Annotated[
+        Count, Field(description="Tokens to generate before the model may end the text.")
+    ] = 0
+    temperature: Annotated[
+        float, Field(description="Randomness of the text; 0 always picks the most likely token.")
+    ] = 0.8
+    top_p: Annotated[
+        float,
+        Between(0, 1),
+        Field(description="Nucleus sampling: the most likely tokens up to this mass. 1 is off."),
+    ] = 0.95
+    min_p: Annotated[
+        float,
+        Between(0, 1),
+        Field(description="Least probability of a token, relative to the most likely one. 0 is off."),
+    ] = 0.05
+    top_k: Annotated[Count, Field(description="Only the k most likely tokens. 0 is off.")] = 40
+    repeat_penalty: Annotated[
+        float, Between(0), Field(description="Divides the logits of the last 64 tokens. 1 is off.")
+    ] = 1.1
+    presence_penalty: Penalty | None = 0.0
+    frequency_penalty: Penalty | None = 0.0
+    mirostat_mode: Annotated[Int, Between(0, 2), Field(description="Mirostat 1 or 2; 0 is off.")] = 0
+    mirostat_tau: Annotated[float, Between(0, 10), Field(description="Mirostat's target entropy.")] = 5.0
+    mirostat_eta: Annotated[float, Between(0.001, 1), Field(description="Mirostat's learning rate.")] = 0.1
+    seed: Annotated[Int | None, Field(description="Same seed, same text. Null or -1 draws one.")] = None
+    logit_bias: Annotated[
+        dict[str, float] | None,
+        AtMost(limits.MAX_LOGIT_BIAS, "logit_bias"),
+        Field(description="Token id (or text, see logit_bias_type) to what is added to its logit."),
+    ] = None
+    logit_bias_type: Literal["input_ids", "tokens"] | None = None
+    stop: Annotated[
+        str | Strings | None,
+        AtMost(limits.MAX_STOPS, "stop"),
+        Field(description="Texts that end the answer, which then excludes them."),
+    ] = None
+    grammar: Annotated[
+        str | None, Field(description="GBNF that the text has to follow, or the name of one.")
+    ] = None
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+    model: str | None = None
+    n: Int | None = 1
+    user: str | None = None

@@ -1,0 +1,172 @@
+"""From the exceptions of the tree to HTTP: one total table. Which JSON envelope is used is each dialect's affair.
+
+A Problem is the neutral form; `Envelopes` picks the renderer by the path, so that guards and unknown routes answer in
+the form that the clients of that path read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from jan_serve.errors import (
+    DeadlineExceeded,
+    EngineCrashed,
+    EngineFailure,
+    EngineStalled,
+    InvalidModel,
+    InvalidRequest,
+    JanServeError,
+    ModelNotFound,
+    Overloaded,
+    ProtocolError,
+    SettingsError,
+    Unavailable,
+)
+
+INTERNAL_MESSAGE: Final = (
+    "The server failed to answer this request. The log has the reason under the request id."
+)
+CLIENT_CLOSED: Final = 499
+"""nginx's status for a client that left; nobody receives it, the log and the metrics do."""
+
+STATUS_OF: Final[tuple[tuple[type[JanServeError], int], ...]] = (
+    (InvalidRequest, HTTPStatus.BAD_REQUEST),
+    (ModelNotFound, HTTPStatus.NOT_FOUND),
+    (Overloaded, HTTPStatus.TOO_MANY_REQUESTS),
+    (Unavailable, HTTPStatus.SERVICE_UNAVAILABLE),
+    (EngineCrashed, HTTPStatus.SERVICE_UNAVAILABLE),
+    (EngineStalled, HTTPStatus.GATEWAY_TIMEOUT),
+    (DeadlineExceeded, HTTPStatus.GATEWAY_TIMEOUT),
+    (EngineFailure, HTTPStatus.INTERNAL_SERVER_ERROR),
+    (InvalidModel, HTTPStatus.INTERNAL_SERVER_ERROR),
+    (SettingsError, HTTPStatus.INTERNAL_SERVER_ERROR),
+    (ProtocolError, HTTPStatus.INTERNAL_SERVER_ERROR),
+    (JanServeError, HTTPStatus.INTERNAL_SERVER_ERROR),
+)
+"""The first class that fits decides: special cases stand before their base."""
+
+_SPEAKING: Final = (EngineFailure, InvalidModel)
+"""Errors with status 500 whose message is written for the caller."""
+
+_RETRY_AFTER_CRASH_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """A field that breaks the route's schema. loc: path into the body, the word `body` first."""
+
+    loc: tuple[str | int, ...]
+    message: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why a request is refused or failed. `code` is stable; `error` is the exception, for dialects that look closer."""
+
+    status: int
+    code: str
+    message: str
+    param: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    fields: tuple[FieldError, ...] = ()
+    error: JanServeError | None = None
+
+
+class HttpError(Exception):
+    """A request refused for its HTTP form: by a guard, by routing, while its body is read."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.message)
+        self.problem = problem
+
+
+class ClientGone(Exception):
+    """The client closed the connection while its answer was being made."""
+
+
+ErrorRenderer = Callable[[Problem], Response]
+
+
+class Envelopes:
+    """Error renderers by path. The longest prefix wins; a prefix covers whole path segments."""
+
+    def __init__(self, families: Sequence[tuple[str, ErrorRenderer]]) -> None:
+        """families: at least one with the prefix "", which takes what no other does."""
+        self._families = sorted(families, key=lambda family: len(family[0]), reverse=True)
+
+    def render(self, path: str, problem: Problem) -> Response:
+        """The response for a problem on this path, with the problem's headers."""
+        renderer = next(
+            renderer
+            for prefix, renderer in self._families
+            if not prefix or path == prefix or path.startswith(prefix + "/")
+        )
+        response = renderer(problem)
+        response.headers.update(problem.headers)
+        return response
+
+
+def status_of(error: JanServeError) -> int:
+    """The HTTP status of an error."""
+    return int(next(status for kind, status in STATUS_OF if isinstance(error, kind)))
+
+
+def problem_of(error: JanServeError) -> Problem:
+    """The Problem of an error. Messages of our own failures stay in the log."""
+    status = status_of(error)
+    hidden = status == HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(error, _SPEAKING)
+    return Problem(
+        status=status,
+        code=error.code,
+        message=INTERNAL_MESSAGE if hidden else error.message,
+        param=error.param,
+        headers=_retry_header(error),
+        error=error,
+    )
+
+
+def internal_problem() -> Problem:
+    """For an exception that nobody foresaw. Says nothing about it."""
+    return Problem(HTTPStatus.INTERNAL_SERVER_ERROR, JanServeError.code, INTERNAL_MESSAGE)
+
+
+def http_problem(status: int, code: str, message: str, headers: Mapping[str, str] | None = None) -> HttpError:
+    """An HttpError to raise or to render."""
+    return HttpError(Problem(int(status), code, message, headers=headers or {}))
+
+
+def validation_problem(errors: Sequence[Mapping[str, Any]], limit: int = 16) -> Problem:
+    """For pydantic's error list. Values of the request are not repeated: they may be long, or private."""
+    fields = tuple(
+        FieldError(tuple(error["loc"]), str(error["msg"]), str(error["type"])) for error in errors[:limit]
+    )
+    words = "; ".join(f"{_dotted(entry.loc)}: {entry.message}" for entry in fields[:3])
+    return Problem(
+        HTTPStatus.UNPROCESSABLE_ENTITY,
+        "validation_error",
+        f"The request does not fit the schema of this route: {words}",
+        param=_dotted(fields[0].loc) if fields else None,
+        fields=fields,
+    )
+
+
+def _dotted(loc: tuple[str | int, ...]) -> str:
+    """`messages[0].role` for ("body", "messages", 0, "role")."""
+    path = ""
+    for step in loc[1:] if loc[:1] == ("body",) else loc:
+        path += f"[{step}]" if isinstance(step, int) else f".{step}"
+    return path.lstrip(".") or "body"
+
+
+def _retry_header(error: JanServeError) -> dict[str, str]:
+    seconds = _RETRY_AFTER_CRASH_S if isinstance(error, EngineCrashed) else None
+    if isinstance(error, Unavailable):
+        seconds = error.retry_after
+    return {} if seconds is None else {"retry-after": str(max(1, math.ceil(seconds)))}

@@ -1,0 +1,107 @@
+"""What may come as a body: JSON only, not compressed, of bounded size, within bounded time."""
+
+from __future__ import annotations
+
+import asyncio
+from http import HTTPStatus
+from typing import Final
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from jan_serve.api.errors import Envelopes, http_problem
+from jan_serve.api.guards.guard import SAFE_METHODS, Guard, header_values
+
+BODY_TIMEOUT_S: Final = 60.0
+SLOWEST_BYTES_PER_S: Final = 1 << 20
+"""Longer bodies get one second more for each of these."""
+
+_CLOSE: Final = {"connection": "close"}
+
+
+class BodyGuard(Guard):
+    """Refuses a body by its headers, or while it is read: the limits hold for chunked bodies too."""
+
+    def __init__(
+        self, app: ASGIApp, *, envelopes: Envelopes, max_bytes: int, timeout_s: float = BODY_TIMEOUT_S
+    ) -> None:
+        super().__init__(app, envelopes)
+        self._max_bytes = max_bytes
+        self._timeout_s = timeout_s + max_bytes / SLOWEST_BYTES_PER_S
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        limited = (
+            _LimitedBody(receive, self._max_bytes, self._timeout_s) if scope["type"] == "http" else receive
+        )
+        await super().__call__(scope, limited, send)
+
+    def check(self, scope: Scope) -> None:
+        """Raises 413 or 415."""
+        lengths = header_values(scope, b"content-length")
+        if any(value.isdigit() and int(value[:20]) > self._max_bytes for value in lengths):
+            raise _too_large(self._max_bytes)
+        encodings = header_values(scope, b"content-encoding")
+        if any(value.strip().lower() not in (b"", b"identity") for value in encodings):
+            raise http_problem(
+                HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+                "unsupported_media_type",
+                "Compressed bodies are not accepted.",
+            )
+        if scope["method"] in SAFE_METHODS:
+            return
+        # Any other type can be sent by a web page without asking the server first (CORS-safelisted types).
+        types = header_values(scope, b"content-type")
+        has_body = bool(header_values(scope, b"transfer-encoding")) or any(value != b"0" for value in lengths)
+        if len(types) > 1 or (types and not _is_json(types[0])) or (has_body and not types):
+            raise http_problem(
+                HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+                "unsupported_media_type",
+                "The body must be JSON, with the header `Content-Type: application/json`.",
+            )
+
+
+class _LimitedBody:
+    """An ASGI receive that raises HttpError once the body is too long or too slow. Passes on what comes after it."""
+
+    def __init__(self, receive: Receive, max_bytes: int, timeout_s: float) -> None:
+        self._receive = receive
+        self._max_bytes = max_bytes
+        self._timeout_s = timeout_s
+        self._until: float | None = None
+        self._size = 0
+        self._complete = False
+
+    async def __call__(self) -> Message:
+        if self._complete:
+            return await self._receive()
+        if self._until is None:
+            self._until = asyncio.get_running_loop().time() + self._timeout_s
+        try:
+            async with asyncio.timeout_at(self._until):
+                message = await self._receive()
+        except TimeoutError:
+            raise http_problem(
+                HTTPStatus.REQUEST_TIMEOUT, "request_timeout", "The body took too long to arrive.", _CLOSE
+            ) from None
+        if message["type"] == "http.request":
+            self._size += len(message.get("body", b""))
+            self._complete = not message.get("more_body", False)
+            if self._size > self._max_bytes:
+                raise _too_large(self._max_bytes)
+        return message
+
+
+def _too_large(max_bytes: int) -> Exception:
+    return http_problem(
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+        "body_too_large",
+        f"The body is longer than {max_bytes} bytes, the limit of this server.",
+        _CLOSE,
+    )
+
+
+def _is_json(value: bytes) -> bool:
+    """`application/json` or `application/…+json`, with any parameters."""
+    media_type = value.split(b";", 1)[0].strip().lower()
+    return media_type == b"application/json" or (
+        media_type.startswith(b"application/") and media_type.endswith(b"+json")
+    )

@@ -1,0 +1,46 @@
+"""What the guards share: a middleware that either refuses a request from its head alone, or lets it through."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from jan_serve.api.errors import Envelopes, HttpError
+from jan_serve.api.request_record import record_of
+
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+"""Methods that change nothing (RFC 9110, section 9.2.1)."""
+
+
+class Guard(ABC):
+    """Runs `check` on every HTTP request. Other connections are not let through: no route takes any."""
+
+    def __init__(self, app: ASGIApp, envelopes: Envelopes) -> None:
+        self.app = app
+        self._envelopes = envelopes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        try:
+            self.check(scope)
+        except HttpError as error:
+            record_of(scope).error = error.problem.code
+            response = self._envelopes.render(scope["path"], error.problem)
+            await response(scope, receive, send)
+            return
+        await self.app(scope, receive, send)
+
+    @abstractmethod
+    def check(self, scope: Scope) -> None:
+        """Raises HttpError to refuse. Looks at scope["path"] only, never at a path that Host could shape."""
+
+
+def header_values(scope: Scope, name: bytes) -> list[bytes]:
+    """All values of a header, in order. `name` in lower case."""
+    return [value for key, value in scope["headers"] if key == name]

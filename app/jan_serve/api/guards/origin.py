@@ -1,0 +1,92 @@
+"""Which web pages may call the API (CORS), and which may not even make it do something (CSRF)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from http import HTTPStatus
+from typing import Final
+
+from starlette.datastructures import MutableHeaders
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from jan_serve.api.errors import Envelopes, http_problem
+from jan_serve.api.guards.guard import SAFE_METHODS, Guard, header_values
+
+APP_ORIGINS: Final = frozenset({"tauri://localhost", "http://tauri.localhost", "https://tauri.localhost"})
+"""Pages that a desktop shell ships with itself, on macOS and Linux, on Windows and Android."""
+
+_LOOPBACK: Final = re.compile(r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d{1,5})?\Z")
+_METHODS: Final = "GET, POST, PUT, PATCH, DELETE, OPTIONS"
+_HEADER_NAMES: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~, -]{1,2048}\Z")
+_EXPOSED: Final = "x-request-id, openai-processing-ms, retry-after"
+_PREFLIGHT_SECONDS: Final = "600"
+
+
+class OriginGuard(Guard):
+    """Answers preflights, adds CORS headers for allowed origins, refuses state-changing calls of others."""
+
+    def __init__(self, app: ASGIApp, *, envelopes: Envelopes, allowed: Iterable[str]) -> None:
+        """allowed: origins besides loopback ones; `*` is every origin."""
+        super().__init__(app, envelopes)
+        self._allowed = APP_ORIGINS | frozenset(origin.lower().rstrip("/") for origin in allowed)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        origin = _origin(scope) if scope["type"] == "http" else None
+        if origin is None or not self.allows(origin, scope):
+            await super().__call__(scope, receive, send)
+            return
+
+        async def send_with_cors(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers["access-control-allow-origin"] = origin
+                headers["access-control-expose-headers"] = _EXPOSED
+                headers.add_vary_header("Origin")
+            await send(message)
+
+        if scope["method"] == "OPTIONS" and header_values(scope, b"access-control-request-method"):
+            await _preflight(scope)(scope, receive, send_with_cors)
+        else:
+            await super().__call__(scope, receive, send_with_cors)
+
+    def allows(self, origin: str, scope: Scope) -> bool:
+        """Whether pages of this origin may call. Our own origin is the one that names our (checked) Host."""
+        lowered = origin.lower()
+        if lowered in self._allowed or "*" in self._allowed or _LOOPBACK.match(lowered):
+            return True
+        own = header_values(scope, b"host")
+        return len(own) == 1 and lowered == f"{scope['scheme']}://{own[0].decode('latin-1').lower()}"
+
+    def check(self, scope: Scope) -> None:
+        """Raises 403 for a state-changing call, or a preflight of one, from a page that is not allowed."""
+        origin = _origin(scope)
+        preflight = scope["method"] == "OPTIONS" and origin is not None
+        if scope["method"] in SAFE_METHODS and not preflight:
+            return
+        # Without Origin it is no browser, or an old one: those that send Sec-Fetch-Site tell what they do.
+        foreign = origin is not None and not self.allows(origin, scope)
+        if foreign or (origin is None and b"cross-site" in header_values(scope, b"sec-fetch-site")):
+            raise http_problem(
+                HTTPStatus.FORBIDDEN,
+                "forbidden_origin",
+                "Web pages of this origin may not call the server. Allow it with --allowed-origin if it is yours.",
+            )
+
+
+def _origin(scope: Scope) -> str | None:
+    values = header_values(scope, b"origin")
+    if not values:
+        return None
+    return values[0].decode("latin-1") if len(values) == 1 else "several"
+
+
+def _preflight(scope: Scope) -> Response:
+    headers = {"access-control-allow-methods": _METHODS, "access-control-max-age": _PREFLIGHT_SECONDS}
+    asked = b", ".join(header_values(scope, b"access-control-request-headers")).decode("latin-1")
+    if _HEADER_NAMES.match(asked):
+        headers["access-control-allow-headers"] = asked
+    if header_values(scope, b"access-control-request-private-network"):
+        headers["access-control-allow-private-network"] = "true"
+    return Response(status_code=HTTPStatus.NO_CONTENT, headers=headers)

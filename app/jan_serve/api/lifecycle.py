@@ -1,0 +1,48 @@
+"""Is the server serving or draining, and how many requests has it open. Event loop only."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+
+
+class Lifecycle:
+    """One per application."""
+
+    def __init__(self) -> None:
+        self.draining = False
+        self._started = time.monotonic()
+        self._open = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @property
+    def open_requests(self) -> int:
+        """Requests whose answer has not ended."""
+        return self._open
+
+    @property
+    def uptime_s(self) -> float:
+        """Since the application was made."""
+        return time.monotonic() - self._started
+
+    @contextmanager
+    def request(self, *, counted: bool) -> Generator[None]:
+        """Count a request as open while the block runs."""
+        if not counted:
+            yield
+            return
+        self._open += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._open -= 1
+            if self._open == 0:
+                self._idle.set()
+
+    async def wait_idle(self) -> None:
+        """Return when no request is open."""
+        await self._idle.wait()

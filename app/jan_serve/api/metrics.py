@@ -1,0 +1,148 @@
+"""Prometheus metrics of one application, in a registry of its own. No label holds what a caller can invent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import Collector
+
+from jan_serve.api.errors import CLIENT_CLOSED
+from jan_serve.api.lifecycle import Lifecycle
+from jan_serve.api.models_port import ModelsState, ModelState
+from jan_serve.api.request_record import RequestRecord
+
+CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
+
+_SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
+_TOKENS_PER_SECOND: Final = (1, 2, 5, 10, 20, 40, 60, 80, 100, 150, 200, 400)
+
+
+class Metrics:
+    """Counts finished requests, and reads the supervisor's state when asked for the page."""
+
+    def __init__(self, snapshot: Callable[[], ModelsState], lifecycle: Lifecycle) -> None:
+        self.registry = CollectorRegistry(auto_describe=True)
+        self.registry.register(_EngineCollector(snapshot, lifecycle))
+        self._requests = Counter(
+            "jan_serve_requests", "Finished requests.", ("route", "status"), registry=self.registry
+        )
+        self._cancelled = Counter(
+            "jan_serve_cancelled", "Requests whose client left before the end.", registry=self.registry
+        )
+        self._prompt_tokens = Counter(
+            "jan_serve_prompt_tokens", "Prompt tokens of finished requests.", registry=self.registry
+        )
+        self._cached_tokens = Counter(
+            "jan_serve_cached_tokens", "Prompt tokens that were not computed again.", registry=self.registry
+        )
+        self._completion_tokens = Counter(
+            "jan_serve_completion_tokens", "Tokens generated for finished requests.", registry=self.registry
+        )
+        self._duration = Histogram(
+            "jan_serve_request_duration_seconds",
+            "From the arrival of a request to the end of its answer.",
+            ("route",),
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self._first_token = Histogram(
+            "jan_serve_time_to_first_token_seconds",
+            "From the arrival of a request to its first text.",
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self._queue = Histogram(
+            "jan_serve_queue_duration_seconds",
+            "Waiting in the engine.",
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self._speed = Histogram(
+            "jan_serve_tokens_per_second",
+            "Generated tokens of a request over its decode time.",
+            buckets=_TOKENS_PER_SECOND,
+            registry=self.registry,
+        )
+
+    def observe(self, route: str, status: int, record: RequestRecord) -> None:
+        """Count a finished request."""
+        status = CLIENT_CLOSED if record.cancelled else status
+        self._requests.labels(route, str(status)).inc()
+        self._duration.labels(route).observe(record.elapsed_s())
+        if record.cancelled:
+            self._cancelled.inc()
+        self._prompt_tokens.inc(record.prompt_tokens)
+        self._cached_tokens.inc(record.cached_tokens)
+        self._completion_tokens.inc(record.completion_tokens)
+        if record.first_token_s is not None:
+            self._first_token.observe(record.first_token_s)
+        if record.queue_s is not None:
+            self._queue.observe(record.queue_s)
+        if record.decode_s and record.completion_tokens:
+            self._speed.observe(record.completion_tokens / record.decode_s)
+
+    def page(self) -> bytes:
+        """The text exposition."""
+        return generate_latest(self.registry)
+
+
+_GAUGES: Final[tuple[tuple[str, str, Callable[[ModelState], float]], ...]] = (
+    ("model_ready", "1 while the model is loaded.", lambda model: model.state == "ready"),
+    ("model_leases", "Requests that hold the model.", lambda model: model.leases),
+    ("model_waiting", "Requests that wait for the model.", lambda model: model.waiting),
+    ("engine_running", "Sequences in the batch.", lambda model: model.stats.running),
+    ("engine_waiting", "Sequences that wait for a place in the batch.", lambda model: model.stats.waiting),
+    ("engine_cells_used", "KV cells in use.", lambda model: model.stats.cells_used),
+    ("engine_cells", "KV cells.", lambda model: model.stats.cells_total),
+    (
+        "engine_cached_sequences",
+        "Finished sequences kept as prefix cache.",
+        lambda model: model.stats.cached_sequences,
+    ),
+    ("engine_resident_bytes", "Resident memory of the worker.", lambda model: model.stats.rss_bytes),
+)
+_COUNTERS: Final[tuple[tuple[str, str, Callable[[ModelState], float]], ...]] = (
+    ("model_loads", "Times the model was loaded.", lambda model: model.loads_total),
+    ("model_crashes", "Times its worker crashed.", lambda model: model.crashes_total),
+    ("model_stalls", "Times its worker was ended for a stall.", lambda model: model.stalls_total),
+    ("engine_steps", "Engine steps since the worker started.", lambda model: model.stats.steps_total),
+    (
+        "engine_computed_tokens",
+        "Prompt tokens computed since the worker started.",
+        lambda model: model.stats.computed_tokens_total,
+    ),
+    (
+        "engine_generated_tokens",
+        "Tokens generated since the worker started.",
+        lambda model: model.stats.generated_tokens_total,
+    ),
+)
+
+
+class _EngineCollector(Collector):
+    """Reads the supervisor's snapshot at each scrape; holds no numbers itself."""
+
+    def __init__(self, snapshot: Callable[[], ModelsState], lifecycle: Lifecycle) -> None:
+        self._snapshot = snapshot
+        self._lifecycle = lifecycle
+
+    def collect(self) -> Iterable[Metric]:
+        """One family per line of the tables, one sample per model."""
+        models = self._snapshot().models
+        open_requests = GaugeMetricFamily("jan_serve_open_requests", "Requests whose answer has not ended.")
+        open_requests.add_metric((), self._lifecycle.open_requests)
+        yield open_requests
+        for kind, table in ((GaugeMetricFamily, _GAUGES), (CounterMetricFamily, _COUNTERS)):
+            for name, help_text, value in table:
+                family = kind(f"jan_serve_{name}", help_text, labels=("model",))
+                for model in models:
+                    family.add_metric((model.name,), float(value(model)))
+                yield family
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: the registry need not know the names in advance."""
+        return ()

@@ -1,0 +1,31 @@
+"""JSON replies, encoded once and on one line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+
+import msgspec
+from starlette.responses import Response
+
+_encode = msgspec.json.Encoder().encode
+
+
+def json_bytes(value: object) -> bytes:
+    """Compact JSON. Line separators that some readers of event streams split at are escaped."""
+    encoded = _encode(value)
+    # U+0085, U+2028 and U+2029 are plain text in JSON, and line ends for str.splitlines(), which clients use.
+    if b"\xc2\x85" in encoded or b"\xe2\x80" in encoded:
+        encoded = (
+            encoded.replace(b"\xc2\x85", b"\\u0085")
+            .replace(b"\xe2\x80\xa8", b"\\u2028")
+            .replace(b"\xe2\x80\xa9", b"\\u2029")
+        )
+    return encoded
+
+
+def json_reply(
+    body: object, status: int = HTTPStatus.OK, headers: Mapping[str, str] | None = None
+) -> Response:
+    """A JSON response."""
+    return Response(json_bytes(body), status, dict(headers or {}), media_type="application/json")

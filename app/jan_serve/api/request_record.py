@@ -1,0 +1,71 @@
+"""What is known of one HTTP request for its log line and the metrics: sizes and times, never its text."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from starlette.types import Scope
+
+from jan_serve.core.events import Completed, Finished, GenerationEvent, Started, TextDelta, Usage
+
+_KEY = "jan_serve.record"
+
+
+@dataclass(slots=True)
+class RequestRecord:
+    """Filled by whoever learns something. Times are seconds; `first_token_s` counts from the arrival of the request."""
+
+    request_id: str
+    started: float = field(default_factory=time.perf_counter)
+    model: str | None = None
+    stream: bool = False
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+    first_token_s: float | None = None
+    queue_s: float | None = None
+    prefill_s: float | None = None
+    decode_s: float | None = None
+    error: str | None = None
+    cancelled: bool = False
+
+    def elapsed_s(self) -> float:
+        """Since the request arrived."""
+        return time.perf_counter() - self.started
+
+    def observe(self, event: GenerationEvent) -> None:
+        """Take what an event of the answer tells. Counts so far are kept when the answer is cut short."""
+        match event:
+            case Started():
+                self.model = event.model
+                self.prompt_tokens += event.prompt_tokens
+            case TextDelta() if self.first_token_s is None:
+                self.first_token_s = self.elapsed_s()
+            case Finished():
+                self.completion_tokens += event.completion_tokens
+            case Completed():
+                self.count(event.usage)
+                self.queue_s = event.timings.queue_s
+                self.prefill_s = event.timings.prefill_s
+                self.decode_s = event.timings.decode_s
+            case _:
+                pass
+
+    def count(self, usage: Usage) -> None:
+        """The final counts."""
+        self.prompt_tokens = usage.prompt_tokens
+        self.completion_tokens = usage.completion_tokens
+        self.cached_tokens = usage.cached_tokens
+
+
+def attach_record(scope: Scope, record: RequestRecord) -> None:
+    """Make the record known to everything below."""
+    scope[_KEY] = record
+
+
+def record_of(scope: Scope) -> RequestRecord:
+    """The record of the request that this scope belongs to."""
+    record = scope[_KEY]
+    assert isinstance(record, RequestRecord)
+    return record

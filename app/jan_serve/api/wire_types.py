@@ -1,0 +1,166 @@
+"""Building blocks of the dialects' pydantic models: strict JSON types, ranges with both ends in the message, caps.
+
+A value that breaks a model is a schema violation. A cap is a limit of this server: it is checked before anything is
+done with the value, and raises InvalidRequest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sized
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, cast
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+from jan_serve.errors import InvalidRequest
+
+MAX_INT: Final = (1 << 31) - 1
+"""What llama.cpp's int32 parameters hold."""
+
+
+class WireModel(BaseModel):
+    """A JSON object of a request. No type is converted to another; unknown members are ignored."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", protected_namespaces=())
+
+
+def _integral(value: object) -> object:
+    """JSON has one number type: 16.0 is an integer."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+@dataclass(frozen=True, slots=True)
+class FirstError:
+    """On a list: report the first wrong item only, so that a hostile list costs one error.
+
+    As pydantic's FailFast, which cannot stand inside a union.
+    """
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        schema = handler(source)
+        if schema["type"] == "list":
+            schema["fail_fast"] = True
+        return schema
+
+
+Int = Annotated[int, BeforeValidator(_integral)]
+Strings = Annotated[list[str], FirstError()]
+Ints = Annotated[list[Int], FirstError()]
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """A closed range for a number; None is an open end. The message names both ends."""
+
+    low: float
+    high: float | None = None
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        json_schema = handler(schema)
+        json_schema["minimum"] = self.low
+        if self.high is not None:
+            json_schema["maximum"] = self.high
+        return json_schema
+
+    def _check(self, value: float) -> float:
+        if value < self.low or (self.high is not None and value > self.high):
+            raise PydanticCustomError("out_of_range", "{text}", {"text": f"must be {self.words}"})
+        return value
+
+    @property
+    def words(self) -> str:
+        """The range in words."""
+        if self.high is None:
+            return f"{self.low:g} or more"
+        return f"from {self.low:g} to {self.high:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class AtMost:
+    """A cap on the number of items of a list or object. Texts and other values pass. Raises InvalidRequest."""
+
+    items: int
+    field: str
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(self._check, handler(source))
+
+    def _check(self, value: object) -> object:
+        if isinstance(value, list | dict):
+            check_count(value, self.items, self.field)  # pyright: ignore[reportUnknownArgumentType]
+        return value
+
+
+def check_count(value: Sized, most: int, field: str) -> None:
+    """Raises InvalidRequest for more than `most` items."""
+    if len(value) > most:
+        raise InvalidRequest(f"{field}: has {len(value)} items, the limit is {most}", param=field)
+
+
+@dataclass(frozen=True, slots=True)
+class TextsOrTokens:
+    """A text, a list of texts, token ids, or a list of token id lists: what OpenAI takes as prompt and as input.
+
+    Looks at every item once and reports one error, however long the list is. An empty list, or one beyond the caps,
+    raises InvalidRequest. texts, tokens: caps on the items of the outer list and of an id list.
+    """
+
+    field: str
+    texts: int
+    tokens: int
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        form = handler(source)
+        return core_schema.no_info_plain_validator_function(self._check, json_schema_input_schema=form)
+
+    def _check(self, value: object) -> object:
+        if isinstance(value, str):
+            return value
+        if not isinstance(value, list):
+            raise self._wrong_type()
+        items = cast(list[object], value)
+        self._refuse_empty(items)
+        if all(isinstance(item, str) for item in items):
+            check_count(items, self.texts, self.field)
+            return items
+        if isinstance(items[0], list):
+            check_count(items, self.texts, self.field)
+            return [self._ids(item) for item in items]
+        return self._ids(items)
+
+    def _ids(self, value: object) -> list[int]:
+        if not isinstance(value, list):
+            raise self._wrong_type()
+        items = cast(list[object], value)
+        self._refuse_empty(items)
+        check_count(items, self.tokens, self.field)
+        ids: list[int] = []
+        for item in map(_integral, items):
+            if not isinstance(item, int) or isinstance(item, bool):
+                raise self._wrong_type()
+            if not 0 <= item <= MAX_INT:
+                raise InvalidRequest(f"{self.field}: {item} is not a token id", param=self.field)
+            ids.append(item)
+        return ids
+
+    def _refuse_empty(self, items: list[object]) -> None:
+        if not items:
+            raise InvalidRequest(f"{self.field}: an empty list has nothing to work on", param=self.field)
+
+    def _wrong_type(self) -> PydanticCustomError:
+        return PydanticCustomError(
+            "texts_or_tokens", "must be a text, a list of texts, a list of token ids, or a list of such lists"
+        )
