@@ -1,0 +1,121 @@
+"""Runs the application on a listening socket until it is told to stop, and drains before it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from types import FrameType
+from typing import Final, Protocol
+
+import uvicorn
+
+from jan_serve.api.app import AppParts, create_app
+from jan_serve.api.connection import Connection
+from jan_serve.api.guards.drain import RETRY_AFTER_S
+from jan_serve.api.models_port import Models
+from jan_serve.config import Settings
+from jan_serve.errors import Draining
+from jan_serve.resources import shipped_grammars
+
+logger = logging.getLogger(__name__)
+
+_CLOSING_S: Final = 2.0
+"""For the last error events to reach their readers, once every request has been ended."""
+_TICK_S: Final = 1.0
+"""How often the Date header is renewed: all that an idle server does."""
+
+
+class ManagedModels(Models, Protocol):
+    """Models that this server ends when it stops."""
+
+    async def shutdown(self, drain_s: float) -> None:
+        """See supervisor.model_manager."""
+        ...
+
+
+class DrainingServer(uvicorn.Server):
+    """First SIGTERM or SIGINT: new requests are refused, running ones get `drain_s`. Second: everything ends now.
+
+    Never re-raises the signal: a server that was told to stop and did has succeeded.
+    """
+
+    def __init__(
+        self, config: uvicorn.Config, parts: AppParts, models: ManagedModels, drain_s: float
+    ) -> None:
+        super().__init__(config)
+        self._parts = parts
+        self._models = models
+        self._drain_s = drain_s
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """The signal handler."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._on_signal)
+        else:
+            self.should_exit = True
+
+    async def main_loop(self) -> None:
+        """Wait for the end; uvicorn's own loop wakes ten times a second."""
+        self._loop = asyncio.get_running_loop()
+        while not self.should_exit:
+            await self.on_tick(0)
+            try:
+                async with asyncio.timeout(_TICK_S):
+                    await self._stop.wait()
+            except TimeoutError:
+                continue
+            self.should_exit = True
+
+    def _on_signal(self) -> None:
+        first = not self._parts.lifecycle.draining
+        self._parts.lifecycle.draining = True
+        drain_s = self._drain_s if first else 0.0
+        task = asyncio.get_running_loop().create_task(self._end(drain_s), name="drain")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _end(self, drain_s: float) -> None:
+        logger.info("stopping: running requests have %.0f s", drain_s)
+        try:
+            await self._models.shutdown(drain_s)
+            message = "The server is shutting down."
+            self._parts.running.expire_all(Draining(message, retry_after=RETRY_AFTER_S))
+            async with asyncio.timeout(_CLOSING_S):
+                await self._parts.lifecycle.wait_idle()
+        except TimeoutError:
+            logger.warning("%d requests did not end in time", self._parts.lifecycle.open_requests)
+            self.force_exit = True
+        finally:
+            self._stop.set()
+
+
+def run(settings: Settings, models: ManagedModels, sock: socket.socket) -> int:
+    """Serve on `sock`, which listens already; blocks until the server has stopped. Returns the exit status."""
+    app = create_app(settings, models, named_grammars=shipped_grammars())
+    config = uvicorn.Config(
+        app,
+        http=Connection,
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=1,
+    )
+    with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
+        server = DrainingServer(config, app.state.parts, models, settings.drain_timeout_s)
+        return runner.run(_serve(server, models, sock))
+
+
+async def _serve(server: DrainingServer, models: ManagedModels, sock: socket.socket) -> int:
+    try:
+        await server.serve(sockets=[sock])
+    finally:
+        # After a drain this returns at once; after a failed start nothing may stay behind.
+        await models.shutdown(0.0)
+    return 0 if server.started else 1
