@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 from collections.abc import AsyncGenerator, Sequence
@@ -13,6 +14,7 @@ from jan_serve.ipc.messages import EngineSettings
 from jan_serve.supervisor.limits import ManagerLimits
 from jan_serve.supervisor.model_manager import ModelManager
 from jan_serve.supervisor.ports import ModelSource
+from tests.support.processes import wait_until
 
 _ROOT = Path(__file__).resolve().parents[2]
 _PATHS = [str(_ROOT), str(_ROOT / "app")]
@@ -75,13 +77,24 @@ async def fake_manager(
 
 
 class Gate:
-    """A FIFO that the fake engine waits at (`!gate PATH`, `slow-load`) until the test opens it."""
+    """A FIFO that one request or load of the fake engine waits at (`!gate PATH`, `slow-load`) until the test opens it.
+
+    Each waiting request needs a gate of its own: a second open() could still meet the first one's reader.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         os.mkfifo(path)
 
     def open(self) -> None:
-        """Let the engine go on. Blocks until it waits here, so it never comes too early."""
-        with self.path.open("wb"):
-            pass
+        """Let it go on. Blocks until it waits here, so that this never comes too early. Fails after 10 s."""
+        wait_until(self._try_to_open)
+
+    def _try_to_open(self) -> bool:
+        try:
+            os.close(os.open(self.path, os.O_WRONLY | os.O_NONBLOCK))
+        except OSError as error:
+            if error.errno != errno.ENXIO:  # no reader yet
+                raise
+            return False
+        return True

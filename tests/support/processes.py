@@ -17,9 +17,18 @@ def alive(pid: int) -> bool:
         return False
 
 
+_BEFORE: set[int] = set()
+
+
+def remember_children() -> None:
+    """From now on `children` leaves those out that run now: workers that a whole test session shares."""
+    _BEFORE.clear()
+    _BEFORE.update(child.pid for child in psutil.Process().children())
+
+
 def children() -> list[psutil.Process]:
     """Our child processes, zombies included."""
-    return psutil.Process().children()
+    return [child for child in psutil.Process().children() if child.pid not in _BEFORE]
 
 
 def zombies() -> list[int]:

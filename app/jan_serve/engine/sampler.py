@@ -17,8 +17,7 @@ from jan_serve.errors import EngineFailure, GrammarTooComplex
 
 Floats = npt.NDArray[np.float32]
 
-_SEED_MASK = 0xFFFFFFFF  # llama.cpp seeds are uint32; 0xFFFFFFFF asks it for a random one
-_RANDOM_SEED = 0xFFFFFFFF
+_SEEDS = 0xFFFFFFFF  # llama.cpp seeds are uint32, and the last one asks for a random one
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +61,7 @@ class Sampler:
         self._chain: SamplerChain | None = None
         self._has_penalties = has_penalties(params)
         if params.temperature > 0.0 or self._has_penalties:
-            seed &= _SEED_MASK
-            self._chain = SamplerChain(params, 0 if seed == _RANDOM_SEED else seed, vocab.n_tokens, n_ctx)
+            self._chain = SamplerChain(params, seed % _SEEDS, vocab.n_tokens, n_ctx)
         self._window = params.repeat_last_n
 
     @property

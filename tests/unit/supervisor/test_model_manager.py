@@ -247,8 +247,8 @@ async def test_a_lease_that_is_granted_while_its_waiter_is_cancelled_is_given_ba
 async def test_the_queue_limit_counts_what_waits_beyond_what_runs(tmp_path: Path) -> None:
     settings = EngineSettings(parallel=1)
     async with fake_manager(tmp_path, limits=ManagerLimits(max_queue=2), settings=settings) as manager:
-        gate = Gate(tmp_path / "gate")
-        tasks = [asyncio.create_task(ask(manager, None, f"!gate {gate.path}")) for _ in range(3)]
+        gates = [Gate(tmp_path / f"gate{number}") for number in range(3)]
+        tasks = [asyncio.create_task(ask(manager, None, f"!gate {gate.path}")) for gate in gates]
         await until(lambda: sum(m.leases for m in manager.snapshot().models) == 3)
         refused = await asyncio.gather(
             *(ask(manager, None, "hello") for _ in range(7)), return_exceptions=True
@@ -259,7 +259,7 @@ async def test_the_queue_limit_counts_what_waits_beyond_what_runs(tmp_path: Path
         tasks[-1].cancel()
         await asyncio.gather(tasks[-1], return_exceptions=True)
         in_time = asyncio.create_task(ask(manager, None, "!say in"))
-        for _ in range(2):
+        for gate in gates[:2]:
             await asyncio.to_thread(gate.open)
         assert await asyncio.gather(*tasks[:2]) == ["0 done", "0 done"]
         assert await in_time == "in"
