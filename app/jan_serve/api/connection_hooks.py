@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from starlette.types import Scope
 
@@ -28,7 +29,8 @@ def attach_hooks(scope: Scope, hooks: ConnectionHooks) -> None:
 
 def hooks_of(scope: Scope) -> ConnectionHooks | None:
     """The hooks of the connection that the request came over, if its server has them."""
-    hooks = (scope.get("extensions") or {}).get(_EXTENSION)
+    extensions: dict[str, Any] = scope.get("extensions") or {}
+    hooks = extensions.get(_EXTENSION)
     return hooks if isinstance(hooks, ConnectionHooks) else None
 
 

@@ -115,7 +115,8 @@ class Envelopes:
 
 def status_of(error: JanServeError) -> int:
     """The HTTP status of an error."""
-    return int(next(status for kind, status in STATUS_OF if isinstance(error, kind)))
+    kinds = type(error).__mro__
+    return int(next(status for kind, status in STATUS_OF if kind in kinds))
 
 
 def problem_of(error: JanServeError) -> Problem:

@@ -44,7 +44,7 @@ class EventStream(EventSourceResponse):
 
     def __init__(self, frames: AsyncIterator[bytes], *, ping_s: float, write_timeout_s: float) -> None:
         """ping_s: a comment is sent this often; 0 is never, for clients that read every line as JSON."""
-        super().__init__(
+        super().__init__(  # pyright: ignore[reportUnknownMemberType]: its annotations have a bare `dict`
             frames, ping=ping_s, sep="\n", ping_message_factory=lambda: _PING, send_timeout=write_timeout_s
         )
 

@@ -100,7 +100,8 @@ class AtMost:
 
     def _check(self, value: object) -> object:
         if isinstance(value, list | dict):
-            check_count(value, self.items, self.field)  # pyright: ignore[reportUnknownArgumentType]
+            check_count(cast(Sized, value), self.items, self.field)
+            return cast(object, value)
         return value
 
 

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, Final, NoReturn, cast
+from typing import Any, Final, NoReturn
 
 import jinja2
 import msgspec
@@ -80,11 +80,12 @@ def _environment() -> ImmutableSandboxedEnvironment:
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, GenerationTag], cache_size=0
     )
-    names = cast(dict[str, Any], environment.globals)
+    names: dict[str, Any] = vars(environment)["globals"]
     for name in names.keys() - set(_ALLOWED_GLOBALS):
         del names[name]
     names["raise_exception"] = _raise_exception
-    cast(dict[str, Any], environment.filters)["tojson"] = _tojson
+    filters: dict[str, Any] = vars(environment)["filters"]
+    filters["tojson"] = _tojson
     return environment
 
 

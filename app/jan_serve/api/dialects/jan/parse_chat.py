@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from jan_serve.api.dialects.jan import limits
 from jan_serve.api.dialects.jan import wire_chat as wire
@@ -181,6 +181,8 @@ def _schema(wanted: wire.ResponseFormat) -> Any:
         return wanted.json_schema.schema_
     if wanted.schema_ is not None:
         return wanted.schema_
-    if isinstance(wanted.value, dict) and wanted.type == "json_schema":
-        return wanted.value.get("schema", wanted.value)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    return wanted.value
+    value: object = wanted.value
+    if isinstance(value, dict) and wanted.type == "json_schema":
+        wrapper = cast(dict[str, Any], value)
+        return wrapper.get("schema", wrapper)
+    return value

@@ -23,7 +23,7 @@ from jan_serve.generation.batch import PromptEvent
 
 @dataclass(frozen=True, slots=True)
 class CompletionForm:
-    """How the choices of a call look. n: choices of each prompt. prompts: their texts, where echo or logprobs need them."""
+    """How the choices of a call look. n: for each prompt. prompts: their texts, where echo or logprobs need them."""
 
     prompts: Sequence[str]
     n: int
