@@ -76,9 +76,10 @@ class Intake:
         self.check_token_ids(tuple(request.sampling.logit_bias), "logit_bias")
         self.check_token_ids(request.stopping.stop_token_ids, "stop_token_ids")
         for token, bias in request.sampling.logit_bias.items():
-            if math.isnan(bias):
+            if math.isnan(bias) or bias == math.inf:
                 raise InvalidRequest(
-                    f"logit_bias: the bias of token {token} is not a number", param="logit_bias"
+                    f"logit_bias: the bias of token {token} is {bias}; it must be a number or -inf",
+                    param="logit_bias",
                 )
 
     def _max_new(self, request: GenerateRequest, n_prompt: int) -> int:

@@ -294,7 +294,7 @@ class Detokenized(msgspec.Struct, frozen=True, tag="detokenized"):
 
 
 class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
-    """Counters since the worker started (`*_total`) and gauges of now. Forced tokens were generated without sampling."""
+    """Counters since the worker started (`*_total`), gauges of now. Forced tokens were generated without sampling."""
 
     steps_total: int = 0
     prompt_tokens_total: int = 0
