@@ -19,6 +19,7 @@ _ONSETS = (
 )
 _VOWELS = "a e i o u a e i o u ai au ea ei ia ie io ou ee oo y".split()
 _CODAS = "n r s l t m d k x th nd rt st ng ck ll".split()
+_PLAIN_WORDS = words.plain_words()
 _ACCENTED = {"a": "á", "e": "é", "i": "í", "o": "ö", "u": "ü", "n": "ñ"}
 
 
@@ -126,12 +127,23 @@ class Draw:
                 return value
 
     def _syllables(self) -> str:
+        if self.chance(0.35):
+            return self._fragments()
         count = self.choice((2, 2, 2, 3, 3, 4) if self.chance(0.9) else (1,))
         text = "".join(self.choice(_ONSETS) + self.choice(_VOWELS) for _ in range(count))
         if self.chance(0.5) or count == 1:
             text += self.choice(_CODAS)
         if self.chance(0.25):
             text = self.choice("aeiou") + text
+        return text[:12]
+
+    def _fragments(self) -> str:
+        """One to three slices of ordinary words, so that every piece that a real name may hold is copied at times."""
+        text = ""
+        for _ in range(self.choice((1, 2, 2, 3))):
+            word = self.choice(_PLAIN_WORDS)
+            start = self.between(0, max(0, len(word) - 3))
+            text += word[start : start + self.between(2, 5)]
         return text[:12]
 
     def _maybe_accented(self, name: str) -> str:

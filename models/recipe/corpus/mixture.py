@@ -33,19 +33,19 @@ class Skill:
 
 
 SKILLS: Mapping[str, Skill] = {
-    "identity": Skill(identity.generate, 8, split_by_text=True),
-    "small_talk": Skill(small_talk.generate, 7, split_by_text=True),
-    "facts": Skill(facts.generate, 11, split_by_text=True),
-    "sums": Skill(numbers.generate_sum, 8, split_by_text=True),
-    "lists": Skill(numbers.generate_list, 5, split_by_text=True),
-    "extraction": Skill(extraction.generate, 16),
-    "tool_call": Skill(tool_calls.generate_call, 14),
-    "no_tool": Skill(tool_calls.generate_no_call, 7),
-    "tool_result": Skill(tool_calls.generate_result, 8),
-    "memory": Skill(memory.generate, 9),
-    "infill": Skill(infill.generate, 5, joins=False, split_by_text=True),
-    "thinking": Skill(thinking.generate, 5, joins=False, split_by_text=True),
-    "unknown": Skill(unknown.generate, 9, split_by_text=True),
+    "identity": Skill(identity.generate, 6, split_by_text=True),
+    "small_talk": Skill(small_talk.generate, 6, split_by_text=True),
+    "facts": Skill(facts.generate, 9, split_by_text=True),
+    "sums": Skill(numbers.generate_sum, 10, split_by_text=True),
+    "lists": Skill(numbers.generate_list, 3, split_by_text=True),
+    "extraction": Skill(extraction.generate, 17),
+    "tool_call": Skill(tool_calls.generate_call, 17),
+    "no_tool": Skill(tool_calls.generate_no_call, 10),
+    "tool_result": Skill(tool_calls.generate_result, 6),
+    "memory": Skill(memory.generate, 8),
+    "infill": Skill(infill.generate, 7, joins=False, split_by_text=True),
+    "thinking": Skill(thinking.generate, 6, joins=False, split_by_text=True),
+    "unknown": Skill(unknown.generate, 8, split_by_text=True),
 }
 # Skills whose examples may come first in a chat of several: short, and the same with and without tools.
 _OPENERS = ("identity", "small_talk", "facts", "sums", "lists")

@@ -46,9 +46,9 @@ def generate_sum(draw: Draw) -> Conversation:
 
 
 def _comparison(draw: Draw) -> Conversation:
-    first, second = draw.between(0, 99), draw.between(0, 99)
+    first, second = draw.between(0, _LIMIT), draw.between(0, _LIMIT)
     while second == first:
-        second = draw.between(0, 99)
+        second = draw.between(0, _LIMIT)
     larger = draw.chance(0.5)
     word = "larger" if larger else "smaller"
     patterns = (

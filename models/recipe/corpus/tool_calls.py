@@ -51,12 +51,12 @@ def generate_no_call(draw: Draw) -> Conversation:
     _, specs = _offer(draw)
     tools = tuple(tool_specs.definition(draw, each) for each in specs)
     roll = draw.random.random()
-    if roll < 0.5:
+    if roll < 0.4:
         known = draw.choice((small_talk.generate, facts.generate, identity.generate, numbers.generate_sum))
         return replace(on_our_side(draw, known), tools=tools)
     names = {each.name for each in specs}
     absent = [each for each in HAND_WRITTEN if each.name not in names and not _overlaps(each, names)]
-    if roll < 0.75 and _WEB_SEARCH not in names:
+    if roll < 0.6 and _WEB_SEARCH not in names:
         question = unknown.beyond_tools(draw)
     else:
         question, _ = _request(draw, draw.choice(absent))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 GIVEN_NAMES = (
     "Anna Ben Carla David Emma Felix Grace Hugo Ines Jack Kate Leo Maria Nina Oscar Paul Rosa Sam Tina Victor Alice "
     "Bruno Chloe Daniel Elena Frank Gina Henry Irene James Karen Liam Mona Noah Olga Peter Ruth Simon Thomas Ursula "
@@ -75,3 +77,37 @@ CODE_TASKS = (
 LANGUAGES = "Python|Rust|Go|Java|JavaScript|TypeScript|C|C++|SQL|Bash|Ruby|Kotlin|Swift|Haskell|PHP".split(
     "|"
 )
+
+COMMON = (
+    "about action active after again against airport amount animal answer anything apartment article artist autumn "
+    "balance battle because beginning belong between beyond bottle bottom bridge brother builder butter calendar camera "
+    "candle capital captain castle century chance change chapter charge cheese children choice circle clever climb "
+    "coffee colour common compare complete connect consider control corner country couple course create credit crowd "
+    "culture current custom danger daughter decide degree delivery describe design desire detail develop dictionary "
+    "difference dinner direct discover distance district doctor double dozen dress drink during early earth eight "
+    "either electric element empty energy enough entire equal escape especially even evening example except exercise "
+    "expect explain express family famous father favour figure finger finish flight follow foreign forget fortune "
+    "forward fourth freedom fresh friend function future general gentle government great ground growth happen health "
+    "heavy history holiday hospital hundred husband imagine include increase industry inside interest invention island "
+    "jacket journey jungle justice kitchen knowledge language laughter leader learn leather lecture level library "
+    "machine magic manager market matter measure medicine member memory message middle million minute mixture modern "
+    "moment mother mountain music narrow nation nature necessary neighbour never nothing notice number object ocean "
+    "office often opinion orange order ordinary original other outside owner package painter paper parent particular "
+    "passenger patient pattern people perfect perhaps period person picture planet plastic pleasure pocket police "
+    "popular position possible practice prepare present pressure problem process produce promise proper protect public "
+    "purpose quality quarter question quick quiet reason receive record region remember remove repeat report require "
+    "rescue result return reward science season second secret separate serious service seven shadow shoulder silence "
+    "simple sister situation soldier special spring square stamp station steady straight strange stream street strength "
+    "struggle student subject success sudden sugar summer supply support surface surprise system teacher temperature "
+    "theatre thirteen thousand through thunder together tomorrow tongue toward traffic travel treasure trouble twelve "
+    "twenty umbrella under union unless useful usually valley value various vegetable victory village visitor voice "
+    "volume wander warning watch water weather welcome western whether whisper whole window winter within without wonder "
+    "worker world writing yellow yesterday young zero"
+).split()
+
+
+def plain_words() -> list[str]:
+    """Every ordinary word of the lists, lower case: no names of people or cities."""
+    lists = (NOUNS, ADJECTIVES, COLOURS, FOODS, JOBS, ANIMALS, TOPICS, TASKS, CODE_TASKS, COMMON)
+    found = {word for entries in lists for word in re.findall("[a-z]{3,}", " ".join(entries).lower())}
+    return sorted(found)
