@@ -1,22 +1,16 @@
-"""`jan-serve doctor`: whether this installation can serve, and on what. Asks a worker process about llama.cpp.
-
-The commands never load llama.cpp themselves: a build that crashes on this machine ends the probe, and is reported.
-"""
+"""`jan-serve doctor`: whether this installation can serve, and on what. Changes nothing."""
 
 from __future__ import annotations
 
 import os
 import platform
 import shutil
-import subprocess
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-import msgspec
 import psutil
 import typer
 
@@ -25,13 +19,11 @@ from jan_serve.cli.errors import FAILED
 from jan_serve.cli.ls import size_text
 from jan_serve.cli.options import ConfigOption
 from jan_serve.cli.output import Output
+from jan_serve.cli.probe import ProbeFailed, probe_engine
 from jan_serve.config import LoadedSettings, Settings, load_settings
 from jan_serve.errors import JanServeError
-from jan_serve.supervisor.worker_process import default_worker_command
 from jan_serve.wiring import build_resolver
 
-_PROBE_COMMAND: Final = (*default_worker_command(), "--probe")
-_PROBE_TIMEOUT_S: Final = 60.0
 _PACKAGES: Final = ("llama-cpp-python", "llguidance", "fastapi", "uvicorn", "pydantic", "numpy", "msgspec")
 
 
@@ -92,34 +84,6 @@ def examine(loaded: LoadedSettings) -> Findings:
     except ProbeFailed as error:
         findings.problems.append(str(error))
     return findings
-
-
-class ProbeFailed(Exception):
-    """The worker could not tell about llama.cpp; the text says why."""
-
-
-def probe_engine(
-    command: Sequence[str] = _PROBE_COMMAND, timeout_s: float = _PROBE_TIMEOUT_S
-) -> dict[str, Any]:
-    """Version, features and devices of llama.cpp, from a process of its own. Raises ProbeFailed."""
-    try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s, check=False
-        )
-    except subprocess.TimeoutExpired:
-        raise ProbeFailed(f"llama.cpp did not answer within {timeout_s:g} s") from None
-    except OSError as error:
-        raise ProbeFailed(f"cannot start a worker process: {error.strerror}") from None
-    last_words = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
-    if done.returncode != 0:
-        how = f"signal {-done.returncode}" if done.returncode < 0 else f"status {done.returncode}"
-        raise ProbeFailed(f"llama.cpp does not start ({how}): {''.join(last_words) or 'no message'}")
-    for line in reversed(done.stdout.splitlines()):
-        try:
-            return msgspec.json.decode(line, type=dict[str, Any])
-        except msgspec.DecodeError:
-            continue  # native code may print lines of its own
-    raise ProbeFailed("the worker said nothing about llama.cpp")
 
 
 def _examine_folders(loaded: LoadedSettings, findings: Findings) -> None:

@@ -8,10 +8,13 @@ import socket
 from collections.abc import Callable
 
 from jan_serve import __version__
+from jan_serve.cli.errors import CommandError
 from jan_serve.cli.listen import AlreadyServing, listen, url_of
 from jan_serve.cli.options import with_setting_flags
 from jan_serve.cli.output import Output
+from jan_serve.cli.probe import ProbeFailed, device_names, probe_engine
 from jan_serve.config import LoadedSettings, Settings
+from jan_serve.errors import SettingsError
 from jan_serve.logs import configure_logging
 from jan_serve.store.resolve import DefaultModel
 from jan_serve.wiring import build_manager, build_resolver
@@ -31,6 +34,8 @@ def serve(loaded: LoadedSettings) -> int:
     output = Output()
     resolver = build_resolver(settings)
     default = resolver.default()
+    if settings.device is not None:
+        _check_device(settings.device)
     try:
         sock = listen(settings.host, settings.port)
     except AlreadyServing as running:
@@ -44,6 +49,16 @@ def serve(loaded: LoadedSettings) -> int:
             output.warning(f"{settings.host} can be reached from other machines, and no key is asked for")
         print_banner(output, settings, default, sock)
         return run(settings, build_manager(resolver, settings), sock)
+
+
+def _check_device(name: str) -> None:
+    """A device that is not there is a wrong flag now, rather than a failed load at the first request."""
+    try:
+        known = device_names(probe_engine())
+    except ProbeFailed as error:
+        raise CommandError(str(error), "`jan-serve doctor` shows more.") from None
+    if name.casefold() not in (device.casefold() for device in known):
+        raise SettingsError(f"device: there is no {name!r} here; llama.cpp has {', '.join(known)}")
 
 
 def print_banner(output: Output, settings: Settings, default: DefaultModel, sock: socket.socket) -> None:

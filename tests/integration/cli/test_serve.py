@@ -40,7 +40,7 @@ def test_banner_answer_and_orderly_end(tiny_llama: Path, tmp_path: Path) -> None
     with serving(tmp_path, "--port", "0", "--model", str(tiny_llama)) as server:
         url = server.url()
         assert "tiny-llama (as configured)" in server.log
-        assert f"curl {url}/v1/chat/completions" in server.log
+        wait_until(lambda: f"curl {url}/v1/chat/completions" in server.log)
         assert ask(url, "/health")["pid"] == server.process.pid
         body = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 4, "temperature": 0}
         answer = ask(url, "/v1/chat/completions", body)
@@ -95,6 +95,7 @@ def test_wrong_settings_start_nothing(tmp_path: Path) -> None:
         (("--host", "0.0.0.0"), "--api-key"),
         (("--model", "absent.gguf"), "does not exist"),
         (("--n-ctx", "x"), "--n-ctx: n_ctx"),
+        (("--device", "nonsense"), "there is no 'nonsense' here; llama.cpp has"),
     ):
         with serving(tmp_path, "--port", "0", *flags) as server:
             assert server.wait() == 2
