@@ -104,7 +104,7 @@ class Engine:
     def step(self) -> list[EngineEvent]:
         """Admit, compute one batch, sample. Blocks for the batch. Returns what happened, in order."""
         self._admit()
-        plan = self._scheduler.plan(self._batch.capacity, self._pacer.prefill_tokens(self._num_decoding()))
+        plan = self._scheduler.plan(self._batch.capacity, self._prefill_budget())
         plan = self._make_room(plan)
         if plan:
             indices = self._fill(plan)
@@ -119,8 +119,9 @@ class Engine:
         events, self._events = self._events, []
         return events
 
-    def _num_decoding(self) -> int:
-        return sum(not s.is_prefilling for s in self._scheduler.running)
+    def _prefill_budget(self) -> int:
+        prefilling = sum(s.is_prefilling for s in self._scheduler.running)
+        return self._pacer.prefill_tokens(len(self._scheduler.running) - prefilling, prefilling)
 
     # Admission and cells
 

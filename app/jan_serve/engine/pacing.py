@@ -4,34 +4,50 @@ from __future__ import annotations
 
 
 class Pacer:
-    """Keeps steps that have running streams near `target_s`, from measured speeds.
+    """Shares time between prefill and running streams, from measured speeds. Times in seconds.
 
-    A step's time is modelled as a decode part and a cost per prefill token, each an exponential average. Without
-    streams nothing is cut: `chunk` tokens go into one step.
+    A step's time is modelled as a decode part and a cost per prefill token, each an exponential average. Prefill beside
+    streams comes in pieces of about `target_s`, and after each the streams run alone until they have had
+    STREAM_SHARE of the time. Where more sequences wait for their prefill than stream, nothing is cut: the majority
+    gains. Without streams there is nothing to share.
     """
 
-    MIN_TOKENS = 16
+    MIN_TOKENS = 32
+    STREAM_SHARE = 0.6
+    _TELLING = 16  # a piece of fewer tokens costs nearly as much as a decode, and says nothing about a token
     _WEIGHT = 0.25
 
     def __init__(self, target_s: float, chunk: int) -> None:
+        """chunk: tokens that a step carries at most."""
         self._target = target_s
         self._chunk = chunk
         self._decode_s = 0.0
         self._token_s = 0.0
+        self._owed_s = 0.0
 
     def observe(self, num_decode: int, num_prefill: int, seconds: float) -> None:
         """Learn from a step that computed so many decode and prefill tokens."""
+        if num_decode == 0:
+            self._owed_s = 0.0
         if num_prefill == 0:
             if num_decode:
-                self._decode_s += self._WEIGHT * (seconds - self._decode_s) if self._decode_s else seconds
+                self._decode_s = self._average(self._decode_s, seconds)
+                self._owed_s = max(0.0, self._owed_s - seconds)
             return
-        if num_prefill >= self.MIN_TOKENS:
-            per_token = max(0.0, seconds - (self._decode_s if num_decode else 0.0)) / num_prefill
-            self._token_s += self._WEIGHT * (per_token - self._token_s) if self._token_s else per_token
+        prefill_s = max(0.0, seconds - (self._decode_s if num_decode else 0.0))
+        if num_prefill >= self._TELLING:
+            self._token_s = self._average(self._token_s, prefill_s / num_prefill)
+        if num_decode:
+            self._owed_s += prefill_s * self.STREAM_SHARE / (1.0 - self.STREAM_SHARE)
 
-    def prefill_tokens(self, num_decode: int) -> int:
-        """Prefill tokens that the next step should carry at most."""
-        if num_decode == 0 or self._token_s == 0.0:
-            return self._chunk if num_decode == 0 else min(self._chunk, 4 * self.MIN_TOKENS)
-        room = (self._target - self._decode_s) / self._token_s
+    def prefill_tokens(self, num_streams: int, num_prefilling: int) -> int:
+        """Prefill tokens that the next step should carry at most, beside so many sequences of each kind."""
+        if num_streams == 0 or num_prefilling > num_streams:
+            return self._chunk
+        if self._owed_s > 0.0:
+            return 0
+        room = (self._target - self._decode_s) / self._token_s if self._token_s else 0.0
         return int(min(self._chunk, max(self.MIN_TOKENS, room)))
+
+    def _average(self, old: float, new: float) -> float:
+        return old + self._WEIGHT * (new - old) if old else new

@@ -1,4 +1,4 @@
-"""Pacer: prefill beside running streams is cut to the time of a step."""
+"""Pacer: prefill beside running streams comes in small pieces, and leaves them most of the time."""
 
 from __future__ import annotations
 
@@ -8,22 +8,24 @@ from jan_serve.engine.pacing import Pacer
 
 
 def learned(decode_s: float, token_s: float, *, target_s: float = 0.1, chunk: int = 512) -> Pacer:
-    """A pacer that saw enough steps of this speed."""
+    """A pacer that saw enough steps of this speed, and owes its streams nothing."""
     pacer = Pacer(target_s, chunk)
     for _ in range(40):
         pacer.observe(4, 0, decode_s)
         pacer.observe(4, 64, decode_s + 64 * token_s)
+    pacer.observe(0, 64, 64 * token_s)
     return pacer
 
 
-def test_nothing_is_cut_without_streams() -> None:
-    assert Pacer(0.1, 512).prefill_tokens(0) == 512
-    assert learned(0.05, 0.01).prefill_tokens(0) == 512
+@pytest.mark.parametrize(("streams", "prefilling"), [(0, 1), (0, 9), (1, 2), (3, 4)])
+def test_nothing_is_cut_where_no_stream_runs_or_more_wait_than_stream(streams: int, prefilling: int) -> None:
+    assert Pacer(0.1, 512).prefill_tokens(streams, prefilling) == 512
+    assert learned(0.05, 0.01).prefill_tokens(streams, prefilling) == 512
 
 
-def test_a_small_chunk_beside_streams_until_a_speed_is_known() -> None:
-    assert Pacer(0.1, 512).prefill_tokens(3) == 4 * Pacer.MIN_TOKENS
-    assert Pacer(0.1, 8).prefill_tokens(3) == 8
+def test_a_small_piece_beside_streams_until_a_speed_is_known() -> None:
+    assert Pacer(0.1, 512).prefill_tokens(3, 1) == Pacer.MIN_TOKENS
+    assert Pacer(0.1, 8).prefill_tokens(3, 1) == 8
 
 
 @pytest.mark.parametrize(
@@ -37,11 +39,11 @@ def test_a_small_chunk_beside_streams_until_a_speed_is_known() -> None:
     ],
 )
 def test_the_rest_of_the_step_goes_to_prefill(decode_s: float, token_s: float, expected: int) -> None:
-    assert learned(decode_s, token_s).prefill_tokens(4) == pytest.approx(expected, abs=1)
+    assert learned(decode_s, token_s).prefill_tokens(4, 1) == pytest.approx(expected, abs=1)
 
 
 def test_a_chunk_below_the_minimum_stays_the_limit() -> None:
-    assert learned(0.5, 0.001, chunk=8).prefill_tokens(4) == 8
+    assert learned(0.5, 0.001, chunk=8).prefill_tokens(4, 1) == 8
 
 
 def test_speeds_are_followed_when_they_change() -> None:
@@ -49,17 +51,32 @@ def test_speeds_are_followed_when_they_change() -> None:
     for _ in range(40):
         pacer.observe(4, 0, 0.02)
         pacer.observe(4, 64, 0.02 + 64 * 0.002)
-    assert pacer.prefill_tokens(4) == pytest.approx(40, abs=1)
+    pacer.observe(0, 64, 64 * 0.002)
+    assert pacer.prefill_tokens(4, 1) == pytest.approx(40, abs=1)
 
 
 def test_a_prefill_of_few_tokens_says_nothing_about_a_token() -> None:
     pacer = Pacer(0.1, 512)
     pacer.observe(0, 1, 10.0)
-    assert pacer.prefill_tokens(1) == 4 * Pacer.MIN_TOKENS
+    assert pacer.prefill_tokens(1, 1) == Pacer.MIN_TOKENS
 
 
 def test_an_empty_step_teaches_nothing() -> None:
     pacer = learned(0.02, 0.001)
-    before = pacer.prefill_tokens(4)
+    before = pacer.prefill_tokens(4, 1)
     pacer.observe(0, 0, 100.0)
-    assert pacer.prefill_tokens(4) == before
+    assert pacer.prefill_tokens(4, 1) == before
+
+
+@pytest.mark.parametrize(("decode_s", "token_s"), [(0.02, 0.009), (0.085, 0.009), (0.01, 0.0001)])
+def test_streams_keep_their_share_of_the_time_while_a_long_prompt_is_prefilled(
+    decode_s: float, token_s: float
+) -> None:
+    pacer, left, now, steps = learned(decode_s, token_s), 6000, 0.0, 0
+    while left > 0:
+        tokens = min(left, pacer.prefill_tokens(2, 1))
+        seconds = decode_s + tokens * token_s
+        pacer.observe(2, tokens, seconds)
+        left, now, steps = left - tokens, now + seconds, steps + 1
+    assert steps * decode_s / now >= Pacer.STREAM_SHARE - 0.02
+    assert steps * decode_s / now <= Pacer.STREAM_SHARE + 0.25, "prefill must go on as well"
