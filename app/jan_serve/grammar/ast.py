@@ -96,11 +96,14 @@ def sequence(items: Iterable[Expr]) -> Expr:
 def choice(items: Iterable[Expr]) -> Expr:
     """Alternation with nested choices opened, small duplicates dropped, and NEVER dropped."""
     flat: list[Expr] = []
+    seen: set[Expr] = set()
     for item in items:
         for part in item.items if type(item) is Choice else (item,):
-            # Comparing large alternatives costs more than a duplicate does; the IR has merged those already.
-            if type(part) in _SMALL and part in flat:
-                continue
+            # Hashing large alternatives costs more than a duplicate does; the IR has merged those already.
+            if type(part) in _SMALL:
+                if part in seen:
+                    continue
+                seen.add(part)
             flat.append(part)
     if len(flat) == 1:
         return flat[0]

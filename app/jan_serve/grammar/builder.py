@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from jan_serve.errors import GrammarTooComplex
-from jan_serve.grammar.ast import Expr, Grammar, RuleRef
+from jan_serve.grammar.ast import NEVER, Expr, Grammar, RuleRef
 from jan_serve.grammar.limits import MAX_RULES
 
 _UNSAFE = re.compile(r"[^a-zA-Z0-9]+")
@@ -37,6 +37,11 @@ class RuleBuilder:
         if len(self._taken) > MAX_RULES:
             raise GrammarTooComplex(f"the grammar would have more than {MAX_RULES} rules")
         return name
+
+    def adopt(self, name: str) -> None:
+        """Take a name as it is: it belongs to a grammar that is being rewritten."""
+        self._taken.add(name)
+        self.rules[name] = NEVER
 
     def fill(self, name: str, expr: Expr) -> None:
         """Give a reserved name its body."""

@@ -65,7 +65,8 @@ def _productive_rules(grammar: Grammar, uses: dict[str, set[str]]) -> set[str]:
             users.setdefault(other, []).append(name)
     productive: set[str] = set()
     todo = [name for name, others in waiting.items() if not others]
-    while True:
+    changed = set(uses)
+    while todo or changed:
         while todo:
             name = todo.pop()
             if name in productive or grammar.rules[name] == NEVER:
@@ -73,15 +74,14 @@ def _productive_rules(grammar: Grammar, uses: dict[str, set[str]]) -> set[str]:
             productive.add(name)
             for user in users.get(name, ()):
                 waiting[user].discard(name)
+                changed.add(user)
                 if not waiting[user]:
                     todo.append(user)
         todo = [
-            name
-            for name in uses
-            if name not in productive and _completes(grammar.rules[name], productive, uses)
+            name for name in changed if name not in productive and _completes(grammar.rules[name], productive, uses)
         ]
-        if not todo:
-            return productive
+        changed = set()
+    return productive
 
 
 def _completes(expr: Expr, productive: set[str], uses: dict[str, set[str]]) -> bool:
