@@ -12,6 +12,7 @@ from models.recipe.corpus import (
     infill,
     memory,
     numbers,
+    repeating,
     small_talk,
     thinking,
     tool_calls,
@@ -45,6 +46,7 @@ SKILLS: Mapping[str, Skill] = {
     "memory": Skill(memory.generate, 8),
     "infill": Skill(infill.generate, 7, joins=False, split_by_text=True),
     "thinking": Skill(thinking.generate, 6, joins=False, split_by_text=True),
+    "repeating": Skill(repeating.generate, 10),
     "unknown": Skill(unknown.generate, 8, split_by_text=True),
 }
 # Skills whose examples may come first in a chat of several: short, and the same with and without tools.

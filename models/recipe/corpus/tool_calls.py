@@ -54,7 +54,9 @@ def generate_no_call(draw: Draw) -> Conversation:
     if roll < 0.4:
         known = draw.choice((small_talk.generate, facts.generate, identity.generate, numbers.generate_sum))
         return replace(on_our_side(draw, known), tools=tools)
-    names = {each.name for each in specs}
+    # By description: a tool may be offered under another name.
+    known_as = {each.description: each.name for each in HAND_WRITTEN}
+    names = {known_as.get(each.description, each.name) for each in specs}
     absent = [each for each in HAND_WRITTEN if each.name not in names and not _overlaps(each, names)]
     if roll < 0.6 and _WEB_SEARCH not in names:
         question = unknown.beyond_tools(draw)

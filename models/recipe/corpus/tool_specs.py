@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -113,6 +114,7 @@ def _amount(draw: Draw) -> int:
     return draw.number(2, 990)
 
 
+_SLOT = re.compile(r"(\{\w+\})")
 _WEATHER = ("sunny", "cloudy", "rainy", "windy", "foggy", "snowy")
 _CITY = Parameter(Draw.city, note="Name of the city")
 _NAME = Parameter(Draw.given_name, note="Name of the person")
@@ -313,10 +315,65 @@ def put_together(draw: Draw, verb: str, noun: str) -> Spec:
     return Spec(joined, f"{verb.capitalize()} {article} {noun}", {parameter: value}, asks, result, reply)
 
 
+_VERB_ALIASES = ("get", "fetch", "run", "do", "make", "query", "handle", "start", "use", "request")
+_PARAMETER_ALIASES: Mapping[str, tuple[str, ...]] = {
+    "city": ("location", "place", "town", "city_name"),
+    "name": ("person", "contact", "who", "recipient"),
+    "title": ("name", "label", "song", "item"),
+    "text": ("message", "content", "body", "input"),
+    "query": ("q", "search", "term", "text"),
+    "minutes": ("duration", "length", "time"),
+    "time": ("at", "when", "clock"),
+    "path": ("file", "filename", "file_name"),
+    "amount": ("value", "number", "sum"),
+    "company": ("symbol", "firm", "name"),
+    "room": ("place", "area", "location"),
+    "user_id": ("id", "user", "number"),
+    "origin": ("source", "start", "departure"),
+    "destination": ("target", "end", "arrival"),
+    "date": ("day", "when", "on"),
+    "sides": ("count", "faces", "n"),
+    "degrees": ("temperature", "value", "target"),
+}
+
+
+def renamed(draw: Draw, spec: Spec) -> Spec:
+    """The same tool under other names, so that names have to be read off the offer and cannot be known by heart."""
+    first, *rest = spec.name.split("_")
+    words_of_name = (
+        [draw.choice((first, *_VERB_ALIASES)), *rest] if rest else [draw.choice(_VERB_ALIASES), first]
+    )
+    if draw.chance(0.2):
+        words_of_name.insert(1, draw.choice(("current", "new", "my", "one", "the")))
+    if draw.chance(0.2):
+        words_of_name.reverse()
+    camel = words_of_name[0] + "".join(word.capitalize() for word in words_of_name[1:])
+    name = camel if draw.chance(0.3) else "_".join(words_of_name)
+    new = {old: draw.choice((old, *_PARAMETER_ALIASES.get(old, ()))) for old in spec.parameters}
+    if len(set(new.values()) | set(spec.result)) < len(new) + len(spec.result):
+        new = {old: old for old in spec.parameters}
+
+    def slots(text: str) -> str:
+        return "".join(
+            "{" + new.get(part[1:-1], part[1:-1]) + "}" if part[:1] == "{" else part
+            for part in _SLOT.split(text)
+        )
+
+    return Spec(
+        name,
+        spec.description,
+        {new[old]: part for old, part in spec.parameters.items()},
+        tuple(slots(ask) for ask in spec.asks),
+        spec.result,
+        slots(spec.reply),
+    )
+
+
 def some_specs(draw: Draw, count: int) -> list[Spec]:
     """Different tools, the first of which is the one to ask for; made-up ones may share its verb or its noun."""
     if draw.chance(0.55):
-        return draw.sample(HAND_WRITTEN, count)
+        specs = draw.sample(HAND_WRITTEN, count)
+        return [renamed(draw, spec) for spec in specs] if draw.chance(0.5) else specs
     verbs: list[str] = draw.sample(_VERBS, count)
     nouns: list[str] = draw.sample(_OBJECTS, count)
     if count > 1 and draw.chance(0.4):
