@@ -42,9 +42,11 @@ bench: install ## measurements (ARGS: as python -m benchmarks)
 conformance: install ## the long conformance suites (ARGS: as pytest)
 	$(BIN)/python -m pytest tests/conformance $(ARGS)
 
-model: install ## train the built-in model again (installs torch; ARGS: as python -m models.recipe)
-	$(BIN)/python -m pip install --quiet --group model
-	$(BIN)/python -m models.recipe $(ARGS)
+model: ## train the built-in model again, for hours (ARGS: as python -m models.recipe.train)
+	@test -x .venv-model/bin/python || $${PYTHON:-python3} -m venv .venv-model
+	.venv-model/bin/python -m pip install --quiet --requirement models/recipe/requirements.txt
+	.venv-model/bin/python -m models.recipe.train --output build/jan-tiny $(ARGS)
+	.venv-model/bin/python -m models.recipe.export_gguf build/jan-tiny models/builtin/jan-tiny.gguf
 
 model-eval: install ## measure the built-in model (ARGS: as python -m models.recipe.evaluate)
 	$(BIN)/python -m models.recipe.evaluate $(ARGS)
