@@ -9,6 +9,7 @@ from types import FrameType
 from typing import Final, Protocol
 
 import uvicorn
+from fastapi import FastAPI
 
 from jan_serve.api.app import AppParts, create_app
 from jan_serve.api.connection import Connection
@@ -48,19 +49,21 @@ class DrainingServer(uvicorn.Server):
         self._models = models
         self._drain_s = drain_s
         self._loop: asyncio.AbstractEventLoop | None = None
+        self.listening = asyncio.Event()
         self._stop = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """The signal handler."""
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._on_signal)
+            self._loop.call_soon_threadsafe(self.stop)
         else:
             self.should_exit = True
 
     async def main_loop(self) -> None:
         """Wait for the end; uvicorn's own loop wakes ten times a second."""
         self._loop = asyncio.get_running_loop()
+        self.listening.set()
         while not self.should_exit:
             await self.on_tick(0)
             try:
@@ -70,7 +73,8 @@ class DrainingServer(uvicorn.Server):
                 continue
             self.should_exit = True
 
-    def _on_signal(self) -> None:
+    def stop(self) -> None:
+        """Begin to drain, or, when that has begun, end everything. On the event loop; returns at once."""
         first = not self._parts.lifecycle.draining
         self._parts.lifecycle.draining = True
         drain_s = self._drain_s if first else 0.0
@@ -93,12 +97,11 @@ class DrainingServer(uvicorn.Server):
             self._stop.set()
 
 
-def run(settings: Settings, models: ManagedModels, sock: socket.socket) -> int:
-    """Serve on `sock`, which listens already; blocks until the server has stopped. Returns the exit status."""
-    app = create_app(settings, models, named_grammars=shipped_grammars())
-    config = uvicorn.Config(
+def server_config(app: FastAPI, connection: type[Connection] = Connection) -> uvicorn.Config:
+    """uvicorn's settings: the log is ours, and connections are closed a second after the last answer."""
+    return uvicorn.Config(
         app,
-        http=Connection,
+        http=connection,
         ws="none",
         lifespan="on",
         log_config=None,
@@ -107,6 +110,12 @@ def run(settings: Settings, models: ManagedModels, sock: socket.socket) -> int:
         timeout_keep_alive=75,
         timeout_graceful_shutdown=1,
     )
+
+
+def run(settings: Settings, models: ManagedModels, sock: socket.socket) -> int:
+    """Serve on `sock`, which listens already; blocks until the server has stopped. Returns the exit status."""
+    app = create_app(settings, models, named_grammars=shipped_grammars())
+    config = server_config(app)
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
         server = DrainingServer(config, app.state.parts, models, settings.drain_timeout_s)
         return runner.run(_serve(server, models, sock))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from hashlib import sha256
 from typing import Final
@@ -26,6 +26,8 @@ from jan_serve.errors import GrammarTooComplex
 
 MAX_ENTRIES: Final = 256
 MAX_BYTES: Final = 32 << 20
+
+Translate = Callable[[Constraint, Mapping[str, str]], CompiledGrammar]
 
 _ANY_OBJECT: Final = {"type": "object"}
 
@@ -60,10 +62,16 @@ class ConstraintCompiler:
     The least recently used go first.
     """
 
-    def __init__(self, executor: Executor, named: Mapping[str, str] | None = None) -> None:
-        """executor: where compiling runs. named: GBNF texts that a request may ask for by name."""
+    def __init__(
+        self,
+        executor: Executor,
+        named: Mapping[str, str] | None = None,
+        translate: Translate = compile_constraint,
+    ) -> None:
+        """executor: where `translate` runs. named: GBNF texts that a request may ask for by name."""
         self._executor = executor
         self._named = named or {}
+        self._translate = translate
         self._done: OrderedDict[bytes, CompiledGrammar] = OrderedDict()
         self._bytes = 0
         self._running: dict[bytes, asyncio.Future[CompiledGrammar]] = {}
@@ -91,7 +99,7 @@ class ConstraintCompiler:
 
     def _start(self, key: bytes, constraint: Constraint) -> asyncio.Future[CompiledGrammar]:
         loop = asyncio.get_running_loop()
-        running = loop.run_in_executor(self._executor, compile_constraint, constraint, self._named)
+        running = loop.run_in_executor(self._executor, self._translate, constraint, self._named)
         self._running[key] = running
 
         def finished(future: asyncio.Future[CompiledGrammar]) -> None:

@@ -182,7 +182,7 @@ def _schema(wanted: wire.ResponseFormat) -> Any:
     if wanted.schema_ is not None:
         return wanted.schema_
     value: object = wanted.value
-    if isinstance(value, dict) and wanted.type == "json_schema":
-        wrapper = cast(dict[str, Any], value)
-        return wrapper.get("schema", wrapper)
-    return value
+    if wanted.type != "json_schema" or not isinstance(value, dict):
+        return wanted.value
+    wrapper = cast(dict[str, Any], value)
+    return wrapper.get("schema", wrapper)

@@ -1,0 +1,226 @@
+"""An engine and a supervisor inside the test's process: scripted events, everything that was asked is remembered.
+
+For tests that need a real worker process (crashes, pipes) there is `engines.fake_manager`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import struct
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from jan_serve.core.events import Timings, TokenInfo
+from jan_serve.errors import InvalidRequest, ModelNotFound
+from jan_serve.ipc.messages import (
+    Accepted,
+    Chunk,
+    DetokenizeRequest,
+    Embedded,
+    EmbedRequest,
+    EngineEvent,
+    EngineStats,
+    GenerateRequest,
+    ModelFacts,
+    PromptScored,
+    RequestCompleted,
+    SequenceFinished,
+    SpecialToken,
+    Tokenized,
+    TokenizeRequest,
+)
+
+Script = Callable[[GenerateRequest], AsyncIterator[EngineEvent]]
+
+N_VOCAB = 300
+N_EMBD = 4
+
+
+def fake_facts(**changes: Any) -> ModelFacts:
+    """Facts of a small chat model whose token ids are bytes; 256 is BOS, 257 EOS."""
+    values: dict[str, Any] = {
+        "description": "fake",
+        "architecture": "llama",
+        "n_ctx": 512,
+        "n_ctx_train": 512,
+        "n_vocab": N_VOCAB,
+        "n_embd": N_EMBD,
+        "n_params": 1,
+        "size_bytes": 1,
+        "parallel": 4,
+        "threads": 1,
+        "n_gpu_layers": 0,
+        "n_layer": 1,
+        "device": "CPU",
+        "devices": (),
+        "pooling": "mean",
+        "is_embedding_model": False,
+        "is_recurrent": False,
+        "special_tokens": {"bos": SpecialToken(256, "<s>"), "eos": SpecialToken(257, "</s>")},
+        "eog_token_ids": (257,),
+        "add_bos": True,
+        "add_eos": False,
+        "chat_templates": {},
+        "metadata": {},
+    }
+    return ModelFacts(**(values | changes))
+
+
+def token_infos(text: str, *, logprobs: int | None = None, first_unscored: bool = False) -> tuple[TokenInfo, ...]:
+    """One token per byte, each of log-probability -0.5."""
+    infos = [TokenInfo(byte, bytes([byte]), False, None if logprobs is None else -0.5) for byte in text.encode()]
+    if first_unscored and infos:
+        infos[0] = TokenInfo(infos[0].id, infos[0].piece)
+    return tuple(infos)
+
+
+def saying(*pieces: str, **ending: Any) -> Script:
+    """A script: every choice gets these pieces, and the same ending (fields of SequenceFinished)."""
+
+    async def script(request: GenerateRequest) -> AsyncIterator[EngineEvent]:
+        prompt = prompt_text(request)
+        yield Accepted(request.id, len(prompt))
+        if request.prompt_logprobs is not None:
+            infos = token_infos(prompt, logprobs=request.prompt_logprobs, first_unscored=True)
+            yield PromptScored(request.id, infos)
+        for piece in pieces:
+            for index in range(request.n):
+                tokens = token_infos(piece, logprobs=request.logprobs) if request.logprobs is not None else ()
+                yield Chunk(request.id, index, piece, tokens)
+        for event in endings(request, sum(map(len, pieces)), **ending):
+            yield event
+
+    return script
+
+
+def endings(request: GenerateRequest, completion_tokens: int, **ending: Any) -> list[EngineEvent]:
+    """The last events of a request."""
+    values: dict[str, Any] = {"reason": "stop", "eos": True, "mean_logprob": -0.5} | ending
+    finished: list[EngineEvent] = [
+        SequenceFinished(id=request.id, index=index, completion_tokens=completion_tokens, **values)
+        for index in range(request.n)
+    ]
+    completed = RequestCompleted(
+        id=request.id,
+        prompt_tokens=len(prompt_text(request)),
+        completion_tokens=completion_tokens * request.n,
+        cached_tokens=0,
+        timings=Timings(queue_s=0.1, prefill_s=0.2, decode_s=0.3),
+    )
+    return [*finished, completed]
+
+
+def prompt_text(request: GenerateRequest) -> str:
+    """The prompt as text, ids as bytes."""
+    return "".join(
+        piece if isinstance(piece, str) else bytes(i for i in piece if i < 256).decode("utf-8", "replace")
+        for piece in request.prompt
+    )
+
+
+@dataclass
+class FakeClient:
+    """One loaded model. `script` answers generate; the lists say what came and what was closed before its end."""
+
+    name: str = "fake"
+    facts: ModelFacts = field(default_factory=fake_facts)
+    script: Script = field(default_factory=lambda: saying("Hel", "lo."))
+    requests: list[GenerateRequest] = field(default_factory=list[GenerateRequest])
+    closed_early: list[int] = field(default_factory=list[int])
+    _ids: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+
+    def next_id(self) -> int:
+        """Never the same."""
+        return next(self._ids)
+
+    async def generate(self, request: GenerateRequest) -> AsyncGenerator[EngineEvent]:
+        """What the script says."""
+        self.requests.append(request)
+        ended = False
+        try:
+            async for event in self.script(request):
+                ended = isinstance(event, RequestCompleted)
+                yield event
+        finally:
+            if not ended:
+                self.closed_early.append(request.id)
+
+    async def embed(self, request: EmbedRequest) -> Embedded:
+        """The vector (3, 4, 0, 0) / 5 for every input."""
+        vector = struct.pack(f"<{N_EMBD}f", 0.6, 0.8, 0.0, 0.0)
+        return Embedded(
+            id=request.id,
+            vectors=(vector,) * len(request.inputs),
+            dimensions=N_EMBD,
+            prompt_tokens=sum(map(len, request.inputs)),
+        )
+
+    async def tokenize(self, request: TokenizeRequest) -> Tokenized:
+        """Bytes, after BOS where it is asked for."""
+        ids = tuple(request.text.encode())
+        return Tokenized(request.id, (256, *ids) if request.add_special else ids)
+
+    async def detokenize(self, request: DetokenizeRequest) -> str:
+        """Bytes as text; raises InvalidRequest for ids outside the vocabulary."""
+        for token in request.tokens:
+            if not 0 <= token < N_VOCAB:
+                raise InvalidRequest(f"token {token} is outside the vocabulary", param="tokens")
+        return bytes(token for token in request.tokens if token < 256).decode("utf-8", "replace")
+
+
+@dataclass(frozen=True)
+class FakeState:
+    """As supervisor.snapshot.ModelStatus."""
+
+    name: str
+    state: str = "ready"
+    leases: int = 0
+    waiting: int = 0
+    stats: EngineStats = field(default_factory=EngineStats)
+    loads_total: int = 1
+    crashes_total: int = 0
+    stalls_total: int = 0
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class FakeSnapshot:
+    """As supervisor.snapshot.ManagerSnapshot."""
+
+    models: Sequence[FakeState]
+
+
+class FakeModels:
+    """Leases of fake clients; the first one is the default. `held` counts the open leases."""
+
+    def __init__(self, *clients: FakeClient) -> None:
+        self.clients = clients or (FakeClient(),)
+        self.state = "ready"
+        self.held = 0
+        self.leased: list[str | None] = []
+        self.refusal: Exception | None = None
+
+    @contextlib.asynccontextmanager
+    async def lease(self, name: str | None) -> AsyncGenerator[FakeClient]:
+        """Raises `refusal` if that is set, ModelNotFound for other names."""
+        self.leased.append(name)
+        if self.refusal is not None:
+            raise self.refusal
+        client = next((client for client in self.clients if name in (None, client.name)), None)
+        if client is None:
+            raise ModelNotFound(name or "")
+        self.held += 1
+        try:
+            yield client
+        finally:
+            self.held -= 1
+
+    async def models(self) -> Sequence[FakeClient]:
+        """All of them."""
+        return self.clients
+
+    def snapshot(self) -> FakeSnapshot:
+        """All of them, in the state `state`."""
+        return FakeSnapshot([FakeState(client.name, self.state) for client in self.clients])

@@ -1,0 +1,124 @@
+"""The HTTP application over fake models: called in process, or served on a real socket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import tempfile
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from jan_serve.api.app import create_app
+from jan_serve.api.connection import Connection
+from jan_serve.api.models_port import Models
+from jan_serve.api.server import DrainingServer, server_config
+from jan_serve.config import Settings
+from tests.support.fake_client import FakeModels
+
+
+def make_settings(**changes: Any) -> Settings:
+    """Settings of a server that stores nothing."""
+    return Settings(data_dir=Path(tempfile.gettempdir()) / "jan-serve-unused", **changes)
+
+
+@contextlib.asynccontextmanager
+async def http_client(
+    models: Models | None = None, *, headers: dict[str, str] | None = None, **settings: Any
+) -> AsyncGenerator[httpx.AsyncClient]:
+    """A client whose requests go to the application without a socket."""
+    app = create_app(make_settings(**settings), models or FakeModels())
+    transport = httpx.ASGITransport(app, raise_app_exceptions=True)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=headers) as client:
+        yield client
+
+
+class NoShutdown:
+    """Models that have no workers to end."""
+
+    def __init__(self, models: Models) -> None:
+        self._models = models
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._models, name)
+
+    async def shutdown(self, drain_s: float) -> None:
+        """Nothing to do."""
+
+
+@contextlib.asynccontextmanager
+async def live_server(
+    models: Models | None = None, *, connection: type[Connection] = Connection, **settings: Any
+) -> AsyncGenerator[int]:
+    """A server on this event loop; the value is its port. It has ended when the block has."""
+    app_settings = make_settings(**settings)
+    served: Any = NoShutdown(models or FakeModels())
+    app = create_app(app_settings, served)
+    config = server_config(app, connection=connection)
+    server = DrainingServer(config, app.state.parts, served, drain_s=0.0)
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        serving = asyncio.create_task(server.serve(sockets=[sock]))
+        await server.listening.wait()
+        try:
+            yield sock.getsockname()[1]
+        finally:
+            server.stop()
+            await serving
+
+
+class RawClient:
+    """A TCP client that sends and reads bytes as they are."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def send(self, data: bytes) -> None:
+        """Send all of it."""
+        self.writer.write(data)
+        await self.writer.drain()
+
+    async def until(self, mark: bytes, limit_s: float = 5.0) -> bytes:
+        """Read up to and with the mark."""
+        async with asyncio.timeout(limit_s):
+            return await self.reader.readuntil(mark)
+
+    async def rest(self, limit_s: float = 5.0) -> bytes:
+        """Read until the server closes."""
+        async with asyncio.timeout(limit_s):
+            return await self.reader.read()
+
+    def half_close(self) -> None:
+        """Send FIN; keep reading."""
+        self.writer.write_eof()
+
+    def close(self) -> None:
+        """Close both directions."""
+        self.writer.close()
+
+
+@contextlib.asynccontextmanager
+async def raw_client(port: int) -> AsyncGenerator[RawClient]:
+    """A connection to the port."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        yield RawClient(reader, writer)
+    finally:
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+def raw_post(path: str, body: bytes, *headers: str) -> bytes:
+    """A POST request as bytes."""
+    lines = [
+        f"POST {path} HTTP/1.1",
+        "Host: localhost",
+        "Content-Type: application/json",
+        f"Content-Length: {len(body)}",
+        *headers,
+    ]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from jan_serve.chat import template
+from jan_serve.chat.template import TemplateFacts, render_prompt
+from jan_serve.core.messages import (
+    FunctionCall,
+    ImagePart,
+    Message,
+    TextPart,
+    Tool,
+    ToolCall,
+    ToolChoice,
+)
+from jan_serve.core.request import ChatPrompt
+from jan_serve.errors import TemplateError, UnsupportedContent
+from models.recipe.chat_template import CHAT_TEMPLATE
+
+USER = (Message(role="user", content="Hi"),)
+
+
+def render(source: str | None, messages: tuple[Message, ...] = USER, **prompt: Any) -> str:
+    facts = TemplateFacts(source=source, bos_token="<s>", eos_token="</s>")
+    return render_prompt(
+        ChatPrompt(messages=messages, **prompt), facts, lambda: datetime(2026, 3, 4, 5, 6, tzinfo=UTC)
+    )
+
+
+def test_a_model_without_a_template_gets_chatml() -> None:
+    messages = (Message(role="system", content="Be brief."), *USER)
+    expected = "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
+    assert render(None, messages) == expected
+
+
+def test_the_built_in_template_renders_a_call_and_its_result() -> None:
+    call = ToolCall("call_1", FunctionCall("add", '{"a":1}'))
+    messages = (*USER, Message(role="assistant", tool_calls=(call,)), Message(role="tool", content="2"))
+    text = render(CHAT_TEMPLATE, messages, tools=(Tool(name="add", parameters={"type": "object"}),))
+    assert '<tool_call>{"name": "add", "arguments": {"a":1}}</tool_call>' in text
+    assert text.endswith("<|im_start|>tool\n2<|im_end|>\n<|im_start|>assistant\n")
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("{{ bos_token }}{{ messages[0].content }}{{ eos_token }}", "<s>Hi</s>"),
+        ("{{ {'a': 'é<b>\\'', 'c': [1, none]} | tojson }}", '{"a": "é<b>\'", "c": [1, null]}'),
+        ("{{ [1] | tojson(indent=1) }}", "[\n 1\n]"),
+        ("{{ {'b': 1, 'a': 2} | tojson(separators=(',', ':'), sort_keys=true) }}", '{"a":2,"b":1}'),
+        ("{% for i in range(9) %}{% if i == 3 %}{% break %}{% endif %}{{ i }}{% endfor %}", "012"),
+        ("{% for i in range(4) %}{% if i == 1 %}{% continue %}{% endif %}{{ i }}{% endfor %}", "023"),
+        ("{% generation %}{{ 'x' }}{% endgeneration %}", "x"),
+        ("  {% if true %}\n  a\n  {% endif %}\n", "  a\n"),
+        ("{{ strftime_now('%d %b %Y') }}", "04 Mar 2026"),
+        ("{% if tools is none %}none{% endif %}", "none"),
+        ("{% set ns = namespace(n=1) %}{% set ns.n = 2 %}{{ ns.n }}", "2"),
+        ("{{ messages[0].tool_calls is defined }}", "False"),
+        ("{{ tool_choice }}", "auto"),
+        ("{% if add_generation_prompt %}go{% endif %}", "go"),
+    ],
+)
+def test_what_templates_expect_of_their_environment(source: str, expected: str) -> None:
+    assert render(source) == expected
+
+
+def test_a_named_tool_choice_is_an_object() -> None:
+    text = render("{{ tool_choice.function.name }}", tool_choice=ToolChoice("named", "add"))
+    assert text == "add"
+
+
+def test_template_kwargs_reach_the_template_but_replace_nothing() -> None:
+    source = "{{ enable_thinking }} {{ messages[0].content }}"
+    assert render(source, template_kwargs={"enable_thinking": True, "messages": []}) == "True Hi"
+
+
+def test_text_parts_are_joined_as_they_are() -> None:
+    parts = (TextPart("a "), TextPart("b"))
+    assert render("{{ messages[0].content }}", (Message(role="user", content=parts),)) == "a b"
+
+
+def test_an_image_is_refused() -> None:
+    parts = (TextPart("look"), ImagePart("file:///etc/passwd"))
+    with pytest.raises(UnsupportedContent, match=r"messages\[0\]") as caught:
+        render(None, (Message(role="user", content=parts),))
+    assert caught.value.param == "messages"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ ''.__class__.__mro__ }}",
+        "{{ cycler.__init__.__globals__ }}",
+        "{{ '{0.__class__}'.format(1) }}",
+        "{{ ''|attr('__class__') }}",
+        "{{ lipsum() }}",
+        "{{ namespace.__init__.__globals__ }}",
+        "{{ messages.append(1) }}",
+        "{{ messages[0].update(role='x') }}",
+        "{{ joiner() }}",
+        "{{ raise_exception.__globals__ }}",
+        "{{ strftime_now.__closure__ }}",
+        "{% include '/etc/passwd' %}",
+        "{% import 'os' as os %}",
+    ],
+)
+def test_a_template_cannot_reach_python(source: str) -> None:
+    """What is not refused outright is undefined, and writes nothing."""
+    try:
+        text = render(source)
+    except TemplateError:
+        return
+    assert text == ""
+
+
+def test_the_words_of_raise_exception_reach_the_caller() -> None:
+    with pytest.raises(TemplateError, match="no system role, please") as caught:
+        render("{{ raise_exception('no system role, please') }}")
+    assert caught.value.param == "messages"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+        "{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}",
+        "{% if %}",
+        "{{ messages[0].content + 1 }}",
+        "{{ nobody.knows.this }}",
+        "{{ 1 / 0 }}",
+        "{% for x in range(10**9) %}{% endfor %}",
+        "{{ {'a': messages} | tojson(indent=messages) }}",
+        "x" * (template.MAX_TEMPLATE_CHARS + 1),
+    ],
+    ids=["recursion", "parentheses", "syntax", "type", "undefined", "division", "range", "argument", "long"],
+)
+def test_a_template_that_fails_is_the_requests_error(source: str) -> None:
+    with pytest.raises(TemplateError):
+        render(source)
+
+
+def test_the_output_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(template, "MAX_OUTPUT_CHARS", 100)
+    assert len(render("{{ 'a' * 100 }}")) == 100
+    with pytest.raises(TemplateError, match="more than 100 characters"):
+        render("{% for i in range(1000) %}{{ 'abc' }}{% endfor %}")

@@ -1,0 +1,44 @@
+"""A GenerationService over a fake client."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+from jan_serve.core.events import GenerationEvent
+from jan_serve.core.request import GenerationRequest
+from jan_serve.generation.constraints import ConstraintCompiler
+from jan_serve.generation.deadline import RunningRequests
+from jan_serve.generation.prepare import RequestPreparer
+from jan_serve.generation.service import GenerationService
+from tests.support.fake_client import FakeModels
+
+SEED = 77
+
+
+def preparer(executor: Executor) -> RequestPreparer:
+    """One whose clock stands and whose seeds are all SEED."""
+    return RequestPreparer(
+        ConstraintCompiler(executor),
+        executor,
+        now=lambda: datetime(2026, 3, 4, tzinfo=UTC),
+        seed=lambda: SEED,
+    )
+
+
+@contextmanager
+def service_over(
+    models: FakeModels, running: RunningRequests | None = None
+) -> Generator[GenerationService]:
+    """A service with threads of its own."""
+    with ThreadPoolExecutor(2) as executor:
+        yield GenerationService(
+            models, preparer(executor), running if running is not None else RunningRequests(None)
+        )
+
+
+async def collect(service: GenerationService, request: GenerationRequest) -> list[GenerationEvent]:
+    """All events of a request."""
+    return [event async for event in service.generate(request)]

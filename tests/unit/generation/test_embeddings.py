@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import math
+import struct
+
+import pytest
+
+from jan_serve.errors import InvalidRequest, UnsupportedOperation
+from jan_serve.generation.deadline import RunningRequests
+from jan_serve.generation.embeddings import EmbeddingService, shorten, to_floats
+from tests.support.fake_client import N_EMBD, FakeClient, FakeModels, fake_facts
+
+pytestmark = pytest.mark.anyio
+
+
+def service(models: FakeModels) -> EmbeddingService:
+    return EmbeddingService(models, RunningRequests(None))
+
+
+async def test_one_vector_per_input() -> None:
+    models = FakeModels()
+    result = await service(models).embed(None, ["ab", (1, 2, 3)])
+    assert (result.model, result.dimensions, result.prompt_tokens) == ("fake", N_EMBD, 5)
+    assert to_floats(result.vectors[1]) == pytest.approx((0.6, 0.8, 0.0, 0.0))
+    assert models.held == 0
+
+
+async def test_fewer_dimensions_have_unit_length_again() -> None:
+    result = await service(FakeModels()).embed(None, ["a"], dimensions=1)
+    assert (result.dimensions, to_floats(result.vectors[0])) == (1, (1.0,))
+
+
+async def test_more_dimensions_than_the_model_has_are_refused() -> None:
+    with pytest.raises(InvalidRequest, match=r"from 1 to 4.*got 5"):
+        await service(FakeModels()).embed(None, ["a"], dimensions=5)
+
+
+async def test_a_ranking_model_does_not_embed() -> None:
+    models = FakeModels(FakeClient(facts=fake_facts(pooling="rank")))
+    with pytest.raises(UnsupportedOperation):
+        await service(models).embed(None, ["a"])
+
+
+@pytest.mark.parametrize("dimensions", [1, 2, 3, 7, 8])
+def test_shortened_vectors_keep_their_direction(dimensions: int) -> None:
+    values = [0.5, -1.5, 2.0, 0.25, -0.125, 1.0, 3.0, -2.0]
+    kept = to_floats(shorten(struct.pack("<8f", *values), dimensions))
+    assert math.hypot(*kept) == pytest.approx(1.0, abs=1e-6)
+    assert [k * values[0] for k in kept] == pytest.approx([v * kept[0] for v in values[:dimensions]], abs=1e-6)
+
+
+def test_a_zero_vector_stays_zero() -> None:
+    assert to_floats(shorten(bytes(8), 1)) == (0.0,)

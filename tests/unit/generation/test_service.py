@@ -1,0 +1,260 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from jan_serve.core.events import Completed, Finished, GenerationEvent, PromptTokens, Started, TextDelta
+from jan_serve.core.messages import ImagePart, Message
+from jan_serve.core.request import ChatPrompt, GenerationRequest, InfillPrompt, TextPrompt, TokenPrompt
+from jan_serve.core.sampling import SamplingParams, StopConditions
+from jan_serve.errors import (
+    DeadlineExceeded,
+    Draining,
+    EngineCrashed,
+    EngineFailure,
+    InvalidRequest,
+    JanServeError,
+    ModelNotFound,
+    Overloaded,
+    UnsupportedContent,
+    UnsupportedOperation,
+)
+from jan_serve.generation.deadline import RunningRequests
+from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, GenerateRequest, Pong, SpecialToken
+from tests.support.fake_client import FakeClient, FakeModels, endings, fake_facts, saying
+from tests.unit.generation.support import SEED, collect, service_over
+
+pytestmark = pytest.mark.anyio
+
+
+def text_request(text: str = "once", **fields: Any) -> GenerationRequest:
+    return GenerationRequest(prompt=TextPrompt(text), **fields)
+
+
+async def submitted(request: GenerationRequest, client: FakeClient | None = None) -> GenerateRequest:
+    client = client or FakeClient()
+    with service_over(FakeModels(client)) as service:
+        await collect(service, request)
+    return client.requests[0]
+
+
+async def test_events_come_in_order_from_started_to_completed() -> None:
+    models = FakeModels(FakeClient(script=saying("Hel", "lo.")))
+    with service_over(models) as service:
+        events = await collect(service, text_request(n=2, best_of=2))
+    assert [type(event) for event in events] == [Started, *[TextDelta] * 4, *[Finished] * 2, Completed]
+    assert events[0] == Started(model="fake", prompt_tokens=4)
+    texts = ["".join(e.text for e in events if isinstance(e, TextDelta) and e.index == i) for i in (0, 1)]
+    assert texts == ["Hello.", "Hello."]
+    assert models.held == 0
+
+
+async def test_prompt_tokens_come_before_the_text() -> None:
+    with service_over(FakeModels()) as service:
+        events = await collect(service, text_request(logprobs=1, prompt_logprobs=1))
+    assert isinstance(events[1], PromptTokens)
+    assert events[1].tokens[0].logprob is None
+    assert events[1].tokens[1].logprob == -0.5
+
+
+async def test_what_is_submitted_for_a_text() -> None:
+    request = text_request(
+        sampling=SamplingParams(temperature=0.0, seed=5, logit_bias={7: 1.5}),
+        stopping=StopConditions(max_tokens=3, stop=("x",)),
+        skip_special_tokens=False,
+    )
+    sent = await submitted(request)
+    assert (sent.prompt, sent.add_special, sent.parse_special, sent.prompt_param) == (("once",), True, True, "prompt")
+    assert sent.sampling == request.sampling
+    assert sent.stopping == request.stopping
+    assert not sent.skip_special_tokens
+    assert sent.grammar is None
+
+
+async def test_token_ids_are_used_as_they_are() -> None:
+    sent = await submitted(GenerationRequest(prompt=TokenPrompt((1, 2))))
+    assert (sent.prompt, sent.add_special) == (((1, 2),), False)
+
+
+async def test_messages_are_rendered_by_the_models_template() -> None:
+    facts = fake_facts(chat_templates={"default": "{{ bos_token }}[{{ messages[0].content }}]"})
+    prompt = ChatPrompt(messages=(Message(role="user", content="Hi"),))
+    sent = await submitted(GenerationRequest(prompt=prompt), FakeClient(facts=facts))
+    assert sent.prompt == ("<s>[Hi]",)
+    assert sent.prompt_param == "messages"
+
+
+async def test_a_seed_is_drawn_where_none_is_given() -> None:
+    assert (await submitted(text_request())).sampling.seed == SEED
+
+
+async def test_bias_by_text_goes_to_every_token_of_it() -> None:
+    request = text_request(sampling=SamplingParams(logit_bias={9: 1.0}), logit_bias_text={"ab": -2.0})
+    assert (await submitted(request)).sampling.logit_bias == {9: 1.0, ord("a"): -2.0, ord("b"): -2.0}
+
+
+FIM = {role: SpecialToken(290 + i, role) for i, role in enumerate(("fim_pre", "fim_suf", "fim_mid"))}
+
+
+async def test_infill_puts_prefix_and_suffix_between_the_models_tokens() -> None:
+    client = FakeClient(facts=fake_facts(special_tokens=FIM))
+    with service_over(FakeModels(client)) as service:
+        events = await collect(service, GenerationRequest(prompt=InfillPrompt("def f(", "):\n")))
+    assert client.requests[0].prompt == ((290,), "def f(", (291,), "):\n", (292,))
+    assert not client.requests[0].parse_special
+    assert isinstance(events[0], Started)
+    assert events[0].infilled
+
+
+async def test_infill_without_tokens_is_refused_or_continues_the_prefix() -> None:
+    client = FakeClient()
+    with service_over(FakeModels(client)) as service:
+        with pytest.raises(UnsupportedOperation) as caught:
+            await collect(service, GenerationRequest(prompt=InfillPrompt("a", "b")))
+        assert caught.value.param == "suffix"
+        events = await collect(service, GenerationRequest(prompt=InfillPrompt("a", "b", prefix_only=True)))
+    assert client.requests[0].prompt == ("a",)
+    assert events[0] == Started(model="fake", prompt_tokens=1, infilled=False)
+
+
+async def test_best_of_returns_the_most_likely_choices_without_the_tokens_it_needed() -> None:
+    async def script(request: GenerateRequest) -> AsyncIterator[EngineEvent]:
+        assert request.logprobs == 0
+        yield Accepted(request.id, 1)
+        for index in range(request.n):
+            yield Chunk(request.id, index, f"choice {index}")
+        ends = endings(request, 2)
+        for event, mean in zip(ends[:-1], (-3.0, -1.0, -2.0), strict=True):
+            yield type(event)(**{**{f: getattr(event, f) for f in event.__struct_fields__}, "mean_logprob": mean})
+        yield ends[-1]
+
+    with service_over(FakeModels(FakeClient(script=script))) as service:
+        events = await collect(service, text_request(n=2, best_of=3))
+    texts = {event.index: event.text for event in events if isinstance(event, TextDelta)}
+    assert texts == {0: "choice 1", 1: "choice 2"}
+    finished = [event for event in events if isinstance(event, Finished)]
+    assert [(event.index, event.mean_logprob) for event in finished] == [(0, -1.0), (1, -2.0)]
+    assert isinstance(events[-1], Completed)
+    assert events[-1].usage.completion_tokens == 6
+
+
+@pytest.mark.parametrize(
+    ("request_", "client", "error"),
+    [
+        (GenerationRequest(prompt=ChatPrompt(messages=())), FakeClient(), InvalidRequest),
+        (
+            GenerationRequest(
+                prompt=ChatPrompt(messages=(Message(role="user", content=(ImagePart("http://x/"),)),))
+            ),
+            FakeClient(),
+            UnsupportedContent,
+        ),
+        (text_request(sampling=SamplingParams(logit_bias={300: 1.0})), FakeClient(), InvalidRequest),
+        (text_request(), FakeClient(facts=fake_facts(is_embedding_model=True)), UnsupportedOperation),
+        (text_request(model="other"), FakeClient(), ModelNotFound),
+    ],
+    ids=["no messages", "image", "bias", "embedding model", "unknown model"],
+)
+async def test_a_refused_request_reaches_no_engine_and_returns_the_model(
+    request_: GenerationRequest, client: FakeClient, error: type[JanServeError]
+) -> None:
+    models = FakeModels(client)
+    with service_over(models) as service, pytest.raises(error):
+        await collect(service, request_)
+    assert client.requests == []
+    assert models.held == 0
+
+
+def failing_after(pieces: int, error: Exception) -> FakeClient:
+    async def script(request: GenerateRequest) -> AsyncIterator[EngineEvent]:
+        yield Accepted(request.id, 1)
+        for number in range(pieces):
+            yield Chunk(request.id, 0, str(number))
+        raise error
+
+    return FakeClient(script=script)
+
+
+async def test_an_error_of_the_engine_ends_the_events_and_returns_the_model() -> None:
+    models = FakeModels(failing_after(2, EngineCrashed("gone")))
+    running = RunningRequests(None)
+    seen: list[GenerationEvent] = []
+    with service_over(models, running) as service, pytest.raises(EngineCrashed):
+        async for event in service.generate(text_request()):
+            seen.append(event)
+    assert len(seen) == 3
+    assert (models.held, len(running)) == (0, 0)
+
+
+async def test_closing_aborts_the_request_and_returns_the_model() -> None:
+    client = FakeClient(script=saying(*"abcdef"))
+    models = FakeModels(client)
+    with service_over(models) as service:
+        events = service.generate(text_request())
+        await anext(events)
+        await anext(events)
+        assert models.held == 1
+        await events.aclose()
+    assert client.closed_early == [client.requests[0].id]
+    assert models.held == 0
+
+
+async def hanging(request: GenerateRequest) -> AsyncIterator[EngineEvent]:
+    yield Accepted(request.id, 1)
+    await asyncio.Event().wait()
+
+
+async def test_cancelling_the_reader_aborts_too() -> None:
+    client = FakeClient(script=hanging)
+    models = FakeModels(client)
+    with service_over(models) as service:
+        events = service.generate(text_request())
+        await anext(events)
+        waiting = asyncio.ensure_future(anext(events))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+    assert client.closed_early
+    assert models.held == 0
+
+
+async def test_a_request_that_takes_too_long_ends() -> None:
+    models = FakeModels(FakeClient(script=hanging))
+    with service_over(models, RunningRequests(0.02)) as service, pytest.raises(DeadlineExceeded, match=r"0\.02 s"):
+        await collect(service, text_request())
+    assert models.held == 0
+
+
+async def test_a_server_that_stops_ends_all_requests_with_its_reason() -> None:
+    running = RunningRequests(None)
+    with service_over(FakeModels(FakeClient(script=hanging)), running) as service:
+        events = service.generate(text_request())
+        await anext(events)
+        waiting = asyncio.ensure_future(anext(events))
+        await asyncio.sleep(0)
+        running.expire_all(Draining("stopping"))
+        with pytest.raises(Draining):
+            await waiting
+    assert len(running) == 0
+
+
+async def test_a_full_queue_is_the_callers_error() -> None:
+    models = FakeModels()
+    models.refusal = Overloaded("full")
+    with service_over(models) as service, pytest.raises(Overloaded):
+        await collect(service, text_request())
+
+
+@pytest.mark.parametrize("last", [None, Pong(nonce=1, phase="idle", phase_s=0.0)], ids=["end", "nonsense"])
+async def test_an_answer_that_is_never_completed_is_an_engine_failure(last: Any) -> None:
+    async def script(request: GenerateRequest) -> AsyncIterator[EngineEvent]:
+        yield Accepted(request.id, 1)
+        if last is not None:
+            yield last
+
+    with service_over(FakeModels(FakeClient(script=script))) as service, pytest.raises(EngineFailure):
+        await collect(service, text_request())
