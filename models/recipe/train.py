@@ -275,8 +275,8 @@ def train(plan: Plan, output: Path, *, resume: bool, save_every: int, log_every:
     trainer.save(checkpoint)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Train the built-in model.")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of a run: where it goes, and every field of :class:`Plan`."""
     parser.add_argument("--output", type=Path, default=Path("build/jan-tiny"))
     parser.add_argument(
         "--resume", action="store_true", help="go on from the checkpoint in the output folder"
@@ -288,17 +288,25 @@ def main() -> None:
         parser.add_argument(
             f"--{field.name.replace('_', '-')}", type=type(field.default), default=field.default
         )
-    arguments = vars(parser.parse_args())
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Train as the parsed options of :func:`add_arguments` say."""
     keep_freed_memory()
-    torch.set_num_threads(arguments["threads"])
-    plan = Plan(**{field.name: arguments[field.name] for field in fields(Plan)})
+    torch.set_num_threads(arguments.threads)
     train(
-        plan,
-        arguments["output"],
-        resume=arguments["resume"],
-        save_every=arguments["save_every"],
-        log_every=arguments["log_every"],
+        Plan(**{field.name: getattr(arguments, field.name) for field in fields(Plan)}),
+        arguments.output,
+        resume=arguments.resume,
+        save_every=arguments.save_every,
+        log_every=arguments.log_every,
     )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Train the built-in model.")
+    add_arguments(parser)
+    run(parser.parse_args())
 
 
 if __name__ == "__main__":
