@@ -12,6 +12,7 @@ from jan_serve.grammar.collector import paused_collection
 from jan_serve.grammar.json_schema.translate import translate as translate_schema
 from jan_serve.grammar.parse_gbnf import parse_gbnf
 from jan_serve.grammar.print_gbnf import print_gbnf
+from jan_serve.grammar.print_lark import print_lark
 from jan_serve.grammar.recognizer import Recognizer, matches
 from jan_serve.grammar.regex.translate import translate as translate_regex
 

@@ -57,7 +57,15 @@ class RuleRef:
     name: str
 
 
-Expr: TypeAlias = Literal | CharClass | Sequence | Choice | Repeat | RuleRef
+@dataclass(frozen=True, slots=True)
+class Token:
+    """`item`, known to be a token: none of its texts can be extended by what may follow it, and no other token that
+    may stand in its place has one of them as the beginning of its own. A lexer may read it greedily."""
+
+    item: Expr
+
+
+Expr: TypeAlias = Literal | CharClass | Sequence | Choice | Repeat | RuleRef | Token
 
 _SMALL = (Literal, CharClass, RuleRef)
 
@@ -110,6 +118,11 @@ def choice(items: Iterable[Expr]) -> Expr:
     return Choice(tuple(flat))
 
 
+def token(item: Expr) -> Expr:
+    """`item` as a token; NEVER stays itself."""
+    return item if item == NEVER else Token(item)
+
+
 def optional(item: Expr) -> Expr:
     """`item` or nothing."""
     return repeat(item, 0, 1)
@@ -126,13 +139,3 @@ def repeat(item: Expr, low: int, high: int | None) -> Expr:
     if low == 1 and high == 1:
         return item
     return Repeat(item, low, high)
-
-
-def children(expr: Expr) -> tuple[Expr, ...]:
-    """The direct parts of an expression."""
-    kind = type(expr)
-    if kind is Sequence or kind is Choice:
-        return expr.items  # type: ignore[union-attr]
-    if kind is Repeat:
-        return (expr.item,)  # type: ignore[union-attr]
-    return ()

@@ -7,7 +7,6 @@ repetitions become rules over powers of two: O(log n) rules, and at most O(log n
 from __future__ import annotations
 
 from jan_serve.grammar.ast import (
-    EMPTY,
     CharClass,
     Choice,
     Expr,
@@ -16,6 +15,7 @@ from jan_serve.grammar.ast import (
     Repeat,
     RuleRef,
     Sequence,
+    Token,
 )
 from jan_serve.grammar.charset import MAX_CODE_POINT, CharSet, complement
 
@@ -114,6 +114,8 @@ class _Printer:
 
     def _expr(self, expr: Expr) -> str:
         """Text of an expression where alternatives need no parentheses."""
+        if type(expr) is Token:
+            expr = expr.item
         if type(expr) is Choice:
             return " | ".join([self._sequence(item) for item in expr.items])
         return self._sequence(expr)
@@ -123,6 +125,8 @@ class _Printer:
             if not expr.items:
                 return '""'
             return " ".join([self._item(item) for item in expr.items])
+        if type(expr) is Token:
+            return self._sequence(expr.item)
         return self._item(expr)
 
     def _item(self, expr: Expr) -> str:
@@ -139,12 +143,18 @@ class _Printer:
             return text
         if kind is Repeat:
             return self._repeat(expr)  # type: ignore[arg-type]
+        if kind is Token:
+            return self._token(expr.item)  # type: ignore[union-attr]
         return f"({self._expr(expr)})"
+
+    def _token(self, item: Expr) -> str:
+        """A token's text, without parentheses where its surroundings need none."""
+        return self._sequence(item) if type(item) is Sequence and len(item.items) == 1 else self._item(item)
 
     def _repeat(self, expr: Repeat) -> str:
         low, high = expr.low, expr.high
         item = self._item(expr.item)
-        if type(expr.item) is Repeat:
+        if type(expr.item) in (Repeat, Token):
             item = f"({item})"
         if high is None and low <= 1:
             return item + ("*" if low == 0 else "+")
@@ -214,5 +224,3 @@ class _Printer:
             self._extra.append(f"{name} ::= {full}{tail} | {self._at_most(item, (1 << power) - 1)}")
         return name
 
-
-__all__ = ["EMPTY", "print_gbnf", "quote_class", "quote_literal"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from jan_serve.errors import GrammarTooComplex
 from jan_serve.grammar import charset
-from jan_serve.grammar.ast import CharClass, Choice, Expr, Grammar, Literal, Repeat, RuleRef, Sequence
+from jan_serve.grammar.ast import CharClass, Choice, Expr, Grammar, Literal, Repeat, RuleRef, Sequence, Token
 
 _MAX_CONFIGURATIONS = 200_000
 
@@ -97,6 +97,8 @@ class Recognizer:
     def _unfold(self, expr: Expr, rest: int) -> list[int]:
         if isinstance(expr, RuleRef):
             return [self._cell(self._grammar.rules[expr.name], rest)]
+        if isinstance(expr, Token):
+            return [self._cell(expr.item, rest)]
         if isinstance(expr, Choice):
             return [self._cell(item, rest) for item in expr.items]
         if isinstance(expr, Sequence):

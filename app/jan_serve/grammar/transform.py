@@ -10,6 +10,7 @@ from jan_serve.grammar.ast import (
     Repeat,
     RuleRef,
     Sequence,
+    Token,
     choice,
     repeat,
     sequence,
@@ -27,7 +28,7 @@ def references(expr: Expr) -> set[str]:
             found.add(item.name)  # type: ignore[union-attr]
         elif kind is Sequence or kind is Choice:
             todo += item.items  # type: ignore[union-attr]
-        elif kind is Repeat:
+        elif kind is Repeat or kind is Token:
             todo.append(item.item)  # type: ignore[union-attr]
     return found
 
@@ -91,6 +92,8 @@ def _completes(expr: Expr, productive: set[str], uses: dict[str, set[str]]) -> b
         return all(_completes(item, productive, uses) for item in expr.items)
     if isinstance(expr, Choice):
         return any(_completes(item, productive, uses) for item in expr.items)
+    if isinstance(expr, Token):
+        return _completes(expr.item, productive, uses)
     if isinstance(expr, Repeat):
         return expr.low == 0 or _completes(expr.item, productive, uses)
     return True
@@ -103,6 +106,9 @@ def _without(expr: Expr, lost: set[str]) -> Expr:
         return sequence([_without(item, lost) for item in expr.items])
     if isinstance(expr, Choice):
         return choice([_without(item, lost) for item in expr.items])
+    if isinstance(expr, Token):
+        item = _without(expr.item, lost)
+        return NEVER if item == NEVER else Token(item)
     if isinstance(expr, Repeat):
         return repeat(_without(expr.item, lost), expr.low, expr.high)
     return expr

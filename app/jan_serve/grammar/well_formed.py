@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jan_serve.errors import InvalidGrammar
-from jan_serve.grammar.ast import Choice, Expr, Repeat, RuleRef, Sequence
+from jan_serve.grammar.ast import Choice, Expr, Repeat, RuleRef, Sequence, Token
 from jan_serve.grammar.limits import MAX_LEFT_CHAIN
 from jan_serve.grammar.transform import references
 
@@ -42,6 +42,8 @@ def is_nullable(expr: Expr, rules: set[str]) -> bool:
         return all(is_nullable(item, rules) for item in expr.items)
     if isinstance(expr, Choice):
         return any(is_nullable(item, rules) for item in expr.items)
+    if isinstance(expr, Token):
+        return is_nullable(expr.item, rules)
     return isinstance(expr, Repeat) and (expr.low == 0 or is_nullable(expr.item, rules))
 
 
@@ -51,7 +53,7 @@ def _leading(expr: Expr, nullable: set[str]) -> set[str]:
         return {expr.name}
     if isinstance(expr, Choice):
         return set[str]().union(*(_leading(item, nullable) for item in expr.items))
-    if isinstance(expr, Repeat):
+    if isinstance(expr, Repeat | Token):
         return _leading(expr.item, nullable)
     found: set[str] = set()
     if isinstance(expr, Sequence):

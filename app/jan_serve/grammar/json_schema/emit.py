@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jan_serve.grammar import charset
-from jan_serve.grammar.ast import Expr, Grammar, Literal, RuleRef, choice, repeat, sequence
+from jan_serve.grammar.ast import CharClass, Expr, Grammar, Literal, RuleRef, Token, choice, repeat, sequence, token
 from jan_serve.grammar.automata.to_grammar import dfa_to_expr
 from jan_serve.grammar.builder import RuleBuilder
 from jan_serve.grammar.json_schema import strings
@@ -20,7 +20,6 @@ from jan_serve.grammar.word_trie import OtherWords
 
 # Indentation after a line break; deeper documents than this need `compact`.
 _MAX_INDENT = 32
-_UNSIGNED = '"0" | [1-9] [0-9]*'
 
 
 class Emitter:
@@ -79,9 +78,9 @@ class Emitter:
         if sets.boolean == ANY_BOOLEAN:
             options.append(self.shared("boolean"))
         elif sets.boolean:
-            options.append(Literal("false" if sets.boolean == FALSE_ONLY else "true"))
+            options.append(Token(Literal("false" if sets.boolean == FALSE_ONLY else "true")))
         if sets.null:
-            options.append(Literal("null"))
+            options.append(Token(Literal("null")))
         return choice(options)
 
     def string(self, allowed: StringSet, hint: str) -> Expr:
@@ -91,7 +90,7 @@ class Emitter:
         known = self._strings.get(allowed)
         if known is None:
             body = string_expr(allowed, self.text, self.rules, hint)
-            known = self._strings[allowed] = sequence([Literal('"'), body])
+            known = self._strings[allowed] = token(sequence([Literal('"'), body]))
             if not isinstance(allowed, strings.OneOfStrings) or len(allowed.values) > 1:
                 known = self._strings[allowed] = self.rules.define(f"{hint}-string", known)
         return known
@@ -103,8 +102,8 @@ class Emitter:
             return self.shared("integer")
         known = self._numbers.get(spec)
         if known is None:
-            known = dfa_to_expr(number_dfa(spec), self._plain, self.rules, f"{hint}-number")
-            if not isinstance(known, Literal):
+            known = token(dfa_to_expr(number_dfa(spec), self._plain, self.rules, f"{hint}-number"))
+            if not (isinstance(known, Token) and isinstance(known.item, Literal)):
                 known = self.rules.define(f"{hint}-number", known)
             self._numbers[spec] = known
         return known
@@ -139,17 +138,17 @@ class Emitter:
         char_of = self.text.chars
         if name == "ws":
             from_break = sequence([Literal("\n"), repeat(_class("\t "), 0, _MAX_INDENT)])
-            return repeat(choice([Literal(" "), from_break]), 0, 1)
+            return repeat(Token(choice([Literal(" "), from_break])), 0, 1)
         if name == "colon":
             return sequence([Literal(":"), repeat(Literal(" "), 0, 1)])
         if name == "boolean":
-            return choice([Literal("true"), Literal("false")])
+            return choice([Token(Literal("true")), Token(Literal("false"))])
         if name == "characters":
             return sequence([repeat(char_of(charset.ANY), 0, None), Literal('"')])
         if name == "string":
-            return sequence([Literal('"'), self.shared("characters")])
+            return Token(sequence([Literal('"'), self.shared("characters")]))
         if name == "integer":
-            return sequence([repeat(Literal("-"), 0, 1), self.shared("unsigned")])
+            return Token(self._whole_body())
         if name == "unsigned":
             return choice([Literal("0"), sequence([_class("1-9"), repeat(_class("0-9"), 0, None)])])
         if name == "number":
@@ -160,7 +159,10 @@ class Emitter:
             return array_expr(self, ANY_VALUE.array[0], name)
         assert name == "value"
         parts = ("object", "array", "string", "number", "boolean")
-        return choice([*(self.shared(part) for part in parts), Literal("null")])
+        return choice([*(self.shared(part) for part in parts), Token(Literal("null"))])
+
+    def _whole_body(self) -> Expr:
+        return sequence([repeat(Literal("-"), 0, 1), self.shared("unsigned")])
 
     def _number_body(self) -> Expr:
         digits = repeat(_class("0-9"), 1, None)
@@ -171,19 +173,19 @@ class Emitter:
                 sequence([Literal("30"), _class("0-8")]),
             ]
         )
-        return sequence(
-            [
-                self.shared("integer"),
-                repeat(sequence([Literal("."), digits]), 0, 1),
-                repeat(sequence([_class("Ee"), repeat(_class("+-"), 0, 1), exponent]), 0, 1),
-            ]
+        return Token(
+            sequence(
+                [
+                    self._whole_body(),
+                    repeat(sequence([Literal("."), digits]), 0, 1),
+                    repeat(sequence([_class("Ee"), repeat(_class("+-"), 0, 1), exponent]), 0, 1),
+                ]
+            )
         )
 
 
 def _class(spelled: str) -> Expr:
     """A character class written as `a-z` or as its members."""
-    from jan_serve.grammar.ast import CharClass
-
     if len(spelled) == 3 and spelled[1] == "-":
         return CharClass(((ord(spelled[0]), ord(spelled[2])),))
     return CharClass(charset.of_chars(spelled))

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from jan_serve.errors import GrammarTooComplex, UnsupportedSchema
-from jan_serve.grammar.ast import EMPTY, NEVER, Expr, Literal, RuleRef, choice, optional, repeat, sequence
+from jan_serve.grammar.ast import EMPTY, NEVER, Expr, Literal, RuleRef, Token, choice, optional, repeat, sequence
 from jan_serve.grammar.json_schema import numbers, strings
 from jan_serve.grammar.json_schema.ir import ArraySpec, Conj, TypeSets
 
@@ -231,10 +231,10 @@ def _finite_values(emit: Emitter, sets: TypeSets, hint: str) -> dict[object, Exp
         return None
     found: dict[object, Expr] = {}
     if sets.null:
-        found["null", None] = Literal("null")
+        found["null", None] = Token(Literal("null"))
     for bit, text in ((1, "false"), (2, "true")):
         if sets.boolean & bit:
-            found["boolean", text] = Literal(text)
+            found["boolean", text] = Token(Literal(text))
     for spec in sets.number:
         values = _finite_numbers(spec)
         if values is None:

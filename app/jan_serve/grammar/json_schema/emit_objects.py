@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from jan_serve.errors import GrammarTooComplex
-from jan_serve.grammar.ast import EMPTY, NEVER, Expr, Literal, RuleRef, choice, optional, repeat, sequence
+from jan_serve.grammar.ast import EMPTY, NEVER, Expr, Literal, RuleRef, Token, choice, optional, repeat, sequence, token
 from jan_serve.grammar.json_schema import strings
 from jan_serve.grammar.json_schema.ir import TRUE, Conj, NameRule, ObjectSpec
 from jan_serve.grammar.json_schema.strings import ANY_STRING, StringSet
@@ -89,8 +89,8 @@ def _shape(emit: Emitter, spec: ObjectSpec, hint: str) -> _Shape:
         conj = expander.algebra.lookup(spec, name)
         if name not in required and expander.is_nothing(conj):
             continue
-        key = sequence([Literal('"'), emit.text.literal(name), Literal('"'), emit.colon()])
-        fields.append(_Field(sequence([key, emit.value(conj, name)]), name in required))
+        key = Token(sequence([Literal('"'), emit.text.literal(name), Literal('"')]))
+        fields.append(_Field(sequence([key, emit.colon(), emit.value(conj, name)]), name in required))
     listed = tuple(names)
     extra = choice(_extras(emit, spec, listed, hint))
     if len(spec.exists) > _MAX_EXISTS:
@@ -151,7 +151,8 @@ def _name_expr(emit: Emitter, names: StringSet, listed: tuple[str, ...], hint: s
 
 def _outside(emit: Emitter, names: StringSet, words: tuple[str, ...], hint: str) -> Expr:
     """Names of a set other than these words. An infinite set keeps some; a finite one is pruned if it does not."""
-    return sequence([Literal('"'), emit.other_words.expr(words, strings.string_dfa(names), f"{hint}-name")])
+    body = emit.other_words.expr(words, strings.string_dfa(names), f"{hint}-name")
+    return token(sequence([Literal('"'), body]))
 
 
 def _plain_members(emit: Emitter, shape: _Shape, hint: str) -> Expr:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jan_serve.errors import UnsupportedPattern
-from jan_serve.grammar.ast import Grammar, sequence
+from jan_serve.grammar.ast import Grammar, Token, sequence
 from jan_serve.grammar.automata.to_grammar import dfa_to_expr
 from jan_serve.grammar.builder import RuleBuilder
 from jan_serve.grammar.regex.flat import flat_pieces, pieces_expr
@@ -19,10 +19,10 @@ def translate(pattern: str) -> Grammar:
     rules.reserve("root")
     pieces = flat_pieces(regex)
     if pieces is not None:
-        rules.fill("root", sequence([*pieces_expr(pieces, form), form.tail]))
+        rules.fill("root", Token(sequence([*pieces_expr(pieces, form), form.tail])))
         return rules.grammar("root")
     dfa = regex_dfa(regex)
     if dfa.is_empty():
         raise UnsupportedPattern(0, "no text matches the expression")
-    rules.fill("root", dfa_to_expr(dfa, form, rules, "state"))
+    rules.fill("root", Token(dfa_to_expr(dfa, form, rules, "state")))
     return rules.grammar("root")

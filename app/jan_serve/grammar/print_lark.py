@@ -1,0 +1,249 @@
+"""Prints a grammar in llguidance's Lark dialect.
+
+llguidance's lexer is greedy: it keeps reading while any terminal that is allowed here can go on. So a terminal of
+several characters is printed only for a `Token`, which promises that greed does no harm; everything else becomes
+terminals of one character, for which greedy reading is exact. Where one token cannot be written as a terminal, no
+token is: the two kinds must not meet in one place.
+"""
+
+from __future__ import annotations
+
+import re
+
+from jan_serve.errors import GrammarTooComplex
+from jan_serve.grammar.ast import CharClass, Choice, Expr, Grammar, Literal, Repeat, RuleRef, Sequence, Token
+from jan_serve.grammar.charset import MAX_CODE_POINT, CharSet, complement
+from jan_serve.grammar.limits import MAX_LARK_BYTES
+from jan_serve.grammar.right_linear import NotRegular, solve
+from jan_serve.grammar.transform import references
+
+_SURROGATES = ((0xD800, 0xDFFF),)
+_UNSAFE_NAME = re.compile(r"[^a-z0-9]+")
+# Expressions up to this length are repeated in place; longer ones get a name.
+_INLINE = 60
+
+
+def print_lark(grammar: Grammar) -> str:
+    """Lark text of `grammar`; its start rule is `start`. Raises GrammarTooComplex above the size limit."""
+    try:
+        return _Printer(grammar, tokens=True).print()
+    except NotRegular:
+        return _Printer(grammar, tokens=False).print()
+
+
+class _Printer:
+    def __init__(self, grammar: Grammar, *, tokens: bool) -> None:
+        self._rules = grammar.rules
+        self._root = grammar.root
+        self._tokens = tokens
+        self._taken = {"start"}
+        self._names: dict[str, str] = {grammar.root: "start"}
+        self._todo: list[str] = [grammar.root]
+        self._lines: list[str] = []
+        self._size = 0
+        self._terminals: dict[str, str] = {}
+        self._by_text: dict[str, str] = {}
+
+    def print(self) -> str:
+        while self._todo:
+            name = self._todo.pop()
+            self._add(self._names[name], self._rule(self._rules[name]))
+        # llguidance reads terminals in any order; defined before use is easier to read.
+        start = next(i for i, line in enumerate(self._lines) if line.startswith("start:"))
+        lines = [self._lines[start], *self._lines[:start], *self._lines[start + 1 :]]
+        return "\n".join(lines) + "\n"
+
+    def _add(self, name: str, body: str) -> None:
+        line = f"{name}: {body}"
+        self._size += len(line) + 1
+        if self._size > MAX_LARK_BYTES:
+            raise GrammarTooComplex("the grammar is too large to be printed as Lark")
+        self._lines.append(line)
+
+    def _fresh(self, stem: str) -> str:
+        name, number = stem, 2
+        while name in self._taken:
+            name = f"{stem}_{number}"
+            number += 1
+        self._taken.add(name)
+        return name
+
+    # Rules
+
+    def _reference(self, name: str) -> str:
+        known = self._names.get(name)
+        if known is None:
+            known = self._names[name] = self._fresh("r_" + _UNSAFE_NAME.sub("_", name.lower()).strip("_"))
+            self._todo.append(name)
+        return known
+
+    def _rule(self, expr: Expr) -> str:
+        if isinstance(expr, Choice):
+            return " | ".join([self._rule_sequence(item) for item in expr.items])
+        return self._rule_sequence(expr)
+
+    def _rule_sequence(self, expr: Expr) -> str:
+        if isinstance(expr, Sequence) and expr.items:
+            return " ".join([self._rule_item(item) for item in expr.items])
+        return self._rule_item(expr)
+
+    def _rule_item(self, expr: Expr) -> str:
+        if isinstance(expr, Literal):
+            return " ".join([quote_literal(c) for c in expr.text])
+        if isinstance(expr, CharClass):
+            return quote_class(expr.chars)
+        if isinstance(expr, RuleRef):
+            return self._reference(expr.name)
+        if isinstance(expr, Token):
+            return self._token(expr.item) if self._tokens else self._rule_item(expr.item)
+        if isinstance(expr, Repeat):
+            return f"({self._rule(expr.item)}){_bounds(expr)}"
+        if isinstance(expr, Sequence) and not expr.items:
+            return '""'
+        return f"({self._rule(expr)})"
+
+    # Terminals
+
+    def _token(self, expr: Expr) -> str:
+        text = self._terminal(expr)
+        return self._named(text, "T")
+
+    def _named(self, text: str, stem: str) -> str:
+        """A terminal with this body; short bodies that are a single string or class stay themselves."""
+        if text.startswith('"') and text.count('"') == 2 + text.count('\\"') and " " not in text:
+            return text
+        name = self._by_text.get(text)
+        if name is None:
+            name = self._by_text[text] = self._fresh(stem)
+            self._add(name, text)
+        return name
+
+    def _terminal(self, expr: Expr) -> str:
+        if isinstance(expr, Choice):
+            return " | ".join([self._terminal_sequence(item) for item in expr.items])
+        return self._terminal_sequence(expr)
+
+    def _terminal_sequence(self, expr: Expr) -> str:
+        if isinstance(expr, Sequence) and expr.items:
+            return " ".join([self._terminal_item(item) for item in expr.items])
+        return self._terminal_item(expr)
+
+    def _terminal_item(self, expr: Expr) -> str:
+        if isinstance(expr, Literal):
+            return quote_literal(expr.text)
+        if isinstance(expr, CharClass):
+            return quote_class(expr.chars)
+        if isinstance(expr, RuleRef):
+            return self._terminal_rule(expr.name)
+        if isinstance(expr, Token):
+            return self._terminal_item(expr.item)
+        if isinstance(expr, Repeat):
+            return f"({self._terminal(expr.item)}){_bounds(expr)}"
+        if isinstance(expr, Sequence) and not expr.items:
+            return '""'
+        return f"({self._terminal(expr)})"
+
+    def _terminal_rule(self, name: str) -> str:
+        """The terminal of a rule. Rules on a cycle are solved together, all others printed one by one."""
+        known = self._terminals.get(name)
+        if known is not None:
+            return known
+        for group in self._components(name):
+            if len(group) == 1 and group[0] not in references(self._rules[group[0]]):
+                self._terminals[group[0]] = self._group(self._terminal(self._rules[group[0]]))
+            else:
+                bodies = {member: self._rules[member] for member in group}
+                solved = solve(bodies, self._terminal_item, self._group)
+                for member, text in solved.items():
+                    self._terminals[member] = text
+        return self._terminals[name]
+
+    def _group(self, text: str) -> str:
+        """A body made safe to stand in a sequence: short ones in parentheses, long ones by name."""
+        return f"({text})" if len(text) <= _INLINE else self._named(text, "P")
+
+    def _components(self, root: str) -> list[list[str]]:
+        """Strongly connected rules below `root` that are not printed yet, innermost first (Tarjan, iterative)."""
+        index: dict[str, int] = {}
+        low: dict[str, int] = {}
+        stack: list[str] = []
+        on_stack: set[str] = set()
+        groups: list[list[str]] = []
+        work: list[tuple[str, list[str]]] = []
+
+        def enter(name: str) -> None:
+            index[name] = low[name] = len(index)
+            stack.append(name)
+            on_stack.add(name)
+            targets = [t for t in references(self._rules[name]) if t not in self._terminals]
+            work.append((name, sorted(targets)))
+
+        enter(root)
+        while work:
+            name, targets = work[-1]
+            if targets:
+                target = targets.pop()
+                if target not in index:
+                    enter(target)
+                elif target in on_stack:
+                    low[name] = min(low[name], index[target])
+                continue
+            work.pop()
+            if work:
+                low[work[-1][0]] = min(low[work[-1][0]], low[name])
+            if low[name] == index[name]:
+                cut = stack.index(name)
+                groups.append(stack[cut:])
+                on_stack.difference_update(stack[cut:])
+                del stack[cut:]
+        return groups
+
+
+def _bounds(expr: Repeat) -> str:
+    if expr.high is None and expr.low <= 1:
+        return "+" if expr.low else "*"
+    if (expr.low, expr.high) == (0, 1):
+        return "?"
+    return f"{{{expr.low},{'' if expr.high is None else expr.high}}}"
+
+
+def quote_literal(text: str) -> str:
+    """A Lark string."""
+    parts = ['"']
+    for c in text:
+        code = ord(c)
+        if c in '"\\':
+            parts.append("\\" + c)
+        elif 0x20 <= code < 0x7F:
+            parts.append(c)
+        elif c in "\n\r\t":
+            parts.append({"\n": "\\n", "\r": "\\r", "\t": "\\t"}[c])
+        elif code <= 0xFFFF:
+            parts.append(f"\\u{code:04x}")
+        else:
+            parts.append(c)
+    parts.append('"')
+    return "".join(parts)
+
+
+def quote_class(chars: CharSet) -> str:
+    """A Lark regular expression for one character of the set."""
+    prefix = "/["
+    if chars[-1][1] == MAX_CODE_POINT and chars != ((0, MAX_CODE_POINT),):
+        prefix, chars = "/[^", complement(chars)
+    ranges = [part for low, high in chars for part in _without_surrogates(low, high)]
+    if not ranges:
+        return "/(?s:.)/" if prefix == "/[^" else '"\\ud800"'
+    body = "".join(_code(low) if low == high else f"{_code(low)}-{_code(high)}" for low, high in ranges)
+    return f"{prefix}{body}]/"
+
+
+def _without_surrogates(low: int, high: int) -> list[tuple[int, int]]:
+    """The parts of a range that text can hold; the regex engine knows no surrogates."""
+    first, last = _SURROGATES[0]
+    return [(a, b) for a, b in ((low, min(high, first - 1)), (max(low, last + 1), high)) if a <= b]
+
+
+def _code(code: int) -> str:
+    c = chr(code)
+    return c if c.isascii() and c.isalnum() else f"\\x{{{code:x}}}"
