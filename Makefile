@@ -42,11 +42,10 @@ bench: install ## measurements (ARGS: as python -m benchmarks)
 conformance: install ## the long conformance suites (ARGS: as pytest)
 	$(BIN)/python -m pytest tests/conformance $(ARGS)
 
-model: ## train the built-in model again, for hours (ARGS: as python -m models.recipe.train)
+model: ## train the built-in model again, for hours (ARGS: as python -m models.recipe)
 	@test -x .venv-model/bin/python || $${PYTHON:-python3} -m venv .venv-model
 	.venv-model/bin/python -m pip install --quiet --requirement models/recipe/requirements.txt
-	.venv-model/bin/python -m models.recipe.train --output build/jan-tiny $(ARGS)
-	.venv-model/bin/python -m models.recipe.export_gguf build/jan-tiny models/builtin/jan-tiny.gguf
+	.venv-model/bin/python -m models.recipe --output build/jan-tiny $(ARGS)
 
 model-eval: install ## measure the built-in model (ARGS: as python -m models.recipe.evaluate)
 	$(BIN)/python -m models.recipe.evaluate $(ARGS)
