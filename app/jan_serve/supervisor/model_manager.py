@@ -208,7 +208,7 @@ class ModelManager:
                     slot.stop()
             case ModelFacts() as facts:
                 self._records[slot.source.name].loaded(facts.parallel)
-                logger.info("%s is ready: %s, pid %s", slot.source.name, facts.description, slot.worker.pid)
+                logger.info("%s is ready: %s, pid %s", slot.source.name, _summary(facts), slot.worker.pid)
                 slot.become_ready(facts)
                 self._grant(slot)
             case WorkerEnd() as end:
@@ -311,3 +311,12 @@ class ModelManager:
             reason=record.reason,
             retry_after_s=verdict.delay_s if isinstance(verdict, Pause | Refuse) else None,
         )
+
+
+def _summary(facts: ModelFacts) -> str:
+    """What was loaded, where it computes, and how much fits."""
+    layers = f", {facts.n_gpu_layers} of {facts.n_layer + 1} layers offloaded" if facts.n_gpu_layers else ""
+    return (
+        f"{facts.description} on {facts.device}{layers}, {facts.threads} threads,"
+        f" context {facts.n_ctx} for {facts.parallel} at once, loaded in {facts.load_seconds:.1f} s"
+    )
