@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Match
+from starlette.routing import BaseRoute, Match
 
 from jan_serve import __version__
 from jan_serve.api.dialect import Dialect, Services, StreamSettings
@@ -77,6 +77,19 @@ def create_app(
     compilers = ThreadPoolExecutor(_COMPILERS, "constraint")
     renderers = ThreadPoolExecutor(_RENDERERS, "template")
 
+    services = Services(
+        models=models,
+        preparer=RequestPreparer(
+            ConstraintCompiler(compilers, named_grammars), renderers, now=lambda: datetime.now().astimezone()
+        ),
+        running=running,
+        streams=StreamSettings(settings.sse_ping_s, settings.write_timeout_s),
+    )
+    routers = [
+        health_router(models, lifecycle, metrics),
+        *(dialect.router(services) for dialect in dialects),
+    ]
+
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
         yield
@@ -91,21 +104,14 @@ def create_app(
         redirect_slashes=False,
         lifespan=lifespan,
         middleware=_middleware(settings, envelopes, metrics, lifecycle),
-        exception_handlers=_exception_handlers(envelopes),
+        exception_handlers=_exception_handlers(
+            envelopes, [route for router in routers for route in router.routes]
+        ),
     )
     app.state.max_json_depth = settings.max_json_depth
     app.state.parts = AppParts(lifecycle, running)
-    services = Services(
-        models=models,
-        preparer=RequestPreparer(
-            ConstraintCompiler(compilers, named_grammars), renderers, now=lambda: datetime.now().astimezone()
-        ),
-        running=running,
-        streams=StreamSettings(settings.sse_ping_s, settings.write_timeout_s),
-    )
-    app.include_router(health_router(models, lifecycle, metrics))
-    for dialect in dialects:
-        app.include_router(dialect.router(services))
+    for router in routers:
+        app.include_router(router)
     return app
 
 
@@ -124,7 +130,9 @@ def _middleware(
     ]
 
 
-def _exception_handlers(envelopes: Envelopes) -> dict[int | type[Exception], Any]:
+def _exception_handlers(
+    envelopes: Envelopes, routes: Sequence[BaseRoute]
+) -> dict[int | type[Exception], Any]:
     def answer(request: Request, problem: Problem) -> Response:
         record_of(request.scope).error = problem.code
         return envelopes.render(request.scope["path"], problem)
@@ -139,7 +147,7 @@ def _exception_handlers(envelopes: Envelopes) -> dict[int | type[Exception], Any
         return answer(request, validation_problem(error.errors()))
 
     async def unrouted(request: Request, error: HTTPException) -> Response:
-        return answer(request, _routing_problem(request, error))
+        return answer(request, _routing_problem(request, error, routes))
 
     async def gone(request: Request, error: ClientGone) -> Response:
         return Response(status_code=CLIENT_CLOSED)
@@ -153,14 +161,14 @@ def _exception_handlers(envelopes: Envelopes) -> dict[int | type[Exception], Any
     }
 
 
-def _routing_problem(request: Request, error: HTTPException) -> Problem:
+def _routing_problem(request: Request, error: HTTPException, routes: Sequence[BaseRoute]) -> Problem:
     path, method = request.scope["path"], request.scope["method"]
     if error.status_code == HTTPStatus.NOT_FOUND:
         return http_problem(404, "not_found", "There is no such route on this server.").problem
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         allowed = {
             allowed
-            for route in request.app.routes
+            for route in routes
             if route.matches({"type": "http", "path": path, "method": method})[0] is not Match.NONE
             for allowed in getattr(route, "methods", ())
         }

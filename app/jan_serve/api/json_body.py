@@ -14,9 +14,6 @@ from starlette.responses import Response
 
 from jan_serve.errors import InvalidJson
 
-MAX_INTEGER_DIGITS: Final = 4300
-"""CPython's own limit for converting text to int, which exists because longer ones take quadratic time."""
-
 _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 _BRACKETS: Final = b"[]{}"
 _OTHERS: Final = bytes(byte for byte in range(256) if byte not in _BRACKETS)

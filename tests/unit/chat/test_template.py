@@ -32,7 +32,9 @@ def render(source: str | None, messages: tuple[Message, ...] = USER, **prompt: A
 
 def test_a_model_without_a_template_gets_chatml() -> None:
     messages = (Message(role="system", content="Be brief."), *USER)
-    expected = "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
+    expected = (
+        "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
+    )
     assert render(None, messages) == expected
 
 

@@ -29,9 +29,7 @@ def preparer(executor: Executor) -> RequestPreparer:
 
 
 @contextmanager
-def service_over(
-    models: FakeModels, running: RunningRequests | None = None
-) -> Generator[GenerationService]:
+def service_over(models: FakeModels, running: RunningRequests | None = None) -> Generator[GenerationService]:
     """A service with threads of its own."""
     with ThreadPoolExecutor(2) as executor:
         yield GenerationService(

@@ -46,7 +46,9 @@ def test_shortened_vectors_keep_their_direction(dimensions: int) -> None:
     values = [0.5, -1.5, 2.0, 0.25, -0.125, 1.0, 3.0, -2.0]
     kept = to_floats(shorten(struct.pack("<8f", *values), dimensions))
     assert math.hypot(*kept) == pytest.approx(1.0, abs=1e-6)
-    assert [k * values[0] for k in kept] == pytest.approx([v * kept[0] for v in values[:dimensions]], abs=1e-6)
+    assert [k * values[0] for k in kept] == pytest.approx(
+        [v * kept[0] for v in values[:dimensions]], abs=1e-6
+    )
 
 
 def test_a_zero_vector_stays_zero() -> None:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from jan_serve.core.events import Completed, Finished, GenerationEvent, PromptTokens, Started, TextDelta
@@ -23,7 +24,15 @@ from jan_serve.errors import (
     UnsupportedOperation,
 )
 from jan_serve.generation.deadline import RunningRequests
-from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, GenerateRequest, Pong, SpecialToken
+from jan_serve.ipc.messages import (
+    Accepted,
+    Chunk,
+    EngineEvent,
+    GenerateRequest,
+    Pong,
+    SequenceFinished,
+    SpecialToken,
+)
 from tests.support.fake_client import FakeClient, FakeModels, endings, fake_facts, saying
 from tests.unit.generation.support import SEED, collect, service_over
 
@@ -67,7 +76,12 @@ async def test_what_is_submitted_for_a_text() -> None:
         skip_special_tokens=False,
     )
     sent = await submitted(request)
-    assert (sent.prompt, sent.add_special, sent.parse_special, sent.prompt_param) == (("once",), True, True, "prompt")
+    assert (sent.prompt, sent.add_special, sent.parse_special, sent.prompt_param) == (
+        ("once",),
+        True,
+        True,
+        "prompt",
+    )
     assert sent.sampling == request.sampling
     assert sent.stopping == request.stopping
     assert not sent.skip_special_tokens
@@ -128,7 +142,8 @@ async def test_best_of_returns_the_most_likely_choices_without_the_tokens_it_nee
             yield Chunk(request.id, index, f"choice {index}")
         ends = endings(request, 2)
         for event, mean in zip(ends[:-1], (-3.0, -1.0, -2.0), strict=True):
-            yield type(event)(**{**{f: getattr(event, f) for f in event.__struct_fields__}, "mean_logprob": mean})
+            assert isinstance(event, SequenceFinished)
+            yield msgspec.structs.replace(event, mean_logprob=mean)
         yield ends[-1]
 
     with service_over(FakeModels(FakeClient(script=script))) as service:
@@ -224,7 +239,10 @@ async def test_cancelling_the_reader_aborts_too() -> None:
 
 async def test_a_request_that_takes_too_long_ends() -> None:
     models = FakeModels(FakeClient(script=hanging))
-    with service_over(models, RunningRequests(0.02)) as service, pytest.raises(DeadlineExceeded, match=r"0\.02 s"):
+    with (
+        service_over(models, RunningRequests(0.02)) as service,
+        pytest.raises(DeadlineExceeded, match=r"0\.02 s"),
+    ):
         await collect(service, text_request())
     assert models.held == 0
 

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from starlette.responses import PlainTextResponse, Response
+
+from jan_serve.api.errors import (
+    INTERNAL_MESSAGE,
+    STATUS_OF,
+    Envelopes,
+    ErrorRenderer,
+    Problem,
+    http_problem,
+    internal_problem,
+    problem_of,
+    status_of,
+    validation_problem,
+)
+from jan_serve.errors import (
+    DeadlineExceeded,
+    EngineCrashed,
+    InvalidModel,
+    InvalidRequest,
+    JanServeError,
+    ModelFailed,
+    Overloaded,
+    ProtocolError,
+    error_from_payload,
+)
+
+
+def all_errors() -> list[type[JanServeError]]:
+    found: list[type[JanServeError]] = []
+    waiting: list[type[JanServeError]] = [JanServeError]
+    while waiting:
+        kind = waiting.pop()
+        if kind.__module__ == JanServeError.__module__:
+            found.append(kind)
+            waiting.extend(kind.__subclasses__())
+    return sorted(found, key=lambda kind: kind.__name__)
+
+
+PAYLOAD: dict[str, Any] = {
+    "message": "m", "param": None, "n_prompt": 9, "n_ctx": 8, "reason": "r", "line": 1, "pointer": "/a",
+    "keyword": "k", "position": 1, "name": "x", "near": [], "retry_after": 2.0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", all_errors())
+def test_every_error_has_a_status_and_a_problem(kind: type[JanServeError]) -> None:
+    error = error_from_payload(kind.code, PAYLOAD)
+    assert type(error) is kind
+    problem = problem_of(error)
+    assert 400 <= problem.status <= 504
+    assert problem.code == kind.code
+    assert problem.message
+    assert (problem.status == 400) == issubclass(kind, InvalidRequest)
+
+
+def test_every_line_of_the_table_is_reached() -> None:
+    """A class behind its own base would never decide."""
+    for position, (kind, _) in enumerate(STATUS_OF):
+        assert not any(issubclass(kind, earlier) for earlier, _ in STATUS_OF[:position])
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "retry_after"),
+    [
+        (Overloaded("full", retry_after=3.2), 429, "4"),
+        (ModelFailed("gone", retry_after=None), 503, None),
+        (ModelFailed("soon", retry_after=0.1), 503, "1"),
+        (EngineCrashed("gone"), 503, "1"),
+        (DeadlineExceeded("late"), 504, None),
+        (InvalidModel("bad"), 500, None),
+    ],
+)
+def test_when_to_come_back(error: JanServeError, status: int, retry_after: str | None) -> None:
+    problem = problem_of(error)
+    assert (problem.status, problem.headers.get("retry-after")) == (status, retry_after)
+
+
+def test_our_own_failures_say_nothing_of_the_inside() -> None:
+    for problem in (problem_of(ProtocolError("frame at 0x7f00 in /home/x")), internal_problem()):
+        assert (problem.status, problem.message) == (500, INTERNAL_MESSAGE)
+
+
+def test_an_error_of_a_subclass_that_the_table_does_not_name() -> None:
+    class New(Overloaded):
+        code = "new"
+
+    assert status_of(New("x")) == 429
+
+
+def test_validation_names_the_fields_but_not_their_values() -> None:
+    errors = [
+        {"loc": ("body", "messages", 0, "role"), "msg": "bad", "type": "t", "input": "secret"},
+        *({"loc": ("body", f"f{i}"), "msg": "m", "type": "t", "input": "secret"} for i in range(100)),
+    ]
+    problem = validation_problem(errors)
+    assert problem.status == 422
+    assert problem.param == "messages[0].role"
+    assert len(problem.fields) == 16
+    assert "secret" not in str(problem)
+
+
+def test_envelopes_are_chosen_by_whole_path_segments() -> None:
+    def renderer(name: str) -> ErrorRenderer:
+        def render(problem: Problem) -> Response:
+            return PlainTextResponse(name, problem.status)
+
+        return render
+
+    envelopes = Envelopes([("", renderer("root")), ("/tgi", renderer("tgi")), ("/tgi/v1", renderer("v1"))])
+    problem = http_problem(413, "c", "m", {"connection": "close"}).problem
+    for path, name in {
+        "/": "root", "/v1/chat": "root", "/tgi": "tgi", "/tgi/x": "tgi", "/tgix": "root", "/tgi/v1/chat": "v1",
+    }.items():  # fmt: skip
+        response = envelopes.render(path, problem)
+        assert response.body == name.encode()
+        assert response.status_code == 413
+        assert response.headers["connection"] == "close"
