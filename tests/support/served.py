@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -68,14 +68,21 @@ def serving(folder: Path, *flags: str) -> Generator[Served]:
     config = folder / "config.toml"
     if not config.exists():
         config.write_text('data_dir = "data"\n', encoding="utf-8")
+    command = [sys.executable, "-P", "-m", "jan_serve", "serve", *flags]
+    with running(folder, command, {"JAN_SERVE_CONFIG": str(config)}) as served:
+        yield served
+
+
+@contextmanager
+def running(folder: Path, command: Sequence[str], variables: Mapping[str, str] | None = None) -> Generator[Served]:
+    """Start a server command in `folder`; whatever is left of it is killed at the end."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("JAN_SERVE_")}
-    environment["JAN_SERVE_CONFIG"] = str(config)
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "jan_serve", "serve", *flags],
+        command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        env=environment,
+        env={**environment, **(variables or {})},
         text=True,
         errors="replace",
         cwd=folder,

@@ -7,6 +7,7 @@ of an asyncio subprocess. Both move whole frames (see `codec`); neither knows wh
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
 import threading
@@ -93,8 +94,18 @@ def take_over_stdio() -> BlockingChannel:
 
         msvcrt.setmode(read_fd, os.O_BINARY)
         msvcrt.setmode(write_fd, os.O_BINARY)
+    else:
+        _keep_from_children()
     sys.stdout = sys.stderr
     return BlockingChannel(read_fd, write_fd)
+
+
+def _keep_from_children() -> None:
+    """Some event loops (uvloop) hand down copies of the pipe beside 0 and 1. A child would hold them open."""
+    for name in os.listdir("/dev/fd"):
+        if int(name) > 2:
+            with contextlib.suppress(OSError):  # the descriptor of the listing itself is closed by now
+                os.set_inheritable(int(name), False)
 
 
 class AsyncChannel:

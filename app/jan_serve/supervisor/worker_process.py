@@ -9,15 +9,13 @@ It moves events to a listener and does not know what requests are. Nothing resta
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
-import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -35,6 +33,7 @@ from jan_serve.ipc.messages import (
     WorkerEvent,
     WorkerRequest,
 )
+from jan_serve.supervisor.child_process import ChildProcess
 from jan_serve.supervisor.limits import WorkerLimits
 from jan_serve.supervisor.stderr_tail import StderrTail
 from jan_serve.supervisor.watchdog import Stall, Watchdog
@@ -42,9 +41,8 @@ from jan_serve.supervisor.watchdog import Stall, Watchdog
 logger = logging.getLogger(__name__)
 worker_log = logging.getLogger("jan_serve.worker")
 
-_PIPE_LIMIT = 1024 * 1024
 _STDERR_READ = 64 * 1024
-_EXIT_AFTER_EOF_S = 1.0
+_EXIT_AND_EOF_APART_S = 1.0
 _STDERR_AFTER_EXIT_S = 0.5
 _SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN")
 
@@ -139,7 +137,7 @@ class WorkerProcess:
         self._on_change = on_change
         self._clock = clock
         self._listener: WorkerListener | None = None
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: ChildProcess | None = None
         self._channel: AsyncChannel | None = None
         self._tail = StderrTail()
         self._watchdog = Watchdog(limits, clock())
@@ -165,16 +163,7 @@ class WorkerProcess:
 
     async def start(self, load: LoadModel) -> None:
         """Spawn it and send the first frame. The load goes on by itself; see `outcome`. Raises OSError."""
-        self._process = await asyncio.create_subprocess_exec(
-            *self._command,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            limit=_PIPE_LIMIT,
-            env=worker_environment(os.environ),
-            **_own_group(),
-        )
-        assert self._process.stdin and self._process.stdout
+        self._process = await ChildProcess.spawn(self._command, worker_environment(os.environ))
         self._channel = AsyncChannel(self._process.stdout, self._process.stdin)
         self._watchdog.progressed(self._clock())
         self._set_state(WorkerState.LOADING)
@@ -223,21 +212,39 @@ class WorkerProcess:
         stderr = asyncio.create_task(self._read_stderr())
         watch = asyncio.create_task(self._watch())
         try:
-            await self._read_events()
-            self._set_ending()
-            await self._reap(process)
+            await self._until_end(process)
         except Exception:
             # A bug in a listener. Without its events the worker is of no use: end it, which its requests are told.
             logger.exception("events of worker %s of %s could not be handled", process.pid, self._name)
         finally:
             watch.cancel()
             self._kill()
-            await process.wait()
+            await process.exited.wait()
             # A grandchild may hold stderr open after the worker is gone.
             await asyncio.wait({stderr}, timeout=_STDERR_AFTER_EXIT_S)
             stderr.cancel()
+            process.close()
             await asyncio.gather(stderr, watch, return_exceptions=True)
             self._finish(process)
+
+    async def _until_end(self, process: ChildProcess) -> None:
+        """Read events until the pipe or the process ends, and then wait a moment for the other of the two."""
+        events = asyncio.create_task(self._read_events())
+        exited = asyncio.create_task(process.exited.wait())
+        try:
+            await asyncio.wait({events, exited}, return_when=asyncio.FIRST_COMPLETED)
+            self._set_ending()
+            # After the pipe's end the worker is exiting: its exit status should be its own, not that of our kill.
+            await asyncio.wait({events, exited}, timeout=_EXIT_AND_EOF_APART_S)
+            if exited.done() and not events.done():
+                # Something that it started holds the pipe open. Its group therefore exists, and the id is not reused.
+                process.kill_group()
+            elif events.done():
+                events.result()
+        finally:
+            events.cancel()
+            exited.cancel()
+            await asyncio.gather(events, exited, return_exceptions=True)
 
     async def _read_events(self) -> None:
         assert self._channel is not None
@@ -275,7 +282,7 @@ class WorkerProcess:
                 )
 
     async def _read_stderr(self) -> None:
-        assert self._process is not None and self._process.stderr is not None
+        assert self._process is not None
         while data := await self._process.stderr.read(_STDERR_READ):
             for line in self._tail.feed(data):
                 worker_log.debug("[%s] %s", self.pid, line)
@@ -310,30 +317,18 @@ class WorkerProcess:
         self._kill()
         return True
 
-    async def _reap(self, process: asyncio.subprocess.Process) -> None:
-        """The pipe is at its end: it is exiting. Give it a moment for its exit status to be its own."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_EXIT_AFTER_EOF_S):
-                await process.wait()
-
     def _kill(self) -> None:
         """SIGKILL the worker and whatever it started."""
-        process = self._process
-        if process is None or process.returncode is not None:
-            return
-        self._set_ending()
-        with contextlib.suppress(ProcessLookupError):
-            if sys.platform == "win32":
-                process.kill()
-            else:
-                os.killpg(process.pid, signal.SIGKILL)
+        if self._process is not None and self._process.returncode is None:
+            self._set_ending()
+            self._process.kill()
 
-    def _finish(self, process: asyncio.subprocess.Process) -> None:
+    def _finish(self, process: ChildProcess) -> None:
         if self._channel is not None:
             self._channel.close()
         end = WorkerEnd(
             requested=self._stop_requested,
-            status=_describe_status(process.returncode),
+            status=process.status,
             words=self._tail.last_words(),
             stall=self._stall,
         )
@@ -355,21 +350,3 @@ class WorkerProcess:
     def _set_state(self, state: WorkerState) -> None:
         self.state = state
         self._on_change()
-
-
-def _own_group() -> dict[str, Any]:
-    """The terminal's Ctrl-C is for the front, which then ends its workers in order."""
-    if sys.platform == "win32":
-        import subprocess
-
-        return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW}
-    return {"start_new_session": True}
-
-
-def _describe_status(returncode: int | None) -> str:
-    if returncode is not None and returncode < 0:
-        try:
-            return f"signal {signal.Signals(-returncode).name}"
-        except ValueError:
-            return f"signal {-returncode}"
-    return f"exit status {returncode}"

@@ -122,12 +122,14 @@ def test_sending_to_a_front_that_is_gone_is_a_broken_pipe(wire: Wire) -> None:
 
 TAKE_OVER = """
 import os, subprocess, sys
+copy = os.dup2(1, 9)
 from jan_serve.ipc.channel import take_over_stdio
 from jan_serve.ipc.messages import Detokenized
 channel = take_over_stdio()
 print("from print", flush=True)
 os.write(1, b"from native code\\n")
 subprocess.run([sys.executable, "-c", "print('from a child')"], check=True)
+assert not os.get_inheritable(copy), "a copy of the pipe reaches children"
 assert os.read(0, 1) == b"", "stdin is still the pipe"
 request = channel.receive()
 channel.send(Detokenized(1, repr(request)))

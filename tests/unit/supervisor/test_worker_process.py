@@ -41,6 +41,8 @@ QUICK = WorkerLimits(
     ping_s=0.02, sample_s=0.2, decode_s=0.3, other_s=0.2, silent_s=0.3, load_s=0.5, stop_s=0.2
 )
 
+SPAWN = "import subprocess, sys; p = subprocess.Popen(['sleep', '600']); print(p.pid, file=sys.stderr, flush=True)"
+
 
 class Watched:
     """A worker that was started, with the states it went through."""
@@ -171,14 +173,21 @@ async def test_a_worker_that_does_not_want_to_stop_is_killed() -> None:
 
 
 async def test_what_the_worker_started_is_killed_with_it() -> None:
-    spawn = "import subprocess, sys; p = subprocess.Popen(['sleep', '600']); print(p.pid, file=sys.stderr, flush=True)"
-    command = (sys.executable, "-c", f"{spawn}; import signal; signal.pause()")
+    command = (sys.executable, "-c", f"{SPAWN}; import signal; signal.pause()")
     async with started(limits=QUICK, command=command) as watched:
         await until(lambda: bool(watched.worker.stderr_lines))
         grandchild = int(watched.worker.stderr_lines[0])
         assert alive(grandchild)
         await watched.worker.stop()
     await until(lambda: not alive(grandchild))
+
+
+async def test_a_crash_is_noticed_though_a_grandchild_holds_the_pipe_open() -> None:
+    async with started(command=(sys.executable, "-c", f"{SPAWN}; import os; os.abort()")) as watched:
+        end = await watched.end()
+        assert end.status == "signal SIGABRT"
+        grandchild = int(watched.worker.stderr_lines[0])
+        await until(lambda: not alive(grandchild))
 
 
 async def test_stopping_twice_at_once_and_again_is_fine() -> None:

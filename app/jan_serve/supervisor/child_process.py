@@ -1,0 +1,98 @@
+"""A child process with three pipes, in a process group of its own: spawn, wait, kill, on every platform.
+
+Unlike `asyncio.subprocess.Process.wait()`, which in some versions of Python also waits for the pipes to close, `exited`
+is the end of the process itself: a grandchild that holds a pipe open does not hide it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Self
+
+_PIPE_LIMIT: Final = 1024 * 1024
+
+
+class _Protocol(asyncio.subprocess.SubprocessStreamProtocol):
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(limit=_PIPE_LIMIT, loop=loop)
+        self.exited = asyncio.Event()
+
+    def process_exited(self) -> None:
+        super().process_exited()
+        self.exited.set()
+
+
+class ChildProcess:
+    """One process, from its spawn on. Reaped by the event loop."""
+
+    def __init__(self, transport: asyncio.SubprocessTransport, protocol: _Protocol) -> None:
+        assert protocol.stdin and protocol.stdout and protocol.stderr
+        self.stdin = protocol.stdin
+        self.stdout = protocol.stdout
+        self.stderr = protocol.stderr
+        self.pid = transport.get_pid()
+        self.exited = protocol.exited
+        """Set once the process has ended and was reaped."""
+        self._transport = transport
+
+    @classmethod
+    async def spawn(cls, command: Sequence[str], environment: Mapping[str, str]) -> Self:
+        """Start it. Raises OSError."""
+        loop = asyncio.get_running_loop()
+        transport, protocol = await loop.subprocess_exec(
+            lambda: _Protocol(loop),
+            *command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=dict(environment),
+            **_own_group(),
+        )
+        return cls(transport, protocol)
+
+    @property
+    def returncode(self) -> int | None:
+        """None while it runs; negative for the signal that ended it."""
+        return self._transport.get_returncode()
+
+    @property
+    def status(self) -> str:
+        """How it ended, in words: "exit status 3", "signal SIGSEGV"."""
+        code = self.returncode
+        if code is None or code >= 0:
+            return f"exit status {code}"
+        try:
+            return f"signal {signal.Signals(-code).name}"
+        except ValueError:
+            return f"signal {-code}"
+
+    def kill(self) -> None:
+        """SIGKILL it and whatever it started, unless it has ended."""
+        if self.returncode is None:
+            self.kill_group()
+
+    def kill_group(self) -> None:
+        """SIGKILL its group even after it has ended. Only where a member is known to live: the id may be used anew."""
+        with contextlib.suppress(ProcessLookupError):
+            if sys.platform == "win32":
+                self._transport.kill()
+            else:
+                os.killpg(self.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Close our ends of the pipes, whoever holds the others."""
+        self._transport.close()
+
+
+def _own_group() -> dict[str, Any]:
+    """The terminal's Ctrl-C is for the front, which then ends its workers in order."""
+    if sys.platform == "win32":
+        import subprocess
+
+        return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW}
+    return {"start_new_session": True}

@@ -1,0 +1,69 @@
+"""The whole front over fake engines: HTTP, guards, dialects, supervisor, with nothing replaced but the worker command.
+
+`fake_server` runs it as a process, for signals and crashes; `fake_app` gives the application on the test's own loop.
+Both take settings as keyword arguments (fields of `Settings`; n_ctx and parallel reach the engines) and model names
+that decide what the engines do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import sys
+from collections.abc import AsyncGenerator, Generator, Sequence
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI
+
+from jan_serve.api.app import create_app
+from jan_serve.api.server import run
+from jan_serve.config import Settings
+from jan_serve.ipc.messages import EngineSettings
+from jan_serve.logs import configure_logging
+from jan_serve.supervisor.model_manager import ModelManager
+from jan_serve.wiring import manager_limits
+from tests.support.engines import FAKE_ENGINE, FakeResolver
+from tests.support.served import Served, running
+
+_ROOT = Path(__file__).resolve().parents[2]
+_PATHS = [str(_ROOT), str(_ROOT / "app")]
+_START = f"import sys; sys.path[:0] = {_PATHS}; from tests.support.fake_server import main; main()"
+
+
+@contextlib.contextmanager
+def fake_server(folder: Path, names: Sequence[str] = ("fake",), **settings: Any) -> Generator[Served]:
+    """A server process on a free port; killed at the end if it still runs."""
+    arguments = json.dumps({"folder": str(folder), "names": list(names), "settings": settings})
+    with running(folder, [sys.executable, "-c", _START, arguments]) as served:
+        yield served
+
+
+@contextlib.asynccontextmanager
+async def fake_app(
+    folder: Path, names: Sequence[str] = ("fake",), **settings: Any
+) -> AsyncGenerator[tuple[FastAPI, ModelManager]]:
+    """The application, to be called by an ASGI client, and its models, whose workers are gone when the block ends."""
+    made, manager = build(folder, names, settings)
+    try:
+        yield create_app(made, manager), manager
+    finally:
+        await manager.shutdown(0)
+
+
+def build(folder: Path, names: Sequence[str], settings: dict[str, Any]) -> tuple[Settings, ModelManager]:
+    """Settings from keyword arguments alone, and a manager over fake engines as wiring would make it."""
+    made = Settings(data_dir=folder, **settings)
+    engine = EngineSettings(n_ctx=made.n_ctx, parallel=made.parallel)
+    return made, ModelManager(FakeResolver(folder, names, engine), FAKE_ENGINE, manager_limits(made))
+
+
+def main() -> None:
+    """The server process."""
+    arguments = json.loads(sys.argv[1])
+    settings, manager = build(Path(arguments["folder"]), arguments["names"], arguments["settings"])
+    configure_logging(settings.log_level, as_json=settings.log_json)
+    with socket.create_server((settings.host, 0), backlog=2048) as sock:
+        print(f"url http://{settings.host}:{sock.getsockname()[1]}", file=sys.stderr, flush=True)
+        sys.exit(run(settings, manager, sock))
