@@ -13,6 +13,7 @@ from jan_serve import __version__
 from jan_serve.cli.config import config_app
 from jan_serve.cli.doctor import doctor
 from jan_serve.cli.errors import report
+from jan_serve.cli.grammar import grammar
 from jan_serve.cli.ls import ls
 from jan_serve.cli.output import Output
 from jan_serve.cli.serve import serve_command
@@ -46,6 +47,7 @@ def build_app() -> typer.Typer:
     app.command("serve")(serve_command())
     app.command("ls")(ls)
     app.command("doctor")(doctor)
+    app.command("grammar")(grammar)
     app.add_typer(config_app, name="config")
     return app
 

@@ -1,0 +1,93 @@
+"""`jan-serve grammar`: what a schema or a pattern becomes, and where a text leaves it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from jan_serve.cli.errors import FAILED, WRONG_USE, CommandError
+from jan_serve.cli.output import Output
+from jan_serve.errors import InvalidRequest
+from jan_serve.grammar import (
+    json_schema_to_grammar,
+    parse_gbnf,
+    print_gbnf,
+    print_lark,
+    regex_to_grammar,
+)
+from jan_serve.grammar.ast import Grammar
+from jan_serve.grammar.recognizer import Recognizer
+from jan_serve.resources import shipped_grammars
+
+_CONTEXT: Final = 30
+
+
+def grammar(
+    source: Annotated[
+        str | None,
+        typer.Argument(help="A file with a JSON Schema or GBNF, - for standard input, or a shipped name."),
+    ] = None,
+    regex: Annotated[str | None, typer.Option("--regex", help="A regular expression instead.")] = None,
+    check: Annotated[
+        str | None, typer.Option("--check", help="Say whether this text belongs to the grammar.")
+    ] = None,
+    lark: Annotated[bool, typer.Option("--lark", help="Print llguidance's Lark instead of GBNF.")] = False,
+    compact: Annotated[bool, typer.Option("--compact", help="JSON without whitespace.")] = False,
+) -> None:
+    """Print the grammar of a JSON Schema, a regular expression or a GBNF text, or check a text against it."""
+    if (source is None) == (regex is None):
+        raise CommandError("name either a file or --regex", "See `jan-serve grammar --help`.", WRONG_USE)
+    try:
+        found = regex_to_grammar(regex) if regex is not None else _read(source or "", compact=compact)
+        printed = print_lark(found) if lark else print_gbnf(found)
+    except InvalidRequest as error:
+        raise CommandError(
+            error.message, "docs/grammar-support.md lists what can be enforced.", FAILED
+        ) from None
+    if check is None:
+        sys.stdout.write(printed.rstrip("\n") + "\n")
+        return
+    _check(found, check, Output())
+
+
+def _read(source: str, *, compact: bool) -> Grammar:
+    text = _text(source)
+    if "::=" in text:
+        return parse_gbnf(text)
+    try:
+        schema = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise CommandError(f"{source} is neither GBNF nor JSON: {error}", None, WRONG_USE) from None
+    return json_schema_to_grammar(schema, whitespace="compact" if compact else "flexible")
+
+
+def _text(source: str) -> str:
+    if source == "-":
+        return sys.stdin.read()
+    path = Path(source)
+    if not path.exists() and source in (shipped := shipped_grammars()):
+        return shipped[source]
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        names = ", ".join(sorted(shipped_grammars()))
+        raise CommandError(
+            f"cannot read {source}: {error}", f"Shipped grammars: {names}.", WRONG_USE
+        ) from None
+
+
+def _check(found: Grammar, text: str, output: Output) -> None:
+    at = Recognizer(found).leaves_at(text)
+    if at is None:
+        output.data("the text belongs to the grammar")
+        return
+    if at == len(text):
+        output.data(f"the text is only the beginning: it may not end at character {at}")
+    else:
+        before = text[max(0, at - _CONTEXT) : at]
+        output.data(f"the text leaves the grammar at character {at}: {before!r}, then {text[at]!r}")
+    raise typer.Exit(FAILED)

@@ -1,0 +1,78 @@
+"""`jan-serve grammar` prints what is enforced, and says where a text leaves it."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from jan_serve.cli.main import main
+from jan_serve.grammar import parse_gbnf
+from jan_serve.resources import shipped_grammars
+
+SCHEMA = {"type": "object", "properties": {"age": {"type": "integer"}}, "required": ["age"]}
+
+
+@pytest.fixture
+def schema_file(tmp_path: Path) -> str:
+    path = tmp_path / "schema.json"
+    path.write_text(json.dumps(SCHEMA))
+    return str(path)
+
+
+def test_a_schema_becomes_gbnf_that_parses(schema_file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["grammar", schema_file]) == 0
+    parse_gbnf(capsys.readouterr().out)
+
+
+def test_lark_has_a_start_rule(schema_file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["grammar", schema_file, "--lark"]) == 0
+    assert "start:" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "words"),
+    [
+        ('{"age": 3}', 0, "belongs"),
+        ('{"age": x}', 1, "at character 8"),
+        ('{"age": 3', 1, "only the beginning"),
+    ],
+)
+def test_a_text_is_checked(
+    schema_file: str, capsys: pytest.CaptureFixture[str], text: str, status: int, words: str
+) -> None:
+    assert main(["grammar", schema_file, "--check", text]) == status
+    assert words in capsys.readouterr().out
+
+
+def test_a_pattern_matches_as_a_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["grammar", "--regex", "[a-c]{2}", "--check", "ab"]) == 0
+    assert main(["grammar", "--regex", "[a-c]{2}", "--check", "abc"]) == 1
+    assert "at character 2" in capsys.readouterr().out
+
+
+def test_standard_input_and_shipped_names_are_sources(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO('root ::= "a"'))
+    assert main(["grammar", "-", "--check", "a"]) == 0
+    for name in sorted(shipped_grammars())[:1]:
+        assert main(["grammar", name]) == 0
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        ([], 2, "either a file or --regex"),
+        (["nowhere.json"], 2, "cannot read nowhere.json"),
+        (["--regex", "(?<=a)b"], 1, "lookbehind"),
+    ],
+)
+def test_what_cannot_be_done_is_said(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], status: int, words: str
+) -> None:
+    assert main(["grammar", *arguments]) == status
+    assert words in capsys.readouterr().err
