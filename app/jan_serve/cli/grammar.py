@@ -5,23 +5,17 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from jan_serve.cli.errors import FAILED, WRONG_USE, CommandError
 from jan_serve.cli.output import Output
 from jan_serve.errors import InvalidRequest
-from jan_serve.grammar import (
-    json_schema_to_grammar,
-    parse_gbnf,
-    print_gbnf,
-    print_lark,
-    regex_to_grammar,
-)
-from jan_serve.grammar.ast import Grammar
-from jan_serve.grammar.recognizer import Recognizer
 from jan_serve.resources import shipped_grammars
+
+if TYPE_CHECKING:
+    from jan_serve.grammar import Grammar
 
 _CONTEXT: Final = 30
 
@@ -39,6 +33,8 @@ def grammar(
     compact: Annotated[bool, typer.Option("--compact", help="JSON without whitespace.")] = False,
 ) -> None:
     """Print the grammar of a JSON Schema, a regular expression or a GBNF text, or check a text against it."""
+    from jan_serve.grammar import print_gbnf, print_lark, regex_to_grammar  # the other commands do without
+
     if (source is None) == (regex is None):
         raise CommandError("name either a file or --regex", "See `jan-serve grammar --help`.", WRONG_USE)
     try:
@@ -55,6 +51,8 @@ def grammar(
 
 
 def _read(source: str, *, compact: bool) -> Grammar:
+    from jan_serve.grammar import json_schema_to_grammar, parse_gbnf
+
     text = _text(source)
     if "::=" in text:
         return parse_gbnf(text)
@@ -81,6 +79,8 @@ def _text(source: str) -> str:
 
 
 def _check(found: Grammar, text: str, output: Output) -> None:
+    from jan_serve.grammar import Recognizer
+
     at = Recognizer(found).leaves_at(text)
     if at is None:
         output.data("the text belongs to the grammar")
