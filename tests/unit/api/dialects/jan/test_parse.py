@@ -327,9 +327,10 @@ def test_messages(wire: dict[str, Any], message: Message) -> None:
 @pytest.mark.parametrize(
     "wire",
     [
-        {}, {"role": "user"}, {"role": "wizard", "content": "x"}, {"role": "tool", "content": "x"}, {"role": "user", "content": 3},
+        {}, {"role": "user"}, {"role": "wizard", "content": "x"}, {"role": "tool", "content": "x"}, "text",
         {"role": "function", "content": "x"}, {"role": "system"}, {"role": "user", "content": [{"type": "text"}]},
-        {"role": "user", "content": [{"type": "smell", "smell": "x"}]}, {"role": "assistant", "tool_calls": [{}]}, "text",
+        {"role": "user", "content": [{"type": "smell", "smell": "x"}]}, {"role": "assistant", "tool_calls": [{}]},
+        {"role": "user", "content": 3},
     ],
 )  # fmt: skip
 def test_messages_that_break_the_schema(wire: Any) -> None:
@@ -367,7 +368,7 @@ def test_tools(body: dict[str, Any], tools: tuple[Tool, ...], choice: ToolChoice
     assert (prompt.tools, prompt.tool_choice) == (tools, choice)
 
 
-SCHEMA = {"type": "object", "properties": {"a": {}}}
+SCHEMA: dict[str, Any] = {"type": "object", "properties": {"a": {}}}
 
 
 @pytest.mark.parametrize(
@@ -400,7 +401,8 @@ def test_response_format_has_precedence_over_a_grammar() -> None:
 
 
 def test_a_schema_is_an_object_or_a_boolean() -> None:
-    for schema in (3, "x", []):
+    schemas: list[Any] = [3, "x", []]
+    for schema in schemas:
         with pytest.raises(InvalidSchema):
             chat(response_format={"type": "json_object", "schema": schema})
 

@@ -1,0 +1,344 @@
+"""Jan's streams and bodies byte for byte. Ids and times, which differ from call to call, are replaced by marks."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from jan_serve.core.events import TokenInfo, TokenLogprob
+from jan_serve.errors import (
+    ContextLengthExceeded,
+    EngineCrashed,
+    InvalidGrammar,
+    JanServeError,
+    ModelFailed,
+    Overloaded,
+)
+from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, GenerateRequest
+from tests.support.fake_client import FakeClient, FakeModels, Script, endings, fake_facts, saying
+from tests.support.fronts import http_client
+
+pytestmark = pytest.mark.anyio
+
+CHAT: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+
+_ID = re.compile(rb'"id":"(chatcmpl|cmpl)-[0-9a-f-]{36}"')
+_CREATED = re.compile(rb'"created":\d{10}')
+
+
+async def post(path: str, body: dict[str, Any], models: FakeModels | None = None) -> tuple[int, str]:
+    """Status, and the body with one id and time for all."""
+    async with http_client(models) as client:
+        response = await client.post(path, json=body)
+    if body.get("stream") and response.status_code == 200:
+        assert response.headers["content-type"].startswith("text/event-stream")
+        assert response.headers["cache-control"] == "no-store"
+    else:
+        assert response.headers["content-type"] == "application/json"
+    content = response.content
+    assert len(set(_ID.findall(content))) <= 1
+    content = _CREATED.sub(b'"created":1', _ID.sub(rb'"id":"\1-X"', content))
+    assert b"\r" not in content
+    return response.status_code, content.decode()
+
+
+def over(script: Script) -> FakeModels:
+    return FakeModels(FakeClient(script=script))
+
+
+def chunk(delta: str, finish: str = "null", index: int = 0, more: str = "", logprobs: str = "null") -> str:
+    return (
+        'data: {"id":"chatcmpl-X","model":"m","created":1,"object":"chat.completion.chunk","choices":'
+        f'[{{"index":{index},"delta":{delta},"logprobs":{logprobs},"finish_reason":{finish}}}]{more}}}\n\n'
+    )
+
+
+def text_chunk(text: str, finish: str = "null", index: int = 0, more: str = "") -> str:
+    return (
+        'data: {"id":"cmpl-X","object":"text_completion","created":1,"model":"m","choices":'
+        f'[{{"text":{json.dumps(text)},"index":{index},"logprobs":null,"finish_reason":{finish}}}]{more}}}\n\n'
+    )
+
+
+DONE = "data: [DONE]\n\n"
+
+
+async def test_chat_whole() -> None:
+    assert await post("/v1/chat/completions", CHAT) == (
+        200,
+        '{"id":"chatcmpl-X","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":'
+        '{"role":"assistant","content":"Hello."},"logprobs":null,"finish_reason":"stop"}],'
+        '"usage":{"prompt_tokens":52,"completion_tokens":6,"total_tokens":58}}',
+    )
+
+
+async def test_chat_stream() -> None:
+    status, body = await post("/v1/chat/completions", CHAT | {"stream": True})
+    assert status == 200
+    assert body == (
+        chunk('{"role":"assistant"}')
+        + chunk('{"content":"Hel"}')
+        + chunk('{"content":"lo."}')
+        + chunk("{}", '"stop"')
+        + DONE
+    )
+
+
+async def test_chat_stream_with_usage() -> None:
+    body = CHAT | {"stream": True, "stream_options": {"include_usage": True}}
+    more = ',"usage":null'
+    _, text = await post("/v1/chat/completions", body, over(saying("a", reason="length")))
+    assert text == (
+        chunk('{"role":"assistant"}', more=more)
+        + chunk('{"content":"a"}', more=more)
+        + chunk("{}", '"length"', more=more)
+        + 'data: {"id":"chatcmpl-X","model":"m","created":1,"object":"chat.completion.chunk","choices":[],"usage":'
+        '{"prompt_tokens":52,"completion_tokens":1,"total_tokens":53}}\n\n' + DONE
+    )
+
+
+async def test_chat_choices_are_streamed_side_by_side() -> None:
+    _, text = await post("/v1/chat/completions", CHAT | {"stream": True, "n": 2}, over(saying("a")))
+    assert text == (
+        chunk('{"role":"assistant"}')
+        + chunk('{"role":"assistant"}', index=1)
+        + chunk('{"content":"a"}')
+        + chunk('{"content":"a"}', index=1)
+        + chunk("{}", '"stop"')
+        + chunk("{}", '"stop"', index=1)
+        + DONE
+    )
+
+
+async def scored(request: GenerateRequest) -> AsyncIterator[EngineEvent]:
+    """A character in two tokens, and a token that is not among its candidates."""
+    assert request.logprobs == 1
+    yield Accepted(request.id, 1)
+    emoji = "é".encode()
+    best = (TokenLogprob(1, b"x", -0.25),)
+    halves = (
+        TokenInfo(7, emoji[:1], False, -1.0, best),
+        TokenInfo(8, emoji[1:], False, -0.5, (TokenLogprob(8, emoji[1:], -0.5),)),
+    )
+    yield Chunk(request.id, 0, "é", halves)
+    yield Chunk(request.id, 0, "!", (TokenInfo(9, b"!", False, -2.0, best),))
+    for event in endings(request, 3):
+        yield event
+
+
+async def test_chat_logprobs_hold_the_bytes_of_every_token() -> None:
+    body = CHAT | {"logprobs": True, "top_logprobs": 1}
+    _, text = await post("/v1/chat/completions", body, over(scored))
+    logprobs = json.loads(text)["choices"][0]["logprobs"]
+    assert logprobs["refusal"] is None
+    assert bytes(byte for entry in logprobs["content"] for byte in entry["bytes"]).decode() == "é!"
+    assert logprobs["content"][0] == {
+        "token": "\ufffd", "logprob": -1.0, "bytes": [0xC3],
+        "top_logprobs": [
+            {"token": "x", "logprob": -0.25, "bytes": [ord("x")]},
+            {"token": "\ufffd", "logprob": -1.0, "bytes": [0xC3]},
+        ],
+    }  # fmt: skip
+    assert len(logprobs["content"][1]["top_logprobs"]) == 1
+
+
+async def test_streamed_logprobs_are_those_of_the_whole_answer() -> None:
+    body = CHAT | {"logprobs": True, "top_logprobs": 1}
+    _, whole = await post("/v1/chat/completions", body, over(scored))
+    _, stream = await post("/v1/chat/completions", body | {"stream": True}, over(scored))
+    chunks = [
+        json.loads(line[6:])["choices"][0] for line in stream.split("\n\n") if line.startswith("data: {")
+    ]
+    joined = [entry for part in chunks if part["logprobs"] for entry in part["logprobs"]["content"]]
+    assert joined == json.loads(whole)["choices"][0]["logprobs"]["content"]
+
+
+async def test_completion_whole() -> None:
+    assert await post("/v1/completions", {"model": "m", "prompt": "ab"}) == (
+        200,
+        '{"id":"cmpl-X","object":"text_completion","created":1,"model":"m","choices":[{"text":"Hello.","index":0,'
+        '"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":2,"completion_tokens":6,"total_tokens":8}}',
+    )
+
+
+async def test_completion_stream() -> None:
+    _, text = await post("/v1/completions", {"model": "m", "prompt": "ab", "stream": True})
+    assert text == text_chunk("Hel") + text_chunk("lo.") + text_chunk("", '"stop"') + DONE
+
+
+async def test_completion_stream_with_usage_and_echo() -> None:
+    body = {
+        "model": "m",
+        "prompt": "ab",
+        "stream": True,
+        "echo": True,
+        "stream_options": {"include_usage": True},
+    }
+    _, text = await post("/v1/completions", body, over(saying("c", reason="length")))
+    more = ',"usage":null'
+    assert text == (
+        text_chunk("ab", more=more)
+        + text_chunk("c", more=more)
+        + text_chunk("", '"length"', more=more)
+        + 'data: {"id":"cmpl-X","object":"text_completion","created":1,"model":"m","choices":[],"usage":'
+        '{"prompt_tokens":2,"completion_tokens":1,"total_tokens":3}}\n\n' + DONE
+    )
+
+
+async def test_prompts_become_choices() -> None:
+    async def echo(request: GenerateRequest) -> AsyncIterator[EngineEvent]:
+        [text] = request.prompt
+        async for event in saying(f"<{text}>")(request):
+            yield event
+
+    body = {"prompt": ["a", "b"], "n": 2, "echo": True}
+    _, text = await post("/v1/completions", body, over(echo))
+    choices = json.loads(text)["choices"]
+    assert [(choice["index"], choice["text"]) for choice in choices] == [
+        (0, "a<a>"), (1, "a<a>"), (2, "b<b>"), (3, "b<b>"),
+    ]  # fmt: skip
+    assert json.loads(text)["usage"] == {"prompt_tokens": 2, "completion_tokens": 12, "total_tokens": 14}
+
+
+@pytest.mark.parametrize("prompt", ["aé", list("aé".encode())], ids=["text", "tokens"])
+async def test_completion_logprobs_count_characters_of_the_whole_text(prompt: Any) -> None:
+    body = {"prompt": prompt, "logprobs": 1, "max_tokens": 2}
+    _, plain = await post("/v1/completions", body, over(saying("éb")))
+    logprobs = json.loads(plain)["choices"][0]["logprobs"]
+    assert logprobs == {
+        "tokens": ["bytes:\\xc3", "bytes:\\xa9", "b"],
+        "text_offset": [2, 2, 3],
+        "token_logprobs": [-0.5] * 3,
+        "top_logprobs": [{"bytes:\\xc3": -0.5}, {"bytes:\\xa9": -0.5}, {"b": -0.5}],
+    }
+    _, echoed = await post("/v1/completions", body | {"echo": True}, over(saying("éb")))
+    choice = json.loads(echoed)["choices"][0]
+    assert choice["text"] == "aééb"
+    assert choice["logprobs"]["text_offset"] == [0, 1, 1, 2, 2, 3]
+    assert choice["logprobs"]["token_logprobs"] == [None, *[-0.5] * 5]
+    assert choice["logprobs"]["top_logprobs"][0] is None
+
+
+async def test_a_suffix_is_appended_only_where_the_model_did_not_get_it() -> None:
+    body = {"prompt": "a", "suffix": "z", "model": "m"}
+    _, text = await post("/v1/completions", body, over(saying("b")))
+    assert json.loads(text)["choices"][0]["text"] == "bz"
+    _, stream = await post("/v1/completions", body | {"stream": True}, over(saying("b")))
+    assert stream == text_chunk("b") + text_chunk("z") + text_chunk("", '"stop"') + DONE
+    tokens = {role: fake_facts().special_tokens["bos"] for role in ("fim_pre", "fim_suf", "fim_mid")}
+    infilling = FakeModels(FakeClient(facts=fake_facts(special_tokens=tokens), script=saying("b")))
+    _, text = await post("/v1/completions", body, infilling)
+    assert json.loads(text)["choices"][0]["text"] == "b"
+
+
+@pytest.mark.parametrize(
+    ("sent", "echoed"), [("gpt-4o", "gpt-4o"), ("fake", "fake"), (None, "fake"), ("", "fake")]
+)
+async def test_the_name_that_was_sent_comes_back(sent: str | None, echoed: str) -> None:
+    _, text = await post("/v1/chat/completions", CHAT | {"model": sent})
+    assert json.loads(text)["model"] == echoed
+
+
+def failing(error: Exception, after: int) -> Script:
+    """Accepts the request, or not (-1), and fails after so many chunks."""
+
+    async def script(request: GenerateRequest) -> AsyncIterator[EngineEvent]:
+        if after >= 0:
+            yield Accepted(request.id, 1)
+        for _ in range(after):
+            yield Chunk(request.id, 0, "a")
+        raise error
+
+    return script
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (ContextLengthExceeded(600, 512, max_tokens=7), 400, "context_length_exceeded"),
+        (InvalidGrammar("what", 2), 400, "invalid_grammar"),
+        (Overloaded("full", retry_after=2), 429, "overloaded"),
+        (ModelFailed("gone"), 503, "model_failed"),
+        (EngineCrashed("gone"), 503, "engine_crashed"),
+        (RuntimeError("/home/x 0x7f"), 500, "internal_error"),
+    ],
+)
+async def test_before_the_first_event_an_error_has_its_status(
+    error: Exception, status: int, code: str, stream: bool
+) -> None:
+    for path, body in (("/v1/chat/completions", CHAT), ("/v1/completions", {"prompt": "a"})):
+        got, text = await post(path, body | {"stream": stream}, over(failing(error, -1)))
+        assert (got, json.loads(text)["error"]["code"]) == (status, code)
+        assert "/home" not in text
+
+
+@pytest.mark.parametrize("error", [EngineCrashed("gone"), RuntimeError("/home/x 0x7f")])
+@pytest.mark.parametrize("after", [0, 2])
+async def test_after_it_the_stream_ends_with_one_error_event(error: Exception, after: int) -> None:
+    status, text = await post("/v1/chat/completions", CHAT | {"stream": True}, over(failing(error, after)))
+    assert status == 200
+    head = chunk('{"role":"assistant"}') + chunk('{"content":"a"}') * after
+    assert text.startswith(head)
+    code = error.code if isinstance(error, JanServeError) else "internal_error"
+    [event] = text.removeprefix(head).split("\n\n")[:-1]
+    detail = json.loads(event.removeprefix("data: "))["error"]
+    assert detail.keys() == {"message", "type", "param", "code"}
+    assert detail["code"] == code
+    assert "/home" not in text
+
+
+async def test_the_words_of_a_prompt_that_is_too_long() -> None:
+    error = ContextLengthExceeded(600, 512, max_tokens=7, param="messages")
+    _, text = await post("/v1/chat/completions", CHAT, over(failing(error, -1)))
+    assert json.loads(text)["error"] == {
+        "message": "This model's maximum context length is 512 tokens. However, you requested 607 tokens (600 in the"
+        " messages, 7 in the completion). Please reduce the length of the messages or completion.",
+        "type": "invalid_request_error",
+        "param": "messages",
+        "code": "context_length_exceeded",
+    }
+    error = ContextLengthExceeded(600, 512, max_tokens=7, param="prompt")
+    _, text = await post("/v1/completions", {"prompt": "a"}, over(failing(error, -1)))
+    assert json.loads(text)["error"] == {
+        "message": "This model's maximum context length is 512 tokens, however you requested 607 tokens (600 in your"
+        " prompt; 7 for the completion). Please reduce your prompt; or completion length.",
+        "type": "invalid_request_error",
+        "param": "messages",
+        "code": "context_length_exceeded",
+    }
+
+
+TEXT = 'é模😀 "quoted"\n\u2028\0 <|im_end|>'
+
+
+@pytest.mark.parametrize("cut", range(1, len(TEXT)))
+async def test_joined_deltas_are_the_whole_text_at_every_cut(cut: int) -> None:
+    _, stream = await post(
+        "/v1/chat/completions", CHAT | {"stream": True}, over(saying(TEXT[:cut], TEXT[cut:]))
+    )
+    assert len(stream.splitlines()) == stream.count("\n")
+    deltas = [
+        json.loads(line[6:])["choices"][0]["delta"].get("content", "")
+        for line in stream.split("\n\n")
+        if line.startswith("data: {")
+    ]
+    assert "".join(deltas) == TEXT
+
+
+async def test_images_are_refused_without_being_opened() -> None:
+    for url in (
+        "http://127.0.0.1:9/x.png",
+        "file:///etc/passwd",
+        "/etc/passwd",
+        "data:image/png;base64,AAAA",
+    ):
+        content = [{"type": "text", "text": "see"}, {"type": "image_url", "image_url": {"url": url}}]
+        for stream in (False, True):
+            body = {"messages": [{"role": "user", "content": content}], "stream": stream}
+            status, text = await post("/v1/chat/completions", body)
+            assert (status, json.loads(text)["error"]["code"]) == (400, "unsupported_content")
