@@ -74,7 +74,9 @@ def serving(folder: Path, *flags: str) -> Generator[Served]:
 
 
 @contextmanager
-def running(folder: Path, command: Sequence[str], variables: Mapping[str, str] | None = None) -> Generator[Served]:
+def running(
+    folder: Path, command: Sequence[str], variables: Mapping[str, str] | None = None
+) -> Generator[Served]:
     """Start a server command in `folder`; whatever is left of it is killed at the end."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("JAN_SERVE_")}
     process = subprocess.Popen(
