@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from jan_serve.api.dialects.jan import limits
 from jan_serve.api.dialects.jan import wire_chat as wire
@@ -13,13 +13,7 @@ from jan_serve.api.dialects.jan.parse_common import (
     sampling_params,
     stop_conditions,
 )
-from jan_serve.core.constraint import (
-    Constraint,
-    GbnfConstraint,
-    JsonObjectConstraint,
-    JsonSchemaConstraint,
-    RegexConstraint,
-)
+from jan_serve.api.dialects.jan.parse_constraint import constraint_of
 from jan_serve.core.messages import (
     ContentPart,
     FunctionCall,
@@ -31,7 +25,7 @@ from jan_serve.core.messages import (
     ToolChoice,
 )
 from jan_serve.core.request import ChatPrompt, GenerationRequest
-from jan_serve.errors import InvalidRequest, InvalidSchema, UnsupportedContent
+from jan_serve.errors import InvalidRequest, UnsupportedContent
 
 UNLIMITED = -1
 
@@ -49,7 +43,7 @@ def chat_request(body: wire.CreateChatCompletionRequest) -> GenerationRequest:
         sampling=sampling_params(body),
         logit_bias_text=bias_by_text(body),
         stopping=stop_conditions(body, _max_tokens(body), body.stop_sequences or ()),
-        constraint=_constraint(body),
+        constraint=constraint_of(body),
         n=n,
         best_of=n,
         logprobs=_logprobs(body),
@@ -152,37 +146,3 @@ def _tool_choice(body: wire.CreateChatCompletionRequest) -> ToolChoice:
             return ToolChoice("named", choice.name)
         case mode:
             return ToolChoice(mode)
-
-
-def _constraint(body: wire.CreateChatCompletionRequest) -> Constraint | None:
-    """response_format, in any of its spellings, has precedence over grammar."""
-    wanted = body.response_format
-    if wanted is None or wanted.type == "text":
-        return GbnfConstraint(body.grammar) if body.grammar is not None else None
-    if wanted.type in ("regex", "regex_schema"):
-        pattern = wanted.value if wanted.type == "regex" else wanted.regex_schema
-        if not isinstance(pattern, str):
-            raise InvalidRequest(
-                f"response_format: `{wanted.type}` needs a pattern, a text", param="response_format"
-            )
-        return RegexConstraint(pattern)
-    schema = _schema(wanted)
-    if schema is None:
-        if wanted.type == "json_schema":
-            raise InvalidRequest("response_format: `json_schema` needs a schema", param="response_format")
-        return JsonObjectConstraint()
-    if not isinstance(schema, dict | bool):
-        raise InvalidSchema("", "a schema is an object or a boolean")
-    return JsonSchemaConstraint(schema)
-
-
-def _schema(wanted: wire.ResponseFormat) -> Any:
-    if wanted.json_schema is not None and wanted.json_schema.schema_ is not None:
-        return wanted.json_schema.schema_
-    if wanted.schema_ is not None:
-        return wanted.schema_
-    value: object = wanted.value
-    if wanted.type != "json_schema" or not isinstance(value, dict):
-        return wanted.value
-    wrapper = cast(dict[str, Any], value)
-    return wrapper.get("schema", wrapper)

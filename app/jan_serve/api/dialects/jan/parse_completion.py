@@ -10,8 +10,8 @@ from jan_serve.api.dialects.jan.parse_common import (
     sampling_params,
     stop_conditions,
 )
+from jan_serve.api.dialects.jan.parse_constraint import constraint_of
 from jan_serve.api.dialects.jan.wire_completion import CreateCompletionRequest
-from jan_serve.core.constraint import GbnfConstraint
 from jan_serve.core.request import GenerationRequest, InfillPrompt, Prompt, TextPrompt, TokenPrompt
 from jan_serve.errors import InvalidRequest
 
@@ -25,6 +25,7 @@ def completion_requests(body: CreateCompletionRequest) -> list[GenerationRequest
     sampling = sampling_params(body)
     bias = bias_by_text(body)
     stopping = stop_conditions(body, body.max_tokens or None)
+    constraint = constraint_of(body)
     return [
         GenerationRequest(
             model=body.model or None,
@@ -32,7 +33,7 @@ def completion_requests(body: CreateCompletionRequest) -> list[GenerationRequest
             sampling=sampling,
             logit_bias_text=bias,
             stopping=stopping,
-            constraint=GbnfConstraint(body.grammar) if body.grammar is not None else None,
+            constraint=constraint,
             n=n,
             best_of=best_of,
             logprobs=body.logprobs,

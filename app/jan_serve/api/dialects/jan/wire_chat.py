@@ -139,24 +139,6 @@ class NamedToolChoice(WireModel):
     function: FunctionName
 
 
-class JsonSchemaFormat(WireModel):
-    """OpenAI's wrapper of a JSON Schema."""
-
-    schema_: Annotated[Any, Field(alias="schema")] = None
-    name: str | None = None
-    strict: bool | None = None
-
-
-class ResponseFormat(WireModel):
-    """What the answer has to be. The schema may come in any of the spellings that are in use."""
-
-    type: Literal["text", "json_object", "json_schema", "json", "regex", "regex_schema"]
-    schema_: Annotated[Any, Field(alias="schema", description="A JSON Schema, with `json_object`.")] = None
-    json_schema: JsonSchemaFormat | None = None
-    value: Any = None
-    regex_schema: str | None = None
-
-
 class CreateChatCompletionRequest(SamplingFields):
     """Messages to answer."""
 
@@ -188,7 +170,6 @@ class CreateChatCompletionRequest(SamplingFields):
         Count | None,
         Field(description="With logprobs: how many likely tokens to show beside the chosen one."),
     ] = None
-    response_format: ResponseFormat | None = None
 
 
 class TopLogprob(TypedDict):

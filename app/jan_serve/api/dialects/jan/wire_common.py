@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from jan_serve.api.dialects.jan import limits
+from jan_serve.api.dialects.jan.wire_response_format import ResponseFormat
 from jan_serve.api.wire_types import AtMost, Between, Int, Strings, WireModel
 
 Penalty = Annotated[float, Between(-2, 2)]
@@ -62,6 +63,7 @@ class SamplingFields(WireModel):
     grammar: Annotated[
         str | None, Field(description="GBNF that the text has to follow, or the name of one.")
     ] = None
+    response_format: ResponseFormat | None = None
     stream: bool = False
     stream_options: StreamOptions | None = None
     model: str | None = None
