@@ -26,7 +26,9 @@ def ours() -> dict[str, Any]:
 
 def check(name: str, instance: object) -> None:
     """The instance fits Jan's schema of this name."""
-    Draft202012Validator({**DOCUMENT, "$ref": f"#/components/schemas/{name}"}).validate(instance)
+    schema: Any = {**DOCUMENT, "$ref": f"#/components/schemas/{name}"}
+    errors = [error.message for error in cast(Any, Draft202012Validator(schema)).iter_errors(instance)]
+    assert not errors
 
 
 def test_every_route_is_served(ours: dict[str, Any]) -> None:
@@ -103,7 +105,7 @@ async def test_the_model_list_fits_its_schema() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("route", [route for route, name in REQUESTS])
+@pytest.mark.parametrize("route", [route for route, _ in REQUESTS])
 async def test_violations_fit_the_validation_schema_and_openais_envelope(route: str) -> None:
     bodies: list[Any] = [
         {"model": 3, "input": 4, "tokens": "x", "messages": "y", "prompt": {}},

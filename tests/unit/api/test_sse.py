@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, MutableMapping
+from typing import Any
 
 import pytest
 
@@ -99,7 +100,7 @@ class Wire:
         self.aborted = False
 
     async def run(self, response: EventStream) -> None:
-        scope = {"type": "http", "method": "POST", "path": "/", "headers": []}
+        scope: dict[str, Any] = {"type": "http", "method": "POST", "path": "/", "headers": []}
         attach_hooks(scope, ConnectionHooks(b"/", self._abort))
         await response(scope, self._receive, self._send)
 
@@ -110,8 +111,7 @@ class Wire:
         await self.left.wait()
         return {"type": "http.disconnect"}
 
-    async def _send(self, message: object) -> None:
-        assert isinstance(message, dict)
+    async def _send(self, message: MutableMapping[str, Any]) -> None:
         if self.stuck and message["type"] == "http.response.body":
             await asyncio.Event().wait()
         self.sent.append(message.get("body", b""))

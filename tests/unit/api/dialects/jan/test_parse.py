@@ -277,7 +277,8 @@ def test_completions_that_break_the_schema(field: str, value: Any) -> None:
 
 
 def test_a_long_wrong_list_costs_one_error() -> None:
-    for field, value in [("stop", [1] * 60), ("messages", [{}] * 9000), ("tools", [{}] * 500)]:
+    lists: dict[str, list[Any]] = {"stop": [1] * 60, "messages": [{}] * 9000, "tools": [{}] * 500}
+    for field, value in lists.items():
         with pytest.raises(ValidationError) as caught:
             chat(**{field: value})
         assert len(caught.value.errors()) <= 3
@@ -324,15 +325,15 @@ def test_messages(wire: dict[str, Any], message: Message) -> None:
     assert chat_prompt(messages=[wire]).messages == (message,)
 
 
-@pytest.mark.parametrize(
-    "wire",
-    [
+BAD_MESSAGES: list[Any] = [
         {}, {"role": "user"}, {"role": "wizard", "content": "x"}, {"role": "tool", "content": "x"}, "text",
         {"role": "function", "content": "x"}, {"role": "system"}, {"role": "user", "content": [{"type": "text"}]},
         {"role": "user", "content": [{"type": "smell", "smell": "x"}]}, {"role": "assistant", "tool_calls": [{}]},
         {"role": "user", "content": 3},
-    ],
-)  # fmt: skip
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("wire", BAD_MESSAGES)
 def test_messages_that_break_the_schema(wire: Any) -> None:
     with pytest.raises(ValidationError):
         chat(messages=[wire])
