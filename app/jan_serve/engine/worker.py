@@ -83,22 +83,39 @@ class Inbox:
 
 
 class Worker:
-    """One loaded model and its three threads."""
+    """One model and the three threads around it. Pings are answered from the start; requests once it is loaded."""
 
-    def __init__(
-        self, channel: BlockingChannel, request: LoadModel, loaded: LoadedModel, phase: PhaseClock
-    ) -> None:
+    def __init__(self, channel: BlockingChannel, request: LoadModel) -> None:
         self._channel = channel
-        self._model = loaded.model
-        self._embedder = loaded.embedder
-        self._phase = phase
+        self._request = request
+        self._phase = PhaseClock()
         self._inbox = Inbox()
         self._intake_queue: queue.SimpleQueue[IntakeItem] = queue.SimpleQueue()
         self._aborted: set[int] = set()
         self._jobs: deque[EmbedJob] = deque()
         self._process = psutil.Process()
         self._engine: Engine | None = None
-        facts, settings = loaded.facts, request.settings
+
+    def run(self) -> int:
+        """Load, then serve until the pipe ends. Returns only when the model cannot be loaded, with the exit status.
+
+        The process ends with `os._exit`, which frees all there is.
+        """
+        threading.Thread(target=_process_ends_with(self._read), name="reader", daemon=True).start()
+        loaded = _load(self._channel, self._request)
+        if loaded is None:
+            return 1
+        self._take_over(loaded)
+        threading.Thread(target=_process_ends_with(self._take_in), name="intake", daemon=True).start()
+        self._phase.enter("idle")
+        self._channel.send(Ready(loaded.facts))
+        _process_ends_with(self._serve)()
+        return 0
+
+    def _take_over(self, loaded: LoadedModel) -> None:
+        facts, settings = loaded.facts, self._request.settings
+        self._model = loaded.model
+        self._embedder = loaded.embedder
         if loaded.context is not None:
             self._engine = Engine(
                 loaded.context,
@@ -106,7 +123,7 @@ class Worker:
                 parallel=facts.parallel,
                 cache_sequences=loaded.cache_sequences,
                 step_target_s=settings.step_target_s,
-                phase=phase,
+                phase=self._phase,
             )
         vocab = loaded.model.vocab
         # The intake only hands the candidates on to the samplers it makes: the engine thread alone uses them.
@@ -116,13 +133,6 @@ class Worker:
             n_ctx=facts.n_ctx,
             max_tokens_ceiling=settings.max_tokens_ceiling,
         )
-
-    def run(self) -> None:
-        """Serve until the pipe ends. Never returns: the process ends with `os._exit`, which frees all there is."""
-        threading.Thread(target=_process_ends_with(self._read), name="reader", daemon=True).start()
-        threading.Thread(target=_process_ends_with(self._take_in), name="intake", daemon=True).start()
-        self._phase.enter("idle")
-        _process_ends_with(self._serve)()
 
     # The reader thread
 
@@ -314,13 +324,6 @@ def main(arguments: list[str] | None = None) -> int:
         request = _receive_load(channel)
         if request is None:
             return 0
-        phase = PhaseClock()
-        loaded = _load(channel, request)
-        if loaded is None:
-            return 1
-        worker = Worker(channel, request, loaded, phase)
-        channel.send(Ready(loaded.facts))
-        worker.run()
+        return Worker(channel, request).run()
     except BrokenPipeError:
         return 0
-    return 0
