@@ -104,7 +104,7 @@ class _Judge:
 
 
 def _serve(pipe: Connection, vocabulary: str) -> None:
-    from tests.conformance.oracles import LlamaCppOracle
+    from tests.conformance.llama_cpp_oracle import LlamaCppOracle
 
     # llama.cpp prints grammars that it refuses.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)

@@ -107,7 +107,8 @@ class OtherWords:
                 name = self._rules.reserve(walk.hint)
                 walk.todo.append((child, target, name))
                 onward = RuleRef(name)
-            options.append(sequence([self._form.literal(c), onward]))
+            if onward != NEVER:
+                options.append(sequence([self._form.literal(c), onward]))
         options += self._leave(walk, state, "".join(sorted(branch.children)))
         if walk.writer.is_accepting(state) and not branch.is_word:
             options.append(self._form.tail)

@@ -32,11 +32,15 @@ class _Field:
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """An object ready to be written: listed fields, other entries, and entries of which one must be there."""
+    """An object ready to be written: listed fields and other entries.
+
+    `wanted[m - 1]` is the entry that settles the conditions in the bit mask m; all `conditions` have to be settled.
+    """
 
     fields: list[_Field]
     extra: Expr
     wanted: list[Expr]
+    conditions: int
     low: int
     high: int | None
 
@@ -95,8 +99,18 @@ def _shape(emit: Emitter, spec: ObjectSpec, hint: str) -> _Shape:
     extra = choice(_extras(emit, spec, listed, hint))
     if len(spec.exists) > _MAX_EXISTS:
         raise GrammarTooComplex("too many conditions on some property at once")
-    wanted = [choice(_extras(emit, spec, listed, hint, wanted)) for wanted in spec.exists]
-    return _Shape(fields, extra, wanted, spec.low, spec.high)
+    wanted = [_wanted_entry(emit, spec, listed, hint, mask) for mask in range(1, 1 << len(spec.exists))]
+    return _Shape(fields, extra, wanted, len(spec.exists), spec.low, spec.high)
+
+
+def _wanted_entry(emit: Emitter, spec: ObjectSpec, listed: tuple[str, ...], hint: str, mask: int) -> Expr:
+    """An unlisted entry that settles all conditions of the mask at once."""
+    names, conj = ANY_STRING, TRUE
+    for number, exists in enumerate(spec.exists):
+        if mask >> number & 1:
+            names = strings.intersect(names, exists.names)
+            conj = emit.expander.terms.conjoin(conj, exists.conj)
+    return choice(_extras(emit, spec, listed, hint, NameRule(names, conj)))
 
 
 def _extras(
@@ -191,9 +205,9 @@ def _counted_members(emit: Emitter, shape: _Shape, hint: str) -> Expr:
     """One rule per (next field, members so far, wanted entries found), members capped where they no longer matter."""
     fields = shape.fields
     cap = max(shape.low, 1) if shape.high is None else max(shape.high, 1)
-    if (len(fields) + 1) * (min(cap, len(fields) + shape.low + 1) + 1) << len(shape.wanted) > _MAX_STATES:
+    if (len(fields) + 1) * (min(cap, len(fields) + shape.low + 1) + 1) << shape.conditions > _MAX_STATES:
         raise GrammarTooComplex("minProperties, maxProperties and the listed properties multiply to too many states")
-    all_found = (1 << len(shape.wanted)) - 1
+    all_found = (1 << shape.conditions) - 1
     names: dict[tuple[int, int, int], str] = {}
     todo: list[tuple[int, int, int]] = []
 
@@ -225,10 +239,9 @@ def _counted_members(emit: Emitter, shape: _Shape, hint: str) -> Expr:
         if not full:
             if extra != NEVER:
                 options.append(sequence([comma, extra, state(index, count + 1, found)]))
-            for number, entry in enumerate(wanted):
-                if not found >> number & 1:
-                    after = found | 1 << number
-                    options.append(sequence([comma, entry, state(index, count + 1, after)]))
+            for mask, entry in enumerate(wanted, 1):
+                if mask & ~found and entry != NEVER:
+                    options.append(sequence([comma, entry, state(index, count + 1, found | mask)]))
         if count >= shape.low and found == all_found:
             options.append(emit.space() if count else EMPTY)
         return choice(options)

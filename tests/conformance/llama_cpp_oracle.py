@@ -1,4 +1,4 @@
-"""The executors as judges: does a text belong to a grammar, as llama.cpp and as llguidance see it."""
+"""llama.cpp's grammar sampler as a judge: does a text belong to a grammar printed as GBNF."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import llama_cpp
-import llguidance
 
 
 class LlamaCppOracle:
@@ -59,24 +58,3 @@ class LlamaCppOracle:
         self._one.size, self._one.selected, self._one.sorted = 1, -1, False
         llama_cpp.llama_sampler_apply(sampler, ctypes.byref(self._one))
         return self._data[0].logit > -1e30
-
-
-class LlguidanceOracle:
-    """llguidance over bytes as tokens."""
-
-    def __init__(self) -> None:
-        self._tokenizer = llguidance.LLTokenizer("byte")
-
-    def compile(self, lark: str) -> Any:
-        """A matcher. Raises ValueError where llguidance refuses the grammar."""
-        grammar = llguidance.LLMatcher.grammar_from_lark(lark)
-        matcher = llguidance.LLMatcher(self._tokenizer, grammar, log_level=0)
-        if matcher.is_error():
-            raise ValueError(matcher.get_error())
-        return matcher
-
-    def accepts(self, matcher: Any, text: str) -> bool:
-        """Whether the matcher takes the text and may end after it."""
-        matcher.reset()
-        tokens = self._tokenizer.tokenize_str(text)
-        return bool(matcher.try_consume_tokens(tokens) == len(tokens) and matcher.is_accepting())

@@ -1,0 +1,119 @@
+"""GBNF text: what is read, what is refused and where, and that printing keeps the language."""
+
+from __future__ import annotations
+
+import time
+from random import Random
+
+import pytest
+
+from jan_serve.errors import InvalidGrammar
+from jan_serve.grammar import Recognizer, parse_gbnf, print_gbnf, print_lark
+from jan_serve.grammar.ast import Grammar, Literal, RuleRef
+from tests.conformance.llguidance_oracle import LlguidanceOracle
+from tests.unit.grammar.sampling import Sampler
+
+ACCEPTED = {
+    "alternatives over lines": ('root ::= "a" |\n  "b" # comment\n\n', ["a", "b"], ["", "ab"]),
+    "groups over lines": ('root ::= (\n  "a"\n  other\n)\nother ::= [0-9]+\n', ["a1"], ["a", "1"]),
+    "classes": ('root ::= [^a-c\\]\\\\] [-x] [a-]', ["d-a", "]x-"][:1], ["a-a", "]x-", "dya"]),
+    "escapes": ('root ::= "\\x41\\u00e9\\U0001F600\\t\\"\\\\"', ['Aé😀\t"\\'], ["A"]),
+    "any character": ("root ::= . .", ["a\n", "é😀"], ["a", "abc"]),
+    "repetitions": ('root ::= "ab"{2} [x]{1,} "y"{0,2}', ["ababx", "ababxxyy"], ["abx", "abab", "ababxyyy"]),
+    "empty strings": ('root ::= "" "a" | ""', ["a", ""], ["aa"]),
+    "recursion": ('root ::= "(" root ")" | "x"', ["((x))"], ["((x)", ""]),
+    "nullable repetition": ('root ::= ("a"? "b"?){0,3} "!"', ["!", "ababab!", "aaa!", "bb!"], ["aaaa!", "ab"]),
+    "many words": (
+        "root ::= " + " | ".join(f'"w{n}"' for n in range(300)) + ' | "w" "!"',
+        ["w0", "w299", "w!"],
+        ["w300", "w", "w01"],
+    ),
+    "unused unproductive rule": ('root ::= "a" | loop\nloop ::= "b" loop', ["a"], ["b"]),
+    "carriage returns": ('root ::= "a" b\r\nb ::= "c"\r\n', ["ac"], ["a"]),
+}
+REFUSED = {
+    "empty": ("", None, "no rule is named root"),
+    "no root": ('start ::= "a"', None, "no rule is named root"),
+    "not gbnf": ("this is not gbnf (((", 1, "expected ::="),
+    "another language": ("%llguidance {}", 1, "expected a rule name"),
+    "undefined rule": ('root ::= "a"\n\nx ::= y', 3, "'y' is not defined"),
+    "left recursion": ('root ::= a\na ::= root "x" | "y"', 1, "starts with itself"),
+    "hidden left recursion": ('root ::= "x"? root "y" | "z"', 1, "starts with itself"),
+    "bounds out of order": ('root ::= "a"\nb ::= "a"{5,0}', 2, "at least 5 and at most 0"),
+    "nothing to repeat": ("root ::= * a", 1, "nothing to repeat"),
+    "two repetitions": ('root ::= "a"*+', 1, "two repetitions"),
+    "huge count": ('root ::= "a"{1000000000}', 1, "above"),
+    "open string": ('root ::= "a', 1, "not closed"),
+    "open class": ("root ::= [a", 1, "not closed"),
+    "open group": ('root ::= ("a"', 1, "not closed"),
+    "surplus parenthesis": ('root ::= "a")', 1, "unexpected ')'"),
+    "empty class": ("root ::= []", 1, "matches nothing"),
+    "class out of order": ("root ::= [z-a]", 1, "out of order"),
+    "unknown escape": ('root ::= "\\q"', 1, "unknown escape"),
+    "token reference": ("root ::= <[42]>", 1, "token references"),
+    "no finite text": ('root ::= "a" root', 1, "no finite text"),
+    "deep nesting": ("root ::= " + "(" * 60000 + '"a"' + ")" * 60000, 1, "nested deeper"),
+    "long chain": ("root ::= r0\n" + "".join(f"r{i} ::= r{i + 1}\n" for i in range(5000)) + 'r5000 ::= "a"', None, "chain"),
+    "too large": ('root ::= "' + "a" * 1_100_000 + '"', None, "larger than"),
+}
+
+
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_text_is_read_and_printed_again(name: str) -> None:
+    text, accept, reject = ACCEPTED[name]
+    grammar = parse_gbnf(text)
+    again = parse_gbnf(print_gbnf(grammar))
+    oracle = LlguidanceOracle()
+    matcher = oracle.compile(print_lark(grammar))
+    for expected, samples in ((True, accept), (False, reject)):
+        for sample in samples:
+            assert Recognizer(grammar).matches(sample) is expected, sample
+            assert Recognizer(again).matches(sample) is expected, sample
+            assert oracle.accepts(matcher, sample) is expected, sample
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refusal_names_line_and_reason(name: str) -> None:
+    text, line, reason = REFUSED[name]
+    started = time.process_time()
+    with pytest.raises(InvalidGrammar) as caught:
+        parse_gbnf(text)
+    assert time.process_time() - started < 1
+    assert reason in caught.value.reason
+    assert line is None or caught.value.line == line
+
+
+@pytest.mark.parametrize("bounds", [(0, 33), (0, 100), (31, 64), (100, 100), (40, None), (7, 1000), (0, 4096)])
+def test_long_repetitions_are_printed_with_few_rules(bounds: tuple[int, int | None]) -> None:
+    low, high = bounds
+    text = print_gbnf(parse_gbnf(f'root ::= ("a" | "b"){{{low},{"" if high is None else high}}} "!"'))
+    assert len(text.splitlines()) < 50
+    recognizer = Recognizer(parse_gbnf(text))
+    most = low + 70 if high is None else high
+    for count in {0, low - 1, low, low + 1, (low + most) // 2, most - 1, most, most + 1}:
+        expected = count >= low and (high is None or count <= high)
+        if count >= 0:
+            assert recognizer.matches("ab" * (count // 2) + "b" * (count % 2) + "!") is expected, count
+
+
+def test_recognizer_says_where_a_text_leaves() -> None:
+    recognizer = Recognizer(parse_gbnf('root ::= "abc" [0-9]+'))
+    assert recognizer.leaves_at("abc12") is None
+    assert recognizer.leaves_at("abx") == 2
+    assert recognizer.leaves_at("abc") == 3
+    assert recognizer.leaves_at("abc1x") == 4
+    assert recognizer.leaves_at("") == 0
+
+
+def test_start_rule_is_always_printed_as_root() -> None:
+    grammar = Grammar({"root": Literal("x"), "main": RuleRef("root")}, root="main")
+    again = parse_gbnf(print_gbnf(grammar))
+    assert Recognizer(again).matches("x")
+
+
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_samples_of_a_grammar_belong_to_it(name: str) -> None:
+    grammar = parse_gbnf(ACCEPTED[name][0])
+    sampler, random, recognizer = Sampler(grammar), Random(1), Recognizer(grammar)
+    for _ in range(20):
+        assert recognizer.matches(sampler.text(random))

@@ -1,0 +1,78 @@
+"""Schemas that are refused: the error names the place, the keyword and the reason, and costs little."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from jan_serve.errors import GrammarTooComplex, InvalidRequest, InvalidSchema, UnsupportedSchema
+from jan_serve.grammar import json_schema_to_grammar
+
+NESTED: dict[str, Any] = {}
+for _ in range(300):
+    NESTED = {"items": NESTED}
+
+UNSUPPORTED = (
+    ({"properties": {"a": {"$ref": "http://127.0.0.1:9/x"}}}, "/properties/a", "$ref"),
+    ({"$ref": "file:///etc/passwd"}, "", "$ref"),
+    ({"$ref": "#/$defs/N", "$defs": {"N": {"$ref": "#/$defs/N"}}}, "", "$ref"),
+    ({"properties": {"a": {"type": "array", "items": {"type": "string"}, "uniqueItems": True}}}, "/properties/a/items", "uniqueItems"),
+    ({"properties": {"a/b": {"pattern": "(a)\\1"}}}, "/properties/a~1b", "pattern"),
+    ({"pattern": "(?<=x)a"}, "", "pattern"),
+    ({"pattern": "^+[a-z]$"}, "", "pattern"),
+    ({"pattern": "[z-a]"}, "", "pattern"),
+    ({"type": "string", "enum": [1]}, "", "type"),
+    ({"allOf": [{"type": "string"}, {"type": "null"}]}, "", "allOf"),
+    (False, "", "false"),
+)
+INVALID = (
+    ({"type": "strin"}, "/type"),
+    ({"properties": {"a": {"minimum": "1"}}}, "/properties/a/minimum"),
+    ({"properties": []}, "/properties"),
+    ({"required": "a"}, "/required"),
+    ({"minLength": -1}, "/minLength"),
+    ({"multipleOf": 0}, "/multipleOf"),
+    ({"anyOf": {}}, "/anyOf"),
+    ({"items": 3}, "/items"),
+    ({"$ref": "#/nowhere"}, "/$ref"),
+    ([], ""),
+    (NESTED, ""),
+)
+COMPLEX = (
+    {"type": "array", "minItems": 10, "maxItems": 10**6, "contains": {"const": 1}, "maxContains": 500},
+    {"type": "string", "pattern": "(a|b)*a(a|b){14}", "minLength": 100},
+    {"type": "string", "allOf": [{"pattern": f"{c}.*" * 2} for c in "abcdefghijklmnop"]},
+    {"allOf": [{"anyOf": [{"required": [f"{i}{c}"]} for c in "abcd"]} for i in range(8)]},
+    {"multipleOf": 987654321.123, "type": "number"},
+    {"type": "integer", "minimum": 10**500},
+)
+
+
+@pytest.mark.parametrize(("schema", "pointer", "keyword"), UNSUPPORTED)
+def test_unsupported_schema_names_its_place(schema: Any, pointer: str, keyword: str) -> None:
+    with pytest.raises(UnsupportedSchema) as caught:
+        json_schema_to_grammar(schema)
+    assert (caught.value.pointer, caught.value.keyword) == (pointer, keyword)
+    assert caught.value.reason
+
+
+@pytest.mark.parametrize(("schema", "pointer"), INVALID)
+def test_invalid_schema_names_its_place(schema: Any, pointer: str) -> None:
+    with pytest.raises(InvalidSchema) as caught:
+        json_schema_to_grammar(schema)
+    assert caught.value.pointer == pointer
+
+
+@pytest.mark.parametrize("schema", COMPLEX)
+def test_expensive_schema_is_refused_in_bounded_time(schema: Any) -> None:
+    started = time.process_time()
+    with pytest.raises(GrammarTooComplex):
+        json_schema_to_grammar(schema)
+    assert time.process_time() - started < 5
+
+
+def test_whitespace_is_flexible_or_compact() -> None:
+    with pytest.raises(InvalidRequest):
+        json_schema_to_grammar(True, whitespace="wide")
