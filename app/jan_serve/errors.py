@@ -14,10 +14,17 @@ JanServeError
 │   └── GrammarTooComplex         a constraint over the time, rule or nesting budget
 ├── ModelNotFound                 no such model here
 ├── InvalidModel                  the file is not a GGUF that can be served
+├── HubError                      the model hub answered, and not with what was asked for
+│   ├── HubNotFound               no such repository, revision or file there
+│   ├── HubAccessDenied           gated, private, or the token is refused
+│   └── DigestMismatch            what was downloaded is not what the hub had promised
+├── InsufficientStorage           the disk has no room for the download
 ├── Unavailable                   true now, may change: retry after a while
 │   ├── Overloaded                the queue is full
 │   ├── ModelFailed               the model crashed too often, or did not load
 │   ├── InsufficientMemory        model plus context do not fit the free memory
+│   ├── HubUnavailable            the model hub is overloaded, stalls or cuts connections
+│   │   └── Offline               the model hub cannot be reached at all
 │   └── Draining                  the server is shutting down
 ├── EngineFailure                 a request that had been accepted was lost
 │   ├── EngineCrashed             the worker process ended
@@ -236,6 +243,49 @@ class InvalidModel(JanServeError):
     code = "invalid_model"
 
 
+class HubError(JanServeError):
+    """The hub's answer cannot be used: an unexpected status, a listing that makes no sense, a redirect out of bounds."""
+
+    code = "hub_error"
+
+
+class HubNotFound(HubError):
+    """The hub has no such repository, revision, file or quantisation."""
+
+    code = "hub_not_found"
+
+
+class HubAccessDenied(HubError):
+    """The hub wants a token, a licence to be accepted, or another token."""
+
+    code = "hub_access_denied"
+
+
+class DigestMismatch(HubError):
+    """A downloaded file differs from what the hub lists. `want` and `got` are SHA-256 digests, or sizes in bytes."""
+
+    code = "digest_mismatch"
+
+    def __init__(self, file: str, want: str, got: str, *, param: str | None = None) -> None:
+        super().__init__(f"{file} is not what the hub lists: want {want}, got {got}.", param=param)
+        self.file = file
+        self.want = want
+        self.got = got
+
+    def payload(self) -> dict[str, Any]:
+        return {"file": self.file, "want": self.want, "got": self.got, "param": self.param}
+
+    @classmethod
+    def restore(cls, payload: dict[str, Any]) -> Self:
+        return cls(payload["file"], payload["want"], payload["got"], param=payload.get("param"))
+
+
+class InsufficientStorage(JanServeError):
+    """The disk cannot hold what was asked for. Nothing that was there before is touched."""
+
+    code = "insufficient_storage"
+
+
 class Unavailable(JanServeError):
     """Cannot be served now. `retry_after` is in seconds, None where waiting will not help."""
 
@@ -269,6 +319,18 @@ class InsufficientMemory(Unavailable):
     """The model and its context need more memory than is free."""
 
     code = "insufficient_memory"
+
+
+class HubUnavailable(Unavailable):
+    """The hub did not answer, or broke off, as often as we tried; the message has its last word."""
+
+    code = "hub_unavailable"
+
+
+class Offline(HubUnavailable):
+    """No connection to the hub: no network, no name service, or nobody listens there."""
+
+    code = "offline"
 
 
 class Draining(Unavailable):

@@ -44,6 +44,7 @@ def all_errors() -> list[type[JanServeError]]:
 PAYLOAD: dict[str, Any] = {
     "message": "m", "param": None, "n_prompt": 9, "n_ctx": 8, "reason": "r", "line": 1, "pointer": "/a",
     "keyword": "k", "position": 1, "name": "x", "near": [], "retry_after": 2.0,
+    "file": "f", "want": "w", "got": "g",
 }  # fmt: skip
 
 
@@ -52,7 +53,7 @@ def test_every_error_has_a_status_and_a_problem(kind: type[JanServeError]) -> No
     error = error_from_payload(kind.code, PAYLOAD)
     assert type(error) is kind
     problem = problem_of(error)
-    assert 400 <= problem.status <= 504
+    assert 400 <= problem.status <= 507
     assert problem.code == kind.code
     assert problem.message
     assert (problem.status == 400) == issubclass(kind, InvalidRequest)
