@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from http import HTTPStatus
@@ -90,19 +89,12 @@ def create_app(
         *(dialect.router(services) for dialect in dialects),
     ]
 
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
-        yield
-        for executor in (compilers, renderers):
-            executor.shutdown(wait=False, cancel_futures=True)
-
     app = FastAPI(
         title="jan-serve",
         version=__version__,
         docs_url=None,  # the pages of these two load their scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,
-        lifespan=lifespan,
         middleware=_middleware(settings, envelopes, metrics, lifecycle),
         exception_handlers=_exception_handlers(
             envelopes, [route for router in routers for route in router.routes]

@@ -102,5 +102,5 @@ async def resumed(first: T, rest: AsyncIterator[T]) -> AsyncGenerator[T]:
             yield item
 
 
-SSE_RESPONSE: Final[dict[str, Any]] = {"text/event-stream": {"schema": {"type": "string"}}}
+SSE_RESPONSE: Final[dict[str, Any]] = {"text/event-stream": {}}
 """For a route's OpenAPI responses."""
