@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from jan_serve.api.connection import Connection
+from jan_serve.api.guards import body as body_guard
 from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, GenerateRequest
 from tests.support.fake_client import FakeClient, FakeModels, Script, endings, saying
 from tests.support.fronts import RawClient, live_server, raw_client, raw_post
@@ -236,3 +237,13 @@ async def test_a_chunked_body_without_end_is_cut_off_at_the_limit() -> None:
             await client.send(chunk)
         answer = await client.until(b"body_too_large")
     assert answer.startswith(b"HTTP/1.1 413 ")
+
+
+async def test_a_slow_body_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(body_guard, "BODY_TIMEOUT_S", 0.05)
+    async with live_server(max_body_bytes=1024) as port, raw_client(port) as client:
+        request = raw_post("/extras/tokenize", b'{"input":"a"}')
+        await client.send(request[:-1])
+        head = await client.until(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 408 ")
+    assert b"connection: close" in head

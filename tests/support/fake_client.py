@@ -68,9 +68,13 @@ def fake_facts(**changes: Any) -> ModelFacts:
     return ModelFacts(**(values | changes))
 
 
-def token_infos(text: str, *, logprobs: int | None = None, first_unscored: bool = False) -> tuple[TokenInfo, ...]:
+def token_infos(
+    text: str, *, logprobs: int | None = None, first_unscored: bool = False
+) -> tuple[TokenInfo, ...]:
     """One token per byte, each of log-probability -0.5."""
-    infos = [TokenInfo(byte, bytes([byte]), False, None if logprobs is None else -0.5) for byte in text.encode()]
+    infos = [
+        TokenInfo(byte, bytes([byte]), False, None if logprobs is None else -0.5) for byte in text.encode()
+    ]
     if first_unscored and infos:
         infos[0] = TokenInfo(infos[0].id, infos[0].piece)
     return tuple(infos)

@@ -21,12 +21,10 @@ _CLOSE: Final = {"connection": "close"}
 class BodyGuard(Guard):
     """Refuses a body by its headers, or while it is read: the limits hold for chunked bodies too."""
 
-    def __init__(
-        self, app: ASGIApp, *, envelopes: Envelopes, max_bytes: int, timeout_s: float = BODY_TIMEOUT_S
-    ) -> None:
+    def __init__(self, app: ASGIApp, *, envelopes: Envelopes, max_bytes: int) -> None:
         super().__init__(app, envelopes)
         self._max_bytes = max_bytes
-        self._timeout_s = timeout_s + max_bytes / SLOWEST_BYTES_PER_S
+        self._timeout_s = BODY_TIMEOUT_S + max_bytes / SLOWEST_BYTES_PER_S
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         limited = (
