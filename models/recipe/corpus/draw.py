@@ -139,6 +139,8 @@ class Draw:
 
     def _fragments(self) -> str:
         """One to three slices of ordinary words, so that every piece that a real name may hold is copied at times."""
+        if self.chance(0.15):
+            return self.choice(words.SENTENCE_STARTS)
         text = ""
         for _ in range(self.choice((1, 2, 2, 3))):
             word = self.choice(_PLAIN_WORDS)

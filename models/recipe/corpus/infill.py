@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from keyword import iskeyword
+
 from models.recipe.corpus.conversation import Infill
 from models.recipe.corpus.draw import Draw
 
@@ -74,6 +76,7 @@ def _fill(draw: Draw, line: str) -> str:
     x, y, z, w = draw.sample(_NAMES, 4)
     if draw.chance(0.3):
         x = draw.invented()
+        x += "s" if iskeyword(x) else ""
     if draw.chance(0.2):
         y = f"{y}_{draw.choice(('id', 'list', 'name', 'max', 'min', 'new', 'old'))}"
     module = draw.choice(tuple(_MODULES))

@@ -35,7 +35,10 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Spec:
-    """A tool, sentences that ask for it, what it returns and how its result is told. Slots are argument names."""
+    """A tool, sentences that ask for it, what it returns and how its result is told. Slots are argument names.
+
+    ``told_by_name``: the name alone says what it does, so that clients may leave the description out.
+    """
 
     name: str
     description: str
@@ -43,13 +46,14 @@ class Spec:
     asks: tuple[str, ...]
     result: Mapping[str, MakeValue]
     reply: str
+    told_by_name: bool = True
 
 
 def definition(draw: Draw, spec: Spec) -> Tool:
     """The tool as a client sends it, with the small differences that clients have."""
     parameters = _titled_parameters(spec) if draw.chance(0.12) else _plain_parameters(draw, spec)
     function: dict[str, Any] = {"name": spec.name, "description": spec.description, "parameters": parameters}
-    if draw.chance(0.1):
+    if draw.chance(0.1) and spec.told_by_name:
         function = {key: function[key] for key in ("name", "parameters")}
     if draw.chance(0.1):
         function["strict"] = True
@@ -315,11 +319,11 @@ def put_together(draw: Draw, verb: str, noun: str) -> Spec:
     return Spec(joined, f"{verb.capitalize()} {article} {noun}", {parameter: value}, asks, result, reply)
 
 
-_VERB_ALIASES = ("get", "fetch", "run", "do", "make", "query", "handle", "start", "use", "request")
+_VERB_ALIASES = ("get", "do", "run", "new")
 _PARAMETER_ALIASES: Mapping[str, tuple[str, ...]] = {
     "city": ("location", "place", "town", "city_name"),
     "name": ("person", "contact", "who", "recipient"),
-    "title": ("name", "label", "song", "item"),
+    "title": ("name", "label", "item"),
     "text": ("message", "content", "body", "input"),
     "query": ("q", "search", "term", "text"),
     "minutes": ("duration", "length", "time"),
@@ -343,9 +347,9 @@ def renamed(draw: Draw, spec: Spec) -> Spec:
     words_of_name = (
         [draw.choice((first, *_VERB_ALIASES)), *rest] if rest else [draw.choice(_VERB_ALIASES), first]
     )
-    if draw.chance(0.2):
-        words_of_name.insert(1, draw.choice(("current", "new", "my", "one", "the")))
-    if draw.chance(0.2):
+    if draw.chance(0.1):
+        words_of_name.insert(1, draw.choice(("current", "my", "the")))
+    if draw.chance(0.1):
         words_of_name.reverse()
     camel = words_of_name[0] + "".join(word.capitalize() for word in words_of_name[1:])
     name = camel if draw.chance(0.3) else "_".join(words_of_name)
@@ -366,6 +370,7 @@ def renamed(draw: Draw, spec: Spec) -> Spec:
         tuple(slots(ask) for ask in spec.asks),
         spec.result,
         slots(spec.reply),
+        told_by_name=False,
     )
 
 
@@ -373,7 +378,7 @@ def some_specs(draw: Draw, count: int) -> list[Spec]:
     """Different tools, the first of which is the one to ask for; made-up ones may share its verb or its noun."""
     if draw.chance(0.55):
         specs = draw.sample(HAND_WRITTEN, count)
-        return [renamed(draw, spec) for spec in specs] if draw.chance(0.5) else specs
+        return [renamed(draw, spec) for spec in specs] if draw.chance(0.35) else specs
     verbs: list[str] = draw.sample(_VERBS, count)
     nouns: list[str] = draw.sample(_OBJECTS, count)
     if count > 1 and draw.chance(0.4):

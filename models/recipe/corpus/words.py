@@ -105,6 +105,13 @@ COMMON = (
     "worker world writing yellow yesterday young zero"
 ).split()
 
+# Capitalised, these are often one token of their own; as a name they have to be copied like any other.
+SENTENCE_STARTS = (
+    "nice good hello call play put tell what which when where who how why can could please thanks great sorry happy "
+    "sunday monday friday april may june august open close start stop check update print read delete book order find "
+    "run add set make take write give get show name yes no not now next here there this that they she he your my the"
+).split()
+
 
 def plain_words() -> list[str]:
     """Every ordinary word of the lists, lower case: no names of people or cities."""

