@@ -7,7 +7,9 @@ from pathlib import Path
 from jan_serve.config import Settings, engine_settings
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.resources import BUILTIN_MODEL, builtin_model
-from jan_serve.store.resolve import ModelEntry, ModelResolver
+from jan_serve.store.entry import ModelEntry
+from jan_serve.store.index import ModelIndex
+from jan_serve.store.resolve import ModelResolver
 from jan_serve.supervisor.limits import ManagerLimits, WorkerLimits
 from jan_serve.supervisor.model_manager import ModelManager
 from jan_serve.supervisor.ports import ModelSource
@@ -46,6 +48,7 @@ def build_resolver(settings: Settings) -> ModelResolver:
         settings.models_dir,
         default=settings.model,
         builtin=(BUILTIN_MODEL, builtin) if builtin is not None else None,
+        index=ModelIndex(settings.models_dir),
     )
 
 

@@ -10,7 +10,8 @@ from jan_serve.cli.options import ConfigOption
 from jan_serve.cli.output import Output
 from jan_serve.config import load_settings
 from jan_serve.errors import JanServeError
-from jan_serve.store.resolve import ModelEntry, ModelResolver
+from jan_serve.store.entry import ModelEntry
+from jan_serve.store.resolve import ModelResolver
 from jan_serve.wiring import build_resolver
 
 

@@ -6,12 +6,14 @@ the reason, rather than by a crash in the worker.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from jan_serve.errors import InvalidModel
+from jan_serve.store.ggml_types import FILE_TYPES
 from jan_serve.store.gguf import GgufHeader, read_gguf_header
 
 MAX_PARTS: Final = 1024
@@ -29,6 +31,7 @@ class ModelFile:
     file_bytes: all parts together, as on the disk.
     layer_bytes: tensor bytes of each block; other_bytes: of everything else (embeddings, output).
     pooling: what the file says, None where it says nothing.
+    n_parameters: elements of all tensors. quantisation: what general.file_type says, for example Q4_K_M.
     """
 
     paths: tuple[Path, ...]
@@ -41,6 +44,8 @@ class ModelFile:
     other_bytes: int
     has_chat_template: bool
     pooling: str | None
+    n_parameters: int = 0
+    quantisation: str | None = None
 
     @property
     def path(self) -> Path:
@@ -75,7 +80,9 @@ def read_model_file(path: Path) -> ModelFile:
         raise InvalidModel(f"{path.name}: it has {n_layer} blocks, more than {_MAX_BLOCKS}")
     layers = [0] * n_layer
     other = 0
+    n_parameters = 0
     for tensor in (tensor for part in headers for tensor in part.tensors):
+        n_parameters += math.prod(tensor.shape)
         match = _BLOCK_TENSOR.match(tensor.name)
         if match and int(match[1]) < n_layer:
             layers[int(match[1])] += tensor.n_bytes
@@ -92,7 +99,14 @@ def read_model_file(path: Path) -> ModelFile:
         other_bytes=other,
         has_chat_template="tokenizer.chat_template" in header.metadata,
         pooling=_pooling(header, architecture),
+        n_parameters=n_parameters,
+        quantisation=_file_type(header),
     )
+
+
+def _file_type(header: GgufHeader) -> str | None:
+    value = header.integer("general.file_type")
+    return None if value is None else FILE_TYPES.get(value)
 
 
 def _check_kind(header: GgufHeader, architecture: str) -> None:

@@ -10,33 +10,22 @@ import difflib
 import os
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from stat import S_ISREG
 from typing import Final
 
 from jan_serve.errors import InvalidRequest, ModelNotFound
+from jan_serve.store.entry import ModelEntry
+from jan_serve.store.index import ModelIndex, ModelRecord
 from jan_serve.store.model_file import ModelFile, part_number, read_model_file
+from jan_serve.store.names import best_matches, without_suffix
 
 MAX_NAME_LENGTH: Final = 255
 _MAX_DEPTH: Final = 8
 _MAX_FILES: Final = 10_000
 _MAX_CACHED_HEADERS: Final = 64
 _SUFFIX: Final = ".gguf"
-
-
-@dataclass(frozen=True, slots=True)
-class ModelEntry:
-    """A model that is here. `name` is canonical: the path in the models folder with `/`, without `.gguf`.
-
-    size_bytes and modified_ns (nanoseconds since 1970) are of the first file of a split model.
-    """
-
-    name: str
-    path: Path
-    size_bytes: int
-    modified_ns: int
-    origin: str = "models folder"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +45,16 @@ class ModelResolver:
         *,
         default: str | None = None,
         builtin: tuple[str, Path] | None = None,
+        index: ModelIndex | None = None,
     ) -> None:
         """`default` is --model: a path of a file, or a name. `builtin`: name and file of the model that ships with us.
+        `index`: where sources and aliases come from; without one, files have their names only.
 
         Raises ModelNotFound when `default` is neither.
         """
         self._models_dir = models_dir
         self._builtin = builtin
+        self._index = index
         self._headers: dict[tuple[str, int, int], ModelFile] = {}
         self._lock = threading.Lock()
         self._named = self._entry_of_path(default) if default is not None else None
@@ -85,7 +77,7 @@ class ModelResolver:
         return tuple(found.values())
 
     def resolve(self, name: str | None) -> ModelEntry:
-        """The model of that name (None: the default one). Exact names win over file names, those over other cases.
+        """The model of that name (None: the default one), in the order of `names.best_matches`.
 
         Raises InvalidRequest for what cannot be a name or fits several models, ModelNotFound for what is not here.
         """
@@ -93,19 +85,17 @@ class ModelResolver:
             return self._resolve_default()
         _check_name(name)
         entries = self.entries()
-        wanted = _without_suffix(name)
-        for fold in (str, str.casefold):
-            for names_of in (_canonical, _file_stem):
-                matches = [entry for entry in entries if fold(names_of(entry)) == fold(wanted)]
-                if len(matches) == 1:
-                    return matches[0]
-                if matches:
-                    names = ", ".join(entry.name for entry in matches[:5])
-                    raise InvalidRequest(
-                        f"The model `{name}` can be any of: {names}. Use one of these.", param="model"
-                    )
+        matches = best_matches(name, entries)
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
+            names = ", ".join(entry.name for entry in matches[:5])
+            more = f" and {len(matches) - 5} more" if len(matches) > 5 else ""
+            raise InvalidRequest(
+                f"The model `{name}` can be any of: {names}{more}. Use one of these.", param="model"
+            )
         known = [entry.name for entry in entries]
-        raise ModelNotFound(name, tuple(_near(wanted, known)))
+        raise ModelNotFound(name, tuple(_near(without_suffix(name), known)))
 
     def default(self) -> DefaultModel:
         """What a request without a model gets, and why. Raises as `resolve` does if --model has gone."""
@@ -160,6 +150,7 @@ class ModelResolver:
     def _scan(self) -> Iterator[ModelEntry]:
         """GGUF files below the folder. Links to files are taken (only the owner can link), links to folders are not."""
         count = 0
+        records = self._index.records() if self._index is not None else {}
         for folder, subfolders, files in os.walk(self._models_dir):
             relative = Path(folder).relative_to(self._models_dir)
             keep = len(relative.parts) < _MAX_DEPTH
@@ -172,7 +163,7 @@ class ModelResolver:
                     return
                 entry = _entry(_name_of(relative / file), Path(folder, file), origin="models folder")
                 if entry is not None:
-                    yield entry
+                    yield _with_record(entry, records.get(entry.name))
 
 
 def _is_model_name(file: str) -> bool:
@@ -194,21 +185,15 @@ def _entry(name: str, path: Path, *, origin: str) -> ModelEntry | None:
     return ModelEntry(name, path, status.st_size, status.st_mtime_ns, origin)
 
 
+def _with_record(entry: ModelEntry, record: ModelRecord | None) -> ModelEntry:
+    if record is None or not record.describes(entry.size_bytes, entry.modified_ns):
+        return entry
+    return replace(entry, record=record)
+
+
 def _name_of(relative: Path) -> str:
     place = part_number(relative.name)
-    return relative.with_name(place[0] if place else _without_suffix(relative.name)).as_posix()
-
-
-def _without_suffix(name: str) -> str:
-    return name[: -len(_SUFFIX)] if name.lower().endswith(_SUFFIX) and len(name) > len(_SUFFIX) else name
-
-
-def _canonical(entry: ModelEntry) -> str:
-    return entry.name
-
-
-def _file_stem(entry: ModelEntry) -> str:
-    return entry.name.rpartition("/")[2]
+    return relative.with_name(place[0] if place else without_suffix(relative.name)).as_posix()
 
 
 def _check_name(name: str) -> None:

@@ -1,0 +1,92 @@
+"""Which of the models that are here a name means: exact names, file names, aliases, `repo:quant`, unique beginnings.
+
+Pure: it compares strings. What a name may look like at all is checked before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from jan_serve.store.entry import ModelEntry
+from jan_serve.store.quantisation import quantisation_of
+
+MIN_PREFIX_LENGTH: Final = 3
+_SUFFIX: Final = ".gguf"
+_HUB_PREFIXES: Final = ("hf.co/", "huggingface.co/")
+_LATEST: Final = ":latest"
+
+
+def best_matches(name: str, entries: Sequence[ModelEntry]) -> list[ModelEntry]:
+    """The entries that `name` means, by the first rule that finds any; more than one: it is ambiguous.
+
+    The rules, each with the case as written and then without: the name; the file's own name; an alias; the repository
+    with a quantisation behind a colon, or alone; a beginning of the name or the file's name.
+    """
+    wanted = without_suffix(_without_hub(name))
+    for names_of in (_canonical, _file_stem, _aliases, _repo_names):
+        for fold in (str, str.casefold):
+            matches = _matching(fold(wanted), entries, names_of, fold)
+            if matches:
+                return matches
+    if len(wanted) < MIN_PREFIX_LENGTH:
+        return []
+    prefix = wanted.casefold()
+    return [
+        entry
+        for entry in entries
+        if entry.name.casefold().startswith(prefix) or _file_stem(entry)[0].casefold().startswith(prefix)
+    ]
+
+
+def without_suffix(name: str) -> str:
+    """`name` without `.gguf`."""
+    return name[: -len(_SUFFIX)] if name.lower().endswith(_SUFFIX) and len(name) > len(_SUFFIX) else name
+
+
+def repo_of(entry: ModelEntry) -> str | None:
+    """`org/repo` of a model: what its record says, else the first two folders that it lies in."""
+    if entry.record is not None and entry.record.source.kind in ("hub", "hf-cache"):
+        return entry.record.source.name
+    parts = entry.name.split("/")
+    return "/".join(parts[:2]) if len(parts) >= 3 else None
+
+
+def _matching(
+    wanted: str,
+    entries: Sequence[ModelEntry],
+    names_of: Callable[[ModelEntry], Iterable[str]],
+    fold: Callable[[str], str],
+) -> list[ModelEntry]:
+    return [entry for entry in entries if any(fold(name) == wanted for name in names_of(entry))]
+
+
+def _without_hub(name: str) -> str:
+    for prefix in _HUB_PREFIXES:
+        if name.lower().startswith(prefix):
+            return name[len(prefix) :]
+    return name
+
+
+def _canonical(entry: ModelEntry) -> tuple[str, ...]:
+    return (entry.name,)
+
+
+def _file_stem(entry: ModelEntry) -> tuple[str, ...]:
+    return (entry.name.rpartition("/")[2],)
+
+
+def _aliases(entry: ModelEntry) -> tuple[str, ...]:
+    if entry.record is None:
+        return ()
+    aliases = entry.record.aliases
+    return (*aliases, *(alias[: -len(_LATEST)] for alias in aliases if alias.endswith(_LATEST)))
+
+
+def _repo_names(entry: ModelEntry) -> tuple[str, ...]:
+    repo = repo_of(entry)
+    if repo is None:
+        return ()
+    names = (repo, repo.rpartition("/")[2])
+    label = quantisation_of(entry.name.rpartition("/")[2])
+    return names if label is None else (*names, *(f"{name}:{label}" for name in names))

@@ -1,0 +1,166 @@
+"""What people type for a model on the hub, and which names from a hub can become paths. Pure; refuses, never repairs.
+
+A name is `org/repo`, with an optional `:QUANT` or a file of the repository behind it, and may begin with the hub's
+address as browsers show it. Nothing of it reaches the file system unchecked.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from jan_serve.errors import HubError, InvalidRequest
+
+MAX_REFERENCE_LENGTH: Final = 512
+MAX_FILE_DEPTH: Final = 4
+_MAX_PART_BYTES: Final = 200
+_HUB_HOSTS: Final = ("hf.co", "huggingface.co", "www.huggingface.co")
+_SCHEMES: Final = ("https://", "http://", "hf://")
+# What the hub itself allows in names of users and repositories.
+_REPO_PART: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,94}[A-Za-z0-9_-])?\Z")
+_REVISION: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/+-]{0,198}[A-Za-z0-9_+-])?\Z")
+_TAG: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
+_SHA256: Final = re.compile(r"[0-9a-f]{64}\Z")
+_DEVICES: Final = frozenset(
+    {"con", "prn", "aux", "nul", *(f"{name}{n}" for name in ("com", "lpt") for n in range(10))}
+)
+_FORBIDDEN: Final = frozenset('<>:"|?*\\')
+
+
+@dataclass(frozen=True, slots=True)
+class HubReference:
+    """A place on the hub. `tag` is a quantisation, `file` a path in the repository; at most one of them is set."""
+
+    repo: str
+    tag: str | None = None
+    file: str | None = None
+    revision: str | None = None
+
+
+def parse_reference(text: str) -> HubReference:
+    """`org/repo`, `org/repo:Q4_K_M`, `org/repo/file.gguf`, `hf.co/…`, or the address of a page on huggingface.co.
+
+    Raises InvalidRequest with the reason.
+    """
+    if not text or len(text) > MAX_REFERENCE_LENGTH or not text.isprintable():
+        raise InvalidRequest(
+            f"The name {text[:80]!a} is no model's: it is empty, too long, or has characters that cannot be printed.",
+            param="model",
+        )
+    rest = _without_address(text)
+    parts = rest.split("/")
+    if len(parts) < 2:
+        raise _no_reference(text)
+    revision: str | None = None
+    if len(parts) >= 5 and parts[2] in ("resolve", "blob", "tree"):
+        revision = checked_revision(parts[3])
+        parts = [*parts[:2], *parts[4:]]
+    elif len(parts) == 4 and parts[2] == "tree":
+        revision = checked_revision(parts[3])
+        parts = parts[:2]
+    org, name, *file = parts
+    tag: str | None = None
+    if not file and ":" in name:
+        name, _, tag = name.partition(":")
+        if not _TAG.match(tag):
+            raise InvalidRequest(f"`{_shown(tag)}` is no quantisation: a name such as Q4_K_M.", param="model")
+    repo = checked_repo(f"{org}/{name}")
+    if not file:
+        return HubReference(repo, tag=tag, revision=revision)
+    path = "/".join(file)
+    reason = _why_no_path(path)
+    if reason is not None:
+        raise InvalidRequest(f"The file {_shown(path)} {reason}.", param="model")
+    return HubReference(repo, file=path, revision=revision)
+
+
+def looks_like_reference(text: str) -> bool:
+    """Whether `text` names a place on the hub rather than an entry of the catalogue."""
+    return "/" in text
+
+
+def checked_repo(repo: str) -> str:
+    """`repo` if it is of the form `org/name`. Raises InvalidRequest."""
+    parts = repo.split("/")
+    if len(parts) != 2 or any(not _REPO_PART.match(part) or ".." in part for part in parts):
+        raise _no_reference(repo)
+    if any(_why_no_path(part) for part in parts):
+        raise _no_reference(repo)
+    return repo
+
+
+def checked_revision(revision: str) -> str:
+    """`revision` if it can be a branch, tag or commit. Raises InvalidRequest."""
+    if not _REVISION.match(revision) or ".." in revision or "//" in revision:
+        raise InvalidRequest(
+            f"`{_shown(revision)}` is no revision: a branch, a tag or a commit id.", param="revision"
+        )
+    return revision
+
+
+def checked_digest(text: object) -> str:
+    """A SHA-256 digest of 64 lower-case hexadecimal digits, without prefix. Raises HubError."""
+    if not isinstance(text, str) or not _SHA256.match(text):
+        raise HubError("the hub gives something as a SHA-256 digest that is none")
+    return text
+
+
+def is_safe_file(path: str) -> bool:
+    """Whether a file name from a hub or a manifest may become a path below a folder, on any platform."""
+    return _why_no_path(path) is None
+
+
+def _why_no_path(path: str) -> str | None:
+    parts = path.split("/")
+    if len(parts) > MAX_FILE_DEPTH:
+        return f"lies deeper than {MAX_FILE_DEPTH} folders"
+    if not path.isprintable():
+        return "holds characters that cannot be printed"
+    if PurePosixPath(path).is_absolute() or any(part in ("", ".", "..") for part in parts):
+        return "has an empty, `.` or `..` part"
+    for part in parts:
+        if _FORBIDDEN & set(part):
+            return "holds characters that no file name may have"
+        if part != part.strip(" ") or part.endswith("."):
+            return "has a part that begins or ends with a blank, or ends with a dot"
+        if part.startswith("."):
+            return "has a hidden part"
+        if part.split(".")[0].lower() in _DEVICES:
+            return "has the name of a device"
+        if len(part.encode("utf-8", "surrogatepass")) > _MAX_PART_BYTES:
+            return f"has a part longer than {_MAX_PART_BYTES} bytes"
+    return None
+
+
+def _without_address(text: str) -> str:
+    """`org/repo…` of a name that begins with the hub's address. Other hosts are refused: there is one endpoint."""
+    rest = text
+    for scheme in _SCHEMES:
+        if text.lower().startswith(scheme):
+            parts = urlsplit(text)
+            rest = unquote(f"{parts.netloc}{parts.path}").rstrip("/")
+            if scheme == "hf://":
+                return rest
+            if parts.netloc.lower() not in _HUB_HOSTS:
+                raise InvalidRequest(
+                    f"{_shown(parts.netloc)} is not the hub. Models come from the configured endpoint only"
+                    " (setting hf_endpoint); name the model as org/repo.",
+                    param="model",
+                )
+            break
+    host, _, path = rest.partition("/")
+    return path if host.lower() in _HUB_HOSTS else rest
+
+
+def _no_reference(text: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"`{_shown(text)}` is no model of the hub: these are named org/repo, org/repo:QUANT or org/repo/file.gguf.",
+        param="model",
+    )
+
+
+def _shown(text: str) -> str:
+    return ascii(text)[1:-1][:120]
