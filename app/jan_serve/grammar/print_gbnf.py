@@ -124,8 +124,14 @@ class _Printer:
         if type(expr) is Sequence:
             if not expr.items:
                 return '""'
-            return " ".join([self._item(item) for item in expr.items])
+            return " ".join([self._part(item) for item in expr.items])
         if type(expr) is Token:
+            return self._sequence(expr.item)
+        return self._item(expr)
+
+    def _part(self, expr: Expr) -> str:
+        """Text of an expression as one part of a sequence."""
+        if type(expr) is Token and type(expr.item) is Sequence:
             return self._sequence(expr.item)
         return self._item(expr)
 
@@ -144,12 +150,8 @@ class _Printer:
         if kind is Repeat:
             return self._repeat(expr)  # type: ignore[arg-type]
         if kind is Token:
-            return self._token(expr.item)  # type: ignore[union-attr]
+            return self._item(expr.item)  # type: ignore[union-attr]
         return f"({self._expr(expr)})"
-
-    def _token(self, item: Expr) -> str:
-        """A token's text, without parentheses where its surroundings need none."""
-        return self._sequence(item) if type(item) is Sequence and len(item.items) == 1 else self._item(item)
 
     def _repeat(self, expr: Repeat) -> str:
         low, high = expr.low, expr.high

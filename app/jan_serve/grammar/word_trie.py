@@ -69,7 +69,8 @@ class OtherWords:
     """Writes "any word of a language but these", for many sets of words.
 
     The trie of the words and the automaton of the language are walked side by side, so the product of the two is
-    never built. What follows a character that leaves the trie is shared.
+    never built. What follows a character that leaves the trie is shared, and so is the end of a word from the place on
+    where no other word has the same beginning: the same names come again and again in one schema.
     """
 
     def __init__(self, form: TextForm, rules: RuleBuilder) -> None:
@@ -77,42 +78,79 @@ class OtherWords:
         self._rules = rules
         self._writers: dict[int, tuple[Dfa, DfaWriter]] = {}
         self._leaving: dict[tuple[int, int, str], list[Expr]] = {}
+        self._ends: dict[tuple[int, int, str], Expr] = {}
 
     def expr(self, words: tuple[str, ...], language: Dfa, hint: str) -> Expr:
         """Any word of `language` but these, then the form's tail. The language has a word."""
-        _, writer = self._writers.setdefault(
-            id(language), (language, DfaWriter(language, self._form, self._rules, hint))
-        )
-        walk = _Walk(language, writer, hint, [(_trie(words), 0, "")])
+        known = self._writers.get(id(language))
+        if known is None:
+            writer = DfaWriter(language, self._form, self._rules, hint)
+            known = self._writers[id(language)] = (language, writer)
+        walk = _Walk(*known, hint, [(sorted(set(words)), 0, 0, "")])
         root: list[Expr] = []
         while walk.todo:
-            branch, state, name = walk.todo.pop()
-            expr = self._body(walk, branch, state, 0)
+            own, position, state, name = walk.todo.pop()
+            expr = self._branch(walk, own, position, state, 0)
             if name:
                 self._rules.fill(name, expr)
             else:
                 root.append(expr)
-        writer.finish()
+        walk.writer.finish()
         return root[0]
 
-    def _body(self, walk: _Walk, branch: _Branch, state: int, depth: int) -> Expr:
+    def _branch(self, walk: _Walk, words: list[str], position: int, state: int, depth: int) -> Expr:
+        """The place where `words`, which agree up to `position`, go on or end."""
+        is_word = len(words[0]) == position
         options: list[Expr] = []
-        for c, child in branch.children.items():
+        excluded: list[str] = []
+        start = int(is_word)
+        while start < len(words):
+            c = words[start][position]
+            end = start + 1
+            while end < len(words) and words[end][position] == c:
+                end += 1
+            excluded.append(c)
             target = walk.language.step(state, c)
-            if target not in walk.writer.edges:
-                continue
-            if depth < _RULE_EVERY or not child.children:
-                onward = self._body(walk, child, target, depth + 1)
-            else:
-                name = self._rules.reserve(walk.hint)
-                walk.todo.append((child, target, name))
-                onward = RuleRef(name)
-            if onward != NEVER:
-                options.append(sequence([self._form.literal(c), onward]))
-        options += self._leave(walk, state, "".join(sorted(branch.children)))
-        if walk.writer.is_accepting(state) and not branch.is_word:
+            if target in walk.writer.edges:
+                group = words[start:end]
+                if len(group) == 1:
+                    onward = self._end(walk, group[0][position + 1 :], target)
+                elif depth < _RULE_EVERY:
+                    onward = self._branch(walk, group, position + 1, target, depth + 1)
+                else:
+                    name = self._rules.reserve(walk.hint)
+                    walk.todo.append((group, position + 1, target, name))
+                    onward = RuleRef(name)
+                if onward != NEVER:
+                    options.append(sequence([self._form.literal(c), onward]))
+            start = end
+        options += self._leave(walk, state, "".join(excluded))
+        if walk.writer.is_accepting(state) and not is_word:
             options.append(self._form.tail)
         return options[0] if len(options) == 1 else Choice(tuple(options))
+
+    def _end(self, walk: _Walk, suffix: str, state: int) -> Expr:
+        """Anything but `suffix`, from a place that only one word reaches."""
+        key = (id(walk.language), state, suffix)
+        known = self._ends.get(key)
+        if known is None:
+            steps = [state]
+            for c in suffix:
+                steps.append(walk.language.step(steps[-1], c))
+            known = NEVER
+            for index in range(len(suffix), -1, -1):
+                if steps[index] not in walk.writer.edges:
+                    continue
+                excluded = suffix[index : index + 1]
+                options = [sequence([self._form.literal(excluded), known])] if known != NEVER else []
+                options += self._leave(walk, steps[index], excluded)
+                if excluded and walk.writer.is_accepting(steps[index]):
+                    options.append(self._form.tail)
+                known = options[0] if len(options) == 1 else Choice(tuple(options))
+                if index % _RULE_EVERY == 0 and known != NEVER and excluded:
+                    known = self._rules.define(f"not-{suffix[index:]}", known)
+            self._ends[key] = known
+        return known
 
     def _leave(self, walk: _Walk, state: int, excluded: str) -> list[Expr]:
         """Any character but these, then the rest of the language."""
@@ -125,7 +163,7 @@ class OtherWords:
                 left = charset.intersect(chars, others)
                 if left:
                     expr = sequence([self._form.chars(left), walk.writer.reference(target)])
-                    label = "not-" + "".join(c for c in excluded if c.isalnum())
+                    label = "except-" + "".join(c for c in excluded if c.isalnum())
                     known.append(self._rules.define(label, expr))
             self._leaving[key] = known
         return known
@@ -133,9 +171,9 @@ class OtherWords:
 
 @dataclass(frozen=True, slots=True)
 class _Walk:
-    """One pass over a trie: (branch, state of the language, rule to fill) are still to be written."""
+    """One pass over a trie: (words, characters read, state of the language, rule to fill) are still to be written."""
 
     language: Dfa
     writer: DfaWriter
     hint: str
-    todo: list[tuple[_Branch, int, str]]
+    todo: list[tuple[list[str], int, int, str]]
