@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -247,3 +248,17 @@ async def test_a_slow_body_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         head = await client.until(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 408 ")
     assert b"connection: close" in head
+
+
+async def test_small_answers_do_not_wait_for_acknowledgements() -> None:
+    """Head and body are two writes: with Nagle's algorithm the second takes 40 ms on a kept connection."""
+    times: list[float] = []
+    async with live_server() as port, raw_client(port) as client:
+        for _ in range(15):
+            start = time.perf_counter()
+            await client.send(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            head = (await client.until(b"\r\n\r\n")).decode()
+            await client.reader.readexactly(int(head.split("content-length: ")[1].split("\r\n")[0]))
+            times.append(time.perf_counter() - start)
+    assert min(times) < 0.03
+    assert sorted(times)[7] < 0.035

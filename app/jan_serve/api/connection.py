@@ -6,6 +6,7 @@ llhttp refuses ambiguous framing itself (RFC 9112, section 11.2) but reads a hea
 from __future__ import annotations
 
 import asyncio
+import socket
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -42,6 +43,11 @@ class Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        sock = transport.get_extra_info("socket")
+        if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
+            # asyncio leaves it off where the listening socket was made without naming the protocol; head and body of an
+            # answer are two writes, of which the second would wait 40 ms for a delayed acknowledgement.
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._start_timer(self.head_timeout_s, self._head_too_slow)
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -16,7 +16,7 @@ from jan_serve.api.connection import Connection
 from jan_serve.api.guards.drain import RETRY_AFTER_S
 from jan_serve.api.models_port import Models
 from jan_serve.config import Settings
-from jan_serve.errors import Draining
+from jan_serve.errors import Draining, JanServeError
 from jan_serve.resources import shipped_grammars
 
 logger = logging.getLogger(__name__)
@@ -118,13 +118,29 @@ def run(settings: Settings, models: ManagedModels, sock: socket.socket) -> int:
     config = server_config(app)
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
         server = DrainingServer(config, app.state.parts, models, settings.drain_timeout_s)
-        return runner.run(_serve(server, models, sock))
+        return runner.run(_serve(server, models, sock, preload=settings.model))
 
 
-async def _serve(server: DrainingServer, models: ManagedModels, sock: socket.socket) -> int:
+async def _serve(
+    server: DrainingServer, models: ManagedModels, sock: socket.socket, *, preload: str | None
+) -> int:
+    """preload: a model that was asked for by name is loaded before the first request needs it."""
+    loading = asyncio.create_task(_load(models), name="preload") if preload is not None else None
     try:
         await server.serve(sockets=[sock])
     finally:
+        if loading is not None:
+            loading.cancel()
+            await asyncio.gather(loading, return_exceptions=True)
         # After a drain this returns at once; after a failed start nothing may stay behind.
         await models.shutdown(0.0)
     return 0 if server.started else 1
+
+
+async def _load(models: ManagedModels) -> None:
+    """Load the default model. A failure is the first request's to report; here it is a line in the log."""
+    try:
+        async with models.lease(None):
+            pass
+    except JanServeError as error:
+        logger.warning("the model is not ready: %s", error.message)

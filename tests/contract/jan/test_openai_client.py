@@ -14,6 +14,7 @@ from openai import AsyncOpenAI
 
 from tests.support.engines import fake_manager
 from tests.support.fronts import live_server
+from tests.support.processes import until
 
 pytestmark = pytest.mark.anyio
 
@@ -151,11 +152,7 @@ async def test_a_full_queue_is_429_and_a_client_that_leaves_frees_its_place(tmp_
         assert caught.value.code == "overloaded"
         assert 1 <= int(caught.value.response.headers["retry-after"]) <= 60
         await streams[0].close()
-        for _ in range(200):
-            with contextlib.suppress(openai.RateLimitError):
-                streams.append(await client.completions.create(model="m", prompt="!forget", stream=True))
-                break
-        else:
-            raise AssertionError("the place was not freed")
+        await until(lambda: manager.snapshot().models[0].leases < len(streams), 5.0)
+        streams.append(await client.completions.create(model="m", prompt="!forget", stream=True))
         for stream in streams[1:]:
             await stream.close()

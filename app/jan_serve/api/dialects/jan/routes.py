@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import time
 import uuid
 from typing import Any, Final
@@ -21,6 +20,7 @@ from jan_serve.api.dialects.jan.parse_common import require
 from jan_serve.api.dialects.jan.parse_completion import completion_requests, prompt_items
 from jan_serve.api.dialects.jan.render_chat import ChatAnswer, ChatChunks
 from jan_serve.api.dialects.jan.render_completion import CompletionAnswer, CompletionChunks, CompletionForm
+from jan_serve.api.dialects.jan.render_embeddings import embedding_list
 from jan_serve.api.dialects.jan.reply_head import ReplyHead
 from jan_serve.api.disconnect import while_connected
 from jan_serve.api.json_body import JsonRoute
@@ -30,7 +30,7 @@ from jan_serve.api.sse import SSE_RESPONSE
 from jan_serve.api.wire_types import MAX_INT
 from jan_serve.errors import InvalidRequest, ModelNotFound
 from jan_serve.generation.batch import generate_batch
-from jan_serve.generation.embeddings import EmbeddingService, to_floats
+from jan_serve.generation.embeddings import EmbeddingService
 from jan_serve.generation.leases import DefaultingLeases
 from jan_serve.generation.service import GenerationService
 from jan_serve.generation.tokenize import TokenizerService
@@ -127,16 +127,7 @@ def _embedding_route(router: APIRouter, service: EmbeddingService) -> None:
         result = await while_connected(request, service.embed(body.model or None, inputs, body.dimensions))
         record = record_of(request.scope)
         record.model, record.prompt_tokens = result.model, result.prompt_tokens
-        data: list[wire.Embedding] = [
-            {
-                "object": "embedding",
-                "index": index,
-                "embedding": base64.b64encode(vector).decode()
-                if body.encoding_format == "base64"
-                else list(to_floats(vector)),
-            }
-            for index, vector in enumerate(result.vectors)
-        ]
+        data = await embedding_list(result.vectors, as_base64=body.encoding_format == "base64")
         usage: wire.EmbeddingUsage = {
             "prompt_tokens": result.prompt_tokens,
             "total_tokens": result.prompt_tokens,
