@@ -1,0 +1,98 @@
+"""Which format a model writes, told by its chat template."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from jan_serve.chat.formats.apertus import APERTUS
+from jan_serve.chat.formats.apriel import APRIEL
+from jan_serve.chat.formats.command_r import COMMAND_R, COMMAND_R7B
+from jan_serve.chat.formats.deepseek import DEEPSEEK_R1, DEEPSEEK_V3_1
+from jan_serve.chat.formats.deepseek_dsml import DEEPSEEK_V3_2, DEEPSEEK_V4
+from jan_serve.chat.formats.firefunction import FIREFUNCTION
+from jan_serve.chat.formats.format import ChatFormat
+from jan_serve.chat.formats.functionary import FUNCTIONARY_V3_1, FUNCTIONARY_V3_2
+from jan_serve.chat.formats.gemma import GEMMA4
+from jan_serve.chat.formats.generic import GENERIC
+from jan_serve.chat.formats.gigachat import GIGACHAT3, GIGACHAT3_1
+from jan_serve.chat.formats.glm4 import GLM_4_5, GLM_4_7, HUNYUAN3
+from jan_serve.chat.formats.gpt_oss import GPT_OSS
+from jan_serve.chat.formats.granite import GRANITE3, GRANITE3_2, GRANITE4
+from jan_serve.chat.formats.hermes import HERMES
+from jan_serve.chat.formats.kimi_k2 import KIMI_K2
+from jan_serve.chat.formats.kimi_k3 import KIMI_K3
+from jan_serve.chat.formats.lfm2 import LFM2
+from jan_serve.chat.formats.llama3 import LLAMA3
+from jan_serve.chat.formats.minicpm5 import MINICPM5
+from jan_serve.chat.formats.minimax import MINIMAX_M1, MINIMAX_M2, MINIMAX_M3
+from jan_serve.chat.formats.mistral import MISTRAL_ARGS, MISTRAL_ARRAY, MISTRAL_CALL_ID
+from jan_serve.chat.formats.muse_glimmer import MUSE_GLIMMER
+from jan_serve.chat.formats.nemotron import NEMOTRON
+from jan_serve.chat.formats.phi4 import PHI4
+from jan_serve.chat.formats.qwen3_coder import QWEN3_CODER, SEED_OSS
+from jan_serve.chat.formats.smollm3 import SMOLLM3
+from jan_serve.chat.formats.solar_open import SOLAR_OPEN
+
+FORMATS: Final[tuple[ChatFormat, ...]] = (
+    # Marks that one family alone has.
+    GPT_OSS,
+    MUSE_GLIMMER,
+    FUNCTIONARY_V3_2,
+    KIMI_K3,
+    KIMI_K2,
+    SOLAR_OPEN,
+    DEEPSEEK_V3_2,
+    DEEPSEEK_V4,
+    DEEPSEEK_V3_1,
+    DEEPSEEK_R1,
+    COMMAND_R7B,
+    COMMAND_R,
+    MISTRAL_CALL_ID,
+    MISTRAL_ARGS,
+    MISTRAL_ARRAY,
+    GEMMA4,
+    MINIMAX_M3,
+    MINIMAX_M2,
+    MINIMAX_M1,
+    APERTUS,
+    APRIEL,
+    NEMOTRON,
+    FIREFUNCTION,
+    GIGACHAT3_1,
+    GIGACHAT3,
+    HUNYUAN3,
+    LFM2,
+    SMOLLM3,
+    MINICPM5,
+    SEED_OSS,
+    # Variants before what they are variants of.
+    GLM_4_7,
+    GLM_4_5,
+    QWEN3_CODER,
+    FUNCTIONARY_V3_1,
+    GRANITE4,
+    GRANITE3_2,
+    GRANITE3,
+    PHI4,
+    HERMES,
+    LLAMA3,
+    GENERIC,
+)
+"""All formats, in the order in which they are tried. The last one matches every template."""
+
+_CODE: Final = re.compile(r"\{[{%](.*?)[}%]\}", re.DOTALL)
+_STRINGS: Final = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
+_TOOL_VARIABLES: Final = re.compile(r"(?<![\w.])(?:tools|functions|xml_tools|available_tools)\b")
+
+
+def detect_format(template: str | None) -> ChatFormat:
+    """The format of a model with this chat template; the generic one where nothing tells, or there is none."""
+    text = template or ""
+    return next(form for form in FORMATS if form.matches(text))
+
+
+def knows_tools(template: str | None) -> bool:
+    """Whether a chat template shows tools to the model. Where it does not, instructions must."""
+    code = " ".join(match.group(1) for match in _CODE.finditer(template or ""))
+    return _TOOL_VARIABLES.search(_STRINGS.sub('""', code)) is not None

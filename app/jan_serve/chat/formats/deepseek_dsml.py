@@ -1,0 +1,54 @@
+"""DeepSeek V3.2 and V4: elements with `｜DSML｜` before their names, and `string="true"` at arguments that are text.
+
+Source: the models' chat templates.
+"""
+
+from __future__ import annotations
+
+from jan_serve.chat.formats.format import ChatFormat, Marks, Thought
+from jan_serve.chat.formats.layout import CallLayout, Slot, TaggedArguments
+from jan_serve.chat.formats.marked import marked_answer
+from jan_serve.chat.formats.tagged_calls import TaggedCalls
+
+MARK = "｜DSML｜"
+
+
+def _dsml(name: str, element: str, none_of: tuple[str, ...]) -> ChatFormat:
+    opening, closing = f"<{MARK}{element}>", f"</{MARK}{element}>"
+    calls = TaggedCalls(
+        call_opens=(f'<{MARK}invoke name="',),
+        name_end=">",
+        argument_open=f'<{MARK}parameter name="',
+        key_end='"',
+        value_open=">",
+        value_close=f"</{MARK}parameter>",
+        call_close=f"</{MARK}invoke>",
+        closers=(closing,),
+    )
+    argument = (
+        f'<{MARK}parameter name="',
+        Slot.KEY,
+        '" string="',
+        Slot.IS_STRING,
+        '">',
+        Slot.VALUE,
+        f"</{MARK}parameter>\n",
+    )
+    return ChatFormat(
+        name=name,
+        marks=Marks(all_of=("DSML", element), none_of=none_of),
+        read=marked_answer(calls.reader(), opening),
+        calls=CallLayout(
+            opening=opening + "\n",
+            call=(f'<{MARK}invoke name="', Slot.NAME, '">\n', Slot.ARGUMENTS, f"</{MARK}invoke>\n"),
+            closing=closing,
+            arguments=TaggedArguments(argument=argument),
+            triggers=(opening,),
+        ),
+        thought=Thought(ends=(opening,)),
+        special_tokens=(MARK, "<think>", "</think>"),
+    )
+
+
+DEEPSEEK_V3_2 = _dsml("deepseek-v3.2", "function_calls", none_of=())
+DEEPSEEK_V4 = _dsml("deepseek-v4", "tool_calls", none_of=("function_calls>",))

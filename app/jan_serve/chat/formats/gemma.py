@@ -1,0 +1,56 @@
+"""Gemma 4: `<|tool_call>call:NAME{key:value}<tool_call|>`, strings between `<|"|>`. Earlier Gemmas know no tools.
+
+Source: the model's chat template and Google's prompt formatting page. A thought is a channel, and may come again later;
+a closing mark alone, which the model writes at times, carries nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from jan_serve.chat.formats.format import ChatFormat, Marks, Reading, Thought
+from jan_serve.chat.formats.layout import CallLayout, GemmaArguments, Slot
+from jan_serve.chat.formats.marked import marked_answer
+from jan_serve.chat.literals import GEMMA, copy_literal
+from jan_serve.chat.text_stream import Steps
+from jan_serve.text.markers import marker_set
+
+OPEN = "<|tool_call>"
+CLOSE = "<tool_call|>"
+THOUGHT_OPEN = "<|channel>thought\n"
+THOUGHT_CLOSE = "<channel|>"
+
+_NAME: Final = re.compile(r"[\w.\-:/]*")
+
+
+def _read_call(reading: Reading, marker: str) -> Steps[None]:
+    stream, out = reading.stream, reading.out
+    yield from stream.skip_space()
+    called = yield from stream.accept("call:")
+    pieces: list[str] = []
+    yield from stream.run(_NAME, pieces.append)
+    name = "".join(pieces)
+    if not called or not name or (yield from stream.peek(1)) != "{":
+        reading.release()
+        return
+    reading.open_call(name)
+    if (yield from copy_literal(stream, out.arguments, GEMMA)):
+        yield from stream.skip_space()
+        yield from stream.accept(CLOSE)
+    elif not stream.at_end:
+        yield from stream.until(marker_set(CLOSE), out.arguments)
+
+
+GEMMA4 = ChatFormat(
+    name="gemma4",
+    marks=Marks(all_of=(OPEN, "call:")),
+    read=marked_answer(_read_call, OPEN, ignored=(THOUGHT_CLOSE,)),
+    calls=CallLayout(
+        call=(OPEN + "call:", Slot.NAME, Slot.ARGUMENTS, CLOSE),
+        arguments=GemmaArguments(),
+        triggers=(OPEN,),
+    ),
+    thought=Thought(opens=(THOUGHT_OPEN,), closes=(THOUGHT_CLOSE,), ends=(OPEN,), anywhere=True),
+    special_tokens=(OPEN, CLOSE, "<|channel>", THOUGHT_CLOSE, '<|"|>'),
+)

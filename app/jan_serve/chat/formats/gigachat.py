@@ -1,0 +1,41 @@
+"""Sber GigaChat 3 (a message of the role `function call`) and 3.1 (`<|function_call|>`), each with one JSON object.
+
+Source: the models' chat templates.
+"""
+
+from __future__ import annotations
+
+from jan_serve.chat.formats.format import ChatFormat, Marks
+from jan_serve.chat.formats.json_calls import JsonCalls
+from jan_serve.chat.formats.layout import CallLayout, Slot
+from jan_serve.chat.formats.marked import marked_answer
+
+
+def _gigachat(name: str, marks: Marks, opening: str, special_tokens: tuple[str, ...]) -> ChatFormat:
+    return ChatFormat(
+        name=name,
+        marks=marks,
+        read=marked_answer(JsonCalls().reader(), opening),
+        calls=CallLayout(
+            call=(opening + '{"name": "', Slot.NAME, '", "arguments": ', Slot.ARGUMENTS, "}"),
+            triggers=(opening,),
+            parallel=False,
+        ),
+        thought=None,
+        special_tokens=special_tokens,
+    )
+
+
+GIGACHAT3_1 = _gigachat(
+    "gigachat3.1",
+    Marks(all_of=("<|role_sep|>", "<|function_call|>")),
+    "<|function_call|>",
+    ("<|function_call|>",),
+)
+
+GIGACHAT3 = _gigachat(
+    "gigachat3",
+    Marks(all_of=("<|role_sep|>", "<|message_sep|>")),
+    "<|message_sep|>\n\nfunction call<|role_sep|>\n",
+    ("<|message_sep|>", "<|role_sep|>"),
+)

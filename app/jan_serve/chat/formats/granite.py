@@ -1,0 +1,43 @@
+"""IBM Granite 3.x: `<|tool_call|>` before a JSON array. Granite 4 writes calls as Hermes does.
+
+Source: the models' chat templates. Granite 3.2 opens and closes its thoughts with sentences, 3.3 with tags, and both
+put tags around the answer then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from jan_serve.chat.formats.format import ChatFormat, Marks, Thought
+from jan_serve.chat.formats.hermes import HERMES, OPEN
+from jan_serve.chat.formats.json_calls import JsonCalls
+from jan_serve.chat.formats.layout import CallLayout, Slot
+from jan_serve.chat.formats.marked import marked_answer
+
+CALLS = "<|tool_call|>"
+
+GRANITE4 = replace(HERMES, name="granite4", marks=Marks(all_of=("<|start_of_role|>", OPEN)))
+
+GRANITE3 = ChatFormat(
+    name="granite3",
+    marks=Marks(all_of=("<|start_of_role|>",)),
+    read=marked_answer(JsonCalls().reader(), CALLS, ignored=("<response>", "</response>")),
+    calls=CallLayout(
+        opening=CALLS + "[",
+        call=('{"name": "', Slot.NAME, '", "arguments": ', Slot.ARGUMENTS, "}"),
+        separator=", ",
+        closing="]",
+        triggers=(CALLS,),
+    ),
+    thought=Thought(ends=(CALLS,)),
+    special_tokens=(CALLS,),
+)
+
+GRANITE3_2 = replace(
+    GRANITE3,
+    name="granite3.2",
+    marks=Marks(all_of=("<|start_of_role|>", "Here is my thought process:")),
+    thought=Thought(
+        opens=("Here is my thought process:",), closes=("Here is my response:",), ends=(CALLS,)
+    ),
+)

@@ -1,0 +1,114 @@
+"""MiniMax M1 (JSON objects, one a line), M2 (invoke and parameter elements) and M3 (elements down to every value).
+
+Source: the models' chat templates.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from jan_serve.chat.formats.format import ChatFormat, Marks, Reading, Thought
+from jan_serve.chat.formats.json_calls import JsonCalls
+from jan_serve.chat.formats.layout import CallLayout, NestedTagArguments, Slot, TaggedArguments
+from jan_serve.chat.formats.marked import marked_answer
+from jan_serve.chat.formats.nested_tags import Element, copy_members
+from jan_serve.chat.formats.tagged_calls import TaggedCalls
+from jan_serve.chat.text_stream import Steps
+from jan_serve.text.markers import marker_set
+
+_M1_OPEN = "<tool_calls>"
+_M1_CLOSE = "</tool_calls>"
+
+MINIMAX_M1 = ChatFormat(
+    name="minimax-m1",
+    marks=Marks(all_of=(_M1_OPEN, "<beginning_of_sentence>")),
+    read=marked_answer(JsonCalls(closers=(_M1_CLOSE,)).reader(), _M1_OPEN),
+    calls=CallLayout(
+        opening=_M1_OPEN + "\n",
+        call=('{"name": "', Slot.NAME, '", "arguments": ', Slot.ARGUMENTS, "}\n"),
+        closing=_M1_CLOSE,
+        triggers=(_M1_OPEN,),
+    ),
+)
+
+_M2_OPEN = "<minimax:tool_call>"
+_M2_CLOSE = "</minimax:tool_call>"
+
+MINIMAX_M2 = ChatFormat(
+    name="minimax-m2",
+    marks=Marks(all_of=(_M2_OPEN,)),
+    read=marked_answer(
+        TaggedCalls(
+            call_opens=('<invoke name="',),
+            name_end=">",
+            argument_open='<parameter name="',
+            key_end='"',
+            value_open=">",
+            value_close="</parameter>",
+            call_close="</invoke>",
+            closers=(_M2_CLOSE,),
+        ).reader(),
+        _M2_OPEN,
+    ),
+    calls=CallLayout(
+        opening=_M2_OPEN + "\n",
+        call=('<invoke name="', Slot.NAME, '">\n', Slot.ARGUMENTS, "</invoke>\n"),
+        closing=_M2_CLOSE,
+        arguments=TaggedArguments(argument=('<parameter name="', Slot.KEY, '">', Slot.VALUE, "</parameter>\n")),
+        triggers=(_M2_OPEN,),
+    ),
+    thought=Thought(ends=(_M2_OPEN,)),
+    special_tokens=(_M2_OPEN, _M2_CLOSE, "<think>", "</think>"),
+)
+
+PREFIX = "]<]minimax[>["
+_M3_OPEN = PREFIX + "<tool_call>"
+_M3_CLOSE = PREFIX + "</tool_call>"
+_INVOKE = PREFIX + '<invoke name="'
+_INVOKE_END = PREFIX + "</invoke>"
+_NAME: Final = re.compile(r"[^\s\"<>]*")
+
+
+def _read_m3(reading: Reading, marker: str) -> Steps[None]:
+    stream = reading.stream
+    any_call = False
+    yield from stream.skip_space()
+    while (yield from stream.accept(_INVOKE)):
+        pieces: list[str] = []
+        yield from stream.run(_NAME, pieces.append)
+        name = "".join(pieces)
+        if not name or not (yield from stream.accept('">')):
+            reading.release()
+            return
+        reading.open_call(name)
+        any_call = True
+        tool = reading.tools.get(name)
+        schema = tool.parameters if tool is not None else {}
+        whole = yield from copy_members(reading, PREFIX, _INVOKE_END, Element(schema, schema))
+        if not whole and not stream.at_end:
+            yield from stream.until(marker_set(_M3_CLOSE), reading.out.arguments)
+            return
+        stream.record()
+        yield from stream.skip_space()
+    if not any_call:
+        reading.release()
+        return
+    stream.recorded()
+    yield from stream.accept(_M3_CLOSE)
+
+
+MINIMAX_M3 = ChatFormat(
+    name="minimax-m3",
+    marks=Marks(all_of=(PREFIX,)),
+    read=marked_answer(_read_m3, _M3_OPEN),
+    calls=CallLayout(
+        opening=_M3_OPEN + "\n",
+        call=(_INVOKE, Slot.NAME, '">', Slot.ARGUMENTS, _INVOKE_END + "\n"),
+        closing=_M3_CLOSE,
+        arguments=NestedTagArguments(PREFIX),
+        triggers=(_M3_OPEN,),
+    ),
+    thought=Thought(opens=("<mm:think>",), closes=("</mm:think>",), ends=(_M3_OPEN,)),
+    special_tokens=(PREFIX, "<tool_call>", "</tool_call>", "<mm:think>", "</mm:think>"),
+)

@@ -1,0 +1,82 @@
+"""Muse Glimmer: messages with a recipient; calls are invoke and parameter elements in messages to the tool.
+
+Source: the model's chat template.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from jan_serve.chat.formats.format import ChatFormat, Marks, Reading, Thought
+from jan_serve.chat.formats.layout import CallLayout, Slot, TaggedArguments
+from jan_serve.chat.formats.messages import TEXT, THOUGHT, Kind, MessageSyntax, Route, messages_answer
+from jan_serve.chat.formats.tagged_calls import TaggedCalls
+from jan_serve.chat.text_stream import Steps
+
+BODY = "<|message|>"
+OPEN = "<atem:function_calls>"
+CLOSE = "</atem:function_calls>"
+
+_RECIPIENT: Final = re.compile(r"\bto=([^\s<]+)")
+
+_elements = TaggedCalls(
+    call_opens=('<atem:invoke name="',),
+    name_end=">",
+    argument_open='<atem:parameter name="',
+    key_end='"',
+    value_open=">",
+    value_close="</atem:parameter>",
+    call_close="</atem:invoke>",
+    closers=(CLOSE,),
+).reader()
+
+
+def _route(header: str) -> Route:
+    match = _RECIPIENT.search(header)
+    if match is None or match.group(1) == "user":
+        return TEXT
+    return THOUGHT if match.group(1) == "self" else Route(Kind.CALL, match.group(1))
+
+
+def _read_call(reading: Reading, recipient: str) -> Steps[None]:
+    del recipient  # the element names the tool
+    yield from reading.stream.skip_space()
+    if (yield from reading.stream.accept(OPEN)):
+        yield from _elements(reading, OPEN)
+    else:
+        reading.release()
+
+
+MUSE_GLIMMER = ChatFormat(
+    name="muse-glimmer",
+    marks=Marks(all_of=("<atem:function_calls>", "<|eom|>")),
+    read=messages_answer(
+        MessageSyntax(
+            start="<|start|>assistant",
+            heads=(" to=", BODY),
+            body=BODY,
+            ends=("<|eom|>", "<|eot|>"),
+            route=_route,
+            read_call=_read_call,
+        )
+    ),
+    calls=CallLayout(
+        call=(
+            " to=",
+            Slot.NAME,
+            BODY + OPEN + '\n<atem:invoke name="',
+            Slot.NAME,
+            '">\n',
+            Slot.ARGUMENTS,
+            "</atem:invoke>\n" + CLOSE,
+        ),
+        separator="<|eom|><|start|>assistant",
+        arguments=TaggedArguments(
+            argument=('<atem:parameter name="', Slot.KEY, '">', Slot.VALUE, "</atem:parameter>\n")
+        ),
+        triggers=(OPEN,),
+    ),
+    thought=Thought(opens=(" to=self" + BODY,), closes=("<|eom|>",)),
+    special_tokens=("<|start|>", BODY, "<|eom|>", "<|eot|>"),
+)

@@ -1,0 +1,107 @@
+"""Reads arguments that are elements in elements, `<key>value</key>`, with a prefix before every tag."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from jan_serve.chat.formats.format import Reading
+from jan_serve.chat.json_stream import json_escaped
+from jan_serve.chat.text_stream import Steps
+from jan_serve.chat.tool_types import STRING, item_schema, property_schema, types_of, value_to_json
+from jan_serve.text.markers import MarkerSet, marker_set
+
+MAX_DEPTH: Final = 64
+"""Reading recurses; nesting beyond this is malformed."""
+
+ITEM: Final = "item"
+
+_SPACE: Final = re.compile(r"\s*")
+_GREATER: Final = marker_set(">")
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """A value to be read: its schema, the schema that references point into, and how deep it lies."""
+
+    schema: object
+    root: object
+    depth: int = 0
+
+    def below(self, schema: object) -> Element:
+        """A value inside of this one."""
+        return Element(schema, self.root, self.depth + 1)
+
+
+def copy_members(reading: Reading, prefix: str, end: str, element: Element) -> Steps[bool]:
+    """Read elements up to the tag `end`; their JSON object goes to the call's arguments. False where they do not end."""
+    stream, out = reading.stream, reading.out
+    out.arguments("{")
+    first = True
+    while True:
+        yield from stream.skip_space()
+        if (yield from stream.accept(end)):
+            out.arguments("}")
+            return True
+        if not (yield from stream.accept(f"{prefix}<")):
+            return False
+        key: list[str] = []
+        if (yield from stream.until(_GREATER, key.append)) is None:
+            return False
+        name = "".join(key)
+        out.arguments(f'{"" if first else ", "}"{json_escaped(name)}": ')
+        first = False
+        value = element.below(property_schema(element.schema, element.root, name))
+        if not (yield from _copy_value(reading, prefix, f"{prefix}</{name}>", value)):
+            return False
+
+
+def _copy_value(reading: Reading, prefix: str, end: str, element: Element) -> Steps[bool]:
+    stream, out = reading.stream, reading.out
+    if element.depth > MAX_DEPTH:
+        return False
+    types = types_of(element.schema, element.root)
+    if types == STRING:
+        out.arguments('"')
+        # Made from the answer's own tag names, so not a shared set.
+        closed = yield from stream.until(MarkerSet((end,)), lambda text: out.arguments(json_escaped(text)))
+        if closed is not None:
+            out.arguments('"')
+        return closed is not None
+    pieces: list[str] = []
+    yield from stream.run(_SPACE, pieces.append)
+    if (yield from stream.accept(f"{prefix}<{ITEM}>")):
+        return (yield from _copy_items(reading, prefix, end, element))
+    if (yield from stream.accept(end)):
+        out.arguments(_empty(types))
+        return True
+    if (yield from stream.peek(len(prefix) + 1)) == f"{prefix}<":
+        return (yield from copy_members(reading, prefix, end, element))
+    if (yield from stream.until(MarkerSet((end,)), pieces.append)) is None:
+        return False
+    out.arguments(value_to_json("".join(pieces), types))
+    return True
+
+
+def _copy_items(reading: Reading, prefix: str, end: str, element: Element) -> Steps[bool]:
+    """The items of an array, behind the first one's opening tag."""
+    stream, out = reading.stream, reading.out
+    item = element.below(item_schema(element.schema, element.root))
+    out.arguments("[")
+    while True:
+        if not (yield from _copy_value(reading, prefix, f"{prefix}</{ITEM}>", item)):
+            return False
+        yield from stream.skip_space()
+        if (yield from stream.accept(end)):
+            out.arguments("]")
+            return True
+        if not (yield from stream.accept(f"{prefix}<{ITEM}>")):
+            return False
+        out.arguments(", ")
+
+
+def _empty(types: frozenset[str]) -> str:
+    if "string" in types:
+        return '""'
+    return "[]" if "array" in types else "{}"

@@ -1,0 +1,61 @@
+"""Qwen3-Coder, Qwen3.5, Nemotron 3, Step 3.5 and Seed-OSS: a function element with a parameter element per argument.
+
+Source: the models' chat templates. Qwen3-Coder leaves out the outer tag now and then, so a call also begins without it.
+"""
+
+from __future__ import annotations
+
+from jan_serve.chat.formats.format import ChatFormat, Marks, Thought
+from jan_serve.chat.formats.hermes import CLOSE, OBJECTS, OPEN
+from jan_serve.chat.formats.layout import CallLayout, Slot, TaggedArguments
+from jan_serve.chat.formats.marked import marked_answer
+from jan_serve.chat.formats.tagged_calls import TaggedCalls
+
+FUNCTION = "<function="
+
+
+def _elements(close: str) -> TaggedCalls:
+    return TaggedCalls(
+        call_opens=(FUNCTION,),
+        name_end=">",
+        argument_open="<parameter=",
+        key_end=">",
+        value_close="</parameter>",
+        call_close="</function>",
+        closers=(close,),
+        pad="\n",
+        or_json=OBJECTS if close == CLOSE else None,
+    )
+
+
+_ARGUMENTS = TaggedArguments(argument=("<parameter=", Slot.KEY, ">\n", Slot.VALUE, "\n</parameter>\n"))
+
+QWEN3_CODER = ChatFormat(
+    name="qwen3-coder",
+    marks=Marks(all_of=(FUNCTION, "<parameter=", OPEN)),
+    read=marked_answer(_elements(CLOSE).reader(), OPEN, FUNCTION),
+    calls=CallLayout(
+        call=(OPEN + "\n" + FUNCTION, Slot.NAME, ">\n", Slot.ARGUMENTS, "</function>\n" + CLOSE),
+        separator="\n",
+        arguments=_ARGUMENTS,
+        triggers=(OPEN, FUNCTION),
+    ),
+    special_tokens=(OPEN, CLOSE, "<think>", "</think>"),
+)
+
+_SEED_OPEN = "<seed:tool_call>"
+_SEED_CLOSE = "</seed:tool_call>"
+
+SEED_OSS = ChatFormat(
+    name="seed-oss",
+    marks=Marks(all_of=("seed:tool_call",)),
+    read=marked_answer(_elements(_SEED_CLOSE).reader(), _SEED_OPEN, FUNCTION),
+    calls=CallLayout(
+        call=(_SEED_OPEN + "\n" + FUNCTION, Slot.NAME, ">\n", Slot.ARGUMENTS, "</function>\n" + _SEED_CLOSE),
+        separator="\n",
+        arguments=TaggedArguments(argument=("<parameter=", Slot.KEY, ">", Slot.VALUE, "</parameter>\n")),
+        triggers=(_SEED_OPEN, FUNCTION),
+    ),
+    thought=Thought(opens=("<seed:think>",), closes=("</seed:think>",)),
+    special_tokens=(_SEED_OPEN, _SEED_CLOSE, "<seed:think>", "</seed:think>"),
+)
