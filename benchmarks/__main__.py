@@ -35,6 +35,7 @@ def main(
     if not rows:
         sys.exit(f"no such row; there are {', '.join(r.name for r in ROWS)}")
     samples: report.Samples = {command.name: {r.name: [] for r in rows} for command in commands}
+    settings = {"model": model.name, "rounds": rounds, "flags": flags, "peer_cmd": peer_cmd}
     with Progress() as progress:
         task = progress.add_task("measuring", total=rounds * len(commands) * len(rows))
         for number in range(rounds):
@@ -44,11 +45,9 @@ def main(
                         progress.update(task, description=f"{command.name}: {r.name}")
                         samples[command.name][r.name].append(r.run(server, number + 1))
                         progress.advance(task)
+            if out is not None:
+                report.write_json(out, samples, settings)
     report.print_table(samples, commands[0].name, commands[1].name if len(commands) > 1 else None)
-    if out is not None:
-        report.write_json(
-            out, samples, {"model": model.name, "rounds": rounds, "flags": flags, "peer_cmd": peer_cmd}
-        )
 
 
 if __name__ == "__main__":
