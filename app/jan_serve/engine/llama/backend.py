@@ -16,6 +16,9 @@ _DEVICE_KINDS = {0: "cpu", 1: "gpu", 2: "igpu", 3: "accel"}
 _LOG_WARN = 3
 _LOG_CONTINUE = 5
 
+# Warnings about choices that we make on purpose: embeddings of a model that names no pooling are pooled all the same.
+_EXPECTED = ("model default pooling_type is [-1]",)
+
 _state: dict[str, Any] = {}
 
 
@@ -29,8 +32,9 @@ def start(log: Callable[[str], None] | None = None, *, verbose: bool = False) ->
     def on_log(level: int, text: bytes | None, _user: Any) -> None:
         shown = last["shown"] if level == _LOG_CONTINUE else (verbose or (level >= _LOG_WARN))
         last["shown"] = shown
-        if shown and text:
-            write(text.decode("utf-8", "replace"))
+        line = text.decode("utf-8", "replace") if text else ""
+        if shown and line and (verbose or not any(part in line for part in _EXPECTED)):
+            write(line)
 
     callback = lib.llama_log_callback(on_log)
     _state["log_callback"] = callback  # ctypes callbacks must outlive their use
