@@ -9,12 +9,16 @@ from typing import Any
 import llama_cpp
 
 
+def _ignore(_level: int, _text: bytes, _data: Any) -> None:
+    """llama.cpp's log goes nowhere: it prints whole grammars."""
+
+
 class LlamaCppOracle:
     """llama.cpp's grammar sampler over the vocabulary of one GGUF file. Native code: run it where it may die."""
 
     def __init__(self, vocabulary: Path) -> None:
         llama_cpp.llama_backend_init()
-        self._silent = llama_cpp.llama_log_callback(lambda _level, _text, _data: None)
+        self._silent = llama_cpp.llama_log_callback(_ignore)
         llama_cpp.llama_log_set(self._silent, ctypes.c_void_p(0))
         parameters = llama_cpp.llama_model_default_params()
         parameters.vocab_only = True
@@ -56,5 +60,6 @@ class LlamaCppOracle:
     def _allows(self, sampler: Any, token: int) -> bool:
         self._data[0].id, self._data[0].logit, self._data[0].p = token, 0.0, 0.0
         self._one.size, self._one.selected, self._one.sorted = 1, -1, False
-        llama_cpp.llama_sampler_apply(sampler, ctypes.byref(self._one))
+        one: Any = ctypes.byref(self._one)
+        llama_cpp.llama_sampler_apply(sampler, one)
         return self._data[0].logit > -1e30

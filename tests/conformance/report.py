@@ -26,12 +26,16 @@ def summary(suite: str, result: Score) -> str:
     parts = [f"{counts[status]} {status}" for status in (REFUSED, TOO_NARROW, TOO_WIDE, CRASH, TIMEOUT)]
     times = ", ".join(f"p{int(100 * share)} {result.percentile(share):.1f}" for share in (0.5, 0.95, 0.99))
     share = 100 * counts[PASS] / max(total, 1)
-    return f"{suite:14} {counts[PASS]} of {total} pass ({share:.1f} %); {', '.join(parts)}; compile ms {times}"
+    return (
+        f"{suite:14} {counts[PASS]} of {total} pass ({share:.1f} %); {', '.join(parts)}; compile ms {times}"
+    )
 
 
 def main() -> int:
     """Print the report. Exit status 1 where something invalid was accepted, crashed or hung."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("suites", nargs="*", default=SUITES, metavar="SUITE")
     parser.add_argument("--every", type=int, default=1, help="only every N-th case")
     parser.add_argument("--update", action="store_true", help="write the baseline of the ratchet test")

@@ -12,7 +12,9 @@ from tests.conformance.suites import SHARED, SUITES, VOCABULARY, load_suite
 
 pytestmark = [
     pytest.mark.integration,
-    pytest.mark.skipif(not SHARED.is_dir(), reason="the reference folder with the suites is not beside the repository"),
+    pytest.mark.skipif(
+        not SHARED.is_dir(), reason="the reference folder with the suites is not beside the repository"
+    ),
 ]
 
 
@@ -22,4 +24,6 @@ def test_suite_is_no_worse_than_its_baseline(suite: str) -> None:
     result = score(load_suite(suite, expected["every"]), VOCABULARY)
     assert result.named(TOO_WIDE, CRASH, TIMEOUT) == []
     assert len(result.outcomes) == expected["cases"]
-    assert result.counts()[PASS] >= expected["pass"], "\n".join(result.named(*(set(result.counts()) - {PASS})))
+    assert result.counts()[PASS] >= expected["pass"], "\n".join(
+        result.named(*(set(result.counts()) - {PASS}))
+    )

@@ -16,6 +16,19 @@ from jan_serve.grammar.print_lark import print_lark
 from jan_serve.grammar.recognizer import Recognizer, matches
 from jan_serve.grammar.regex.translate import translate as translate_regex
 
+__all__ = [
+    "Grammar",
+    "Recognizer",
+    "json_schema_to_gbnf",
+    "json_schema_to_grammar",
+    "matches",
+    "parse_gbnf",
+    "print_gbnf",
+    "print_lark",
+    "regex_to_gbnf",
+    "regex_to_grammar",
+]
+
 
 def json_schema_to_grammar(schema: Any, *, whitespace: str = "flexible") -> Grammar:
     """The grammar of the JSON texts that satisfy `schema` (an object or a boolean, drafts 4 to 2020-12).

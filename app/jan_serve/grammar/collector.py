@@ -7,12 +7,12 @@ walks them for nothing, which triples the time. Reference counting goes on, and 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 
 @contextmanager
-def paused_collection() -> Iterator[None]:
+def paused_collection() -> Generator[None]:
     """No cyclic collection inside the block, if it was on outside. Safe to nest and to use from several threads."""
     if not gc.isenabled():
         yield

@@ -81,4 +81,3 @@ class _Rewriter:
                 return None
             options.append(sequence([solid, *expr.items[index + 1 :]]))
         return choice(options)
-

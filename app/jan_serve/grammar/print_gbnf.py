@@ -22,8 +22,12 @@ from jan_serve.grammar.charset import MAX_CODE_POINT, CharSet, complement
 # Up to this count llama.cpp's own expansion is the fastest form: one rule per optional copy, one live stack.
 _NATIVE_REPEAT = 32
 
-_CLASS_ESCAPES = {0x5C: "\\\\", 0x5D: "\\]", 0x5B: "\\[", 0x5E: "\\x5E", 0x2D: "\\x2D"}
-_CLASS_ESCAPES |= {0x0A: "\\n", 0x0D: "\\r", 0x09: "\\t", 0x22: '\\"'}
+_CLASS_ESCAPES = {0x5C: "\\\\", 0x5D: "\\]", 0x5B: "\\[", 0x5E: "\\x5E", 0x2D: "\\x2D"} | {
+    0x0A: "\\n",
+    0x0D: "\\r",
+    0x09: "\\t",
+    0x22: '\\"',
+}
 _LITERAL_ESCAPES = str.maketrans(
     {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
     | {chr(c): f"\\x{c:02X}" for c in (*range(9), 0x0B, 0x0C, *range(0x0E, 0x20), 0x7F)}
@@ -136,21 +140,19 @@ class _Printer:
         return self._item(expr)
 
     def _item(self, expr: Expr) -> str:
-        kind = type(expr)
-        if kind is Literal:
-            return quote_literal(expr.text)  # type: ignore[union-attr]
-        if kind is RuleRef:
-            return self._names[expr.name]  # type: ignore[union-attr]
-        if kind is CharClass:
-            chars: CharSet = expr.chars  # type: ignore[union-attr]
-            text = self._classes.get(chars)
+        if type(expr) is Literal:
+            return quote_literal(expr.text)
+        if type(expr) is RuleRef:
+            return self._names[expr.name]
+        if type(expr) is CharClass:
+            text = self._classes.get(expr.chars)
             if text is None:
-                text = self._classes[chars] = quote_class(chars)
+                text = self._classes[expr.chars] = quote_class(expr.chars)
             return text
-        if kind is Repeat:
-            return self._repeat(expr)  # type: ignore[arg-type]
-        if kind is Token:
-            return self._item(expr.item)  # type: ignore[union-attr]
+        if type(expr) is Repeat:
+            return self._repeat(expr)
+        if type(expr) is Token:
+            return self._item(expr.item)
         return f"({self._expr(expr)})"
 
     def _repeat(self, expr: Repeat) -> str:
@@ -225,4 +227,3 @@ class _Printer:
             tail = f" {self._at_most(item, rest)}" if rest else ""
             self._extra.append(f"{name} ::= {full}{tail} | {self._at_most(item, (1 << power) - 1)}")
         return name
-

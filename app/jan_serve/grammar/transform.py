@@ -20,16 +20,15 @@ from jan_serve.grammar.ast import (
 def references(expr: Expr) -> set[str]:
     """The names of the rules that an expression uses."""
     found: set[str] = set()
-    todo = [expr]
+    todo: list[Expr] = [expr]
     while todo:
         item = todo.pop()
-        kind = type(item)
-        if kind is RuleRef:
-            found.add(item.name)  # type: ignore[union-attr]
-        elif kind is Sequence or kind is Choice:
-            todo += item.items  # type: ignore[union-attr]
-        elif kind is Repeat or kind is Token:
-            todo.append(item.item)  # type: ignore[union-attr]
+        if type(item) is RuleRef:
+            found.add(item.name)
+        elif type(item) is Sequence or type(item) is Choice:
+            todo += item.items
+        elif type(item) is Repeat or type(item) is Token:
+            todo.append(item.item)
     return found
 
 
@@ -38,7 +37,9 @@ def prune(grammar: Grammar, complete: set[str] | None = None) -> Grammar | None:
 
     `complete` names rules that are known to be completed, and whose parts are.
     """
-    uses = {name: references(expr) for name, expr in grammar.rules.items() if not complete or name not in complete}
+    uses = {
+        name: references(expr) for name, expr in grammar.rules.items() if not complete or name not in complete
+    }
     productive = _productive_rules(grammar, uses)
     lost = uses.keys() - productive
     if grammar.root in lost:
@@ -59,13 +60,15 @@ def _productive_rules(grammar: Grammar, uses: dict[str, set[str]]) -> set[str]:
     A rule whose references are all productive is so too: expressions never hold NEVER inside. Only the rest, which
     are rules on cycles and those that lost a reference, are looked into.
     """
-    waiting = {name: {other for other in used if other in uses} for name, used in uses.items()}
+    waiting: dict[str, set[str]] = {
+        name: {other for other in used if other in uses} for name, used in uses.items()
+    }
     users: dict[str, list[str]] = {}
     for name, others in waiting.items():
         for other in others:
             users.setdefault(other, []).append(name)
     productive: set[str] = set()
-    todo = [name for name, others in waiting.items() if not others]
+    todo: list[str] = [name for name, others in waiting.items() if not others]
     changed = set(uses)
     while todo or changed:
         while todo:
@@ -79,9 +82,11 @@ def _productive_rules(grammar: Grammar, uses: dict[str, set[str]]) -> set[str]:
                 if not waiting[user]:
                     todo.append(user)
         todo = [
-            name for name in changed if name not in productive and _completes(grammar.rules[name], productive, uses)
+            name
+            for name in changed
+            if name not in productive and _completes(grammar.rules[name], productive, uses)
         ]
-        changed = set()
+        changed = set[str]()
     return productive
 
 
@@ -124,4 +129,3 @@ def _reachable(rules: dict[str, Expr], root: str) -> dict[str, Expr]:
             order[name] = rules[name]
             todo += sorted(references(rules[name]), reverse=True)
     return order
-

@@ -158,14 +158,14 @@ class OtherWords:
         known = self._leaving.get(key)
         if known is None:
             others = charset.complement(charset.of_chars(excluded))
-            known = []
+            written: list[Expr] = []
             for target, chars in walk.writer.edges[state].items():
                 left = charset.intersect(chars, others)
                 if left:
                     expr = sequence([self._form.chars(left), walk.writer.reference(target)])
                     label = "except-" + "".join(c for c in excluded if c.isalnum())
-                    known.append(self._rules.define(label, expr))
-            self._leaving[key] = known
+                    written.append(self._rules.define(label, expr))
+            known = self._leaving[key] = written
         return known
 
 

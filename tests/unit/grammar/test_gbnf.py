@@ -16,13 +16,17 @@ from tests.unit.grammar.sampling import Sampler
 ACCEPTED = {
     "alternatives over lines": ('root ::= "a" |\n  "b" # comment\n\n', ["a", "b"], ["", "ab"]),
     "groups over lines": ('root ::= (\n  "a"\n  other\n)\nother ::= [0-9]+\n', ["a1"], ["a", "1"]),
-    "classes": ('root ::= [^a-c\\]\\\\] [-x] [a-]', ["d-a", "]x-"][:1], ["a-a", "]x-", "dya"]),
+    "classes": ("root ::= [^a-c\\]\\\\] [-x] [a-]", ["d-a", "]x-"][:1], ["a-a", "]x-", "dya"]),
     "escapes": ('root ::= "\\x41\\u00e9\\U0001F600\\t\\"\\\\"', ['Aé😀\t"\\'], ["A"]),
     "any character": ("root ::= . .", ["a\n", "é😀"], ["a", "abc"]),
     "repetitions": ('root ::= "ab"{2} [x]{1,} "y"{0,2}', ["ababx", "ababxxyy"], ["abx", "abab", "ababxyyy"]),
     "empty strings": ('root ::= "" "a" | ""', ["a", ""], ["aa"]),
     "recursion": ('root ::= "(" root ")" | "x"', ["((x))"], ["((x)", ""]),
-    "nullable repetition": ('root ::= ("a"? "b"?){0,3} "!"', ["!", "ababab!", "aaa!", "bb!"], ["aaaa!", "ab"]),
+    "nullable repetition": (
+        'root ::= ("a"? "b"?){0,3} "!"',
+        ["!", "ababab!", "aaa!", "bb!"],
+        ["aaaa!", "ab"],
+    ),
     "many words": (
         "root ::= " + " | ".join(f'"w{n}"' for n in range(300)) + ' | "w" "!"',
         ["w0", "w299", "w!"],
@@ -53,7 +57,11 @@ REFUSED = {
     "token reference": ("root ::= <[42]>", 1, "token references"),
     "no finite text": ('root ::= "a" root', 1, "no finite text"),
     "deep nesting": ("root ::= " + "(" * 60000 + '"a"' + ")" * 60000, 1, "nested deeper"),
-    "long chain": ("root ::= r0\n" + "".join(f"r{i} ::= r{i + 1}\n" for i in range(5000)) + 'r5000 ::= "a"', None, "chain"),
+    "long chain": (
+        "root ::= r0\n" + "".join(f"r{i} ::= r{i + 1}\n" for i in range(5000)) + 'r5000 ::= "a"',
+        None,
+        "chain",
+    ),
     "too large": ('root ::= "' + "a" * 1_100_000 + '"', None, "larger than"),
 }
 
@@ -83,7 +91,9 @@ def test_refusal_names_line_and_reason(name: str) -> None:
     assert line is None or caught.value.line == line
 
 
-@pytest.mark.parametrize("bounds", [(0, 33), (0, 100), (31, 64), (100, 100), (40, None), (7, 1000), (0, 4096)])
+@pytest.mark.parametrize(
+    "bounds", [(0, 33), (0, 100), (31, 64), (100, 100), (40, None), (7, 1000), (0, 4096)]
+)
 def test_long_repetitions_are_printed_with_few_rules(bounds: tuple[int, int | None]) -> None:
     low, high = bounds
     text = print_gbnf(parse_gbnf(f'root ::= ("a" | "b"){{{low},{"" if high is None else high}}} "!"'))

@@ -10,15 +10,21 @@ import pytest
 from jan_serve.errors import GrammarTooComplex, InvalidRequest, InvalidSchema, UnsupportedSchema
 from jan_serve.grammar import json_schema_to_grammar
 
-NESTED: dict[str, Any] = {}
-for _ in range(300):
-    NESTED = {"items": NESTED}
 
-UNSUPPORTED = (
+def nested(levels: int) -> dict[str, Any]:
+    """A schema in a schema in a schema ..."""
+    return {"items": nested(levels - 1)} if levels else {}
+
+
+UNSUPPORTED: tuple[tuple[Any, str, str], ...] = (
     ({"properties": {"a": {"$ref": "http://127.0.0.1:9/x"}}}, "/properties/a", "$ref"),
     ({"$ref": "file:///etc/passwd"}, "", "$ref"),
     ({"$ref": "#/$defs/N", "$defs": {"N": {"$ref": "#/$defs/N"}}}, "", "$ref"),
-    ({"properties": {"a": {"type": "array", "items": {"type": "string"}, "uniqueItems": True}}}, "/properties/a/items", "uniqueItems"),
+    (
+        {"properties": {"a": {"type": "array", "items": {"type": "string"}, "uniqueItems": True}}},
+        "/properties/a/items",
+        "uniqueItems",
+    ),
     ({"properties": {"a/b": {"pattern": "(a)\\1"}}}, "/properties/a~1b", "pattern"),
     ({"pattern": "(?<=x)a"}, "", "pattern"),
     ({"pattern": "^+[a-z]$"}, "", "pattern"),
@@ -27,7 +33,7 @@ UNSUPPORTED = (
     ({"allOf": [{"type": "string"}, {"type": "null"}]}, "", "allOf"),
     (False, "", "false"),
 )
-INVALID = (
+INVALID: tuple[tuple[Any, str], ...] = (
     ({"type": "strin"}, "/type"),
     ({"properties": {"a": {"minimum": "1"}}}, "/properties/a/minimum"),
     ({"properties": []}, "/properties"),
@@ -38,9 +44,9 @@ INVALID = (
     ({"items": 3}, "/items"),
     ({"$ref": "#/nowhere"}, "/$ref"),
     ([], ""),
-    (NESTED, ""),
+    (nested(300), ""),
 )
-COMPLEX = (
+COMPLEX: tuple[Any, ...] = (
     {"type": "array", "minItems": 10, "maxItems": 10**6, "contains": {"const": 1}, "maxContains": 500},
     {"type": "string", "pattern": "(a|b)*a(a|b){14}", "minLength": 100},
     {"type": "string", "allOf": [{"pattern": f"{c}.*" * 2} for c in "abcdefghijklmnop"]},

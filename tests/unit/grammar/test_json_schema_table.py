@@ -24,58 +24,143 @@ CASES = (
     Case("type", {"type": "integer"}, (0, -7, 10**20), (1.5, "1", None, True)),
     Case("types", {"type": ["string", "null"]}, ("", None), (0, [])),
     Case("number", {"type": "number"}, (0, -1.5, 1e-07, 1e22, 1.5e300), ("1", None)),
-    Case("enum", {"enum": ["a", 1, None, {"k": [1]}, False]}, ("a", 1, None, {"k": [1]}, False), ("b", 0, True, {})),
+    Case(
+        "enum",
+        {"enum": ["a", 1, None, {"k": [1]}, False]},
+        ("a", 1, None, {"k": [1]}, False),
+        ("b", 0, True, {}),
+    ),
     Case("const string", {"const": 'q"\\\né'}, ('q"\\\né',), ("q",)),
     Case("const float", {"const": 1.5}, (1.5,), (1, 1.25, 15)),
     Case("const zero", {"const": 0}, (0,), (1, False, None)),
     Case("minimum", {"type": "integer", "minimum": 17}, (17, 20, 99, 100, 12345), (16, 0, -20, 9)),
-    Case("bounds", {"type": "integer", "minimum": -12, "maximum": 105}, (-12, -1, 0, 105, 99), (-13, 106, 1000)),
-    Case("exclusive", {"type": "number", "exclusiveMinimum": 0, "maximum": 2.5}, (0.1, 2.5, 1e-05, 2), (0, -1, 2.51, 3)),
+    Case(
+        "bounds", {"type": "integer", "minimum": -12, "maximum": 105}, (-12, -1, 0, 105, 99), (-13, 106, 1000)
+    ),
+    Case(
+        "exclusive",
+        {"type": "number", "exclusiveMinimum": 0, "maximum": 2.5},
+        (0.1, 2.5, 1e-05, 2),
+        (0, -1, 2.51, 3),
+    ),
     Case("draft 4 exclusive", {"minimum": 3, "exclusiveMinimum": True, "type": "integer"}, (4,), (3, 2)),
     Case("bound below zero", {"type": "number", "maximum": -0.25}, (-0.25, -1, -3.5), (0, -0.2, 1)),
     Case("multipleOf", {"type": "integer", "multipleOf": 7}, (0, 7, -21, 700), (1, 8, -20)),
-    Case("decimal multipleOf", {"type": "number", "multipleOf": 0.25}, (0.25, 1, 1.5, -2.75), (0.1, 1.3, 0.255)),
+    Case(
+        "decimal multipleOf", {"type": "number", "multipleOf": 0.25}, (0.25, 1, 1.5, -2.75), (0.1, 1.3, 0.255)
+    ),
     Case("pattern", {"type": "string", "pattern": "^a+$"}, ("a", "aaa"), ("", "b", "ab")),
     Case("pattern searches", {"type": "string", "pattern": "b|^c"}, ("abc", "cx"), ("a", "ac")),
-    Case("length", {"type": "string", "minLength": 2, "maxLength": 3}, ("ab", "éé", "\n\"x"), ("a", "abcd")),
+    Case("length", {"type": "string", "minLength": 2, "maxLength": 3}, ("ab", "éé", '\n"x'), ("a", "abcd")),
     Case("astral length", {"type": "string", "maxLength": 1}, ("😀", ""), ("😀😀",)),
-    Case("pattern and length", {"pattern": "^[ab]+c$", "maxLength": 3, "type": "string"}, ("ac", "abc"), ("aabc", "c")),
+    Case(
+        "pattern and length",
+        {"pattern": "^[ab]+c$", "maxLength": 3, "type": "string"},
+        ("ac", "abc"),
+        ("aabc", "c"),
+    ),
     Case("not pattern", {"type": "string", "not": {"pattern": "x"}}, ("", "abc"), ("x", "axb")),
     Case("not enum", {"type": "string", "not": {"enum": ["a", "ab"]}}, ("", "b", "abc"), ("a", "ab")),
     Case("date", {"format": "date", "type": "string"}, ("2024-02-29",), ("2023-02-29", "2024-1-1", "x")),
     Case("unknown format", {"type": "string", "format": "no-such"}, ("anything",), (1,)),
-    Case("base64", {"type": "string", "contentEncoding": "base64"}, ("", "YQ==", "YWJj"), ("Y", "YQ=", "a b=")),
+    Case(
+        "base64", {"type": "string", "contentEncoding": "base64"}, ("", "YQ==", "YWJj"), ("Y", "YQ=", "a b=")
+    ),
     Case(
         "properties",
         {"properties": {"a": {"type": "string"}, "b": {"type": "integer"}}, "required": ["b"], **OBJECT},
         ({"b": 1}, {"a": "x", "b": 1}, {"b": 1, "c": None}, {"b": 1, "ab": 1, "": 2}),
         ({}, {"a": 1, "b": 1}, {"a": "x"}, {"b": "1"}),
     ),
-    Case("closed", {"properties": {"a": {}}, "additionalProperties": False}, ({}, {"a": 1}), ({"b": 1}, {"a": 1, "aa": 2})),
-    Case("additional", {"additionalProperties": {"type": "null"}}, ({}, {"x": None}, {"x": None, "y": None}), ({"x": 1},)),
+    Case(
+        "closed",
+        {"properties": {"a": {}}, "additionalProperties": False},
+        ({}, {"a": 1}),
+        ({"b": 1}, {"a": 1, "aa": 2}),
+    ),
+    Case(
+        "additional",
+        {"additionalProperties": {"type": "null"}},
+        ({}, {"x": None}, {"x": None, "y": None}),
+        ({"x": 1},),
+    ),
     Case(
         "patternProperties",
-        {"patternProperties": {"^n": {"type": "integer"}, "s$": {"type": "string"}}, "additionalProperties": False},
+        {
+            "patternProperties": {"^n": {"type": "integer"}, "s$": {"type": "string"}},
+            "additionalProperties": False,
+        },
         ({"n": 1}, {"xs": "t"}, {"n1": 2, "s": "t"}),
         ({"n": "t"}, {"xs": 1}, {"ns": 1}, {"q": 1}),
     ),
-    Case("propertyNames", {"propertyNames": {"pattern": "^[a-z]+$"}, **OBJECT}, ({}, {"ab": 1}), ({"A": 1}, {"": 1})),
+    Case(
+        "propertyNames",
+        {"propertyNames": {"pattern": "^[a-z]+$"}, **OBJECT},
+        ({}, {"ab": 1}),
+        ({"A": 1}, {"": 1}),
+    ),
     Case("minProperties", {"minProperties": 2, **OBJECT}, ({"a": 1, "b": 2},), ({}, {"a": 1})),
-    Case("maxProperties", {"maxProperties": 1, "properties": {"a": {}, "b": {}}, **OBJECT}, ({}, {"b": 1}), ({"a": 1, "b": 1},)),
-    Case("dependentRequired", {"dependentRequired": {"a": ["b"]}, "properties": {"a": {}, "b": {}}}, ({}, {"b": 1}, {"a": 1, "b": 2}), ({"a": 1},)),
+    Case(
+        "maxProperties",
+        {"maxProperties": 1, "properties": {"a": {}, "b": {}}, **OBJECT},
+        ({}, {"b": 1}),
+        ({"a": 1, "b": 1},),
+    ),
+    Case(
+        "dependentRequired",
+        {"dependentRequired": {"a": ["b"]}, "properties": {"a": {}, "b": {}}},
+        ({}, {"b": 1}, {"a": 1, "b": 2}),
+        ({"a": 1},),
+    ),
     Case("items", {"items": {"type": "integer"}, "type": "array"}, ([], [1], [1, 2]), (["a"], [1, None])),
     Case("item counts", {"type": "array", "minItems": 1, "maxItems": 2}, ([1], [1, "a"]), ([], [1, 2, 3])),
-    Case("prefixItems", {"prefixItems": [{"type": "null"}, {"type": "integer"}], "items": False}, ([], [None], [None, 1]), ([1], [None, 1, 2])),
-    Case("tuple of older drafts", {"items": [{"type": "null"}], "additionalItems": {"type": "integer"}}, ([None, 1],), ([None, "a"],)),
+    Case(
+        "prefixItems",
+        {"prefixItems": [{"type": "null"}, {"type": "integer"}], "items": False},
+        ([], [None], [None, 1]),
+        ([1], [None, 1, 2]),
+    ),
+    Case(
+        "tuple of older drafts",
+        {"items": [{"type": "null"}], "additionalItems": {"type": "integer"}},
+        ([None, 1],),
+        ([None, "a"],),
+    ),
     Case("contains", {"contains": {"const": 1}, "type": "array"}, ([1], [2, 1, 3]), ([], [2])),
-    Case("contains bounds", {"contains": {"const": 1}, "minContains": 1, "maxContains": 2, "type": "array"}, ([1, 0, 1],), ([0], [1, 1, 1])),
-    Case("uniqueItems", {"type": "array", "items": {"enum": ["a", "b", 1]}, "uniqueItems": True}, ([], ["b", "a"], [1, "a", "b"]), (["a", "a"], ["c"])),
-    Case("allOf", {"allOf": [{"minLength": 2}, {"maxLength": 2}, {"type": "string"}]}, ("ab",), ("a", "abc", 1)),
-    Case("anyOf", {"anyOf": [{"type": "integer"}, {"type": "string", "maxLength": 1}]}, (1, "a"), ("ab", None)),
-    Case("oneOf overlapping", {"oneOf": [{"type": "integer"}, {"minimum": 2, "type": "number"}]}, (1, 2.5), (3, 1.5)),
-    Case("oneOf required", {"oneOf": [{"required": ["a"]}, {"required": ["b"]}], **OBJECT}, ({"a": 1}, {"b": 1}), ({}, {"a": 1, "b": 1})),
+    Case(
+        "contains bounds",
+        {"contains": {"const": 1}, "minContains": 1, "maxContains": 2, "type": "array"},
+        ([1, 0, 1],),
+        ([0], [1, 1, 1]),
+    ),
+    Case(
+        "uniqueItems",
+        {"type": "array", "items": {"enum": ["a", "b", 1]}, "uniqueItems": True},
+        ([], ["b", "a"], [1, "a", "b"]),
+        (["a", "a"], ["c"]),
+    ),
+    Case(
+        "allOf", {"allOf": [{"minLength": 2}, {"maxLength": 2}, {"type": "string"}]}, ("ab",), ("a", "abc", 1)
+    ),
+    Case(
+        "anyOf", {"anyOf": [{"type": "integer"}, {"type": "string", "maxLength": 1}]}, (1, "a"), ("ab", None)
+    ),
+    Case(
+        "oneOf overlapping",
+        {"oneOf": [{"type": "integer"}, {"minimum": 2, "type": "number"}]},
+        (1, 2.5),
+        (3, 1.5),
+    ),
+    Case(
+        "oneOf required",
+        {"oneOf": [{"required": ["a"]}, {"required": ["b"]}], **OBJECT},
+        ({"a": 1}, {"b": 1}),
+        ({}, {"a": 1, "b": 1}),
+    ),
     Case("not type", {"not": {"type": ["object", "array", "number"]}}, ("a", None, True), (1, [], {})),
-    Case("not required", {"not": {"required": ["a"]}, **OBJECT}, ({}, {"b": 1}), ({"a": 1}, {"b": 1, "a": 2})),
+    Case(
+        "not required", {"not": {"required": ["a"]}, **OBJECT}, ({}, {"b": 1}), ({"a": 1}, {"b": 1, "a": 2})
+    ),
     Case(
         "if then else",
         {
@@ -91,15 +176,47 @@ CASES = (
     ),
     Case(
         "recursion",
-        {"$ref": "#/$defs/n", "$defs": {"n": {"properties": {"c": {"items": {"$ref": "#/$defs/n"}, "type": "array"}}, "additionalProperties": False, **OBJECT}}},
+        {
+            "$ref": "#/$defs/n",
+            "$defs": {
+                "n": {
+                    "properties": {"c": {"items": {"$ref": "#/$defs/n"}, "type": "array"}},
+                    "additionalProperties": False,
+                    **OBJECT,
+                }
+            },
+        },
         ({}, {"c": []}, {"c": [{}, {"c": [{}]}]}),
         ({"d": 1}, {"c": [1]}, {"c": [{"c": {}}]}),
     ),
-    Case("siblings of $ref", {"$ref": "#/$defs/s", "maxLength": 2, "$defs": {"s": {"type": "string"}}}, ("ab",), ("abc", 1)),
+    Case(
+        "siblings of $ref",
+        {"$ref": "#/$defs/s", "maxLength": 2, "$defs": {"s": {"type": "string"}}},
+        ("ab",),
+        ("abc", 1),
+    ),
     Case("anchor", {"$ref": "#s", "$defs": {"x": {"$anchor": "s", "type": "string"}}}, ("a",), (1,)),
-    Case("unevaluatedProperties", {"allOf": [{"properties": {"a": {}}}], "unevaluatedProperties": False, **OBJECT}, ({}, {"a": 1}), ({"b": 1},)),
-    Case("impossible branch", {"anyOf": [{"type": "string"}, {"type": "integer", "minimum": 3, "maximum": 2}]}, ("a",), (2, 3)),
-    Case("endless branch", {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/n"}], "$defs": {"n": {"required": ["n"], "properties": {"n": {"$ref": "#/$defs/n"}}, **OBJECT}}}, (None,), ({"n": 1}, {})),
+    Case(
+        "unevaluatedProperties",
+        {"allOf": [{"properties": {"a": {}}}], "unevaluatedProperties": False, **OBJECT},
+        ({}, {"a": 1}),
+        ({"b": 1},),
+    ),
+    Case(
+        "impossible branch",
+        {"anyOf": [{"type": "string"}, {"type": "integer", "minimum": 3, "maximum": 2}]},
+        ("a",),
+        (2, 3),
+    ),
+    Case(
+        "endless branch",
+        {
+            "anyOf": [{"type": "null"}, {"$ref": "#/$defs/n"}],
+            "$defs": {"n": {"required": ["n"], "properties": {"n": {"$ref": "#/$defs/n"}}, **OBJECT}},
+        },
+        (None,),
+        ({"n": 1}, {}),
+    ),
     Case("large bound", {"type": "string", "maxLength": 20000}, ("", "a" * 5000), (1,)),
 )
 
@@ -139,6 +256,9 @@ def test_listed_properties_come_in_their_order_and_once() -> None:
         assert not recognizer.matches(text), text
 
 
-@pytest.mark.parametrize("text", ['"\\ud83d"', '"\\ude00\\ud83d"', '"\t"', '"\\x"', '"', "'a'", '"a" ', "01", "1.", "+1", "NaN", "[1,]"])
+@pytest.mark.parametrize(
+    "text",
+    ['"\\ud83d"', '"\\ude00\\ud83d"', '"\t"', '"\\x"', '"', "'a'", '"a" ', "01", "1.", "+1", "NaN", "[1,]"],
+)
 def test_nothing_that_is_not_json_is_a_value(text: str) -> None:
     assert not Recognizer(json_schema_to_grammar(True)).matches(text)

@@ -20,7 +20,9 @@ REGEXES = st.recursive(
     lambda inner: st.one_of(
         st.builds("{}{}".format, inner, inner),
         st.builds("(?:{}|{})".format, inner, inner),
-        st.builds("({}){}".format, inner, st.sampled_from(["*", "+", "?", "{2}", "{0,2}", "{1,}", "*?", "+?"])),
+        st.builds(
+            "({}){}".format, inner, st.sampled_from(["*", "+", "?", "{2}", "{0,2}", "{1,}", "*?", "+?"])
+        ),
         st.builds("({})".format, inner),
         st.builds("^{}".format, inner),
         st.builds("{}$".format, inner),
@@ -28,7 +30,13 @@ REGEXES = st.recursive(
     ),
     max_leaves=8,
 )
-LOOKAHEADS = st.builds("{}({}{}){}".format, st.sampled_from(["", "^", "a*", "."]), st.sampled_from(["?=", "?!"]), REGEXES, REGEXES)
+LOOKAHEADS = st.builds(
+    "{}({}{}){}".format,
+    st.sampled_from(["", "^", "a*", "."]),
+    st.sampled_from(["?=", "?!"]),
+    REGEXES,
+    REGEXES,
+)
 TEXTS = st.lists(st.text("abc1-. \n_é", max_size=6), min_size=4, max_size=8)
 
 

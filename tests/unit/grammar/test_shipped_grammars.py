@@ -20,7 +20,17 @@ def samples(name: str, kind: str) -> list[str]:
 
 
 def test_every_named_grammar_has_samples() -> None:
-    assert {"json", "json-array", "list", "arithmetic", "iso-date", "uuid", "email", "csv", "sql-select"} <= set(NAMES)
+    assert {
+        "json",
+        "json-array",
+        "list",
+        "arithmetic",
+        "iso-date",
+        "uuid",
+        "email",
+        "csv",
+        "sql-select",
+    } <= set(NAMES)
     assert {file.stem for file in FOLDER.iterdir()} == set(NAMES)
     for name in NAMES:
         assert len(samples(name, "accept")) >= 2

@@ -136,13 +136,13 @@ def _merge_alphabets(a: Dfa, b: Dfa) -> tuple[list[int], list[int], list[tuple[i
 def _product(a: Dfa, b: Dfa, accept: Callable[[bool, bool], bool], *, both: bool) -> Dfa:
     """The reachable product. With `both`, a pair with a dead half is dead, which keeps intersections small."""
     cuts, symbols, pairs = _merge_alphabets(a, b)
-    dead = (-1, -1)
+    dead: tuple[int, int] = (-1, -1)
     live_a, live_b = (a.live_states(), b.live_states()) if both else (frozenset[int](), frozenset[int]())
-    start = (0, 0)
+    start: tuple[int, int] = (0, 0)
     if both and (0 not in live_a or 0 not in live_b):
         start = dead
-    index = {start: 0}
-    order = [start]
+    index: dict[tuple[int, int], int] = {start: 0}
+    order: list[tuple[int, int]] = [start]
     rows: list[tuple[int, ...]] = []
     for pair in order:
         if pair == dead:
@@ -151,7 +151,7 @@ def _product(a: Dfa, b: Dfa, accept: Callable[[bool, bool], bool], *, both: bool
         row_a, row_b = a.table[pair[0]], b.table[pair[1]]
         row: list[int] = []
         for symbol_a, symbol_b in pairs:
-            target = (row_a[symbol_a], row_b[symbol_b])
+            target: tuple[int, int] = (row_a[symbol_a], row_b[symbol_b])
             if both and (target[0] not in live_a or target[1] not in live_b):
                 target = dead
             state = index.get(target)

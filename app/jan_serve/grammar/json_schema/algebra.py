@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import zip_longest
+from typing import TypeVar
 
 from jan_serve.errors import GrammarTooComplex
 from jan_serve.grammar.json_schema import numbers, strings
@@ -56,7 +57,7 @@ class Algebra:
             _union(a.number, b.number, ANY_NUMBER),
             strings.unite(a.string, b.string),
             _union(a.array, b.array, ANY_ARRAY),
-            _union(a.object, b.object, ANY_OBJECT),
+            _union_objects(a.object, b.object),
         )
 
     def _numbers(self, a: tuple[NumberSpec, ...], b: tuple[NumberSpec, ...]) -> tuple[NumberSpec, ...]:
@@ -105,7 +106,8 @@ class Algebra:
             if self._is_nothing(spec.prefix[index] if index < len(spec.prefix) else spec.rest):
                 return True
         return any(
-            c.low > 0 and (self._is_nothing(c.conj) or (spec.high is not None and spec.high < c.low + c.start))
+            c.low > 0
+            and (self._is_nothing(c.conj) or (spec.high is not None and spec.high < c.low + c.start))
             for c in spec.contains
         )
 
@@ -172,7 +174,11 @@ class Algebra:
         if any(self._is_nothing(self.lookup(spec, name)) for name in spec.required):
             return True
         return any(
-            all(conj == self._terms.false for name, conj in spec.props.items() if strings.contains(e.names, name))
+            all(
+                conj == self._terms.false
+                for name, conj in spec.props.items()
+                if strings.contains(e.names, name)
+            )
             and self._extras_fail(spec, e)
             for e in spec.exists
         )
@@ -180,18 +186,29 @@ class Algebra:
     def _extras_fail(self, spec: ObjectSpec, exists: NameRule) -> bool:
         """Whether no unlisted property can be the one that `exists` asks for."""
         return any(
-            rule.conj == self._terms.false and rule.names in (strings.ANY_STRING, exists.names) for rule in spec.rules
+            rule.conj == self._terms.false and rule.names in (strings.ANY_STRING, exists.names)
+            for rule in spec.rules
         ) or self._is_nothing(exists.conj)
 
 
-def _union(a: tuple, b: tuple, everything: tuple) -> tuple:  # type: ignore[type-arg]
+S = TypeVar("S", NumberSpec, ArraySpec, ObjectSpec)
+T = TypeVar("T", NumberSpec, ArraySpec)
+
+
+def _union(a: tuple[T, ...], b: tuple[T, ...], everything: tuple[T, ...]) -> tuple[T, ...]:
     if a is everything or b is everything:
         return everything
     if not a or not b:
         return a or b
-    if everything is ANY_OBJECT:
-        return _capped(_distinct([*a, *b]))
     return _capped(tuple(dict.fromkeys(a + b)))
+
+
+def _union_objects(a: tuple[ObjectSpec, ...], b: tuple[ObjectSpec, ...]) -> tuple[ObjectSpec, ...]:
+    if a is ANY_OBJECT or b is ANY_OBJECT:
+        return ANY_OBJECT
+    if not a or not b:
+        return a or b
+    return _capped(_distinct([*a, *b]))
 
 
 def _distinct(specs: list[ObjectSpec]) -> tuple[ObjectSpec, ...]:
@@ -203,7 +220,7 @@ def _distinct(specs: list[ObjectSpec]) -> tuple[ObjectSpec, ...]:
     return tuple(found)
 
 
-def _capped(specs: tuple) -> tuple:  # type: ignore[type-arg]
+def _capped(specs: tuple[S, ...]) -> tuple[S, ...]:
     if len(specs) > MAX_SPECS:
         raise GrammarTooComplex(f"the alternatives of one value multiply to more than {MAX_SPECS}")
     return specs

@@ -28,6 +28,7 @@ from jan_serve.grammar.json_schema.ir import (
     ObjectSpec,
     TypeSets,
 )
+from jan_serve.grammar.json_schema.json_value import as_array, as_object
 from jan_serve.grammar.json_schema.keywords import (
     ARRAY_KEYWORDS,
     NUMBER_KEYWORDS,
@@ -87,7 +88,7 @@ class Assertions:
     def type_names(self, node: Node) -> list[str]:
         """The value of `type` as a list."""
         value = node.schema["type"]
-        names: list[Any] = value if isinstance(value, list) else [value]
+        names = as_array(value) or [value]
         for name in names:
             if name not in TYPES:
                 raise InvalidSchema(f"{node.pointer}/type", f"{str(name)[:50]!r} is not a JSON type")
@@ -103,12 +104,13 @@ class Assertions:
             return _with(NO_VALUE, number=(self.point(node, value),))
         if isinstance(value, str):
             return _with(NO_VALUE, string=strings.OneOfStrings((value,)))
-        if isinstance(value, list):
-            parts = tuple((self._document.constant(node, item).positive,) for item in value)
+        items, members = as_array(value), as_object(value)
+        if items is not None:
+            parts = tuple((self._document.constant(node, item).positive,) for item in items)
             return _with(NO_VALUE, array=(ArraySpec(parts, self._terms.false, len(parts), len(parts)),))
-        if isinstance(value, dict):
+        if members is not None:
             props: dict[str, Conj] = {
-                name: (self._document.constant(node, item).positive,) for name, item in value.items()
+                name: (self._document.constant(node, item).positive,) for name, item in members.items()
             }
             rules = (NameRule(ANY_STRING, self._terms.false),)
             return _with(NO_VALUE, object=(ObjectSpec(props, rules, tuple(props)),))
@@ -155,7 +157,9 @@ class Assertions:
         result = NumberSpec(multiples=frozenset({multiple}) if multiple is not None else frozenset())
         for keyword, bound, is_open in self.bounds(node):
             low = keyword == "minimum"
-            spec = NumberSpec(low=bound, low_open=is_open) if low else NumberSpec(high=bound, high_open=is_open)
+            spec = (
+                NumberSpec(low=bound, low_open=is_open) if low else NumberSpec(high=bound, high_open=is_open)
+            )
             result = numbers.intersect(result, spec) or NumberSpec(low=Fraction(1), high=Fraction(0))
         return result
 
@@ -213,13 +217,13 @@ class Assertions:
         """(positional items, all others), in the spelling of any draft."""
         schema = node.schema
         positive, child = self._terms.positive, self._document.child
-        items = schema.get("items")
+        items = as_array(schema.get("items"))
         prefix: tuple[Conj, ...] = ()
         rest: Conj = TRUE
         if "prefixItems" in schema:
             self._check(node, "prefixItems", list, "an array of schemas")
             prefix = tuple(positive(child(node, "prefixItems", i)) for i in range(len(schema["prefixItems"])))
-        if isinstance(items, list):
+        if items is not None:
             prefix = tuple(positive(child(node, "items", i)) for i in range(len(items)))
             if "additionalItems" in schema:
                 rest = positive(child(node, "additionalItems"))
@@ -262,13 +266,12 @@ class Assertions:
     def required(self, node: Node) -> tuple[str, ...]:
         """The names in `required`. Draft 3's boolean form says nothing about this schema."""
         value = node.schema.get("required", [])
-        if isinstance(value, bool):
-            if self._document.draft > 3:
-                raise InvalidSchema(f"{node.pointer}/required", "must be an array of names")
+        if isinstance(value, bool) and self._document.draft == 3:
             return ()
-        if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        names = as_array(value)
+        if names is None or not all(isinstance(name, str) for name in names):
             raise InvalidSchema(f"{node.pointer}/required", "must be an array of names")
-        return tuple(dict.fromkeys(value))
+        return tuple(dict.fromkeys(names))
 
     def pattern_rules(self, node: Node) -> list[NameRule]:
         """One rule per member of `patternProperties`."""
@@ -302,7 +305,11 @@ class Assertions:
                         conj = terms.conjoin(conj, rule.conj)
                 props[name] = conj
         rules = [rule for rule in patterns if rule.conj]
-        seen = strings.unite(strings.OneOfStrings(tuple(props)), _union_names(patterns)) if self.tracks else NO_STRING
+        seen = (
+            strings.unite(strings.OneOfStrings(tuple(props)), _union_names(patterns))
+            if self.tracks
+            else NO_STRING
+        )
         if "additionalProperties" in schema:
             seen = ANY_STRING
             additional = terms.positive(child(node, "additionalProperties"))
@@ -310,7 +317,9 @@ class Assertions:
                 rules.append(NameRule(self.additional_names(node), additional))
         required = self.required(node)
         high = self.count(node, "maxProperties")
-        return ObjectSpec(props, tuple(rules), required, self.count(node, "minProperties") or 0, high, (), seen)
+        return ObjectSpec(
+            props, tuple(rules), required, self.count(node, "minProperties") or 0, high, (), seen
+        )
 
     tracks: bool = False
     """Whether `seen` names are needed, which is so where the document has an `unevaluated` keyword."""

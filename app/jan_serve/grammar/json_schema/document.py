@@ -6,10 +6,11 @@ Nothing is fetched and no file is opened: a reference that leaves the document i
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 from urllib.parse import unquote, urldefrag, urljoin
 
 from jan_serve.errors import InvalidSchema, UnsupportedSchema
+from jan_serve.grammar.json_schema.json_value import as_array, as_object, kind_of
 from jan_serve.grammar.json_schema.keywords import (
     ASSERTIONS,
     SCHEMA_KEYWORDS,
@@ -45,7 +46,8 @@ class Node:
 
     def is_trivial(self) -> bool:
         """Whether nothing is asserted."""
-        return self.schema is True or (type(self.schema) is dict and ASSERTIONS.isdisjoint(self.schema))
+        schema = as_object(self.schema)
+        return self.schema is True or (schema is not None and ASSERTIONS.isdisjoint(schema))
 
 
 class Term:
@@ -73,8 +75,9 @@ class Document:
 
     def __init__(self, root: Any) -> None:
         _check_depth(root)
-        self.draft = draft_of(root.get("$schema")) if isinstance(root, dict) else draft_of(None)
-        self._declared = isinstance(root, dict) and "$schema" in root
+        top = as_object(root) or {}
+        self.draft = draft_of(top.get("$schema"))
+        self._declared = "$schema" in top
         self._id_key = "id" if self.draft <= 4 else "$id"
         self._nodes: dict[tuple[int, str], Node] = {}
         self._resources: dict[str, tuple[Any, str]] | None = None
@@ -89,20 +92,23 @@ class Document:
         base = self._base_of(schema, base)
         key = (id(schema), base)
         node = self._nodes.get(key)
-        if node is None or (type(schema) is bool):
+        if node is None or isinstance(schema, bool):
             node = Node(schema, base, parent, token)
             if not isinstance(schema, dict | bool):
-                raise InvalidSchema(node.pointer, f"a schema is an object or a boolean, not {_kind(schema)}")
-            if type(schema) is dict:
+                raise InvalidSchema(
+                    node.pointer, f"a schema is an object or a boolean, not {kind_of(schema)}"
+                )
+            if isinstance(schema, dict):
                 self._nodes[key] = node
         return node
 
     def _base_of(self, schema: Any, base: str) -> str:
         """The base URI inside `schema`. Up to draft 7 a `$ref` hides the identifier beside it."""
-        own = schema.get(self._id_key) if type(schema) is dict else None
-        if not isinstance(own, str) or own.startswith("#") or (self.draft <= 7 and "$ref" in schema):
+        members = as_object(schema) or {}
+        own = members.get(self._id_key)
+        if not isinstance(own, str) or own.startswith("#") or (self.draft <= 7 and "$ref" in members):
             return base
-        if base and "$ref" in schema and not self._declared:
+        if base and "$ref" in members and not self._declared:
             reason = "beside $ref its meaning depends on the draft, and $schema names none"
             raise UnsupportedSchema("", self._id_key, reason)
         return urldefrag(urljoin(base, own))[0]
@@ -160,10 +166,11 @@ class Document:
         value, place = start, ""
         for raw in pointer.split("/")[1:]:
             token = raw.replace("~1", "/").replace("~0", "~")
-            if isinstance(value, dict) and token in value:
-                value = value[token]
-            elif isinstance(value, list) and token.isascii() and token.isdigit() and int(token) < len(value):
-                value = value[int(token)]
+            members, items = as_object(value), as_array(value)
+            if members is not None and token in members:
+                value = members[token]
+            elif items is not None and token.isascii() and token.isdigit() and int(token[:9]) < len(items):
+                value = items[int(token[:9])]
             else:
                 raise InvalidSchema(f"{origin.pointer}/{keyword}", f"nothing is at {pointer[:200]!r}")
             place += escape_token(token)
@@ -184,16 +191,18 @@ class Document:
         todo: list[tuple[Any, str, str]] = [(root, "", "")]
         while todo:
             value, base, pointer = todo.pop()
-            if not isinstance(value, dict):
+            members = as_object(value)
+            if members is None:
                 continue
             base = self._base_of(value, base)
-            yield value, base, pointer
-            for key, part in value.items():
+            yield members, base, pointer
+            for key, part in members.items():
                 place = pointer + escape_token(key)
-                if key in SCHEMA_MAP_KEYWORDS and isinstance(part, dict):
-                    todo += [(sub, base, place + escape_token(name)) for name, sub in part.items()]
-                elif key in SCHEMA_LIST_KEYWORDS and isinstance(part, list):
-                    todo += [(sub, base, f"{place}/{i}") for i, sub in enumerate(part)]
+                parts, items = as_object(part), as_array(part)
+                if key in SCHEMA_MAP_KEYWORDS and parts is not None:
+                    todo += [(sub, base, place + escape_token(name)) for name, sub in parts.items()]
+                elif key in SCHEMA_LIST_KEYWORDS and items is not None:
+                    todo += [(sub, base, f"{place}/{i}") for i, sub in enumerate(items)]
                 elif key in SCHEMA_KEYWORDS:
                     todo.append((part, base, place))
 
@@ -220,17 +229,13 @@ def _check_depth(schema: Any) -> None:
     """Refuse what would exhaust the stack: nesting is counted over all objects and lists."""
     level: list[Any] = [schema]
     for _ in range(MAX_SCHEMA_DEPTH):
-        level = [
-            part
-            for value in level
-            if type(value) is dict or type(value) is list
-            for part in (value.values() if type(value) is dict else value)
-        ]
+        below: list[Any] = []
+        for value in level:
+            if type(value) is dict:
+                below += cast("dict[str, Any]", value).values()
+            elif type(value) is list:
+                below += cast("list[Any]", value)
+        level = below
         if not level:
             return
     raise InvalidSchema("", f"nested deeper than {MAX_SCHEMA_DEPTH} levels")
-
-
-def _kind(value: object) -> str:
-    names = {type(None): "null", int: "a number", float: "a number", str: "a string", list: "a list"}
-    return names.get(type(value), type(value).__name__)

@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from jan_serve.grammar import charset
-from jan_serve.grammar.ast import CharClass, Expr, Grammar, Literal, RuleRef, Token, choice, repeat, sequence, token
+from jan_serve.grammar.ast import (
+    CharClass,
+    Expr,
+    Grammar,
+    Literal,
+    RuleRef,
+    Token,
+    choice,
+    repeat,
+    sequence,
+    token,
+)
 from jan_serve.grammar.automata.to_grammar import dfa_to_expr
 from jan_serve.grammar.builder import RuleBuilder
 from jan_serve.grammar.json_schema import strings

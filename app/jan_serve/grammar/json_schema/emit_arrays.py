@@ -7,7 +7,18 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from jan_serve.errors import GrammarTooComplex, UnsupportedSchema
-from jan_serve.grammar.ast import EMPTY, NEVER, Expr, Literal, RuleRef, Token, choice, optional, repeat, sequence
+from jan_serve.grammar.ast import (
+    EMPTY,
+    NEVER,
+    Expr,
+    Literal,
+    RuleRef,
+    Token,
+    choice,
+    optional,
+    repeat,
+    sequence,
+)
 from jan_serve.grammar.json_schema import numbers, strings
 from jan_serve.grammar.json_schema.ir import ArraySpec, Conj, TypeSets
 
@@ -168,9 +179,7 @@ def _unique_by_itself(emit: Emitter, spec: ArraySpec) -> bool:
     if spec.high > len(items):
         return False
     terms, expander = emit.expander.terms, emit.expander
-    return all(
-        expander.is_nothing(terms.conjoin(a, b)) for i, a in enumerate(items) for b in items[i + 1 :]
-    )
+    return all(expander.is_nothing(terms.conjoin(a, b)) for i, a in enumerate(items) for b in items[i + 1 :])
 
 
 def _unique_items(emit: Emitter, spec: ArraySpec, hint: str) -> Expr:
@@ -190,12 +199,15 @@ def _unique_items(emit: Emitter, spec: ArraySpec, hint: str) -> Expr:
         keys.update(found)
     if len(keys) > _MAX_UNIQUE_VALUES:
         raise UnsupportedSchema(
-            _place(spec.rest), "uniqueItems", f"only decidable for items of at most {_MAX_UNIQUE_VALUES} values"
+            _place(spec.rest),
+            "uniqueItems",
+            f"only decidable for items of at most {_MAX_UNIQUE_VALUES} values",
         )
     order = list(keys)
     high = len(order) if spec.high is None else min(spec.high, len(order))
     allowed = [
-        set(_finite_values(emit, emit.expander.expand(_item(spec, index)), hint) or {}) for index in range(high)
+        set(_finite_values(emit, emit.expander.expand(_item(spec, index)), hint) or {})
+        for index in range(high)
     ]
     names: dict[int, str] = {}
     todo: list[int] = []

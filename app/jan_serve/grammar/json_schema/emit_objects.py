@@ -9,7 +9,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from jan_serve.errors import GrammarTooComplex
-from jan_serve.grammar.ast import EMPTY, NEVER, Expr, Literal, RuleRef, Token, choice, optional, repeat, sequence, token
+from jan_serve.grammar.ast import (
+    EMPTY,
+    NEVER,
+    Expr,
+    Literal,
+    RuleRef,
+    Token,
+    choice,
+    optional,
+    repeat,
+    sequence,
+    token,
+)
 from jan_serve.grammar.json_schema import strings
 from jan_serve.grammar.json_schema.ir import TRUE, Conj, NameRule, ObjectSpec
 from jan_serve.grammar.json_schema.strings import ANY_STRING, StringSet
@@ -206,13 +218,15 @@ def _counted_members(emit: Emitter, shape: _Shape, hint: str) -> Expr:
     fields = shape.fields
     cap = max(shape.low, 1) if shape.high is None else max(shape.high, 1)
     if (len(fields) + 1) * (min(cap, len(fields) + shape.low + 1) + 1) << shape.conditions > _MAX_STATES:
-        raise GrammarTooComplex("minProperties, maxProperties and the listed properties multiply to too many states")
+        raise GrammarTooComplex(
+            "minProperties, maxProperties and the listed properties multiply to too many states"
+        )
     all_found = (1 << shape.conditions) - 1
     names: dict[tuple[int, int, int], str] = {}
     todo: list[tuple[int, int, int]] = []
 
     def entries() -> tuple[list[Expr], Expr, list[Expr]]:
-        named = [emit.rules.define(f"{hint}-member", field.entry) for field in fields]
+        named: list[Expr] = [emit.rules.define(f"{hint}-member", field.entry) for field in fields]
         extra = shape.extra if shape.extra == NEVER else emit.rules.define(f"{hint}-other", shape.extra)
         wanted = [w if w == NEVER else emit.rules.define(f"{hint}-wanted", w) for w in shape.wanted]
         return named, extra, wanted

@@ -26,7 +26,8 @@ from jan_serve.grammar.json_schema.ir import (
     ObjectSpec,
     TypeSets,
 )
-from jan_serve.grammar.json_schema.keywords import IN_PLACE_KEYWORDS
+from jan_serve.grammar.json_schema.json_value import as_array, as_object
+from jan_serve.grammar.json_schema.keywords import IN_PLACE_KEYWORDS, REFERENCES
 from jan_serve.grammar.json_schema.negation import Negation
 from jan_serve.grammar.json_schema.strings import ANY_STRING, NO_STRING
 from jan_serve.grammar.json_schema.terms import Terms
@@ -72,7 +73,9 @@ class Expander:
         if term in self._by_term:
             known = self._by_term[term]
             if known is None:
-                raise UnsupportedSchema(term.node.pointer, "$ref", "the schema applies itself to the same value")
+                raise UnsupportedSchema(
+                    term.node.pointer, "$ref", "the schema applies itself to the same value"
+                )
             return known
         self._by_term[term] = None
         self._depth += 1
@@ -80,7 +83,9 @@ class Expander:
             raise GrammarTooComplex(f"more than {MAX_IN_PLACE_DEPTH} schemas apply to one value in a chain")
         self._budget.spend()
         try:
-            result = self._holds(term.node) if term.positive else _unseen(self._fails(term.node), self._tracks)
+            result = (
+                self._holds(term.node) if term.positive else _unseen(self._fails(term.node), self._tracks)
+            )
         except BaseException:
             del self._by_term[term]
             raise
@@ -97,7 +102,9 @@ class Expander:
             return True
         known = self._empty.get(conj)
         if known is None:
-            if self._emptiness_depth >= _EMPTINESS_DEPTH or any(self._by_term.get(t, self) is None for t in conj):
+            if self._emptiness_depth >= _EMPTINESS_DEPTH or any(
+                self._by_term.get(t, self) is None for t in conj
+            ):
                 return False
             self._empty[conj] = False
             self._emptiness_depth += 1
@@ -142,8 +149,8 @@ class Expander:
         return result
 
     def _enum(self, node: Node) -> TypeSets:
-        values = node.schema["enum"]
-        if not isinstance(values, list):
+        values = as_array(node.schema["enum"])
+        if values is None:
             raise InvalidSchema(f"{node.pointer}/enum", "must be an array")
         texts = tuple(dict.fromkeys(value for value in values if isinstance(value, str)))
         result = with_types(NO_VALUE, string=strings.OneOfStrings(texts)) if texts else NO_VALUE
@@ -153,17 +160,16 @@ class Expander:
         return result
 
     def _children(self, node: Node, keyword: str) -> list[Node]:
-        parts = node.schema[keyword]
-        if not isinstance(parts, list):
+        parts = as_array(node.schema[keyword])
+        if parts is None:
             raise InvalidSchema(f"{node.pointer}/{keyword}", "must be an array of schemas")
         return [self._document.child(node, keyword, i) for i in range(len(parts))]
 
     def _in_place(self, node: Node) -> Iterator[TypeSets]:
         schema = node.schema
         positive, negative = self.terms.positive, self.terms.negative
-        for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
-            if keyword in schema:
-                yield self.expand(positive(self._document.resolve(node, keyword)))
+        for keyword in [name for name in REFERENCES if name in schema]:
+            yield self.expand(positive(self._document.resolve(node, keyword)))
         if "allOf" in schema:
             for child in self._children(node, "allOf"):
                 yield self.expand(positive(child))
@@ -247,14 +253,15 @@ class Expander:
     def _dependencies(self, node: Node) -> Iterator[tuple[str, Callable[[], TypeSets]]]:
         """(property, what its presence asks for) of all three spellings."""
         for keyword in ("dependentRequired", "dependentSchemas", "dependencies"):
-            members = node.schema.get(keyword, {})
-            if not isinstance(members, dict):
+            members = as_object(node.schema.get(keyword, {}))
+            if members is None:
                 raise InvalidSchema(f"{node.pointer}/{keyword}", "must be an object")
             for name, value in members.items():
                 if isinstance(value, str) and keyword == "dependencies":
                     value = [value]
-                if isinstance(value, list) and keyword != "dependentSchemas":
-                    yield name, self._requires(node, keyword, value)
+                names = as_array(value)
+                if names is not None and keyword != "dependentSchemas":
+                    yield name, self._requires(node, keyword, names)
                 else:
                     conj = self.terms.positive(self._document.child(node, keyword, name))
                     yield name, lambda conj=conj: self.expand(conj)
@@ -280,15 +287,16 @@ class Expander:
         return replace(spec, seen=ANY_STRING)
 
     def _close_array(self, node: Node, spec: ArraySpec, conj: Conj) -> ArraySpec:
-        if spec.seen is not None and conj:
+        seen = spec.seen
+        if seen is not None and conj:
             if spec.seen_if:
                 if conj != self.terms.false:
                     raise UnsupportedSchema(node.pointer, "unevaluatedItems", "a schema beside contains")
                 return self._close_by_contains(node, spec)
-            while len(spec.prefix) < spec.seen:
+            while len(spec.prefix) < seen:
                 spec = replace(spec, prefix=(*spec.prefix, spec.rest))
             prefix = tuple(
-                self.terms.conjoin(part, conj) if i >= spec.seen else part for i, part in enumerate(spec.prefix)
+                self.terms.conjoin(part, conj) if i >= seen else part for i, part in enumerate(spec.prefix)
             )
             spec = replace(spec, prefix=prefix, rest=self.terms.conjoin(spec.rest, conj))
         return replace(spec, seen=None)
@@ -325,9 +333,8 @@ class Expander:
             for value in schema["enum"]:
                 result = self.algebra.intersect(result, self._negation.other_values(node, value))
             yield result
-        for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
-            if keyword in schema:
-                yield expand(negative(self._document.resolve(node, keyword)))
+        for keyword in [name for name in REFERENCES if name in schema]:
+            yield expand(negative(self._document.resolve(node, keyword)))
         if "allOf" in schema:
             for child in self._children(node, "allOf"):
                 yield expand(negative(child))
@@ -343,12 +350,16 @@ class Expander:
         if "not" in schema:
             yield expand(positive(self._document.child(node, "not")))
         if "if" in schema:
-            condition = self._document.child(node, "if")
-            for keyword, test in (("then", positive(condition)), ("else", negative(condition))):
-                if keyword in schema:
-                    failed = negative(self._document.child(node, keyword))
-                    yield self.algebra.intersect(expand(test), expand(failed))
+            yield from self._failing_conditional(node)
         yield from self._failing_object_applicators(node)
+
+    def _failing_conditional(self, node: Node) -> Iterator[TypeSets]:
+        condition = self._document.child(node, "if")
+        tests = (("then", self.terms.positive(condition)), ("else", self.terms.negative(condition)))
+        for keyword, test in tests:
+            if keyword in node.schema:
+                failed = self.terms.negative(self._document.child(node, keyword))
+                yield self.algebra.intersect(self.expand(test), self.expand(failed))
 
     def _none_of(self, children: list[Node]) -> TypeSets:
         result = ANY_VALUE
@@ -365,8 +376,9 @@ class Expander:
         for keyword in ("dependentRequired", "dependentSchemas", "dependencies"):
             for name, value in schema.get(keyword, {}).items():
                 present = with_types(NO_VALUE, object=(ObjectSpec({name: TRUE}, required=(name,)),))
-                if isinstance(value, list) and keyword != "dependentSchemas":
-                    lacks = tuple(ObjectSpec({other: self.terms.false}) for other in value)
+                names = as_array(value)
+                if names is not None and keyword != "dependentSchemas":
+                    lacks = tuple(ObjectSpec({other: self.terms.false}) for other in names)
                     failed = with_types(NO_VALUE, object=lacks)
                 else:
                     failed = self.expand(self.terms.negative(self._document.child(node, keyword, name)))
@@ -385,10 +397,11 @@ def _mentions_unevaluated(schema: Any) -> bool:
     todo = [schema]
     while todo:
         value = todo.pop()
-        if type(value) is dict:
-            if "unevaluatedProperties" in value or "unevaluatedItems" in value:
+        members, items = as_object(value), as_array(value)
+        if members is not None:
+            if "unevaluatedProperties" in members or "unevaluatedItems" in members:
                 return True
-            todo += value.values()
-        elif type(value) is list:
-            todo += value
+            todo += members.values()
+        elif items is not None:
+            todo += items
     return False

@@ -1,7 +1,7 @@
 """The string formats, as ECMA-262 patterns that match the whole value.
 
-Sources: RFC 3339 (date, time, date-time), ISO 8601 by RFC 3339 appendix A (duration), RFC 5321 (email, without
-quoted local parts and address literals), RFC 1123 (hostname), RFC 2673 and 4291 (ipv4, ipv6), RFC 3986 (uri), RFC 4122 (uuid),
+Sources: RFC 3339 (date, time, date-time; duration: appendix A), RFC 5321 (email, without quoted local parts and
+address literals), RFC 1123 (hostname), RFC 2673 and 4291 (ipv4, ipv6), RFC 3986 (uri), RFC 4122 (uuid),
 RFC 6901 (json-pointer). A format that is not listed is an annotation, as the JSON Schema core says.
 """
 

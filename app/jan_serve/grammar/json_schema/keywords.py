@@ -19,9 +19,8 @@ OBJECT_KEYWORDS = frozenset(
     | {"minProperties", "maxProperties", "dependencies", "dependentRequired", "dependentSchemas"}
     | {"unevaluatedProperties"}
 )
-IN_PLACE_KEYWORDS = frozenset(
-    {"$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "not", "if", "then", "else"}
-)
+REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+IN_PLACE_KEYWORDS = frozenset(REFERENCES) | {"allOf", "anyOf", "oneOf", "not", "if", "then", "else"}
 VALUE_KEYWORDS = frozenset({"type", "enum", "const"})
 ASSERTIONS = (
     VALUE_KEYWORDS | NUMBER_KEYWORDS | STRING_KEYWORDS | ARRAY_KEYWORDS | OBJECT_KEYWORDS | IN_PLACE_KEYWORDS

@@ -25,8 +25,9 @@ from jan_serve.grammar.json_schema.ir import (
     ObjectSpec,
     TypeSets,
 )
+from jan_serve.grammar.json_schema.json_value import as_array, as_object
 from jan_serve.grammar.json_schema.numbers import ANY_NUMBER, NumberSpec
-from jan_serve.grammar.json_schema.strings import ANY_STRING, NO_STRING
+from jan_serve.grammar.json_schema.strings import NO_STRING
 from jan_serve.grammar.json_schema.terms import Terms
 
 
@@ -82,11 +83,14 @@ class Negation:
             return with_types(ANY_VALUE, number=numbers.without(ANY_NUMBER, point.low))
         if isinstance(value, str):
             return with_types(ANY_VALUE, string=strings.complement(strings.OneOfStrings((value,))))
-        if isinstance(value, list):
-            parts = tuple((self._document.constant(node, item).positive,) for item in value)
+        items = as_array(value)
+        if items is not None:
+            parts = tuple((self._document.constant(node, item).positive,) for item in items)
             return with_types(ANY_VALUE, array=tuple(self._other_arrays(parts)))
-        assert isinstance(value, dict)
-        props: dict[str, Conj] = {name: (self._document.constant(node, v).positive,) for name, v in value.items()}
+        members = as_object(value) or {}
+        props: dict[str, Conj] = {
+            name: (self._document.constant(node, v).positive,) for name, v in members.items()
+        }
         return with_types(ANY_VALUE, object=tuple(self._other_objects(props)))
 
     def _other_arrays(self, parts: tuple[Conj, ...]) -> Iterator[ArraySpec]:
@@ -149,7 +153,10 @@ class Negation:
         false = self._terms.false
         for name in self._assertions.required(node):
             yield ObjectSpec({name: false})
-        low, high = self._assertions.count(node, "minProperties"), self._assertions.count(node, "maxProperties")
+        low, high = (
+            self._assertions.count(node, "minProperties"),
+            self._assertions.count(node, "maxProperties"),
+        )
         if low:
             yield ObjectSpec(high=low - 1)
         if high is not None:
@@ -168,6 +175,3 @@ class Negation:
                 listed = strings.complement(strings.OneOfStrings(tuple(properties)))
                 names = strings.intersect(listed, self._assertions.additional_names(node))
                 yield ObjectSpec(exists=(NameRule(names, self._fails(conj)),))
-
-
-__all__ = ["ANY_STRING", "Negation"]

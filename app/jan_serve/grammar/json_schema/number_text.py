@@ -67,7 +67,11 @@ def _spellings(value: Fraction) -> Regex:
         return _literal("none")
     whole, _, fraction = digits.partition(".")
     zeros = Loop(Chars(((0x30, 0x30),)), 0, None)
-    tail = concat([_DOT, _literal(fraction), zeros]) if fraction else alternation([EPSILON, concat([_DOT, zeros])])
+    tail = (
+        concat([_DOT, _literal(fraction), zeros])
+        if fraction
+        else alternation([EPSILON, concat([_DOT, zeros])])
+    )
     sign = alternation([EPSILON, _MINUS]) if value == 0 else EPSILON
     return concat([sign, _literal(whole), tail])
 
@@ -160,7 +164,9 @@ def _decimal(spec: NumberSpec) -> list[Regex]:
     return options
 
 
-def _magnitudes(low: Fraction, low_open: bool, high: Fraction | None, high_open: bool, exponents: bool) -> list[Regex]:
+def _magnitudes(
+    low: Fraction, low_open: bool, high: Fraction | None, high_open: bool, exponents: bool
+) -> list[Regex]:
     """Texts of the numbers between two bounds of 0 or more."""
     a, b = _plain(low), None if high is None else _plain(high)
     if a is None or (high is not None and b is None):
@@ -214,7 +220,9 @@ def _with_exponents(low: Fraction, high: Fraction | None) -> list[Regex]:
 
 def _fraction(low: str, low_open: bool, high: str | None, high_open: bool) -> list[Regex]:
     """What may follow the whole part: nothing, or a point and digits, between two digit strings."""
-    empty_allowed = not (low.strip("0") or low_open) and (high is None or bool(high.strip("0")) or not high_open)
+    empty_allowed = not (low.strip("0") or low_open) and (
+        high is None or bool(high.strip("0")) or not high_open
+    )
     options: list[Regex] = [EPSILON] if empty_allowed else []
     tails = _digits_between(low, low_open, high, high_open)
     if tails:
@@ -272,7 +280,9 @@ def _multiples_of_fraction(multiple: Fraction) -> Dfa:
 def _scaled_multiples(divisor: int, scale: int) -> Dfa:
     if divisor * (scale + 2) > MAX_PRODUCT_STATES:
         raise GrammarTooComplex("multipleOf has too many digits to be checked digit by digit")
-    cuts, symbols, members = partition([((0x2D, 0x2D),), ((0x2E, 0x2E),), *(((c, c),) for c in range(0x30, 0x3A))])
+    cuts, symbols, members = partition(
+        [((0x2D, 0x2D),), ((0x2E, 0x2E),), *(((c, c),) for c in range(0x30, 0x3A))]
+    )
     minus, dot, digits = members[0][0], members[1][0], [m[0] for m in members[2:]]
     width = max(symbols) + 1
     # (residue, digits after the point); None before the point. After `scale` digits only zeros may follow.
@@ -288,7 +298,10 @@ def _scaled_multiples(divisor: int, scale: int) -> Dfa:
                 accepting.add(number)
             for value, symbol in enumerate(digits):
                 if places is None or places < scale:
-                    targets[symbol] = ((residue * 10 + value) % divisor, None if places is None else places + 1)
+                    targets[symbol] = (
+                        (residue * 10 + value) % divisor,
+                        None if places is None else places + 1,
+                    )
                 elif value == 0:
                     targets[symbol] = (residue, places)
             if places is None:

@@ -241,13 +241,15 @@ def string_dfa(s: StringSet) -> Dfa:
 def _all_of_dfa(items: tuple[StringSet, ...]) -> Dfa:
     """Lengths last: a language that is short enough by itself needs no counting product."""
     lengths = [item for item in items if isinstance(item, Length)]
-    rest = tuple(item for item in items if not isinstance(item, Length))
+    rest: tuple[StringSet, ...] = tuple(item for item in items if not isinstance(item, Length))
     if len(rest) < 2:
-        result = string_dfa(rest[0])
+        result = string_dfa(rest[0]) if rest else automata.of_length(0, None)
     else:
         # All but the last is often known already: constraints are added one at a time.
         head = rest[:-1]
-        result = automata.intersect(string_dfa(head[0] if len(head) == 1 else AllOf(head)), string_dfa(rest[-1]))
+        result = automata.intersect(
+            string_dfa(head[0] if len(head) == 1 else AllOf(head)), string_dfa(rest[-1])
+        )
     for item in lengths:
         longest = automata.longest_word(result)
         high = item.high

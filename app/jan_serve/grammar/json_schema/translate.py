@@ -9,6 +9,7 @@ from jan_serve.grammar.ast import Grammar
 from jan_serve.grammar.json_schema.document import Document
 from jan_serve.grammar.json_schema.emit import Emitter
 from jan_serve.grammar.json_schema.expand import Expander
+from jan_serve.grammar.json_schema.json_value import as_object
 from jan_serve.grammar.limits import Budget
 from jan_serve.grammar.transform import prune
 
@@ -29,4 +30,5 @@ def translate(schema: Any, *, whitespace: str) -> Grammar:
 
 
 def _culprit(schema: Any) -> str:
-    return next(iter(schema), "schema") if isinstance(schema, dict) else "false"
+    members = as_object(schema)
+    return "false" if members is None else next(iter(members), "schema")

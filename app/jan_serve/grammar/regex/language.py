@@ -68,7 +68,7 @@ def _with_search(regex: Regex) -> Regex:
         if floating:
             branches.append(concat([ANYTHING, alternation(floating), ANYTHING]))
         return alternation(branches)
-    items = list(regex.items) if isinstance(regex, Concat) else [regex]
+    items = parts_of(regex)
     if len(items) == 1 and isinstance(items[0], Alternation):
         return _with_search(items[0])
     first, last = (items[0], items[-1]) if items else (None, None)
@@ -81,6 +81,11 @@ def _with_search(regex: Regex) -> Regex:
     if last is None or not _ends(last, "$"):
         items = [*items, ANYTHING]
     return concat(items)
+
+
+def parts_of(regex: Regex) -> list[Regex]:
+    """The parts of a concatenation; any other expression is its only part."""
+    return list(regex.items) if isinstance(regex, Concat) else [regex]
 
 
 def _touches_edge(regex: Regex) -> bool:
@@ -110,7 +115,7 @@ def _without_edges(regex: Regex) -> Regex:
         regex = _reduce(regex, at_start=True)
     if isinstance(regex, Alternation):
         return alternation([_without_edges(item) for item in regex.items])
-    items = list(regex.items) if isinstance(regex, Concat) else [regex]
+    items = parts_of(regex)
     while items and items[0] == Assertion("^"):
         items.pop(0)
     while items and items[-1] == Assertion("$"):
@@ -127,7 +132,7 @@ def _reduce(regex: Regex, *, at_start: bool) -> Regex:
         return regex
     if isinstance(regex, Alternation):
         return alternation([_reduce(item, at_start=at_start) for item in regex.items])
-    items = list(regex.items) if isinstance(regex, Concat) else [regex]
+    items = parts_of(regex)
     for index, item in enumerate(items):
         if not _has_look(item):
             continue

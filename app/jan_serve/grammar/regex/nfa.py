@@ -207,9 +207,9 @@ def _guarded_subsets(nfa: _Nfa) -> Dfa:
     word_symbols = set(members[len(sets)]) if words else set[int]()
     width = max(symbols) + 1
     moves = nfa.symbol_moves(members)
-    first = (frozenset({nfa.start}), EDGE)
-    index = {first: 0}
-    order = [first]
+    first: tuple[frozenset[int], int] = (frozenset({nfa.start}), EDGE)
+    index: dict[tuple[frozenset[int], int], int] = {first: 0}
+    order: list[tuple[frozenset[int], int]] = [first]
     rows: list[tuple[int, ...]] = []
     accepting: set[int] = set()
     universal = nfa.universal_states()
@@ -237,6 +237,3 @@ def _guarded_subsets(nfa: _Nfa) -> Dfa:
             row.append(state)
         rows.append(tuple(row))
     return Dfa(cuts, symbols, tuple(rows), frozenset(accepting))
-
-
-__all__ = ["charset", "compile_dfa"]

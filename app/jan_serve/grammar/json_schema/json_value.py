@@ -1,0 +1,31 @@
+"""Views of untrusted JSON values that keep the type checker informed."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+
+def as_object(value: Any) -> dict[str, Any] | None:
+    """The value where it is a JSON object."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+
+
+def as_array(value: Any) -> list[Any] | None:
+    """The value where it is a JSON array."""
+    return cast("list[Any]", value) if isinstance(value, list) else None
+
+
+def kind_of(value: Any) -> str:
+    """What a value is called in a message."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "a boolean"
+    names: tuple[tuple[type, str], ...] = (
+        (str, "a string"),
+        (int, "a number"),
+        (float, "a number"),
+        (list, "an array"),
+        (dict, "an object"),
+    )
+    return next((name for kind, name in names if isinstance(value, kind)), "not a JSON value")
