@@ -50,7 +50,8 @@ class Sampler:
             parts.append(expr.text)
         elif isinstance(expr, CharClass):
             low, high = random.choice(expr.chars)
-            code = random.randint(low, min(high, low + 90))
+            # llama.cpp ends a text at NUL.
+            code = random.randint(low, min(high, low + 90)) or min(high, 1)
             parts.append(chr(code if not 0xD800 <= code < 0xE000 else low))
         elif isinstance(expr, RuleRef):
             self._write(self._grammar.rules[expr.name], random, depth + 1, parts)

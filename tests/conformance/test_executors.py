@@ -1,0 +1,149 @@
+"""Both executors read our prints alike, and llama.cpp survives what users may send. No reference folder is needed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from jan_serve.grammar import (
+    Grammar,
+    Recognizer,
+    json_schema_to_grammar,
+    parse_gbnf,
+    print_gbnf,
+    print_lark,
+    regex_to_grammar,
+)
+from models.recipe import fixtures
+from tests.conformance.llama_cpp_oracle import LlamaCppOracle
+from tests.conformance.llguidance_oracle import LlguidanceOracle
+from tests.conformance.scoring import PASS, score
+from tests.conformance.suites import Case
+from tests.unit.grammar.sampling import Sampler
+from tests.unit.grammar.test_json_schema_table import CASES
+from tests.unit.grammar.test_shipped_grammars import FOLDER, NAMES
+
+pytestmark = pytest.mark.integration
+
+PATTERNS = (
+    "(ab|cd)+x?",
+    "[a-z]{3,500}",
+    "a*b?c{2}",
+    "(a|b)*abb",
+    "\\p{L}+( \\p{L}+)*",
+    "(?!foo)[a-z]+",
+    "([0-9]{1,3}\\.){3}[0-9]{1,3}",
+)
+# Schemas that crash or hang other translators, each with a valid and an invalid instance.
+LARGE: tuple[Case, ...] = (
+    Case("maxLength", {"type": "string", "maxLength": 20000}, (("a" * 3000, True), (1, False))),
+    Case("minLength", {"type": "string", "minLength": 1500}, (("a" * 1500, True), ("a" * 1499, False))),
+    Case(
+        "maxItems",
+        {"type": "array", "items": {"type": "integer"}, "maxItems": 20000},
+        (([7] * 300, True), (["a"], False)),
+    ),
+    Case(
+        "items within bounds",
+        {"type": "array", "items": {"type": "integer"}, "minItems": 90, "maxItems": 110},
+        (([7] * 90, True), ([7] * 110, True), ([7] * 89, False), ([7] * 111, False)),
+    ),
+    Case(
+        "optional letters",
+        {"type": "string", "pattern": "^([a-z]?){200}$"},
+        (("a" * 200, True), ("a" * 201, False)),
+    ),
+    Case("nested stars", {"type": "string", "pattern": "^((a*)*b?)*$"}, (("aabab" * 20, True), ("c", False))),
+    Case(
+        "counted words",
+        {"type": "string", "pattern": "^(?:\\S+\\s+){0,99}\\S+$"},
+        (("ab c " * 40 + "d", True), (" ", False)),
+    ),
+    Case(
+        "many names",
+        {"type": "object", "properties": {f"name{i}": {"type": "integer"} for i in range(300)}},
+        (({"name7": 1, "name299": 2, "other": "x"}, True), ({"name7": "x"}, False)),
+    ),
+    Case(
+        "many words",
+        {"enum": [f"word-{i}" for i in range(3000)]},
+        (("word-2999", True), ("word-3000", False)),
+    ),
+    Case(
+        "deep items",
+        {"$ref": "#/$defs/a", "$defs": {"a": {"type": "array", "items": {"$ref": "#/$defs/a"}}}},
+        (([[[]]], True), ([1], False)),
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def vocabulary(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("vocabulary") / "tiny-llama.gguf"
+    fixtures.write_tiny_llama(path)
+    return path
+
+
+def test_schemas_of_the_table_hold_in_llama_cpp(vocabulary: Path) -> None:
+    cases = [
+        Case(c.name, c.schema, (*((v, True) for v in c.accept), *((v, False) for v in c.reject)))
+        for c in CASES
+    ]
+    result = score(cases, vocabulary)
+    assert result.named(*(set(result.counts()) - {PASS})) == []
+
+
+def test_large_schemas_hold_in_llama_cpp(vocabulary: Path) -> None:
+    result = score(LARGE, vocabulary, timeout=20)
+    assert result.named(*(set(result.counts()) - {PASS})) == []
+
+
+def _grammars() -> list[tuple[str, Grammar]]:
+    schemas = [(case.name, json_schema_to_grammar(case.schema)) for case in CASES]
+    patterns = [(pattern, regex_to_grammar(pattern)) for pattern in PATTERNS]
+    shipped = [(name, parse_gbnf((FOLDER / f"{name}.gbnf").read_text(encoding="utf-8"))) for name in NAMES]
+    return [*schemas, *patterns, *shipped]
+
+
+def test_executors_agree_on_samples_and_their_mutants(vocabulary: Path) -> None:
+    """The recognizer, llama.cpp on GBNF and llguidance on Lark, over random texts of every grammar that we test."""
+    random = Random(7)
+    llama, guidance = LlamaCppOracle(vocabulary), LlguidanceOracle()
+    for name, grammar in _grammars():
+        recognizer, sampler = Recognizer(grammar), Sampler(grammar, depth=10)
+        native, matcher = llama.compile(print_gbnf(grammar)), guidance.compile(print_lark(grammar))
+        for _ in range(6):
+            text = sampler.text(random)
+            for sample in (text, _mutant(text, random), _mutant(text, random)):
+                expected = recognizer.matches(sample)
+                assert sample != text or expected, (name, text)
+                assert llama.accepts(native, sample) is expected, (name, sample)
+                assert guidance.accepts(matcher, sample) is expected, (name, sample)
+        llama.release(native)
+
+
+def _mutant(text: str, random: Random) -> str:
+    """The text with one character dropped, doubled or replaced."""
+    if not text:
+        return random.choice("a{ 0")
+    place = random.randrange(len(text))
+    return text[:place] + random.choice(("", text[place] * 2, random.choice('a"1 ,]}'))) + text[place + 1 :]
+
+
+def test_json_dumps_writes_what_is_accepted(vocabulary: Path) -> None:
+    """The default, compact and indented forms, escaped or not, through llama.cpp."""
+    value: Any = {
+        "name": 'é "q" \\ /\n😀',
+        "list": [1, 2.5, -3e-07, True, None, {}, []],
+        "deep": {"a": {"b": [{"c": ""}]}},
+    }
+    oracle = LlamaCppOracle(vocabulary)
+    sampler = oracle.compile(print_gbnf(json_schema_to_grammar({"type": "object"})))
+    for options in ({}, {"separators": (",", ":")}, {"indent": 2}, {"indent": 4}, {"indent": "\t"}):
+        for ascii_only in (True, False):
+            assert oracle.accepts(sampler, json.dumps(value, ensure_ascii=ascii_only, **options))
+    oracle.release(sampler)
