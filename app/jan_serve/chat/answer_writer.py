@@ -1,4 +1,4 @@
-"""What a parser makes of an answer: deltas of text, reasoning and tool calls, with the white space between them settled.
+"""What a parser makes of an answer: deltas of text, reasoning and tool calls. White space between them is settled here.
 
 White space where a thought or a call begins or ends belongs to the format and is dropped; inside of text it is kept.
 So white space is held until what follows it is known.

@@ -96,3 +96,8 @@ def knows_tools(template: str | None) -> bool:
     """Whether a chat template shows tools to the model. Where it does not, instructions must."""
     code = " ".join(match.group(1) for match in _CODE.finditer(template or ""))
     return _TOOL_VARIABLES.search(_STRINGS.sub('""', code)) is not None
+
+
+def writes_calls(template: str | None) -> bool:
+    """Whether a chat template writes the calls of a history. Where it does not, they must become text."""
+    return "tool_calls" in (template or "")

@@ -1,7 +1,7 @@
 """Values that are written almost as JSON (Python literals, Gemma's own notation), turned into JSON text as they come.
 
-What is JSON stays as it is; `'…'` becomes `"…"`, True/False/None become true/false/null, a tuple becomes an array, and a
-bare word a string. Nothing is evaluated.
+What is JSON stays as it is; `'…'` becomes `"…"`, True/False/None become true/false/null, a tuple becomes an array,
+and a bare word a string. Nothing is evaluated.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from jan_serve.chat.json_stream import json_escaped
-from jan_serve.chat.text_stream import Sink, Steps, TextStream
+from jan_serve.chat.text_stream import Sink, Steps, TextStream, discard
 from jan_serve.text.markers import marker_set
 
 MAX_DEPTH: Final = 64
@@ -27,7 +27,17 @@ _WORDS: Final = {
     "false": "false",
     "null": "null",
 }
-_ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "a": "\a", "v": "\v", "0": "\0", "\n": ""}
+_ESCAPES: Final = {
+    "n": "\n",
+    "t": "\t",
+    "r": "\r",
+    "b": "\b",
+    "f": "\f",
+    "a": "\a",
+    "v": "\v",
+    "0": "\0",
+    "\n": "",
+}
 _HEX_DIGITS: Final = {"x": 2, "u": 4, "U": 8}
 
 
@@ -43,7 +53,9 @@ PYTHON: Final = LiteralSyntax()
 GEMMA: Final = LiteralSyntax(quotes=(), raw_quote='<|"|>')
 
 
-def copy_literal(stream: TextStream, sink: Sink, syntax: LiteralSyntax = PYTHON, depth: int = 0) -> Steps[bool]:
+def copy_literal(
+    stream: TextStream, sink: Sink, syntax: LiteralSyntax = PYTHON, depth: int = 0
+) -> Steps[bool]:
     """Read one value; its JSON goes to `sink` as it comes. False where it is malformed or the text ends.
 
     An object's members are written as `"k": v, …` and an array's as `v, …`, like Python's json does.
@@ -65,7 +77,9 @@ def copy_quoted(stream: TextStream, sink: Sink, syntax: LiteralSyntax) -> Steps[
     """Read a string as a JSON string. None, and nothing read, where there is no string; False where it does not end."""
     if syntax.raw_quote is not None and (yield from stream.accept(syntax.raw_quote)):
         sink('"')
-        end = yield from stream.until(marker_set(syntax.raw_quote), lambda text: sink(json_escaped(text)))
+        end = yield from stream.until(
+            marker_set(syntax.raw_quote), lambda text: sink(json_escaped(text)), cut_off=discard
+        )
         if end is not None:
             sink('"')
         return end is not None
@@ -90,17 +104,19 @@ def _copy_escape(stream: TextStream, sink: Sink) -> Steps[bool]:
         return False
     if kind in _HEX_DIGITS:
         digits = yield from stream.take(_HEX_DIGITS[kind])
+        if len(digits) < _HEX_DIGITS[kind]:
+            return False
         try:
             code = int(digits, 16)
         except ValueError:
             sink(json_escaped("\\" + kind + digits))
-            return len(digits) == _HEX_DIGITS[kind]
+            return True
         # Half of a surrogate pair is written as an escape: it is no character of its own.
         if 0xD800 <= code < 0xE000:
             sink(f"\\u{code:04x}")
         else:
             sink(json_escaped(chr(code) if code < 0x110000 else "\ufffd"))
-        return len(digits) == _HEX_DIGITS[kind]
+        return True
     if kind in ("'", '"', "\\"):
         sink(json_escaped(kind))
     else:
@@ -139,6 +155,8 @@ def _copy_key(stream: TextStream, sink: Sink, syntax: LiteralSyntax) -> Steps[bo
         return quoted
     pieces: list[str] = []
     yield from stream.run(_WORD, pieces.append)
+    if stream.at_end:
+        return False
     sink(f'"{json_escaped("".join(pieces))}"')
     return bool(pieces)
 
@@ -166,6 +184,8 @@ def _copy_word(stream: TextStream, sink: Sink) -> Steps[bool]:
     pieces: list[str] = []
     yield from stream.run(_WORD, pieces.append)
     word = "".join(pieces)
+    if stream.at_end:
+        return False  # it may be the beginning of another word
     if _NUMBER.fullmatch(word):
         sink(word)
     elif word in _WORDS:

@@ -14,9 +14,9 @@ from jan_serve.core.messages import Tool
 class StreamParser:
     """One choice of one answer: pieces of text in, deltas out. Not a validator, and it never fails.
 
-    Joined, the deltas do not depend on how the text was cut. What looks like a call but breaks the format before its name
-    and the beginning of its arguments are there is text, markers included. Once a call is announced its arguments are
-    passed on as the model writes them: where the model breaks JSON, or stops in the middle, so does the argument text.
+    Joined, the deltas do not depend on how the text was cut. What looks like a call but breaks the format before its
+    name and the beginning of its arguments are there is text, markers included. Once a call is announced its arguments
+    are passed on as the model writes them: where it breaks JSON, or stops in the middle, so does the argument text.
     """
 
     def __init__(

@@ -62,16 +62,21 @@ class TextStream:
         self._recording = None
         return text
 
-    def until(self, markers: MarkerSet, sink: Sink) -> Steps[str | None]:
-        """Read to the end of the first marker. Text before it goes to `sink` as it comes; None at the end."""
+    def until(self, markers: MarkerSet, sink: Sink, *, cut_off: Sink | None = None) -> Steps[str | None]:
+        """Read to the end of the first marker. Text before it goes to `sink` as it comes; None at the end.
+
+        cut_off: takes the beginning of a marker that the text ends with, in place of `sink`.
+        """
         while True:
-            found = markers.find(self._text, self._at, final=self._closed)
+            found = markers.find(self._text, self._at, final=self._closed and cut_off is None)
             if found.start > self._at:
                 sink(self._read(found.start))
             if found.marker is not None:
                 self._read(found.start + len(found.marker))
                 return found.marker
             if self._closed:
+                if cut_off is not None:
+                    cut_off(self._read(len(self._text)))
                 return None
             yield
 
@@ -101,20 +106,26 @@ class TextStream:
         yield from self.run(_SPACE, discard)
 
     def accept(self, *literals: str) -> Steps[str | None]:
-        """Read the first literal that the text goes on with; None, and nothing read, where it goes on otherwise."""
+        """Read the first literal that the text goes on with; None, and nothing read, where it goes on otherwise.
+
+        A literal that the end of the text cuts off is read, and does not count.
+        """
         for literal in literals:
-            if (yield from self._starts_with(literal)):
+            if (yield from self.is_at(literal)):
                 self._read(self._at + len(literal))
                 return literal
         return None
 
-    def _starts_with(self, literal: str) -> Steps[bool]:
-        while True:
-            if self._text.startswith(literal, self._at):
-                return True
-            if self._closed or not literal.startswith(self._text[self._at :]):
+    def is_at(self, literal: str) -> Steps[bool]:
+        """Whether the text goes on with `literal`, which stays to be read. As `accept` where the text ends in it."""
+        while not self._text.startswith(literal, self._at):
+            if not literal.startswith(self._text[self._at :]):
+                return False
+            if self._closed:
+                self._read(len(self._text))
                 return False
             yield
+        return True
 
     def _read(self, end: int) -> str:
         text = self._text[self._at : end]

@@ -1,1 +1,1 @@
-"""The answer formats of model families, one file a family: how it is told, parsed and written. Pure data and parsers."""
+"""The answer formats of model families, one file a family: how it is told, parsed and written. No state."""

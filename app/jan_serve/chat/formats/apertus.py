@@ -24,8 +24,6 @@ APERTUS = ChatFormat(
         closing="]" + CLOSE,
         triggers=(OPEN,),
     ),
-    thought=Thought(
-        opens=("<|inner_prefix|>",), closes=("<|inner_suffix|>",), ends=(OPEN,), anywhere=True
-    ),
+    thought=Thought(opens=("<|inner_prefix|>",), closes=("<|inner_suffix|>",), ends=(OPEN,), anywhere=True),
     special_tokens=(OPEN, CLOSE, "<|inner_prefix|>", "<|inner_suffix|>"),
 )

@@ -5,16 +5,19 @@ Source: the models' chat templates. R1 and V3 put the JSON into a code block beh
 
 from __future__ import annotations
 
+from typing import Final
+
 from jan_serve.chat.formats.format import ChatFormat, Marks, Thought
 from jan_serve.chat.formats.layout import CallLayout, Slot
 from jan_serve.chat.formats.marked import marked_answer
 from jan_serve.chat.formats.named_calls import NamedCalls
 
-ALL_OPEN = "<｜tool▁calls▁begin｜>"
-ALL_CLOSE = "<｜tool▁calls▁end｜>"
-OPEN = "<｜tool▁call▁begin｜>"
-SEPARATOR = "<｜tool▁sep｜>"
-CLOSE = "<｜tool▁call▁end｜>"
+BAR: Final = "\N{FULLWIDTH VERTICAL LINE}"
+ALL_OPEN = f"<{BAR}tool▁calls▁begin{BAR}>"
+ALL_CLOSE = f"<{BAR}tool▁calls▁end{BAR}>"
+OPEN = f"<{BAR}tool▁call▁begin{BAR}>"
+SEPARATOR = f"<{BAR}tool▁sep{BAR}>"
+CLOSE = f"<{BAR}tool▁call▁end{BAR}>"
 
 _THOUGHT = Thought(ends=(ALL_OPEN, OPEN))
 _TOKENS = (ALL_OPEN, ALL_CLOSE, OPEN, SEPARATOR, CLOSE, "<think>", "</think>")
@@ -46,7 +49,7 @@ DEEPSEEK_V3_1 = ChatFormat(
 
 DEEPSEEK_R1 = ChatFormat(
     name="deepseek-r1",
-    marks=Marks(any_of=(SEPARATOR, "<｜Assistant｜>")),
+    marks=Marks(any_of=(SEPARATOR, f"<{BAR}Assistant{BAR}>")),
     read=_read,
     calls=CallLayout(
         opening=ALL_OPEN,

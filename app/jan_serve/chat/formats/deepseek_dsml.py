@@ -1,16 +1,18 @@
-"""DeepSeek V3.2 and V4: elements with `｜DSML｜` before their names, and `string="true"` at arguments that are text.
+"""DeepSeek V3.2 and V4: elements whose names begin with DSML between full-width bars; arguments that are text say
+`string="true"`.
 
 Source: the models' chat templates.
 """
 
 from __future__ import annotations
 
+from jan_serve.chat.formats.deepseek import BAR
 from jan_serve.chat.formats.format import ChatFormat, Marks, Thought
 from jan_serve.chat.formats.layout import CallLayout, Slot, TaggedArguments
 from jan_serve.chat.formats.marked import marked_answer
 from jan_serve.chat.formats.tagged_calls import TaggedCalls
 
-MARK = "｜DSML｜"
+MARK = f"{BAR}DSML{BAR}"
 
 
 def _dsml(name: str, element: str, none_of: tuple[str, ...]) -> ChatFormat:

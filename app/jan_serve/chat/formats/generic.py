@@ -1,4 +1,4 @@
-"""The format for templates that know no tools: the instructions (`instructions.py`) tell the model to write as Hermes does.
+"""For templates that know no tools: the instructions (`instructions.py`) tell the model to write as Hermes does.
 
 Tags make a call known at once, so text still streams; and it is the form that most models have seen.
 """

@@ -26,7 +26,13 @@ def _elements(suffix: str = "", name_end: str = "") -> TaggedCalls:
 
 def _glm(name: str, marks: Marks, line: str, after_argument: str, between: str) -> ChatFormat:
     """line: the break between tags; after_argument, between: what parts arguments, and calls."""
-    argument = ("<arg_key>", Slot.KEY, f"</arg_key>{line}<arg_value>", Slot.VALUE, "</arg_value>" + after_argument)
+    argument = (
+        "<arg_key>",
+        Slot.KEY,
+        f"</arg_key>{line}<arg_value>",
+        Slot.VALUE,
+        "</arg_value>" + after_argument,
+    )
     return ChatFormat(
         name=name,
         marks=marks,
@@ -45,7 +51,7 @@ GLM_4_5 = _glm("glm-4.5", Marks(all_of=("<arg_key>",)), "\n", "\n", "\n")
 
 GLM_4_7 = _glm(
     "glm-4.7",
-    Marks(all_of=("<arg_key>",), any_of=("</arg_key><arg_value>", "'</arg_key>' ~ '<arg_value>")),
+    Marks(all_of=("<arg_key>",), any_of=("</arg_key><arg_value>", '</arg_key>" -}}')),
     "",
     "",
     "",
@@ -80,9 +86,8 @@ HUNYUAN3 = ChatFormat(
         opens=(f"<think{_HY}>",), closes=(f"</think{_HY}>",), ends=(f"<tool_calls{_HY}>", f"<tool_call{_HY}>")
     ),
     special_tokens=tuple(
-        f"<{slash}{tag}{_HY}>"
-        for tag in ("think", "tool_calls", "tool_call", "arg_key", "arg_value")
-        for slash in ("", "/")
-    )
-    + (f"<tool_sep{_HY}>",),
+        f"<{tag}{_HY}>"
+        for element in ("think", "tool_calls", "tool_call", "arg_key", "arg_value", "tool_sep")
+        for tag in (element, f"/{element}")
+    ),
 )

@@ -1,7 +1,8 @@
-"""OpenAI gpt-oss: messages on channels (the Harmony format). analysis is thought, final is text, commentary is either the
-text before a call or, with a recipient, a call.
+"""OpenAI gpt-oss: messages on channels (the Harmony format). analysis is thought, final is text, commentary is
+either the text before a call or, with a recipient, a call.
 
-Source: OpenAI's Harmony specification and the model's chat template. The recipient may stand before or behind the channel.
+Source: OpenAI's Harmony specification and the model's chat template. The recipient may stand before
+or behind the channel.
 """
 
 from __future__ import annotations

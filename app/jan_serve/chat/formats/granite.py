@@ -37,7 +37,5 @@ GRANITE3_2 = replace(
     GRANITE3,
     name="granite3.2",
     marks=Marks(all_of=("<|start_of_role|>", "Here is my thought process:")),
-    thought=Thought(
-        opens=("Here is my thought process:",), closes=("Here is my response:",), ends=(CALLS,)
-    ),
+    thought=Thought(opens=("Here is my thought process:",), closes=("Here is my response:",), ends=(CALLS,)),
 )

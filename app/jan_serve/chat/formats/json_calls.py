@@ -47,6 +47,7 @@ def _read_calls(reading: Reading, form: JsonCalls, in_array: bool) -> Steps[None
     stream = reading.stream
     yield from stream.skip_space()
     in_array = in_array or (yield from stream.accept("[")) is not None
+    yield from stream.skip_space()
     any_call = False
     while (yield from stream.peek(1)) == "{":
         if not (yield from _Call(reading, form).read()):
@@ -171,5 +172,3 @@ def _unwrapped(text: str) -> str:
     if text.startswith('"'):
         return json_string_value(text) or "{}"
     return text
-
-

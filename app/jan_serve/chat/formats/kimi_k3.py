@@ -59,6 +59,8 @@ KIMI_K3 = ChatFormat(
         first_index=1,
         triggers=(_open("tools"),),
     ),
-    thought=Thought(opens=(_open("think"),), closes=(_close("think"),), ends=(_open("response"), _open("tools"))),
+    thought=Thought(
+        opens=(_open("think"),), closes=(_close("think"),), ends=(_open("response"), _open("tools"))
+    ),
     special_tokens=("<|open|>", "<|close|>", "<|sep|>", "<|end_of_msg|>"),
 )

@@ -63,7 +63,7 @@ class PythonArguments:
 
 @dataclass(frozen=True, slots=True)
 class GemmaArguments:
-    """`{k:v,k:v}` with bare keys; strings are raw between `quote`s, numbers and words as in JSON, arrays in brackets."""
+    """`{k:v,k:v}` with bare keys; strings are raw between `quote`s, the rest is as in JSON."""
 
     quote: str = '<|"|>'
 
@@ -72,8 +72,8 @@ class GemmaArguments:
 class NestedTagArguments:
     """One element for each argument: `prefix<key>`, value, `prefix</key>`.
 
-    An object's value is its members' elements, an array's `prefix<item>…prefix</item>` for each; strings are raw, the rest
-    JSON.
+    An object's value is its members' elements, an array's `prefix<item>…prefix</item>` for each; strings are raw,
+    the rest JSON.
     """
 
     prefix: str

@@ -1,7 +1,7 @@
 """Llama 3.1 to 3.3: a call is the whole answer, one JSON object without any marker, or behind `<|python_tag|>`.
 
-Source: the models' chat templates and Meta's prompt format pages. As any JSON answer could look like one, an object is a
-call only when it has no other keys and names a tool of the request. Several are parted by semicolons.
+Source: the models' chat templates and Meta's prompt format pages. As any JSON answer could look like one, an object is
+a call only when it has no other keys and names a tool of the request. Several are parted by semicolons.
 """
 
 from __future__ import annotations

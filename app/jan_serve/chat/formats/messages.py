@@ -35,9 +35,12 @@ THOUGHT: Final = Route(Kind.THOUGHT)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageSyntax:
-    """start: what every message but the first begins with (the prompt wrote the first one's). heads: what a header may
-    begin with; an answer that begins otherwise is the text of a message that the prompt began. body: what ends a header.
-    ends: what ends a message. route: reads a header. read_call: reads a call's body, and releases it as text if it is none.
+    """How messages are divided.
+
+    start: what every message but the first begins with (the prompt wrote the first one's). heads: what a header may
+    begin with; an answer that begins otherwise is the text of a message that the prompt began. body: what ends a
+    header. ends: what ends a message. route: reads a header. read_call: reads a call's body, and releases it as text
+    if it is none.
     """
 
     start: str

@@ -55,7 +55,9 @@ MINIMAX_M2 = ChatFormat(
         opening=_M2_OPEN + "\n",
         call=('<invoke name="', Slot.NAME, '">\n', Slot.ARGUMENTS, "</invoke>\n"),
         closing=_M2_CLOSE,
-        arguments=TaggedArguments(argument=('<parameter name="', Slot.KEY, '">', Slot.VALUE, "</parameter>\n")),
+        arguments=TaggedArguments(
+            argument=('<parameter name="', Slot.KEY, '">', Slot.VALUE, "</parameter>\n")
+        ),
         triggers=(_M2_OPEN,),
     ),
     thought=Thought(ends=(_M2_OPEN,)),

@@ -8,7 +8,7 @@ from typing import Final
 
 from jan_serve.chat.formats.format import Reading
 from jan_serve.chat.json_stream import json_escaped
-from jan_serve.chat.text_stream import Steps
+from jan_serve.chat.text_stream import Steps, discard
 from jan_serve.chat.tool_types import STRING, item_schema, property_schema, types_of, value_to_json
 from jan_serve.text.markers import MarkerSet, marker_set
 
@@ -35,7 +35,7 @@ class Element:
 
 
 def copy_members(reading: Reading, prefix: str, end: str, element: Element) -> Steps[bool]:
-    """Read elements up to the tag `end`; their JSON object goes to the call's arguments. False where they do not end."""
+    """Read elements up to the tag `end`; their JSON goes to the call's arguments. False where they do not end."""
     stream, out = reading.stream, reading.out
     out.arguments("{")
     first = True
@@ -65,7 +65,9 @@ def _copy_value(reading: Reading, prefix: str, end: str, element: Element) -> St
     if types == STRING:
         out.arguments('"')
         # Made from the answer's own tag names, so not a shared set.
-        closed = yield from stream.until(MarkerSet((end,)), lambda text: out.arguments(json_escaped(text)))
+        closed = yield from stream.until(
+            MarkerSet((end,)), lambda text: out.arguments(json_escaped(text)), cut_off=discard
+        )
         if closed is not None:
             out.arguments('"')
         return closed is not None
@@ -76,7 +78,7 @@ def _copy_value(reading: Reading, prefix: str, end: str, element: Element) -> St
     if (yield from stream.accept(end)):
         out.arguments(_empty(types))
         return True
-    if (yield from stream.peek(len(prefix) + 1)) == f"{prefix}<":
+    if (yield from stream.is_at(f"{prefix}<")):
         return (yield from copy_members(reading, prefix, end, element))
     if (yield from stream.until(MarkerSet((end,)), pieces.append)) is None:
         return False

@@ -20,7 +20,9 @@ _KEY: Final = re.compile(r"\w*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PythonCalls:
-    """closers: what ends the calls. suffix: what may stand between name and bracket. known_only: a call of something that
+    """How the calls are embedded.
+
+    closers: what ends the calls. suffix: what may stand between name and bracket. known_only: a call of something that
     is no tool of the request is text. or_json: how to read JSON objects in place of calls.
     """
 
@@ -93,7 +95,8 @@ def _read_arguments(reading: Reading) -> Steps[bool]:
         yield from stream.run(_KEY, key.append)
         yield from stream.skip_space()
         if not key or not (yield from stream.accept("=")):
-            out.arguments("".join(key))
+            if not stream.at_end:
+                out.arguments("".join(key))
             return False
         yield from stream.skip_space()
         out.arguments(f'{"" if first else ", "}"{json_escaped("".join(key))}": ')

@@ -1,6 +1,7 @@
 """Reads calls whose arguments stand between tags, one by one, and turns them into JSON as they come.
 
-The text of a string argument is passed on while it comes; another value when it is whole, as only then its type is known.
+The text of a string argument is passed on while it comes; another value when it is whole, as only then its type is
+known.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from jan_serve.chat.formats.format import Reading
 from jan_serve.chat.formats.json_calls import JsonCalls
 from jan_serve.chat.formats.marked import CallsReader
 from jan_serve.chat.json_stream import json_escaped
-from jan_serve.chat.text_stream import Steps
+from jan_serve.chat.text_stream import Steps, discard
 from jan_serve.chat.tool_types import STRING, property_schema, types_of, value_to_json
 from jan_serve.text.markers import marker_set
 
@@ -117,7 +118,7 @@ def _accept_end(reading: Reading, form: TaggedCalls) -> Steps[bool]:
     if (yield from stream.accept(form.call_close)):
         return True
     for closer in form.closers:
-        if (yield from stream.peek(len(closer))) == closer:
+        if (yield from stream.is_at(closer)):
             return True
     return False
 
@@ -172,7 +173,7 @@ def _read_value(reading: Reading, form: TaggedCalls, types: frozenset[str]) -> S
         return whole is not None
     out.arguments('"')
     string = _StringValue(reading, form.pad)
-    if (yield from stream.until(close, string.add)) is None:
+    if (yield from stream.until(close, string.add, cut_off=discard)) is None:
         return False
     out.arguments('"')
     return True

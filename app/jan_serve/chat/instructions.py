@@ -1,0 +1,100 @@
+"""Tools for models whose template does not show them: as text in the messages.
+
+What a template cannot write is written by the format's layout, so the model sees its calls as it is told to write them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from jan_serve.chat.formats.format import ChatFormat
+from jan_serve.chat.formats.writer import write_calls
+from jan_serve.core.messages import FunctionCall, ImagePart, Message, TextPart, Tool, ToolCall
+
+Content = str | tuple[TextPart | ImagePart, ...] | None
+
+_EXAMPLE: Final = ToolCall("call00000", FunctionCall("function_name", '{"argument_name": "value"}'))
+
+
+def tool_instructions(tools: Sequence[Tool], form: ChatFormat) -> str:
+    """What tells a model which tools it has and how to call them."""
+    count = "Several calls may follow one another" if form.calls.parallel else "Write one call at a time"
+    lines = [
+        "You can call functions to help with the user's request. They are listed below, one JSON object a line,"
+        " with the JSON Schema of their arguments:",
+        "",
+        "<tools>",
+        *(_description(tool) for tool in tools),
+        "</tools>",
+        "",
+        "To call a function, write exactly this, with its name and arguments in place:",
+        "",
+        write_calls(form.calls, [_EXAMPLE]),
+        "",
+        f"{count}. Then stop: the results come with the next message, in <tool_response> tags."
+        " If no function is needed, answer as usual.",
+    ]
+    return "\n".join(lines)
+
+
+def with_tools_as_text(
+    messages: Sequence[Message], tools: Sequence[Tool], form: ChatFormat, *, calls_too: bool
+) -> tuple[Message, ...]:
+    """The messages with the instructions in the system message, which is added where there is none.
+
+    calls_too: the template does not write calls and results either; calls become text of the assistant's turn, and
+    results one user turn for each run of them. Without tools nothing is added.
+    """
+    folded = _fold_calls(messages, form) if calls_too else list(messages)
+    if not tools:
+        return tuple(folded)
+    text = tool_instructions(tools, form)
+    if folded and folded[0].role == "system":
+        system = msgspec.structs.replace(folded[0], content=_joined(folded[0].content, text))
+        return (system, *folded[1:])
+    return (Message(role="system", content=text), *folded)
+
+
+def _fold_calls(messages: Sequence[Message], form: ChatFormat) -> list[Message]:
+    folded: list[Message] = []
+    after_result = False
+    for message in messages:
+        is_result = message.role in ("tool", "function")
+        if is_result:
+            content = _joined("<tool_response>", message.content, "</tool_response>", between="\n")
+            if after_result:
+                folded[-1] = Message(role="user", content=_joined(folded[-1].content, content, between="\n"))
+            else:
+                folded.append(Message(role="user", content=content))
+        elif message.tool_calls:
+            content = _joined(message.content, write_calls(form.calls, message.tool_calls), between="\n")
+            folded.append(msgspec.structs.replace(message, content=content, tool_calls=()))
+        else:
+            folded.append(message)
+        after_result = is_result
+    return folded
+
+
+def _description(tool: Tool) -> str:
+    function: dict[str, object] = {"name": tool.name}
+    if tool.description is not None:
+        function["description"] = tool.description
+    return json.dumps({**function, "parameters": tool.parameters}, ensure_ascii=False)
+
+
+def _joined(*contents: Content, between: str = "\n\n") -> Content:
+    """Contents one after another; parts stay parts."""
+    if all(content is None or isinstance(content, str) for content in contents):
+        return between.join(content for content in contents if isinstance(content, str) and content)
+    parts: list[TextPart | ImagePart] = []
+    for content in contents:
+        if not content:
+            continue
+        if parts:
+            parts.append(TextPart(between))
+        parts += [TextPart(content)] if isinstance(content, str) else content
+    return tuple(parts)

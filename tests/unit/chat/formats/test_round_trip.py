@@ -1,0 +1,122 @@
+"""Every format: what its layout writes is what its parser reads, at every cut."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tests.unit.chat.formats.answers import TOOLS, call, parse_everywhere
+
+from jan_serve.chat.detect import FORMATS
+from jan_serve.chat.formats.format import ChatFormat
+from jan_serve.chat.formats.writer import write_calls
+
+HARD_TEXT = 'Oslo "N" \\ {x}: </a> é\u2028 [1], \'q\' & <b>\nline'
+
+CALLS: dict[str, list[tuple[str, dict[str, Any]]]] = {
+    "one": [("get_weather", {"city": "Oslo", "days": 2})],
+    "hard text": [("get_weather", {"city": HARD_TEXT})],
+    "empty text": [("get_weather", {"city": ""})],
+    "no arguments": [("now", {})],
+    "nested": [("add", {"values": [1, 2.5, -3], "opts": {"k": True, "n": None, "s": "a 'b' \\ c", "o": {"e": [0]}}})],
+    "two": [("get_weather", {"city": "Oslo"}), ("add", {"values": [1, 2]})],
+    "three": [("now", {}), ("add", {"values": [7], "opts": {"a": 1}}), ("now", {})],
+}
+
+forms = pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
+
+
+def written(form: ChatFormat, calls: list[tuple[str, dict[str, Any]]]) -> str:
+    return write_calls(
+        form.calls, [call(name, arguments, f"calls{at:04}") for at, (name, arguments) in enumerate(calls)]
+    )
+
+
+@forms
+@pytest.mark.parametrize("calls", CALLS.values(), ids=CALLS)
+def test_calls_are_read_as_they_were_written(
+    form: ChatFormat, calls: list[tuple[str, dict[str, Any]]]
+) -> None:
+    answer = parse_everywhere(form, written(form, calls))
+    assert answer.values() == calls
+    assert (answer.text, answer.reasoning) == ("", "")
+
+
+@forms
+def test_a_thought_before_a_call(form: ChatFormat) -> None:
+    if form.thought is None:
+        pytest.skip("the format has no thoughts")
+    start = "<|start|>assistant" if form.name in ("gpt-oss", "muse-glimmer") else ""
+    text = f"{form.thought.opens[0]}\nHm, <a> or b?\n\n{form.thought.closes[0]}{start}"
+    answer = parse_everywhere(form, text + written(form, CALLS["one"]))
+    assert answer.reasoning == "Hm, <a> or b?"
+    assert answer.values() == CALLS["one"]
+    assert answer.text == ""
+
+
+@forms
+def test_a_thought_that_the_prompt_opened(form: ChatFormat) -> None:
+    if form.thought is None:
+        pytest.skip("the format has no thoughts")
+    prompt = "<user>Hi" + form.thought.opens[0] + "\n"
+    assert form.prompt_opens_thought(prompt)
+    assert not form.prompt_opens_thought("<user>Hi")
+    start = "<|start|>assistant" if form.name in ("gpt-oss", "muse-glimmer") else ""
+    text = f"Hm.\n{form.thought.closes[0]}{start}" + written(form, CALLS["one"])
+    answer = parse_everywhere(form, text, starts_in_thought=True)
+    assert (answer.text, answer.reasoning, answer.values()) == ("", "Hm.", CALLS["one"])
+
+
+@forms
+def test_a_call_that_stops_in_the_middle_gives_what_there_is(form: ChatFormat) -> None:
+    """Every beginning of a call is either text or the beginning of the call; nothing fails, nothing is invented."""
+    text = written(form, CALLS["one"])
+    whole = parse_everywhere(form, text).calls[0]
+    for end in range(len(text)):
+        answer = parse_everywhere(form, text[:end]) if end % 17 == 0 else None
+        if answer is None:
+            continue
+        for found in answer.calls:
+            assert found.name == whole.name
+            assert whole.arguments.startswith(found.arguments)
+
+
+@forms
+def test_without_tools_nothing_is_a_call(form: ChatFormat) -> None:
+    assert parse_everywhere(form, written(form, CALLS["one"]), tools=()).calls == ()
+
+
+@forms
+def test_plain_text_is_text(form: ChatFormat) -> None:
+    start = {"functionary-v3.2": "all\n"}.get(form.name, "")
+    text = " Dear <b>all</b>,\n\n{\"a\": [1]} `x < y` [TOOL] <tool>\n\nBye. \n"
+    assert parse_everywhere(form, start + text).text == text
+
+
+@forms
+def test_the_layout_begins_with_a_trigger_or_holds_one(form: ChatFormat) -> None:
+    head = write_calls(form.calls, [call(TOOLS[0].name, {})])
+    assert any(trigger in head for trigger in form.calls.triggers) or form.name == "functionary-v3.2"
+
+
+@forms
+def test_arguments_come_while_they_are_written(form: ChatFormat) -> None:
+    """A long text argument is passed on long before it ends."""
+    text = written(form, [("get_weather", {"city": "x" * 400})])
+    seen = parse_everywhere_once(form, text[: text.index("xx") + 200])
+    assert len(seen) >= 150
+
+
+def parse_everywhere_once(form: ChatFormat, text: str) -> str:
+    from tests.unit.chat.formats.answers import parse
+
+    calls = parse(form, list(text)).calls
+    assert calls, "the call is announced before its arguments end"
+    return calls[0].arguments
+
+
+def test_every_name_is_given_once() -> None:
+    names = [form.name for form in FORMATS]
+    assert len(names) == len(set(names))
+    assert json.dumps(names)
