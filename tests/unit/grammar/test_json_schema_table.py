@@ -190,6 +190,23 @@ CASES = (
         ({"d": 1}, {"c": [1]}, {"c": [{"c": {}}]}),
     ),
     Case(
+        "alternatives whose parts lead back",
+        {
+            "$ref": "#/$defs/n",
+            "$defs": {
+                "n": {
+                    "oneOf": [
+                        {"type": "string"},
+                        {"properties": {"a": {"$ref": "#/$defs/n"}}, "required": ["a"], **OBJECT},
+                        {"properties": {"a": {"type": "integer"}}, "required": ["a"], **OBJECT},
+                    ]
+                }
+            },
+        },
+        ("x", {"a": "x"}, {"a": {"a": "x"}}, {"a": 1}),
+        ({"a": None}, {"a": {"a": None}}, 1, {}),
+    ),
+    Case(
         "siblings of $ref",
         {"$ref": "#/$defs/s", "maxLength": 2, "$defs": {"s": {"type": "string"}}},
         ("ab",),

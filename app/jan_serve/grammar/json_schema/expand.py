@@ -38,6 +38,10 @@ _EMPTINESS_DEPTH = 4
 _MAX_SPLIT = 5
 
 
+class _InProgress(UnsupportedSchema):
+    """A term is needed while it is being expanded: a cycle in place, or an emptiness check that came too early."""
+
+
 class Expander:
     """Expansion with memory: each term and each conjunction of a document is expanded once."""
 
@@ -73,7 +77,7 @@ class Expander:
         if term in self._by_term:
             known = self._by_term[term]
             if known is None:
-                raise UnsupportedSchema(
+                raise _InProgress(
                     term.node.pointer, "$ref", "the schema applies itself to the same value"
                 )
             return known
@@ -110,6 +114,10 @@ class Expander:
             self._emptiness_depth += 1
             try:
                 known = self.is_empty(self.expand(conj))
+            except _InProgress:
+                # A part refers back to what is being expanded: that says nothing about emptiness.
+                del self._empty[conj]
+                return False
             finally:
                 self._emptiness_depth -= 1
             self._empty[conj] = known

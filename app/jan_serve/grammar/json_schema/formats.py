@@ -55,7 +55,9 @@ _IPV6 = (
 )
 
 _ATEXT = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]"
-_EMAIL = f"{_ATEXT}+(?:\\.{_ATEXT}+)*@{_LABEL}(?:\\.{_LABEL})*"
+# The mail RFCs put no limit on a label: it is the DNS that does, for `hostname`.
+_SUB_DOMAIN = "[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+_EMAIL = f"{_ATEXT}+(?:\\.{_ATEXT}+)*@{_SUB_DOMAIN}(?:\\.{_SUB_DOMAIN})*"
 
 _UNRESERVED = "A-Za-z0-9._~-"
 _SUB = "!$&'()*+,;="

@@ -151,8 +151,11 @@ class Negation:
     def _objects(self, node: Node) -> Iterator[ObjectSpec]:
         schema = node.schema
         false = self._terms.false
-        for name in self._assertions.required(node):
-            yield ObjectSpec({name: false})
+        required = self._assertions.required(node)
+        properties = schema.get("properties", {})
+        for name in required:
+            if name not in properties:
+                yield ObjectSpec({name: false})
         low, high = (
             self._assertions.count(node, "minProperties"),
             self._assertions.count(node, "maxProperties"),
@@ -161,10 +164,12 @@ class Negation:
             yield ObjectSpec(high=low - 1)
         if high is not None:
             yield ObjectSpec(low=high + 1)
-        properties = schema.get("properties", {})
         for name in properties:
             conj = self._terms.positive(self._document.child(node, "properties", name))
-            if conj:
+            if name in required:
+                # Absent, or present with a wrong value: one spec says both.
+                yield ObjectSpec({name: self._fails(conj) if conj else false})
+            elif conj:
                 yield ObjectSpec({name: self._fails(conj)}, required=(name,))
         for rule in self._assertions.pattern_rules(node):
             if rule.conj:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 from jan_serve.errors import UnsupportedSchema
 from jan_serve.grammar.json_schema.document import Document, Node, Term
 from jan_serve.grammar.json_schema.ir import TRUE, Conj
@@ -82,4 +85,9 @@ class Terms:
     def _contradict(a: Term, b: Term) -> bool:
         if a.positive == b.positive:
             return False
-        return a.node is b.node or (a.node.schema == b.node.schema and a.node.base == b.node.base)
+        return a.node is b.node or (a.node.base == b.node.base and _same(a.node.schema, b.node.schema))
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Whether two schemas are written alike. Python's equality alone takes false for 0 and 1 for true."""
+    return a == b and json.dumps(a, sort_keys=True) == json.dumps(b, sort_keys=True)
