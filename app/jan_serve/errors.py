@@ -18,7 +18,8 @@ JanServeError
 │   ├── HubNotFound               no such repository, revision or file there
 │   ├── HubAccessDenied           gated, private, or the token is refused
 │   └── DigestMismatch            what was downloaded is not what the hub had promised
-├── InsufficientStorage           the disk has no room for the download
+├── StoreError                    the models folder cannot be read or written
+│   └── InsufficientStorage       the disk has no room for the download
 ├── Unavailable                   true now, may change: retry after a while
 │   ├── Overloaded                the queue is full
 │   ├── ModelFailed               the model crashed too often, or did not load
@@ -244,7 +245,7 @@ class InvalidModel(JanServeError):
 
 
 class HubError(JanServeError):
-    """The hub's answer cannot be used: an unexpected status, a listing that makes no sense, a redirect out of bounds."""
+    """The hub's answer cannot be used: an unexpected status, a senseless listing, a redirect that is not followed."""
 
     code = "hub_error"
 
@@ -280,7 +281,13 @@ class DigestMismatch(HubError):
         return cls(payload["file"], payload["want"], payload["got"], param=payload.get("param"))
 
 
-class InsufficientStorage(JanServeError):
+class StoreError(JanServeError):
+    """The models folder or a file in it cannot be read, written or changed; the message has the system's reason."""
+
+    code = "store_error"
+
+
+class InsufficientStorage(StoreError):
     """The disk cannot hold what was asked for. Nothing that was there before is touched."""
 
     code = "insufficient_storage"

@@ -30,6 +30,7 @@ from jan_serve.errors import (
     Overloaded,
     ProtocolError,
     SettingsError,
+    StoreError,
     Unavailable,
 )
 
@@ -53,6 +54,7 @@ STATUS_OF: Final[tuple[tuple[type[JanServeError], int], ...]] = (
     (DeadlineExceeded, HTTPStatus.GATEWAY_TIMEOUT),
     (EngineFailure, HTTPStatus.INTERNAL_SERVER_ERROR),
     (InvalidModel, HTTPStatus.INTERNAL_SERVER_ERROR),
+    (StoreError, HTTPStatus.INTERNAL_SERVER_ERROR),
     (SettingsError, HTTPStatus.INTERNAL_SERVER_ERROR),
     (ProtocolError, HTTPStatus.INTERNAL_SERVER_ERROR),
     (JanServeError, HTTPStatus.INTERNAL_SERVER_ERROR),

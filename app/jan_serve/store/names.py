@@ -6,9 +6,11 @@ Pure: it compares strings. What a name may look like at all is checked before.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import PurePath
 from typing import Final
 
 from jan_serve.store.entry import ModelEntry
+from jan_serve.store.model_file import part_number
 from jan_serve.store.quantisation import quantisation_of
 
 MIN_PREFIX_LENGTH: Final = 3
@@ -42,6 +44,12 @@ def best_matches(name: str, entries: Sequence[ModelEntry]) -> list[ModelEntry]:
 def without_suffix(name: str) -> str:
     """`name` without `.gguf`."""
     return name[: -len(_SUFFIX)] if name.lower().endswith(_SUFFIX) and len(name) > len(_SUFFIX) else name
+
+
+def name_of(path: PurePath) -> str:
+    """The canonical name of the model whose first file has this path, relative to the models folder."""
+    place = part_number(path.name)
+    return path.with_name(place[0] if place else without_suffix(path.name)).as_posix()
 
 
 def repo_of(entry: ModelEntry) -> str | None:

@@ -19,7 +19,7 @@ from jan_serve.errors import InvalidRequest, ModelNotFound
 from jan_serve.store.entry import ModelEntry
 from jan_serve.store.index import ModelIndex, ModelRecord
 from jan_serve.store.model_file import ModelFile, part_number, read_model_file
-from jan_serve.store.names import best_matches, without_suffix
+from jan_serve.store.names import best_matches, name_of, without_suffix
 
 MAX_NAME_LENGTH: Final = 255
 _MAX_DEPTH: Final = 8
@@ -144,7 +144,7 @@ class ModelResolver:
         if path.suffix.lower() != _SUFFIX or not path.is_file():
             return None
         inside = path.is_relative_to(self._models_dir)
-        name = _name_of(path.relative_to(self._models_dir) if inside else Path(path.name))
+        name = name_of(path.relative_to(self._models_dir) if inside else Path(path.name))
         return _entry(name, path, origin="models folder" if inside else "--model")
 
     def _scan(self) -> Iterator[ModelEntry]:
@@ -161,7 +161,7 @@ class ModelResolver:
                 count += 1
                 if count > _MAX_FILES:
                     return
-                entry = _entry(_name_of(relative / file), Path(folder, file), origin="models folder")
+                entry = _entry(name_of(relative / file), Path(folder, file), origin="models folder")
                 if entry is not None:
                     yield _with_record(entry, records.get(entry.name))
 
@@ -189,11 +189,6 @@ def _with_record(entry: ModelEntry, record: ModelRecord | None) -> ModelEntry:
     if record is None or not record.describes(entry.size_bytes, entry.modified_ns):
         return entry
     return replace(entry, record=record)
-
-
-def _name_of(relative: Path) -> str:
-    place = part_number(relative.name)
-    return relative.with_name(place[0] if place else without_suffix(relative.name)).as_posix()
 
 
 def _check_name(name: str) -> None:
