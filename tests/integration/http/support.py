@@ -1,0 +1,111 @@
+"""The server process that the HTTP proofs talk to: real llama.cpp on tiny models, and what must hold after anything."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import time
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+
+from tests.support.processes import wait_until
+from tests.support.raw_http import RawResponse, get, post
+from tests.support.served import Served, serving
+
+COMPLETIONS: Final = "/v1/completions"
+CHATS: Final = "/v1/chat/completions"
+N_CTX: Final = 512
+VOCABULARY: Final = 566
+GREEDY: Final[dict[str, Any]] = {"temperature": 0, "repeat_penalty": 1.0}
+# F32 on one thread: what else is in the batch does not change a greedy choice.
+EXACT_FLAGS: Final = ("--flash-attn", "off", "--type-k", "f32", "--type-v", "f32", "--threads", "1")
+HEALTH_LIMIT_S: Final = 1.0
+"""The promise is 100 ms; a test machine has other work."""
+
+
+@contextlib.contextmanager
+def serving_models(folder: Path, *models: Path, flags: tuple[str, ...] = ()) -> Generator[Served]:
+    """A server over these files, the first as the default; it listens when the block begins."""
+    shelf = folder / "models"
+    shelf.mkdir(parents=True, exist_ok=True)
+    for model in models:
+        shutil.copyfile(model, shelf / model.name)
+    start = ("--port", "0", "--models-dir", str(shelf), "--model", models[0].stem, *EXACT_FLAGS)
+    with serving(folder, *start, *flags) as server:
+        server.url()
+        yield server
+
+
+def complete(url: str, prompt: object = "hello", **fields: Any) -> RawResponse:
+    """One greedy completion, unless the fields say otherwise."""
+    return post(url, COMPLETIONS, {"prompt": prompt, **GREEDY, **fields})
+
+
+def text_of(response: RawResponse) -> str:
+    """The completion's text."""
+    assert response.status == 200, response.body[:500]
+    text: str = response.json()["choices"][0]["text"]
+    return text
+
+
+def error_of(response: RawResponse) -> dict[str, Any]:
+    """The error of a refused request."""
+    error: dict[str, Any] = response.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    return error
+
+
+def workers_of(server: Served) -> list[psutil.Process]:
+    """The children of the server."""
+    return psutil.Process(server.process.pid).children(recursive=True)
+
+
+def metric(url: str, name: str, **labels: str) -> float:
+    """The value of a metric, summed over the labels that are not given; 0 while it has none."""
+    page = get(url, "/metrics").body.decode()
+    total = 0.0
+    for found in re.finditer(rf"^{name}(?:\{{(.*)\}})? (\S+)$", page, re.MULTILINE):
+        if all(f'{key}="{value}"' in (found[1] or "") for key, value in labels.items()):
+            total += float(found[2])
+    return total
+
+
+class Healthy:
+    """A server whose golden answer is known. `check` holds after every fault that it is meant to survive."""
+
+    def __init__(self, server: Served) -> None:
+        self.server = server
+        self.url = server.url()
+        self.golden = self._answer()
+        self._files = psutil.Process(server.process.pid).num_fds()
+
+    def _answer(self) -> str:
+        return text_of(complete(self.url, "hello", max_tokens=8))
+
+    def check(self, *secrets: str) -> None:
+        """Alive, in time, the same answer, one worker and no zombie, no open files or words left behind.
+
+        secrets: texts of requests and keys, which no log line may hold.
+        """
+        assert self.server.process.poll() is None
+        start = time.monotonic()
+        health = get(self.url, "/health")
+        assert time.monotonic() - start < HEALTH_LIMIT_S
+        assert (health.status, health.json()["pid"]) == (200, self.server.process.pid)
+        assert self._answer() == self.golden
+        (worker,) = workers_of(self.server)
+        assert worker.status() != psutil.STATUS_ZOMBIE
+        process = psutil.Process(self.server.process.pid)
+        wait_until(lambda: process.num_fds() <= self._files + 2)
+        assert_clean_log(self.server, *secrets)
+
+
+def assert_clean_log(server: Served, *secrets: str) -> None:
+    """No traceback, and no text that came with requests."""
+    log = server.log
+    for words in ("Traceback", *secrets):
+        assert words not in log, words
