@@ -31,7 +31,7 @@ ADD = Tool(
         "type": "object",
         "properties": {
             "values": {"type": "array", "items": {"type": "number"}, "description": "The numbers"},
-            "opts": {"type": "object", "description": "Options"},
+            "opts": {"type": "object", "description": "Options", "additionalProperties": {}},
         },
         "required": ["values"],
         "additionalProperties": False,

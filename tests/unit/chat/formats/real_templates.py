@@ -1,0 +1,128 @@
+"""Chat templates of published models, where they lie on this machine, and answers cut out of what they render."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+import jinja2
+from jinja2.ext import loopcontrols
+from jinja2.sandbox import SandboxedEnvironment
+
+from jan_serve.chat.template import GenerationTag
+from jan_serve.core.messages import Tool
+
+VARIABLE = "JAN_SERVE_TEMPLATES"
+_ROOT = Path(__file__).parents[4]
+_PATTERN = "llama_cpp_python-*/vendor/llama.cpp/models/templates"
+
+# What ends a turn. An engine stops there, so no answer holds it.
+_END = re.compile(
+    "|".join(
+        (
+            *map(
+                re.escape,
+                (
+                    *("<END>", "<|im_end|>", "<|eot_id|>", "<|eom_id|>", "\n<|end|>", "<|end_of_text|>"),
+                    *("<|END_OF_TURN_TOKEN|>", "<|START_OF_TURN_TOKEN|>", "<end_of_turn>", "<turn|>", "<|tool_response>"),
+                    *("<｜end▁of▁sentence｜>", "<end_of_sentence>", "[e~[", "<|observation|>", "<|user|>"),
+                    *("<|role_end|>", "</assistant>", "<seed:eos>", "<｜hy_eos:opensource｜>", "<SPECIAL_12>"),
+                    *("<|end_of_msg|>", "\n\n<sep>", "<|eot|>", "<|call|>", "<|calls|>", "[RESULT"),
+                ),
+            ),
+            r"<\|message_sep\|>\n\n(?!function call)",
+        )
+    )
+)
+
+
+class RealTemplate(NamedTuple):
+    """A template by its file's name, without the ending."""
+
+    name: str
+    source: str
+
+
+def folder() -> Path | None:
+    """The folder of templates: from the environment, or from the source distribution unpacked below `.cache`."""
+    named = os.environ.get(VARIABLE)
+    if named:
+        return Path(named)
+    return next(iter(sorted((_ROOT / ".cache").glob(f"**/{_PATTERN}"))), None)
+
+
+def templates() -> Iterator[RealTemplate]:
+    """All of them, by name."""
+    where = folder()
+    for path in sorted(where.glob("*.jinja")) if where is not None else ():
+        yield RealTemplate(path.stem, path.read_text(encoding="utf-8"))
+
+
+def _raise(message: object = "") -> NoReturn:
+    raise jinja2.TemplateError(str(message))
+
+
+def _tojson(value: Any, **options: Any) -> str:
+    options.setdefault("ensure_ascii", False)
+    return json.dumps(list(value) if isinstance(value, Iterator) else value, **options)
+
+
+@cache
+def _compiled(source: str) -> jinja2.Template:
+    environment = SandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, GenerationTag]
+    )
+    environment.globals.update(raise_exception=_raise, strftime_now=lambda form: "2 January 2026")
+    environment.filters["tojson"] = _tojson
+    return environment.from_string(source)
+
+
+def render(template: RealTemplate, messages: list[dict[str, Any]], tools: list[Tool], ask: bool) -> str:
+    """The text of a conversation; ask: ready for an answer. Raises jinja2.TemplateError, TypeError and others."""
+    listed = [
+        {
+            "type": "function",
+            "function": {
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": tool.parameters,
+            },
+        }
+        for tool in tools
+    ]
+    return _compiled(template.source).render(
+        messages=messages,
+        tools=listed or None,
+        functions=json.dumps(listed),
+        datetime="now",
+        add_generation_prompt=ask,
+        bos_token="<BEGIN>",
+        eos_token="<END>",
+        enable_thinking=True,
+    )
+
+
+class WrittenAnswer(NamedTuple):
+    """What a template wrote for an assistant's turn, behind the part that it writes to ask for one."""
+
+    prompt: str
+    text: str
+
+
+def answer_of(
+    template: RealTemplate, turn: dict[str, Any], results: list[dict[str, Any]], tools: list[Tool]
+) -> WrittenAnswer:
+    """The assistant's turn as the template writes it in a history."""
+    question = [{"role": "user", "content": "Q"}]
+    asked = render(template, question, tools, ask=True)
+    told = render(template, [*question, turn, *results], tools, ask=False)
+    # Where the two part in the middle of a tag, the tag belongs to the answer.
+    same = re.sub(r"<[^>]*$", "", os.path.commonprefix([asked, told]))
+    text = told[len(same) :].removeprefix("<|CHATBOT_TOKEN|>")
+    end = _END.search(text)
+    return WrittenAnswer(same, text[: end.start()] if end is not None else text)
