@@ -136,14 +136,22 @@ def _mutant(text: str, random: Random) -> str:
 
 def test_json_dumps_writes_what_is_accepted(vocabulary: Path) -> None:
     """The default, compact and indented forms, escaped or not, through llama.cpp."""
-    value: Any = {
+    parts: list[Any] = [1, 2.5, -3e-07, True, None, {}, []]
+    value: dict[str, Any] = {
         "name": 'é "q" \\ /\n😀',
-        "list": [1, 2.5, -3e-07, True, None, {}, []],
+        "list": parts,
         "deep": {"a": {"b": [{"c": ""}]}},
     }
     oracle = LlamaCppOracle(vocabulary)
     sampler = oracle.compile(print_gbnf(json_schema_to_grammar({"type": "object"})))
-    for options in ({}, {"separators": (",", ":")}, {"indent": 2}, {"indent": 4}, {"indent": "\t"}):
+    forms: tuple[dict[str, Any], ...] = (
+        {},
+        {"separators": (",", ":")},
+        {"indent": 2},
+        {"indent": 4},
+        {"indent": "\t"},
+    )
+    for options in forms:
         for ascii_only in (True, False):
             assert oracle.accepts(sampler, json.dumps(value, ensure_ascii=ascii_only, **options))
     oracle.release(sampler)

@@ -6,6 +6,7 @@ repetitions become rules over powers of two: O(log n) rules, and at most O(log n
 
 from __future__ import annotations
 
+from jan_serve.errors import GrammarTooComplex
 from jan_serve.grammar.ast import (
     CharClass,
     Choice,
@@ -18,9 +19,12 @@ from jan_serve.grammar.ast import (
     Token,
 )
 from jan_serve.grammar.charset import MAX_CODE_POINT, CharSet, complement
+from jan_serve.grammar.limits import MAX_PRINTED_BYTES
 
 # Up to this count llama.cpp's own expansion is the fastest form: one rule per optional copy, one live stack.
 _NATIVE_REPEAT = 32
+# A character class of more text than this gets a name, so that it is written once.
+_LONG_CLASS = 100
 
 _CLASS_ESCAPES = {0x5C: "\\\\", 0x5D: "\\]", 0x5B: "\\[", 0x5E: "\\x5E", 0x2D: "\\x2D"} | {
     0x0A: "\\n",
@@ -35,7 +39,10 @@ _LITERAL_ESCAPES = str.maketrans(
 
 
 def print_gbnf(grammar: Grammar) -> str:
-    """GBNF text of `grammar`, start rule first. It always names its start rule `root`."""
+    """GBNF text of `grammar`, start rule first. It always names its start rule `root`.
+
+    Raises GrammarTooComplex above the size limit.
+    """
     printer = _Printer(grammar)
     return printer.print()
 
@@ -109,11 +116,15 @@ class _Printer:
         rules = self._grammar.rules
         order = [self._grammar.root, *(name for name in rules if name != self._grammar.root)]
         lines: list[str] = []
+        size = 0
         for name in order:
             lines.append(f"{self._names[name]} ::= {self._expr(rules[name])}")
             if self._extra:
                 lines += self._extra
                 self._extra = []
+            size += len(lines[-1])
+            if size > MAX_PRINTED_BYTES:
+                raise GrammarTooComplex(f"the grammar would be larger than {MAX_PRINTED_BYTES} bytes")
         return "\n".join(lines) + "\n"
 
     def _expr(self, expr: Expr) -> str:
@@ -147,7 +158,10 @@ class _Printer:
         if type(expr) is CharClass:
             text = self._classes.get(expr.chars)
             if text is None:
-                text = self._classes[expr.chars] = quote_class(expr.chars)
+                text = quote_class(expr.chars)
+                if len(text) > _LONG_CLASS:
+                    text = self._hoist(text, "class")
+                self._classes[expr.chars] = text
             return text
         if type(expr) is Repeat:
             return self._repeat(expr)
@@ -179,8 +193,8 @@ class _Printer:
             parts.append(self._at_most(item, high - low))
         return " ".join(parts)
 
-    def _hoist(self, text: str) -> str:
-        name = self._fresh("item")
+    def _hoist(self, text: str, stem: str = "item") -> str:
+        name = self._fresh(stem)
         self._extra.append(
             f"{name} ::= {text[1:-1] if text.startswith('(') and text.endswith(')') else text}"
         )

@@ -13,7 +13,7 @@ import re
 from jan_serve.errors import GrammarTooComplex
 from jan_serve.grammar.ast import CharClass, Choice, Expr, Grammar, Literal, Repeat, RuleRef, Sequence, Token
 from jan_serve.grammar.charset import MAX_CODE_POINT, CharSet, complement
-from jan_serve.grammar.limits import MAX_LARK_BYTES
+from jan_serve.grammar.limits import MAX_PRINTED_BYTES
 from jan_serve.grammar.right_linear import NotRegular, solve
 from jan_serve.grammar.transform import references
 
@@ -56,7 +56,7 @@ class _Printer:
     def _add(self, name: str, body: str) -> None:
         line = f"{name}: {body}"
         self._size += len(line) + 1
-        if self._size > MAX_LARK_BYTES:
+        if self._size > MAX_PRINTED_BYTES:
             raise GrammarTooComplex("the grammar is too large to be printed as Lark")
         self._lines.append(line)
 
@@ -91,7 +91,7 @@ class _Printer:
         if isinstance(expr, Literal):
             return " ".join([quote_literal(c) for c in expr.text])
         if isinstance(expr, CharClass):
-            return quote_class(expr.chars)
+            return self._class(expr.chars)
         if isinstance(expr, RuleRef):
             return self._reference(expr.name)
         if isinstance(expr, Token):
@@ -103,6 +103,11 @@ class _Printer:
         return f"({self._rule(expr)})"
 
     # Terminals
+
+    def _class(self, chars: CharSet) -> str:
+        """A character class; a long one is written once and has a name."""
+        text = quote_class(chars)
+        return text if len(text) <= _INLINE else self._named(text, "C")
 
     def _token(self, expr: Expr) -> str:
         text = self._terminal(expr)
@@ -132,7 +137,7 @@ class _Printer:
         if isinstance(expr, Literal):
             return quote_literal(expr.text)
         if isinstance(expr, CharClass):
-            return quote_class(expr.chars)
+            return self._class(expr.chars)
         if isinstance(expr, RuleRef):
             return self._terminal_rule(expr.name)
         if isinstance(expr, Token):

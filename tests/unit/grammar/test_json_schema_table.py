@@ -62,6 +62,12 @@ CASES = (
     Case("not pattern", {"type": "string", "not": {"pattern": "x"}}, ("", "abc"), ("x", "axb")),
     Case("not enum", {"type": "string", "not": {"enum": ["a", "ab"]}}, ("", "b", "abc"), ("a", "ab")),
     Case("date", {"format": "date", "type": "string"}, ("2024-02-29",), ("2023-02-29", "2024-1-1", "x")),
+    Case(
+        "regex format",
+        {"type": "string", "format": "regex"},
+        ("^a+$", "[a-z0-9_-]+", "(?:x(y|z){2,3})*", "\\d{3}-?", ""),
+        ("[", "*", "a{2,1}", "[z-a]", "(a", "a**", "\\"),
+    ),
     Case("unknown format", {"type": "string", "format": "no-such"}, ("anything",), (1,)),
     Case(
         "base64", {"type": "string", "contentEncoding": "base64"}, ("", "YQ==", "YWJj"), ("Y", "YQ=", "a b=")

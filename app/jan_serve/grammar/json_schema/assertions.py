@@ -178,8 +178,6 @@ class Assertions:
         name = schema.get("format")
         if isinstance(name, str) and name in FORMATS and name != "base64":
             parts.append(strings.Format(name))
-        elif name == "regex":
-            raise UnsupportedSchema(node.pointer, "format", "regular expressions are not a regular language")
         if schema.get("contentEncoding") == "base64":
             parts.append(strings.Format("base64"))
         low, high = self.count(node, "minLength"), self.count(node, "maxLength")

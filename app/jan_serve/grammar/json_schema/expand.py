@@ -7,7 +7,6 @@ of specs stay unexpanded conjunctions, so a recursive schema is expanded one lev
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 from jan_serve.errors import GrammarTooComplex, InvalidSchema, UnsupportedSchema
@@ -19,9 +18,7 @@ from jan_serve.grammar.json_schema.ir import (
     ANY_VALUE,
     NO_VALUE,
     TRUE,
-    ArraySpec,
     Conj,
-    Contains,
     NameRule,
     ObjectSpec,
     TypeSets,
@@ -29,8 +26,9 @@ from jan_serve.grammar.json_schema.ir import (
 from jan_serve.grammar.json_schema.json_value import as_array, as_object
 from jan_serve.grammar.json_schema.keywords import IN_PLACE_KEYWORDS, REFERENCES
 from jan_serve.grammar.json_schema.negation import Negation
-from jan_serve.grammar.json_schema.strings import ANY_STRING, NO_STRING
+from jan_serve.grammar.json_schema.strings import ANY_STRING
 from jan_serve.grammar.json_schema.terms import Terms
+from jan_serve.grammar.json_schema.unevaluated import Unevaluated, mentions_unevaluated, unseen
 from jan_serve.grammar.limits import MAX_IN_PLACE_DEPTH, Budget
 
 # How deep emptiness is looked for. Deeper conjunctions count as inhabited; unproductive rules are pruned later.
@@ -57,7 +55,8 @@ class Expander:
         self._empty: dict[Conj, bool] = {}
         self._depth = 0
         self._emptiness_depth = 0
-        self._tracks = _mentions_unevaluated(document.root.schema)
+        self._unevaluated = Unevaluated(document, self.terms, self.algebra)
+        self._tracks = mentions_unevaluated(document.root.schema)
         self._assertions.tracks = self._tracks
 
     def expand(self, conj: Conj) -> TypeSets:
@@ -77,9 +76,7 @@ class Expander:
         if term in self._by_term:
             known = self._by_term[term]
             if known is None:
-                raise _InProgress(
-                    term.node.pointer, "$ref", "the schema applies itself to the same value"
-                )
+                raise _InProgress(term.node.pointer, "$ref", "the schema applies itself to the same value")
             return known
         self._by_term[term] = None
         self._depth += 1
@@ -87,9 +84,11 @@ class Expander:
             raise GrammarTooComplex(f"more than {MAX_IN_PLACE_DEPTH} schemas apply to one value in a chain")
         self._budget.spend()
         try:
-            result = (
-                self._holds(term.node) if term.positive else _unseen(self._fails(term.node), self._tracks)
-            )
+            if term.positive:
+                result = self._holds(term.node)
+            else:
+                failed = self._fails(term.node)
+                result = unseen(failed) if self._tracks else failed
         except BaseException:
             del self._by_term[term]
             raise
@@ -153,7 +152,7 @@ class Expander:
             for part in self._object_applicators(node):
                 result = self.algebra.intersect(result, part)
         if self._tracks:
-            result = self._unevaluated(node, result)
+            result = self._unevaluated.close(node, result)
         return result
 
     def _enum(self, node: Node) -> TypeSets:
@@ -279,44 +278,6 @@ class Expander:
             raise InvalidSchema(f"{node.pointer}/{keyword}", "must list property names")
         return lambda: with_types(ANY_VALUE, object=(ObjectSpec(required=tuple(dict.fromkeys(names))),))
 
-    def _unevaluated(self, node: Node, sets: TypeSets) -> TypeSets:
-        schema = node.schema
-        if "unevaluatedProperties" in schema and sets.object:
-            conj = self.terms.positive(self._document.child(node, "unevaluatedProperties"))
-            sets = with_types(sets, object=tuple(self._close_object(spec, conj) for spec in sets.object))
-        if "unevaluatedItems" in schema and sets.array:
-            conj = self.terms.positive(self._document.child(node, "unevaluatedItems"))
-            sets = with_types(sets, array=tuple(self._close_array(node, spec, conj) for spec in sets.array))
-        return sets
-
-    def _close_object(self, spec: ObjectSpec, conj: Conj) -> ObjectSpec:
-        if conj:
-            spec = self.algebra.add_rule(spec, NameRule(strings.complement(spec.seen), conj))
-        return replace(spec, seen=ANY_STRING)
-
-    def _close_array(self, node: Node, spec: ArraySpec, conj: Conj) -> ArraySpec:
-        seen = spec.seen
-        if seen is not None and conj:
-            if spec.seen_if:
-                if conj != self.terms.false:
-                    raise UnsupportedSchema(node.pointer, "unevaluatedItems", "a schema beside contains")
-                return self._close_by_contains(node, spec)
-            while len(spec.prefix) < seen:
-                spec = replace(spec, prefix=(*spec.prefix, spec.rest))
-            prefix = tuple(
-                self.terms.conjoin(part, conj) if i >= seen else part for i, part in enumerate(spec.prefix)
-            )
-            spec = replace(spec, prefix=prefix, rest=self.terms.conjoin(spec.rest, conj))
-        return replace(spec, seen=None)
-
-    def _close_by_contains(self, node: Node, spec: ArraySpec) -> ArraySpec:
-        """Items after the evaluated ones have to satisfy one of the conditions: none may fail them all."""
-        if any(len(c) != 1 for c in spec.seen_if):
-            return replace(spec, seen=None)
-        fails_all: Conj = tuple(c[0].opposite for c in spec.seen_if)
-        assert spec.seen is not None
-        return replace(spec, seen=None, contains=(*spec.contains, Contains(fails_all, 0, 0, spec.seen)))
-
     # A schema that fails
 
     def _fails(self, node: Node) -> TypeSets:
@@ -391,25 +352,3 @@ class Expander:
                 else:
                     failed = self.expand(self.terms.negative(self._document.child(node, keyword, name)))
                 yield self.algebra.intersect(present, failed)
-
-
-def _unseen(sets: TypeSets, tracks: bool) -> TypeSets:
-    """The sets with nothing evaluated: a schema that fails leaves no annotations."""
-    if not tracks:
-        return sets
-    arrays = tuple(replace(spec, seen=0, seen_if=()) for spec in sets.array)
-    return with_types(sets, array=arrays, object=tuple(replace(spec, seen=NO_STRING) for spec in sets.object))
-
-
-def _mentions_unevaluated(schema: Any) -> bool:
-    todo = [schema]
-    while todo:
-        value = todo.pop()
-        members, items = as_object(value), as_array(value)
-        if members is not None:
-            if "unevaluatedProperties" in members or "unevaluatedItems" in members:
-                return True
-            todo += members.values()
-        elif items is not None:
-            todo += items
-    return False

@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from jan_serve.grammar.automata.dfa import Dfa
+from jan_serve.grammar.json_schema.format_regex import regex_pattern
 from jan_serve.grammar.regex.language import full_regex, regex_dfa
 
 _YEAR = "[0-9]{4}"
@@ -108,6 +109,7 @@ FORMATS: dict[str, str] = {
     "uri-template": (
         f"(?:[^\\u0000- \"'%<>\\\\^`{{|}}]|{_PCT}|\\{{[+#./;?&=,!@|]?{_VARSPEC}(?:,{_VARSPEC})*\\}})*"
     ),
+    "regex": regex_pattern(),
     "base64": "(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?",
 }
 

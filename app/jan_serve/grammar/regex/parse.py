@@ -13,6 +13,7 @@ from jan_serve.grammar.regex.ast import (
     EPSILON,
     Assertion,
     Chars,
+    Concat,
     Look,
     Loop,
     Regex,
@@ -123,7 +124,10 @@ class _Parser:
         if self._peek() != ")":
             raise self._fail("unterminated group", start)
         self.at += 1
-        return body if look is None else Look(body, look, start)
+        if look is not None:
+            return Look(body, look, start)
+        # A group may be repeated even where what it holds may not.
+        return Concat((body,)) if isinstance(body, Assertion | Look) else body
 
     def _bounds(self) -> tuple[int, int | None, int] | None:
         """(low, high, end) of a `{m,n}` at the current place, None where the brace is a literal."""
