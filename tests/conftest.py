@@ -26,6 +26,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture(autouse=True)
 def no_user_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A developer's own JAN_SERVE_* variables must not decide what a test sees."""
-    for name in [name for name in os.environ if name.startswith("JAN_SERVE_")]:
+    """A developer's own variables must not decide what a test sees."""
+    borrowed = ("HF_TOKEN", "HF_ENDPOINT", "HF_HOME", "HF_HUB_CACHE", "OLLAMA_MODELS", "JAN_DATA_FOLDER")
+    for name in [name for name in os.environ if name.startswith("JAN_SERVE_") or name in borrowed]:
         monkeypatch.delenv(name)

@@ -29,6 +29,11 @@ def builtin_model() -> Path | None:
     return resource("models", "builtin", f"{BUILTIN_MODEL}.gguf")
 
 
+def catalogue_file() -> Path | None:
+    """The catalogue of suggested models (TOML). None where this installation was built without it."""
+    return resource("models", "catalogue.toml")
+
+
 def shipped_grammars() -> dict[str, str]:
     """The GBNF texts that requests may use by name, by file name without `.gbnf`."""
     folder = resource("grammars")

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jan_serve.config import Settings, engine_settings
 from jan_serve.ipc.messages import EngineSettings
-from jan_serve.resources import BUILTIN_MODEL, builtin_model
+from jan_serve.resources import BUILTIN_MODEL, builtin_model, catalogue_file
+from jan_serve.store.catalogue import Catalogue
 from jan_serve.store.entry import ModelEntry
+from jan_serve.store.fit import FreeMemory
 from jan_serve.store.index import ModelIndex
 from jan_serve.store.resolve import ModelResolver
 from jan_serve.supervisor.limits import ManagerLimits, WorkerLimits
 from jan_serve.supervisor.model_manager import ModelManager
 from jan_serve.supervisor.ports import ModelSource
 from jan_serve.supervisor.worker_process import default_worker_command
+
+if TYPE_CHECKING:
+    from jan_serve.store.pull import Puller
 
 
 class ModelSources:
@@ -49,6 +56,21 @@ def build_resolver(settings: Settings) -> ModelResolver:
         default=settings.model,
         builtin=(BUILTIN_MODEL, builtin) if builtin is not None else None,
         index=ModelIndex(settings.models_dir),
+    )
+
+
+def build_puller(settings: Settings, free_memory: Callable[[], FreeMemory] | None = None) -> Puller:
+    """Pulling into the models folder from the configured hub. free_memory: see Puller."""
+    # Loaded late: most commands pull nothing, and the HTTP client takes a while.
+    from jan_serve.store.hub_http import HubAccess
+    from jan_serve.store.pull import Puller
+
+    token = settings.hf_token.get_secret_value() if settings.hf_token is not None else None
+    return Puller(
+        settings.models_dir,
+        HubAccess(settings.hf_endpoint, token),
+        catalogue=Catalogue.read(catalogue_file()),
+        free_memory=free_memory,
     )
 
 

@@ -7,13 +7,20 @@ from typing import Final
 
 from jan_serve.cli.output import Output
 from jan_serve.errors import (
+    HubAccessDenied,
+    HubError,
+    HubNotFound,
+    HubUnavailable,
     InsufficientMemory,
+    InsufficientStorage,
     InvalidModel,
     InvalidRequest,
     JanServeError,
     ModelFailed,
     ModelNotFound,
+    Offline,
     SettingsError,
+    StoreError,
 )
 
 FAILED: Final = 1
@@ -35,6 +42,33 @@ _NEXT_STEPS: Final[tuple[tuple[type[JanServeError], int, str | None], ...]] = (
     (SettingsError, WRONG_USE, "`jan-serve config` shows every setting and where its value comes from."),
     (ModelNotFound, WRONG_USE, "`jan-serve ls` lists the models; --models-dir names another folder."),
     (InvalidRequest, WRONG_USE, "`jan-serve ls` lists the models."),
+    (
+        HubNotFound,
+        WRONG_USE,
+        "Look at the hub's page for the exact name; `jan-serve pull --list` shows suggestions.",
+    ),
+    (HubAccessDenied, FAILED, "`jan-serve config` shows where the token comes from (setting hf_token)."),
+    (
+        HubError,
+        FAILED,
+        "Try again; if it stays so, the hub or a proxy on the way to it changes what it sends.",
+    ),
+    (
+        Offline,
+        FAILED,
+        "Models that are here work without a network: `jan-serve ls`. A mirror is set with HF_ENDPOINT.",
+    ),
+    (
+        HubUnavailable,
+        FAILED,
+        "Run the same command later: what was downloaded is kept, and it goes on from there.",
+    ),
+    (
+        InsufficientStorage,
+        FAILED,
+        "Make room, choose a smaller quantisation, or another folder with --models-dir.",
+    ),
+    (StoreError, FAILED, "`jan-serve doctor` looks at the folders; --models-dir names another one."),
     (InvalidModel, FAILED, "Download the file again, or convert it again with llama.cpp's tools."),
     (InsufficientMemory, FAILED, "Use a smaller --n-ctx, a smaller quantisation, or close other programs."),
     (ModelFailed, FAILED, "`jan-serve doctor` shows whether llama.cpp and its devices work."),

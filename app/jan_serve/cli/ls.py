@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any, Final
 
-import typer
-
-from jan_serve.cli.options import ConfigOption
+from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, store_settings
 from jan_serve.cli.output import Output
-from jan_serve.config import load_settings
 from jan_serve.errors import JanServeError
 from jan_serve.store.entry import ModelEntry
+from jan_serve.store.model_file import part_number
 from jan_serve.store.resolve import ModelResolver
 from jan_serve.wiring import build_resolver
 
+_SOURCES: Final = {
+    "hub": "hub",
+    "ollama": "Ollama",
+    "lmstudio": "LM Studio",
+    "jan": "Jan",
+    "hf-cache": "HF cache",
+}
 
-def ls(
-    config: ConfigOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
-) -> None:
+
+def ls(config: ConfigOption = None, models_dir: ModelsDirOption = None, as_json: JsonOption = False) -> None:
     """List the models that can be served, with the name that requests use."""
-    settings = load_settings(config_file=config).settings
+    settings = store_settings(config, models_dir)
     resolver = build_resolver(settings)
     rows = [_describe(resolver, entry) for entry in resolver.entries()]
     default = resolver.default()
@@ -29,13 +32,15 @@ def ls(
         output.json({"models": rows, "default": default.entry.name if default.entry else None})
         return
     output.table(
-        ("model", "size", "architecture", "context", "note"),
+        ("model", "size", "quantisation", "architecture", "context", "source", "note"),
         [
             (
                 row["name"],
                 size_text(row["size_bytes"]),
+                row["quantisation"] or "",
                 row["architecture"],
                 str(row["n_ctx_train"] or ""),
+                row["source"],
                 row["note"],
             )
             for row in rows
@@ -47,23 +52,41 @@ def ls(
 
 
 def _describe(resolver: ModelResolver, entry: ModelEntry) -> dict[str, Any]:
+    record = entry.record
     row: dict[str, Any] = {
         "name": entry.name,
+        "aliases": list(record.aliases) if record is not None else [],
         "path": str(entry.path),
-        "size_bytes": entry.size_bytes,
+        "source": source_text(entry),
+        "size_bytes": sum(file.size_bytes for file in record.files)
+        if record is not None
+        else entry.size_bytes,
+        "quantisation": None,
         "architecture": "",
         "n_ctx_train": None,
-        "note": entry.origin if entry.origin != "models folder" else "",
+        "n_parameters": None,
+        "note": f"also {', '.join(record.aliases)}" if record is not None and record.aliases else "",
     }
     try:
-        model = resolver.model_file(entry.path, entry.name)
+        facts = resolver.facts(entry)
+        if record is None and part_number(entry.path.name) is not None:
+            row["size_bytes"] = resolver.model_file(entry.path, entry.name).file_bytes
     except JanServeError as error:
         return row | {"note": f"cannot be served: {error.message}"}
     return row | {
-        "size_bytes": model.file_bytes,
-        "architecture": model.architecture,
-        "n_ctx_train": model.n_ctx_train,
+        "quantisation": facts.quantisation,
+        "architecture": facts.architecture,
+        "n_ctx_train": facts.n_ctx_train,
+        "n_parameters": facts.n_parameters or None,
     }
+
+
+def source_text(entry: ModelEntry) -> str:
+    """Where a model comes from, for people: the hub or the program, with the name that it has there."""
+    if entry.record is None or entry.record.source.kind == "folder":
+        return "" if entry.origin == "models folder" else entry.origin
+    source = entry.record.source
+    return f"{_SOURCES[source.kind]}: {source.name}"
 
 
 def size_text(n_bytes: int) -> str:

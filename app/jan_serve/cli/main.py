@@ -14,9 +14,13 @@ from jan_serve.cli.config import config_app
 from jan_serve.cli.doctor import doctor
 from jan_serve.cli.errors import report
 from jan_serve.cli.grammar import grammar
+from jan_serve.cli.import_ import import_
 from jan_serve.cli.ls import ls
 from jan_serve.cli.output import Output
+from jan_serve.cli.pull import pull
+from jan_serve.cli.rm import rm
 from jan_serve.cli.serve import serve_command
+from jan_serve.cli.show import show
 
 _GLOBAL_FLAGS = frozenset({"--version", "--help", "-h", "--install-completion", "--show-completion"})
 
@@ -45,7 +49,11 @@ def build_app() -> typer.Typer:
     )
     app.callback()(_root)
     app.command("serve")(serve_command())
+    app.command("pull")(pull)
+    app.command("import")(import_)
     app.command("ls")(ls)
+    app.command("show")(show)
+    app.command("rm")(rm)
     app.command("doctor")(doctor)
     app.command("grammar")(grammar)
     app.add_typer(config_app, name="config")

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from jan_serve.config import LoadedSettings, Option, load_settings, setting_options
+from jan_serve.config import LoadedSettings, Option, Settings, load_settings, setting_options
 
 ConfigOption = Annotated[
     Path | None,
@@ -17,6 +17,17 @@ ConfigOption = Annotated[
         "--config", metavar="FILE", help="Configuration file. `jan-serve config` says which is read."
     ),
 ]
+
+ModelsDirOption = Annotated[
+    Path | None,
+    typer.Option("--models-dir", metavar="FOLDER", help="Models folder, instead of the configured one."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
+
+
+def store_settings(config: Path | None, models_dir: Path | None) -> Settings:
+    """The settings of a command that works on the models folder. Raises SettingsError."""
+    return load_settings({"models_dir": models_dir}, config).settings
 
 
 def with_setting_flags(run: Callable[[LoadedSettings], int]) -> Callable[..., None]:

@@ -12,12 +12,18 @@ from typing import Any, Final
 
 from rich import box
 from rich.console import Console
+from rich.progress import Progress, ProgressColumn
 from rich.table import Table
 from rich.text import Text
 
 from jan_serve.logs import printable
 
 _UNBOUNDED: Final = 100_000
+
+
+def printable_lines(text: str) -> str:
+    """`text` with its line breaks, every other control character escaped."""
+    return "\n".join(printable(line) for line in text.splitlines())
 
 
 class Output:
@@ -33,6 +39,10 @@ class Output:
         """One line of the result."""
         self._out.print(Text(printable(text)))
 
+    def raw(self, text: str) -> None:
+        """A text as it is, to be piped: nothing in it is escaped where it does not go to a terminal."""
+        sys.stdout.write((printable_lines(text) if sys.stdout.isatty() else text) + "\n")
+
     def json(self, value: Any) -> None:
         """The result as JSON, for programs."""
         sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n")
@@ -45,6 +55,12 @@ class Output:
         for row in rows:
             table.add_row(*(Text(printable(cell), overflow="fold") for cell in row))
         self._out.print(table)
+
+    def progress(self, *columns: str | ProgressColumn) -> Progress | None:
+        """A progress display among the notes, which vanishes when it ends. None where nobody would see it."""
+        if not self._err.is_terminal:
+            return None
+        return Progress(*columns, console=self._err, transient=True)
 
     def note(self, text: str = "") -> None:
         """Something to know that is not the result."""

@@ -5,8 +5,18 @@ and documentation. engine: the part that a worker is told.
 """
 
 from jan_serve.config.engine import engine_settings
+from jan_serve.config.neighbours import Neighbours, neighbours
 from jan_serve.config.options import Option, setting_options
 from jan_serve.config.settings import Settings
 from jan_serve.config.sources import LoadedSettings, load_settings
 
-__all__ = ["LoadedSettings", "Option", "Settings", "engine_settings", "load_settings", "setting_options"]
+__all__ = [
+    "LoadedSettings",
+    "Neighbours",
+    "Option",
+    "Settings",
+    "engine_settings",
+    "load_settings",
+    "neighbours",
+    "setting_options",
+]

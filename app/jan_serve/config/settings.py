@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
@@ -165,6 +166,21 @@ class Settings(BaseSettings):
         ),
         Flag(_STORE),
     ]
+    hf_endpoint: Annotated[
+        str,
+        Field(
+            description="Model hub to pull from: the Hugging Face hub or a mirror of it. HF_ENDPOINT counts too."
+        ),
+        Flag(_STORE, metavar="URL"),
+    ] = "https://huggingface.co"
+    hf_token: Annotated[
+        SecretStr | None,
+        Field(
+            description="Access token for the hub, sent to it over https (or to this machine) only. HF_TOKEN counts"
+            " too."
+        ),
+        Flag(_STORE, metavar="TOKEN"),
+    ] = None
     model: Annotated[
         str | None,
         Field(
@@ -291,6 +307,24 @@ class Settings(BaseSettings):
         if not _HOST_NAME.match(host) and not _is_address(host):
             raise ValueError("is neither an IP address nor a host name")
         return host
+
+    @field_validator("hf_endpoint")
+    @classmethod
+    def _check_endpoint(cls, endpoint: str) -> str:
+        parts = urlsplit(endpoint)
+        if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+            raise ValueError("must be an address such as https://huggingface.co, without user and password")
+        if parts.query or parts.fragment or not endpoint.isascii() or not endpoint.isprintable():
+            raise ValueError("must end with the host or a path")
+        return endpoint.rstrip("/")
+
+    @field_validator("hf_token")
+    @classmethod
+    def _check_token(cls, token: SecretStr | None) -> SecretStr | None:
+        text = token.get_secret_value().strip() if token is not None else ""
+        if not text.isascii() or not text.isprintable() or " " in text:
+            raise ValueError("a token may hold printable ASCII characters without blanks only")
+        return SecretStr(text) if text else None
 
     @field_validator("api_keys")
     @classmethod

@@ -27,6 +27,8 @@ from jan_serve.store.paths import default_config_file
 CONFIG_VARIABLE = ENV_PREFIX + "CONFIG"
 _KEYS_VARIABLE = ENV_PREFIX + "API_KEYS"
 _ONE_KEY_VARIABLE = ENV_PREFIX + "API_KEY"
+# Variables of other programs that mean one of our settings; our own name wins.
+_BORROWED_VARIABLES = {"hf_endpoint": "HF_ENDPOINT", "hf_token": "HF_TOKEN"}
 _PATH_FIELDS = ("data_dir", "models_dir")
 _MAX_CONFIG_BYTES = 1 << 20
 MASK = "********"
@@ -71,8 +73,8 @@ def load_settings(flags: Mapping[str, Any] | None = None, config_file: Path | No
         settings = Settings(**values)
     except ValidationError as error:
         raise SettingsError(_explain(error, values, origins)) from None
-    if "api_keys" in file_origins and _readable_by_others(path):
-        warnings = (*warnings, f"{path} holds API keys and can be read by other users of this machine")
+    if {"api_keys", "hf_token"} & file_origins.keys() and _readable_by_others(path):
+        warnings = (*warnings, f"{path} holds keys and can be read by other users of this machine")
     return LoadedSettings(settings, origins, path, bool(from_file) or path.is_file(), warnings)
 
 
@@ -132,6 +134,10 @@ def _read_environment() -> tuple[dict[str, Any], dict[str, str], tuple[str, ...]
     if _ONE_KEY_VARIABLE in os.environ and "api_keys" not in values:
         values["api_keys"] = (os.environ[_ONE_KEY_VARIABLE],)
         origins["api_keys"] = _ONE_KEY_VARIABLE
+    for field, variable in _BORROWED_VARIABLES.items():
+        if os.environ.get(variable) and field not in values:
+            values[field] = os.environ[variable]
+            origins[field] = variable
     known = {option.variable for option in setting_options()} | {CONFIG_VARIABLE, _ONE_KEY_VARIABLE}
     unknown = sorted(
         name for name in os.environ if name.upper().startswith(ENV_PREFIX) and name.upper() not in known

@@ -182,7 +182,8 @@ class Puller:
     def _have(self, file: HubFile, plan: PullPlan, records: dict[str, ModelRecord]) -> bool:
         """Whether the file is in its place by the index, or can be linked there from another place in the store."""
         target = self._target(plan, file)
-        for record in records.values():
+        # What an import says about digests was never checked here.
+        for record in (record for record in records.values() if record.source.kind == "hub"):
             for known in (*record.files, *((record.projector,) if record.projector else ())):
                 if (known.sha256, known.size_bytes) != (file.sha256, file.size_bytes):
                     continue

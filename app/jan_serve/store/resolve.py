@@ -6,9 +6,11 @@ on the disk for a few milliseconds; reading a header (once per file and change) 
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import os
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +19,8 @@ from typing import Final
 
 from jan_serve.errors import InvalidRequest, ModelNotFound
 from jan_serve.store.entry import ModelEntry
-from jan_serve.store.index import ModelIndex, ModelRecord
+from jan_serve.store.facts import facts_of
+from jan_serve.store.index import FileRecord, HeaderFacts, ModelIndex, ModelRecord, Source
 from jan_serve.store.model_file import ModelFile, part_number, read_model_file
 from jan_serve.store.names import best_matches, name_of, without_suffix
 
@@ -132,6 +135,20 @@ class ModelResolver:
                 self._headers[key] = known
         return known
 
+    def facts(self, entry: ModelEntry) -> HeaderFacts:
+        """What a list shows of a model: from the index, else from its header, which the index then keeps.
+
+        Raises InvalidModel, and ModelNotFound when the file has gone.
+        """
+        if entry.record is not None and entry.record.facts is not None:
+            return entry.record.facts
+        facts = facts_of(self.model_file(entry.path, entry.name))
+        if self._index is not None and entry.origin == "models folder" and entry.record is None:
+            # What cannot be written down is read again next time.
+            with contextlib.suppress(OSError):
+                self._index.put(_record_by_hand(entry, facts, self._models_dir))
+        return facts
+
     def _resolve_default(self) -> ModelEntry:
         chosen = self.default()
         if chosen.entry is None:
@@ -183,6 +200,18 @@ def _entry(name: str, path: Path, *, origin: str) -> ModelEntry | None:
     if not S_ISREG(status.st_mode):
         return None
     return ModelEntry(name, path, status.st_size, status.st_mtime_ns, origin)
+
+
+def _record_by_hand(entry: ModelEntry, facts: HeaderFacts, models_dir: Path) -> ModelRecord:
+    path = entry.path.relative_to(models_dir).as_posix()
+    return ModelRecord(
+        name=entry.name,
+        source=Source(kind="folder"),
+        files=(FileRecord(path=path, size_bytes=entry.size_bytes),),
+        modified_ns=entry.modified_ns,
+        added_at=time.time(),
+        facts=facts,
+    )
 
 
 def _with_record(entry: ModelEntry, record: ModelRecord | None) -> ModelEntry:

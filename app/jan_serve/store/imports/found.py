@@ -1,0 +1,118 @@
+"""A model that another program has, as its finder sees it: files, the name that it would get here, and what is wrong.
+
+Nothing in another program's folder is trusted: manifests are capped in size, digests and names are checked before they
+become paths, and a finder leaves out what it cannot read instead of failing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from jan_serve.store.index import SourceKind
+from jan_serve.store.model_file import MAX_PARTS, part_number
+
+MAX_MANIFEST_BYTES: Final = 1 << 20
+MAX_FILES: Final = 20_000
+MAX_DEPTH: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """A file of a found model. name: path below the models folder that it would get. sha256: what its owner says."""
+
+    path: Path
+    name: str
+    sha256: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FoundModel:
+    """A model of another program. label: as that program calls it. aliases: further names that requests may use.
+
+    problem: why it cannot be taken over, as its finder knows already.
+    """
+
+    kind: SourceKind
+    label: str
+    files: tuple[FoundFile, ...]
+    projector: FoundFile | None = None
+    aliases: tuple[str, ...] = ()
+    revision: str | None = None
+    problem: str = ""
+
+    @property
+    def n_bytes(self) -> int:
+        """All files together; what is missing counts nothing."""
+        files = (*self.files, *((self.projector,) if self.projector else ()))
+        return sum(_size(file.path) for file in files)
+
+
+def read_capped(path: Path) -> bytes | None:
+    """The content of a small file, None where it cannot be read or is not small."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_MANIFEST_BYTES + 1)
+    except OSError:
+        return None
+    return content if len(content) <= MAX_MANIFEST_BYTES else None
+
+
+def walk_files(folder: Path, *, follow: bool = False) -> Iterator[Path]:
+    """Regular files (or links to some) below a folder, relative to it, in order; hidden ones and deep ones left out."""
+    count = 0
+    for current, folders, files in os.walk(folder, followlinks=follow):
+        relative = Path(current).relative_to(folder)
+        deep = len(relative.parts) >= MAX_DEPTH
+        folders[:] = [] if deep else sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(files):
+            count += 1
+            if count > MAX_FILES:
+                return
+            if not name.startswith("."):
+                yield relative / name
+
+
+def group_models(paths: list[Path]) -> Iterator[tuple[Path, ...]]:
+    """GGUF files that are models: single ones, and split ones whole. Projectors are not among them."""
+    known = set(paths)
+    for path in paths:
+        if not is_model_name(path.name):
+            continue
+        place = part_number(path.name)
+        if place is None:
+            yield (path,)
+            continue
+        stem, number, count = place
+        parts = [
+            path.with_name(f"{stem}-{part:05}-of-{count:05}.gguf")
+            for part in range(1, min(count, MAX_PARTS) + 1)
+        ]
+        if number == 1 and all(part in known for part in parts):
+            yield tuple(parts)
+
+
+def projector_of(model: Path, paths: list[Path]) -> Path | None:
+    """The projector in the folder of a model, 16-bit floats first."""
+    beside = [path for path in paths if path.parent == model.parent and is_projector_name(path.name)]
+    return min(beside, key=lambda path: ("f16" not in path.name.lower(), path.name), default=None)
+
+
+def is_model_name(name: str) -> bool:
+    """Whether a file of this name can be a model."""
+    return name.lower().endswith(".gguf") and not is_projector_name(name) and "imatrix" not in name.lower()
+
+
+def is_projector_name(name: str) -> bool:
+    """Whether a file of this name is a multimodal projector."""
+    return name.lower().endswith(".gguf") and "mmproj" in name.lower()
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

@@ -1,0 +1,72 @@
+"""Jan's models: `llamacpp/models/<id>/model.yml` in its data folder names the GGUF file, which may lie elsewhere.
+
+Paths in it are relative to the data folder, or absolute for a file that the user imported into Jan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, cast
+
+import yaml
+
+from jan_serve.store.imports.found import FoundFile, FoundModel, read_capped, walk_files
+from jan_serve.store.model_file import MAX_PARTS, part_number
+
+_MODELS: Final = ("llamacpp", "models")
+
+
+def find_jan(data_folder: Path) -> Iterator[FoundModel]:
+    """The models in a Jan data folder. Blocks on the disk."""
+    folder = data_folder.joinpath(*_MODELS)
+    for relative in walk_files(folder):
+        if relative.name != "model.yml" or len(relative.parts) < 2:
+            continue
+        described = _read(folder / relative)
+        path = _path(data_folder, described.get("model_path"))
+        if path is None:
+            continue
+        model_id = relative.parent.as_posix()
+        projector = _path(data_folder, described.get("mmproj_path"))
+        yield FoundModel(
+            kind="jan",
+            label=model_id,
+            files=_files(path, f"jan/{model_id}"),
+            projector=FoundFile(projector, _projector_name(f"jan/{model_id}")) if projector else None,
+            aliases=(model_id,),
+        )
+
+
+def _files(path: Path, place: str) -> tuple[FoundFile, ...]:
+    parts = part_number(path.name)
+    if parts is None or parts[1] != 1 or parts[2] > MAX_PARTS:
+        return (FoundFile(path, f"{place}.gguf"),)
+    stem, _, count = parts
+    return tuple(
+        FoundFile(path.with_name(f"{stem}-{n:05}-of-{count:05}.gguf"), f"{place}-{n:05}-of-{count:05}.gguf")
+        for n in range(1, count + 1)
+    )
+
+
+def _projector_name(place: str) -> str:
+    folder, _, stem = place.rpartition("/")
+    return f"{folder}/mmproj-{stem}.gguf"
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The mapping in a model.yml, empty where there is none. safe_load makes plain values only."""
+    try:
+        content: object = yaml.safe_load(read_capped(path) or b"")
+    except (yaml.YAMLError, RecursionError, ValueError):
+        return {}
+    return cast("dict[str, Any]", content) if isinstance(content, dict) else {}
+
+
+def _path(data_folder: Path, value: object) -> Path | None:
+    if not isinstance(value, str) or not value or "\0" in value:
+        return None
+    path = Path(value)
+    if path.is_absolute():
+        return path
+    return None if ".." in path.parts else data_folder / path

@@ -1,0 +1,105 @@
+"""Deletes a model from the models folder: its files, its record, folders that it leaves empty. Follows no link.
+
+Whether the model is in use is the caller's to know. Files that another model of the store uses stay.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from stat import S_ISREG
+
+from jan_serve.errors import InvalidRequest
+from jan_serve.store.download import storage_error
+from jan_serve.store.entry import ModelEntry
+from jan_serve.store.index import ModelIndex
+from jan_serve.store.model_file import part_number
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """What was deleted. n_freed: bytes that the disk has back; linked files cost nothing and free nothing."""
+
+    name: str
+    paths: tuple[Path, ...]
+    n_freed: int
+
+
+def is_own_file(entry: ModelEntry) -> bool:
+    """Whether jan-serve put the model there (by pull or import), rather than the user by hand."""
+    return entry.record is not None and entry.record.source.kind != "folder"
+
+
+def remove_model(entry: ModelEntry, models_dir: Path, index: ModelIndex) -> Removed:
+    """Delete the model. Raises InvalidRequest for one outside the models folder, StoreError where it cannot be."""
+    if entry.origin != "models folder" or not entry.path.is_relative_to(models_dir):
+        where = (
+            "ships with jan-serve"
+            if entry.origin == "built in"
+            else f"is not in the models folder {models_dir}"
+        )
+        raise InvalidRequest(f"The model `{entry.name}` {where}; it is not removed.", param="model")
+    paths = [path for path in _paths(entry, models_dir, index) if os.path.lexists(path)]
+    n_freed = 0
+    try:
+        # The first file goes first: without it the rest is no model, whatever happens then.
+        for path in paths:
+            status = path.lstat()
+            path.unlink()
+            if S_ISREG(status.st_mode) and status.st_nlink == 1:
+                n_freed += status.st_size
+        index.remove(entry.name)
+        for folder in {parent for path in paths for parent in path.parents}:
+            _remove_if_empty(folder, models_dir)
+    except OSError as error:
+        raise storage_error(error, models_dir) from error
+    return Removed(entry.name, tuple(paths), n_freed)
+
+
+def _paths(entry: ModelEntry, models_dir: Path, index: ModelIndex) -> list[Path]:
+    """The files of the model, the first one first."""
+    paths = [entry.path, *_later_parts(entry.path)]
+    if entry.record is None:
+        return paths
+    others = [record for name, record in index.records().items() if name != entry.name]
+    used = {file.path for other in others for file in other.files}
+    used |= {other.projector.path for other in others if other.projector}
+    recorded = [*entry.record.files, *((entry.record.projector,) if entry.record.projector else ())]
+    for file in recorded:
+        path = models_dir.joinpath(*PurePosixPath(file.path).parts)
+        # A record is a file that anyone may have edited: its paths count only below the folder and without links.
+        if file.path not in used and path not in paths and _is_inside(path, models_dir):
+            paths.append(path)
+    return paths
+
+
+def _later_parts(first: Path) -> list[Path]:
+    place = part_number(first.name)
+    if place is None:
+        return []
+    stem, _, count = place
+    return [
+        path
+        for path in first.parent.iterdir()
+        if (part := part_number(path.name)) is not None
+        and part[0] == stem
+        and part[1] > 1
+        and part[2] == count
+    ]
+
+
+def _is_inside(path: Path, models_dir: Path) -> bool:
+    if ".." in path.parts or not path.is_relative_to(models_dir):
+        return False
+    return path.parent.resolve() == models_dir.resolve() / path.parent.relative_to(models_dir)
+
+
+def _remove_if_empty(folder: Path, models_dir: Path) -> None:
+    """Remove an empty folder and those above it that become empty. The models folder itself stays."""
+    while folder != models_dir and folder.is_relative_to(models_dir):
+        try:
+            folder.rmdir()
+        except OSError:
+            return
+        folder = folder.parent
