@@ -66,6 +66,7 @@ def _read_calls(reading: Reading, form: JsonCalls, in_array: bool) -> Steps[None
         return
     stream.recorded()
     yield from stream.accept(*form.closers)
+    yield from stream.skip_space()
 
 
 class _Call:

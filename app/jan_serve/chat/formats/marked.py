@@ -82,9 +82,12 @@ class _Marked:
         elif marker in self._openers:
             reading.stream.record(marker)
             yield from self._read_calls(reading, marker)
-        elif marker not in self._ignored and (reading.out.has_text or not reading.split_thoughts):
+        elif marker not in self._ignored:
             # A closing marker alone: before any text it closes the thought that was not had, later it is text.
-            reading.out.text(marker)
+            if reading.out.has_text or not reading.split_thoughts:
+                reading.out.text(marker)
+            else:
+                reading.out.close_thought()
         return None
 
     def _read_thought(self, opener: str) -> Steps[str | None]:

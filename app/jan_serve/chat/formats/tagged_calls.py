@@ -136,7 +136,9 @@ def _read_argument(reading: Reading, form: TaggedCalls, schema: Mapping[str, Any
         yield from stream.run(_ATTRIBUTES, attributes.append)
         if not (yield from stream.accept(form.value_open)):
             # The tags are broken: what follows is passed on as it is, which no reader takes for arguments.
-            yield from stream.until(marker_set(form.call_close, *form.closers), out.arguments)
+            if not stream.at_end:
+                out.arguments("".join(attributes))
+                yield from stream.until(marker_set(form.call_close, *form.closers), out.arguments)
             return False
     types = _declared_types("".join(attributes))
     if types is None:

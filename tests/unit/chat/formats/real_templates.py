@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, cast
 
 import jinja2
 from jinja2.ext import loopcontrols
@@ -22,19 +24,18 @@ _ROOT = Path(__file__).parents[4]
 _PATTERN = "llama_cpp_python-*/vendor/llama.cpp/models/templates"
 
 # What ends a turn. An engine stops there, so no answer holds it.
+_ENDS = (
+    "<END> <|im_end|> <|eot_id|> <|eom_id|> <|eot|> <|end_of_text|> <|end_of_msg|> <|call|> <|calls|> <|role_end|>"
+    " <|END_OF_TURN_TOKEN|> <|START_OF_TURN_TOKEN|> <|observation|> <|user|> <|tool_response> <end_of_turn> <turn|>"
+    " <end_of_sentence> <seed:eos> <SPECIAL_12> </assistant> [e~[ [RESULT"
+).split()
 _END = re.compile(
     "|".join(
         (
-            *map(
-                re.escape,
-                (
-                    *("<END>", "<|im_end|>", "<|eot_id|>", "<|eom_id|>", "\n<|end|>", "<|end_of_text|>"),
-                    *("<|END_OF_TURN_TOKEN|>", "<|START_OF_TURN_TOKEN|>", "<end_of_turn>", "<turn|>", "<|tool_response>"),
-                    *("<｜end▁of▁sentence｜>", "<end_of_sentence>", "[e~[", "<|observation|>", "<|user|>"),
-                    *("<|role_end|>", "</assistant>", "<seed:eos>", "<｜hy_eos:opensource｜>", "<SPECIAL_12>"),
-                    *("<|end_of_msg|>", "\n\n<sep>", "<|eot|>", "<|call|>", "<|calls|>", "[RESULT"),
-                ),
-            ),
+            *map(re.escape, _ENDS),
+            r"\n<\|end\|>",
+            r"\n\n<sep>",
+            r"<\W(?:end\Wof\Wsentence|hy_eos:opensource)\W>",
             r"<\|message_sep\|>\n\n(?!function call)",
         )
     )
@@ -69,7 +70,13 @@ def _raise(message: object = "") -> NoReturn:
 
 def _tojson(value: Any, **options: Any) -> str:
     options.setdefault("ensure_ascii", False)
-    return json.dumps(list(value) if isinstance(value, Iterator) else value, **options)
+    return json.dumps(
+        list(cast(Iterator[object], value)) if isinstance(value, Iterator) else value, **options
+    )
+
+
+def _strftime_now(form: str) -> str:
+    return datetime(2026, 1, 2, tzinfo=UTC).strftime(form)
 
 
 @cache
@@ -77,8 +84,10 @@ def _compiled(source: str) -> jinja2.Template:
     environment = SandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, GenerationTag]
     )
-    environment.globals.update(raise_exception=_raise, strftime_now=lambda form: "2 January 2026")
-    environment.filters["tojson"] = _tojson
+    names: dict[str, Any] = vars(environment)["globals"]
+    names.update(raise_exception=_raise, strftime_now=_strftime_now)
+    filters: dict[str, Any] = vars(environment)["filters"]
+    filters["tojson"] = _tojson
     return environment.from_string(source)
 
 
@@ -122,7 +131,9 @@ def answer_of(
     asked = render(template, question, tools, ask=True)
     told = render(template, [*question, turn, *results], tools, ask=False)
     # Where the two part in the middle of a tag, the tag belongs to the answer.
-    same = re.sub(r"<[^>]*$", "", os.path.commonprefix([asked, told]))
+    pairs = zip(asked, told, strict=False)
+    same = "".join(one for one, _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+    same = re.sub(r"<[^>]*$", "", same)
     text = told[len(same) :].removeprefix("<|CHATBOT_TOKEN|>")
     end = _END.search(text)
     return WrittenAnswer(same, text[: end.start()] if end is not None else text)

@@ -8,6 +8,10 @@ from typing import Any, Final
 
 import jinja2
 import pytest
+
+from jan_serve.chat.detect import detect_format, knows_tools, writes_calls
+from jan_serve.chat.instructions import with_tools_as_text
+from jan_serve.core.messages import FunctionCall, Message, ToolCall
 from tests.unit.chat.formats.answers import TOOLS, parse_everywhere
 from tests.unit.chat.formats.real_templates import (
     VARIABLE,
@@ -18,10 +22,6 @@ from tests.unit.chat.formats.real_templates import (
     render,
     templates,
 )
-
-from jan_serve.chat.detect import detect_format, knows_tools, writes_calls
-from jan_serve.chat.instructions import with_tools_as_text
-from jan_serve.core.messages import FunctionCall, Message, ToolCall
 
 pytestmark = pytest.mark.skipif(
     folder() is None,
@@ -187,9 +187,7 @@ def test_an_answer_as_the_template_writes_it(template: RealTemplate) -> None:
     """Some templates write one call only, some drop text or thought of a turn with calls: what they write is read."""
     form = detect_format(template.source)
     written = _written(template)
-    answer = parse_everywhere(
-        form, written.text, starts_in_thought=form.prompt_opens_thought(written.prompt)
-    )
+    answer = parse_everywhere(form, written.text, starts_in_thought=form.prompt_opens_thought(written.prompt))
     assert answer.values() == [call for call in CALLS if call[0] in written.text]
     assert answer.text == (TEXT if TEXT in written.text and answer.reasoning != TEXT else "")
     assert answer.reasoning in (REASONING if REASONING in written.text else "", TEXT)
@@ -212,9 +210,7 @@ def test_tools_as_text_where_the_template_has_no_place_for_them(template: RealTe
     )
     folded = with_tools_as_text(history, TOOLS, form, calls_too=True)
     assert [message.role for message in folded] == ["system", "user", "assistant", "user"]
-    plain: list[dict[str, Any]] = [
-        {"role": message.role, "content": message.content} for message in folded
-    ]
+    plain: list[dict[str, Any]] = [{"role": message.role, "content": message.content} for message in folded]
     if template.name == "google-gemma-2-2b-it":  # it takes no system message
         plain = [{"role": "user", "content": f"{plain[0]['content']}\n\nQ"}, *plain[2:]]
     text = render(template, plain, [], ask=True)

@@ -5,26 +5,28 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.unit.chat.formats.answers import TOOLS, call, parse, parse_everywhere
 
 from jan_serve.chat.detect import FORMATS
 from jan_serve.chat.formats.format import ChatFormat
 from jan_serve.chat.formats.writer import write_calls
 from jan_serve.chat.stream_parser import StreamParser
 from jan_serve.core.events import ToolCallDelta
+from tests.unit.chat.formats.answers import TOOLS, call, parse, parse_everywhere
 
 thinking_forms = pytest.mark.parametrize(
     "form", [form for form in FORMATS if form.thought is not None], ids=lambda form: form.name
 )
 
-HARD_TEXT = 'Oslo "N" \\ {x}: </a> é\u2028 [1], \'q\' & <b>\nline'
+HARD_TEXT = "Oslo \"N\" \\ {x}: </a> é\u2028 [1], 'q' & <b>\nline"
 
 CALLS: dict[str, list[tuple[str, dict[str, Any]]]] = {
     "one": [("get_weather", {"city": "Oslo", "days": 2})],
     "hard text": [("get_weather", {"city": HARD_TEXT})],
     "empty text": [("get_weather", {"city": ""})],
     "no arguments": [("now", {})],
-    "nested": [("add", {"values": [1, 2.5, -3], "opts": {"k": True, "n": None, "s": "a 'b' \\ c", "o": {"e": [0]}}})],
+    "nested": [
+        ("add", {"values": [1, 2.5, -3], "opts": {"k": True, "n": None, "s": "a 'b' \\ c", "o": {"e": [0]}}})
+    ],
     "two": [("get_weather", {"city": "Oslo"}), ("add", {"values": [1, 2]})],
     "three": [("now", {}), ("add", {"values": [7], "opts": {"a": 1}}), ("now", {})],
 }
@@ -90,7 +92,7 @@ def test_without_tools_nothing_is_a_call(form: ChatFormat) -> None:
 @forms
 def test_plain_text_is_text(form: ChatFormat) -> None:
     start = {"functionary-v3.2": "all\n"}.get(form.name, "")
-    text = " Dear <b>all</b>,\n\n{\"a\": [1]} `x < y` [TOOL] <tool>\n\nBye. \n"
+    text = ' Dear <b>all</b>,\n\n{"a": [1]} `x < y` [TOOL] <tool>\n\nBye. \n'
     assert parse_everywhere(form, start + text).text == text
 
 

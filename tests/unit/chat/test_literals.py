@@ -1,0 +1,80 @@
+"""Python's and Gemma's values as JSON."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jan_serve.chat.literals import GEMMA, MAX_DEPTH, literal_to_json
+
+PYTHON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.lists(PYTHON_VALUES, max_size=2))
+def test_python_literals(value: list[object]) -> None:
+    converted = literal_to_json(repr(value))
+    assert converted is not None
+    assert json.loads(converted) == value
+
+
+@given(st.dictionaries(st.text(), PYTHON_VALUES, max_size=2))
+def test_json_is_left_as_it_is(value: dict[str, object]) -> None:
+    text = json.dumps(value, ensure_ascii=False)
+    assert literal_to_json(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("(1, 2,)", "[1, 2]"),
+        ("{'a': (), }", '{"a": []}'),
+        (r"['\x41\u00e9\U0001F600\n\q\'']", r"""["Aé😀\n\\q'"]"""),
+        (r"['\ud83d\xzz']", r'["\ud83d\\xzz"]'),
+        ("[a, -1.5e3, 007, None, true]", '["a", -1.5e3, "007", null, true]'),
+        ("{a: 1, 'b': {}}", '{"a": 1, "b": {}}'),
+    ],
+)
+def test_spellings(text: str, wanted: str) -> None:
+    assert literal_to_json(text) == wanted
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[1",
+        "[1 2]",
+        "{'a' 1}",
+        "{'a': }",
+        "['a]",
+        "[1] x",
+        "['\\",
+        "['\\u12",
+        "[f(1)]",
+        "[" * (MAX_DEPTH + 2),
+    ],
+)
+def test_what_is_no_literal(text: str) -> None:
+    assert literal_to_json(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("{}", "{}"),
+        (
+            '{a:<|"|>x "y" \\ {<|"|>,b:[1,-2.5],c:{d:true}}',
+            '{"a": "x \\"y\\" \\\\ {", "b": [1, -2.5], "c": {"d": true}}',
+        ),
+        ('{<|"|>a b<|"|>:null}', '{"a b": null}'),
+    ],
+)
+def test_gemma(text: str, wanted: str) -> None:
+    assert literal_to_json(text, GEMMA) == wanted

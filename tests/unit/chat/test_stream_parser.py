@@ -1,0 +1,185 @@
+"""StreamParser: deltas, their order, what is held back; any text gives the same however it is cut."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jan_serve.chat.detect import FORMATS
+from jan_serve.chat.formats.format import ChatFormat
+from jan_serve.chat.stream_parser import StreamParser
+from jan_serve.core.events import ReasoningDelta, TextDelta, TokenInfo, ToolCallDelta
+from tests.unit.chat.formats.answers import TOOLS, Answer, Call, parse, parse_everywhere
+
+FORMS = {form.name: form for form in FORMATS}
+
+OSLO_JSON = '{"name": "get_weather", "arguments": {"city": "Oslo"}}'
+SUM_JSON = '{"name": "add", "arguments": {"values": [1, 2]}}'
+
+
+def test_runaway_nesting_ends_the_arguments() -> None:
+    text = '<tool_call>{"name": "now", "arguments": ' + "[" * 600 + "</tool_call>."
+    answer = parse(FORMS["hermes"], [text])
+    assert (answer.text, answer.calls) == (".", (Call("now", "[" * 600),))
+
+
+def test_order_of_deltas() -> None:
+    answer = parse_everywhere(
+        FORMS["hermes"],
+        f"<think>a</think>b<tool_call>{OSLO_JSON}</tool_call>c<tool_call>{SUM_JSON}</tool_call>",
+    )
+    assert answer.order == ("reasoning", "text", "call 0", "text", "call 1")
+
+
+@pytest.mark.parametrize(
+    ("form", "answer", "text"),
+    [
+        ("hermes", "<think>\na\n</think>\n\nb", "<think>\na\n</think>\n\nb"),
+        ("hermes", "<think>a", "<think>a"),
+        ("mistral-args", "[THINK]a[/THINK]b", "[THINK]a[/THINK]b"),
+        (
+            "gpt-oss",
+            "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>b",
+            "<|channel|>analysis<|message|>a<|end|>\n\nb",
+        ),
+    ],
+)
+def test_thoughts_stay_in_the_text_on_request(form: str, answer: str, text: str) -> None:
+    assert parse_everywhere(FORMS[form], answer, split_thoughts=False) == Answer(text, "", (), ("text",))
+
+
+def test_without_split_a_call_in_a_thought_is_still_none() -> None:
+    text = f"<think><tool_call>{OSLO_JSON}</tool_call></think>b"
+    assert parse_everywhere(FORMS["hermes"], text, split_thoughts=False).calls == ()
+
+
+def feed_all(form: ChatFormat, pieces: list[str]) -> list[TextDelta | ReasoningDelta | ToolCallDelta]:
+    parser = StreamParser(form, lambda name: "id", tools=TOOLS)
+    return [delta for piece in pieces for delta in parser.feed(piece)] + parser.finish()
+
+
+def test_text_is_passed_on_at_once() -> None:
+    parser = StreamParser(FORMS["hermes"], lambda name: "id", tools=TOOLS)
+    assert parser.feed("Hel") == [TextDelta(0, "Hel")]
+    assert parser.feed("lo <") == [TextDelta(0, "lo")]
+    assert parser.feed("b>") == [TextDelta(0, " <b>")]
+    assert parser.feed(" <tool_c") == []
+    assert parser.finish() == [TextDelta(0, " <tool_c")]
+
+
+def test_a_call_is_announced_with_its_name_and_streams_its_arguments() -> None:
+    pieces = [
+        '<tool_call>{"name": "get_weather", "argu',
+        'ments": ',
+        '{"ci',
+        'ty": "Os',
+        'lo"}',
+        "}</tool_call>",
+    ]
+    assert feed_all(FORMS["hermes"], pieces) == [
+        ToolCallDelta(0, 0, "id", "get_weather", '{"ci'),
+        ToolCallDelta(0, 0, arguments='ty": "Os'),
+        ToolCallDelta(0, 0, arguments='lo"}'),
+    ]
+
+
+def test_the_text_of_an_element_streams() -> None:
+    pieces = ["<tool_call><function=get_weather><parameter=city>", 'Os"', "lo</para", "meter></function>"]
+    assert feed_all(FORMS["qwen3-coder"], pieces) == [
+        ToolCallDelta(0, 0, "id", "get_weather", '{"city": '),
+        ToolCallDelta(0, 0, arguments='"Os\\"'),
+        ToolCallDelta(0, 0, arguments="lo"),
+        ToolCallDelta(0, 0, arguments='"}'),
+    ]
+
+
+def test_whether_the_answer_is_inside_a_thought() -> None:
+    parser = StreamParser(FORMS["hermes"], lambda name: "id", starts_in_thought=True)
+    assert parser.in_thought
+    parser.feed("a")
+    assert parser.in_thought
+    parser.feed("</think>")
+    assert not parser.in_thought
+    parser.finish()
+
+
+def token(number: int) -> TokenInfo:
+    return TokenInfo(number, b"x")
+
+
+def test_no_token_is_lost() -> None:
+    pieces = ["<think>", "a", "</think>", "\n", "b", '<tool_call>{"name": "now"', "}</tool_call>"]
+    parser = StreamParser(FORMS["hermes"], lambda name: "id", tools=TOOLS)
+    deltas = [delta for at, piece in enumerate(pieces) for delta in parser.feed(piece, (token(at),))]
+    deltas += parser.finish()
+    assert [
+        (type(delta).__name__, [info.id for info in delta.tokens])
+        for delta in deltas
+        if not isinstance(delta, ToolCallDelta)
+    ] == [("ReasoningDelta", [0, 1]), ("TextDelta", [2, 3, 4]), ("TextDelta", [5, 6])]
+    assert deltas[-1] == TextDelta(0, "", (token(5), token(6)))
+
+
+def test_ids_come_from_the_factory() -> None:
+    parser = StreamParser(FORMS["hermes"], lambda name: f"id of {name}", tools=TOOLS)
+    deltas = parser.feed(f"<tool_call>{OSLO_JSON}</tool_call>") + parser.finish()
+    assert deltas == [ToolCallDelta(0, 0, "id of get_weather", "get_weather", '{"city": "Oslo"}')]
+    assert parser.calls == 1
+
+
+PIECES = st.lists(
+    st.sampled_from(
+        sorted(
+            {
+                piece
+                for form in FORMATS
+                for piece in (
+                    *form.calls.triggers,
+                    *form.special_tokens,
+                    *(part for part in form.calls.call if isinstance(part, str)),
+                    form.calls.opening or " ",
+                    form.calls.closing or "\n",
+                )
+            }
+            | {
+                "get_weather",
+                "now",
+                "all\n",
+                '{"city": "Oslo"}',
+                "{}",
+                '"',
+                "\\",
+                "[",
+                "]",
+                "a",
+                "é",
+                "2",
+                "</think>",
+            }
+        )
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(form=st.sampled_from(FORMATS), pieces=PIECES, data=st.data())
+def test_any_text_at_any_cut_gives_the_same(form: ChatFormat, pieces: list[str], data: st.DataObject) -> None:
+    text = "".join(pieces)
+    at = data.draw(st.integers(0, len(text)))
+    whole = parse(form, [text])
+    assert parse(form, list(text)) == whole
+    assert parse(form, [text[:at], "", text[at:]]) == whole
+    assert parse(form, pieces) == whole
+
+
+@settings(max_examples=100, deadline=None)
+@given(form=st.sampled_from(FORMATS), text=st.text(st.characters(exclude_categories=["Cs"])))
+def test_any_characters_are_kept_as_text(form: ChatFormat, text: str) -> None:
+    """Text without a marker is passed on whole; white space at the ends of a thought-free answer too."""
+    if any(mark in text for mark in "<[>{`"):
+        return
+    start = "all\n" if form.name == "functionary-v3.2" else ""
+    answer = parse(form, [start + text])
+    assert answer.text + answer.reasoning == text
