@@ -47,9 +47,9 @@ class RuleBuilder:
         """Give a reserved name its body."""
         self.rules[name] = expr
 
-    def define(self, hint: str, expr: Expr) -> RuleRef:
-        """A new rule with this body."""
-        name = self.reserve(hint)
+    def define(self, hint: str, expr: Expr, *, complete: bool = False) -> RuleRef:
+        """A new rule with this body; `complete` as in `RuleBuilder.complete`."""
+        name = self.reserve(hint, complete=complete)
         self.rules[name] = expr
         return RuleRef(name)
 

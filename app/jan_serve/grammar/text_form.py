@@ -71,7 +71,7 @@ class JsonText:
             if special:
                 expr = choice([expr, self._escape(special)])
                 if type(expr) is not RuleRef:
-                    expr = self._rules.define("char", expr)
+                    expr = self._rules.define("char", expr, complete=True)
             self._memo[chars] = expr
         return expr
 
@@ -101,7 +101,7 @@ class JsonText:
         escaped: list[Expr] = [CharClass(charset.char_set((c, c) for c in short))] if short else []
         if coded:
             escaped.append(sequence([Literal("u"), self._code_units(coded)]))
-        rule = self._rules.define("escape", sequence([Literal("\\"), choice(escaped)]))
+        rule = self._rules.define("escape", sequence([Literal("\\"), choice(escaped)]), complete=True)
         self._escapes[chars] = rule
         return rule
 
@@ -112,7 +112,7 @@ class JsonText:
             options += _hex_range(low, high, 4)
         for low, high in charset.intersect(chars, ((0x10000, MAX_CODE_POINT),)):
             options += _pair_range(low - 0x10000, high - 0x10000)
-        return options[0] if len(options) == 1 else self._rules.define("hex", choice(options))
+        return options[0] if len(options) == 1 else self._rules.define("hex", choice(options), complete=True)
 
 
 def _one_of(chars: CharSet) -> Expr:
@@ -183,6 +183,3 @@ def _pairs(high_first: int, high_last: int, low_first: int, low_last: int) -> li
         sequence([head, Literal("\\u"), lows])
         for head in _hex_range(0xD800 + high_first, 0xD800 + high_last, 4)
     ]
-
-
-__all__ = ["JsonText", "PlainText", "RuleRef", "TextForm"]

@@ -148,7 +148,7 @@ class OtherWords:
                     options.append(self._form.tail)
                 known = options[0] if len(options) == 1 else Choice(tuple(options))
                 if index % _RULE_EVERY == 0 and known != NEVER and excluded:
-                    known = self._rules.define(f"not-{suffix[index:]}", known)
+                    known = self._rules.define(f"not-{suffix[index:]}", known, complete=True)
             self._ends[key] = known
         return known
 
@@ -164,7 +164,7 @@ class OtherWords:
                 if left:
                     expr = sequence([self._form.chars(left), walk.writer.reference(target)])
                     label = "except-" + "".join(c for c in excluded if c.isalnum())
-                    written.append(self._rules.define(label, expr))
+                    written.append(self._rules.define(label, expr, complete=True))
             known = self._leaving[key] = written
         return known
 

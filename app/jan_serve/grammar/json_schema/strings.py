@@ -75,6 +75,9 @@ class NotIn:
 
 StringSet: TypeAlias = AnyString | OneOfStrings | Length | Pattern | Format | AllOf | SomeOf | NotIn
 
+# The usual ways to write no constraint: each finds the empty text in any string.
+_FOUND_EVERYWHERE = frozenset({"", "^", "$", ".*", "^.*", ".*$"})
+
 ANY_STRING = AnyString()
 NO_STRING = OneOfStrings(())
 
@@ -159,14 +162,7 @@ def pattern_set(pattern: str) -> StringSet:
     words = _finite_words(regex)
     if words is not None:
         return OneOfStrings(tuple(dict.fromkeys(words)))
-    if regex_dfa_accepts_all(pattern):
-        return ANY_STRING
-    return Pattern(pattern)
-
-
-def regex_dfa_accepts_all(pattern: str) -> bool:
-    """Whether the pattern is found in every string, which only patterns that can match nothing are."""
-    return pattern in ("", "^", "$", ".*", "^.*", ".*$")
+    return ANY_STRING if pattern in _FOUND_EVERYWHERE else Pattern(pattern)
 
 
 def _finite_words(regex: Regex) -> list[str] | None:
