@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import shutil
 import time
@@ -13,7 +14,7 @@ from typing import Any, Final
 import psutil
 
 from tests.support.processes import wait_until
-from tests.support.raw_http import RawResponse, get, post
+from tests.support.raw_http import RawConnection, RawResponse, get, post, post_bytes
 from tests.support.served import Served, serving
 
 COMPLETIONS: Final = "/v1/completions"
@@ -109,3 +110,38 @@ def assert_clean_log(server: Served, *secrets: str) -> None:
     log = server.log
     for words in ("Traceback", *secrets):
         assert words not in log, words
+
+
+def start_stream(connection: RawConnection, url: str, prompt: str, **fields: Any) -> str:
+    """Begin a streamed completion; the text of its first event that has any."""
+    connection.send(post_bytes(url, COMPLETIONS, {"prompt": prompt, "stream": True, **GREEDY, **fields}))
+    assert b" 200 OK" in connection.read_until(b"\r\n\r\n")
+    while True:
+        line = connection.read_until(b"\n")
+        if line.startswith(b"data: {"):
+            text: str = json.loads(line[6:])["choices"][0]["text"]
+            if text:
+                return text
+
+
+def rest_of_stream(connection: RawConnection) -> list[str]:
+    """The payloads that are left, up to the end of the body."""
+    return payloads(connection.read_until(b"0\r\n\r\n"))
+
+
+def payloads(body: bytes) -> list[str]:
+    """What follows `data: ` in an event stream."""
+    return [line[6:].strip() for line in body.decode().split("\n") if line.startswith("data: ")]
+
+
+def texts(events: list[str]) -> str:
+    """The joined text of a completion's events."""
+    bodies = [json.loads(event) for event in events if event != "[DONE]"]
+    return "".join(choice["text"] for body in bodies for choice in body.get("choices", []))
+
+
+def assert_one_error_at_the_end(events: list[str], code: str) -> None:
+    """The stream broke off: one error event, nothing behind it, and no sign of success."""
+    errors = [event for event in events if "error" in json.loads(event)]
+    assert errors == events[-1:]
+    assert json.loads(errors[0])["error"]["code"] == code
