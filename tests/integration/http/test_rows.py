@@ -270,7 +270,8 @@ def test_row_18_an_answer_among_32_equals_the_answer_alone(healthy: Healthy) -> 
         assert len(calls) == 32
         shuffle.shuffle(calls)
         with ThreadPoolExecutor(32) as pool:
-            answers = list(pool.map(lambda call: answer_one_way(url, *call), calls))
+            futures = [pool.submit(answer_one_way, url, kind, text) for kind, text in calls]
+        answers = [future.result() for future in futures]
         for (kind, text), answer in zip(calls, answers, strict=True):
             assert answer == (None if kind == "cancel" else alone[text])
     wait_until(lambda: metric(url, "jan_serve_open_requests") == 0)

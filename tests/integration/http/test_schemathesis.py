@@ -1,0 +1,70 @@
+"""Calls drawn from the OpenAPI document that a running server gives, against a real model: no 5xx, no surprise."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, settings
+from schemathesis import checks
+from schemathesis.specs.openapi import checks as openapi_checks
+
+from jan_serve.api.app import create_app
+from tests.integration.http.support import Healthy, serving_models
+from tests.support.fake_client import FakeModels
+from tests.support.fronts import make_settings
+from tests.support.raw_http import get
+
+pytestmark = pytest.mark.integration
+
+_COMMON: Any = checks
+_OPENAPI: Any = openapi_checks
+_SCHEMATHESIS: Any = schemathesis
+_CHECKS: Final[list[Any]] = [
+    _COMMON.not_a_server_error,
+    _OPENAPI.status_code_conformance,
+    _OPENAPI.content_type_conformance,
+    _OPENAPI.response_headers_conformance,
+    _OPENAPI.response_schema_conformance,
+]
+
+
+# Tests are collected from the document before any server runs: it comes from the application as a value.
+_APP: Final = create_app(make_settings(), FakeModels())
+_DOCUMENT: Final[Any] = _SCHEMATHESIS.openapi.from_dict(_APP.openapi())
+
+
+@pytest.fixture(scope="module")
+def drawn_on(tmp_path_factory: pytest.TempPathFactory, exact_llama: Path) -> Generator[Healthy]:
+    """A short context and a ceiling, so that calls which set no limit are short too."""
+    flags = ("--n-ctx", "128", "--max-tokens-ceiling", "16")
+    with serving_models(tmp_path_factory.mktemp("drawn"), exact_llama, flags=flags) as served:
+        yield Healthy(served)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@_DOCUMENT.parametrize()
+@settings(
+    max_examples=25,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[
+        HealthCheck.too_slow,
+        HealthCheck.filter_too_much,
+        HealthCheck.function_scoped_fixture,
+    ],
+)
+def test_no_documented_call_fails(drawn_on: Healthy, case: Any) -> None:
+    case.call_and_validate(base_url=drawn_on.url, checks=_CHECKS)
+
+
+def test_the_server_gives_that_document(drawn_on: Healthy) -> None:
+    assert get(drawn_on.url, "/openapi.json").json() == _APP.openapi()
+
+
+def test_the_server_is_as_before(drawn_on: Healthy) -> None:
+    """Runs behind the drawn calls; on its own it holds too."""
+    drawn_on.check()
