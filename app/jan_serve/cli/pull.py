@@ -15,6 +15,7 @@ from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, sto
 from jan_serve.cli.output import Output
 from jan_serve.cli.transfer import TransferDisplay
 from jan_serve.config import Settings
+from jan_serve.errors import InvalidRequest
 from jan_serve.resources import catalogue_file
 from jan_serve.store.catalogue import Catalogue
 from jan_serve.store.index import ModelRecord
@@ -56,6 +57,8 @@ def pull(
     settings = store_settings(config, models_dir)
     try:
         plan, record = asyncio.run(_pull(settings, name, revision, mmproj, output))
+    except InvalidRequest as error:
+        raise CommandError(error.message, "`jan-serve pull --list` shows suggestions.", WRONG_USE) from None
     except KeyboardInterrupt:
         raise CommandError(
             "Stopped.", "What was downloaded is kept: the same command goes on from there.", INTERRUPTED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -12,11 +12,14 @@ from jan_serve.cli.errors import FAILED, CommandError
 from jan_serve.cli.ls import size_text, source_text
 from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, store_settings
 from jan_serve.cli.output import Output
+from jan_serve.store.disk import is_there
 from jan_serve.store.entry import ModelEntry
 from jan_serve.store.gguf import read_gguf_header
 from jan_serve.store.model_file import ModelFile
 from jan_serve.store.quantisation import quantisation_of
 from jan_serve.wiring import build_resolver
+
+_LABELS: Final = {"size_bytes": "size", "weights_bytes": "weights", "n_ctx_train": "context"}
 
 
 def show(
@@ -47,9 +50,8 @@ def show(
     if as_json:
         output.json(facts)
     else:
-        output.table(
-            ("", entry.name), [(key.replace("_", " "), _text(key, value)) for key, value in facts.items()]
-        )
+        rows = [(_LABELS.get(key, key.replace("_", " ")), _text(key, value)) for key, value in facts.items()]
+        output.table(("", entry.name), [row for row in rows if row[1]])
     if verify and facts["verified"] is False:
         raise CommandError(
             f"A file of {entry.name} is not what was downloaded.", "Remove it and pull it again.", FAILED
@@ -83,8 +85,6 @@ def _facts(entry: ModelEntry, model: ModelFile) -> dict[str, Any]:
 
 def _verify(entry: ModelEntry, models_dir: Path) -> bool | None:
     """Whether all files have their recorded digests; None where none is recorded. Blocks: it reads every byte."""
-    from jan_serve.store.download import is_there
-
     record = entry.record
     files = [] if record is None else [*record.files, *((record.projector,) if record.projector else ())]
     known = [(models_dir / file.path, file.size_bytes, file.sha256) for file in files if file.sha256]

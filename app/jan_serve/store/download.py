@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import hashlib
 import os
 import re
-import shutil
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Final, Protocol, TypeVar
+from typing import BinaryIO, Final, Protocol
 
 import filelock
 import httpx2
@@ -25,24 +23,18 @@ from jan_serve.errors import (
     DigestMismatch,
     HubError,
     HubUnavailable,
-    InsufficientStorage,
     InvalidModel,
-    StoreError,
 )
 from jan_serve.store.atomic_file import flush_folder
+from jan_serve.store.disk import feed, in_thread, is_there, storage_error
 from jan_serve.store.gguf import read_gguf_header
 from jan_serve.store.hub_http import HubHttp, TransientFailure
 from jan_serve.store.incoming import IncomingFile, IncomingFolder
 
 _BLOCK_BYTES: Final = 1 << 20
-_HASH_STEP_BYTES: Final = 8 << 20
 _FLUSH_BYTES: Final = 64 << 20
 _LOCK_POLL_S: Final = 0.2
-_LARGEST_RESERVE: Final = 256 << 20
-_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _CONTENT_RANGE: Final = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)\Z")
-
-T = TypeVar("T")
 
 StatusError = Callable[[int, httpx2.Headers], None]
 """Called with a status of 400 and above that will not pass, to raise what it means."""
@@ -97,40 +89,6 @@ async def download(
         raise storage_error(error, what.target.parent) from error
 
 
-def storage_error(error: OSError, folder: Path) -> StoreError:
-    """What a failure to write below `folder` means for people."""
-    if error.errno in _NO_ROOM:
-        return InsufficientStorage(f"The disk is full: no more can be written to {folder}.")
-    return StoreError(f"Cannot write to {folder}: {error.strerror or error}.")
-
-
-def check_room(folder: Path, n_bytes: int) -> None:
-    """Raises InsufficientStorage where `n_bytes` more would fill the disk of `folder` up, which need not exist yet."""
-    existing = next((path for path in (folder, *folder.parents) if path.exists()), None)
-    if existing is None:
-        return
-    usage = shutil.disk_usage(existing)
-    reserve = min(_LARGEST_RESERVE, usage.total // 50)
-    if n_bytes + reserve > usage.free:
-        raise InsufficientStorage(
-            f"This needs {n_bytes / 1e9:.2f} GB (and {reserve / 1e9:.2f} GB to spare), but only"
-            f" {usage.free / 1e9:.2f} GB are free on the disk of {folder}."
-        )
-
-
-async def is_there(path: Path, size_bytes: int, sha256: str) -> bool:
-    """Whether the file is there and has this size and digest. Reads the whole file if its size is right."""
-    try:
-        if path.stat().st_size != size_bytes:
-            return False
-        with path.open("rb") as file:
-            hasher = hashlib.sha256()
-            await _feed(file, hasher.update, size_bytes)
-    except OSError:
-        return False
-    return hasher.hexdigest() == sha256
-
-
 class _Transfer:
     """One writer's work on one file, with as many connections as it takes. `n_resumed`: bytes from an earlier try."""
 
@@ -155,9 +113,9 @@ class _Transfer:
         try:
             await self._resume()
             await self._http.retrying(self._attempt, lambda: self._furthest)
-            await _in_thread(self._check)
+            await in_thread(self._check)
             self._file.close()
-            await _in_thread(self._place)
+            await in_thread(self._place)
         except (HubUnavailable, asyncio.CancelledError):
             keep = True
             raise
@@ -174,7 +132,7 @@ class _Transfer:
         if not 0 < self._incoming.n_kept <= self._what.size_bytes:
             self._restart()
             return
-        await _feed(self._file, self._hasher.update, self._incoming.n_kept)
+        await feed(self._file, self._hasher.update, self._incoming.n_kept)
         self._at = self._furthest = self.n_resumed = self._incoming.n_kept
         self._watcher.received(self._at)
 
@@ -244,7 +202,7 @@ class _Transfer:
                 await self._write(block)
 
     async def _write(self, block: bytearray) -> None:
-        await _in_thread(lambda: self._write_now(block))
+        await in_thread(lambda: self._write_now(block))
         self._watcher.received(self._at)
 
     def _write_now(self, block: bytearray) -> None:
@@ -304,31 +262,3 @@ async def _process_lock(incoming: IncomingFolder, what: Download, watcher: Watch
         yield
     finally:
         lock.release()
-
-
-async def _feed(file: BinaryIO, update: Callable[[bytes], None], count: int) -> None:
-    """Give the next `count` bytes of a file to a hash, in steps that a cancel can come between."""
-    left = count
-
-    def step() -> int:
-        block = file.read(min(left, _HASH_STEP_BYTES))
-        update(block)
-        return len(block)
-
-    while left:
-        n_read = await _in_thread(step)
-        if n_read == 0:
-            raise OSError(errno.EIO, "the file became shorter while it was read")
-        left -= n_read
-
-
-async def _in_thread(work: Callable[[], T]) -> T:
-    """`work` in a thread, to its end also when cancelled: it holds a file that the caller is about to close."""
-    task = asyncio.ensure_future(asyncio.to_thread(work))
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait([task])
-        if not task.cancelled():
-            task.exception()
-        raise

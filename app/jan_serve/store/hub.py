@@ -131,10 +131,13 @@ def raise_for(http: HubHttp, reference: HubReference, status: int, headers: http
             httpx2.Response(status, headers=_told(headers), request=httpx2.Request("GET", url))
         )
     except hub_errors.GatedRepoError:
-        error = HubAccessDenied(
-            f"{repo} is gated: accept its conditions at {http.access.endpoint}/{repo}, then set HF_TOKEN to a token"
-            " of that account."
+        page = f"{http.access.endpoint}/{repo}"
+        then = (
+            "set HF_TOKEN to a token of that account"
+            if http.access.token is None
+            else "try again with this token"
         )
+        error = HubAccessDenied(f"{repo} is gated: accept its conditions at {page}, then {then}.")
     except hub_errors.RevisionNotFoundError:
         error = HubNotFound(f"{repo} has no revision {reference.revision or 'main'}.")
     except hub_errors.EntryNotFoundError:

@@ -11,7 +11,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+import os
 import random
+import socket
 import ssl
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
@@ -295,7 +297,9 @@ def _reason(error: Exception) -> str:
         if isinstance(cause, ssl.SSLError):
             return f"TLS: {cause.reason or cause.strerror or 'failed'}".replace("_", " ").lower()
         if isinstance(cause, OSError) and cause.strerror:
-            return cause.strerror
+            # asyncio puts the address into strerror; errors of name services have numbers of their own.
+            named = cause.errno if not isinstance(cause, socket.gaierror) else None
+            return os.strerror(named) if named else cause.strerror
         cause = cause.__cause__ or cause.__context__
     return str(error) or type(error).__name__
 

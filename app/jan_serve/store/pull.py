@@ -21,7 +21,8 @@ import msgspec
 from jan_serve.errors import InsufficientMemory, InvalidModel, InvalidRequest
 from jan_serve.store.atomic_file import flush_folder
 from jan_serve.store.catalogue import Catalogue, CatalogueEntry
-from jan_serve.store.download import Download, Watcher, check_room, download, storage_error
+from jan_serve.store.disk import check_room, storage_error
+from jan_serve.store.download import Download, Watcher, download
 from jan_serve.store.facts import facts_of
 from jan_serve.store.fit import FreeMemory, memory_needed
 from jan_serve.store.hub import (
@@ -174,7 +175,7 @@ class Puller:
                 retry_after=None,
             )
         chosen = [model for model in models if model.quantisation == choice.label]
-        return only_one(repository, chosen), f"{choice.label}: {choice.reason}."
+        return only_one(repository, chosen), f"{choice.label}: it {choice.reason}."
 
     def _target(self, plan: PullPlan, file: HubFile) -> Path:
         return self._models_dir.joinpath(*plan.reference.repo.split("/"), *file.path.split("/"))

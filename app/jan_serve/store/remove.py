@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from stat import S_ISREG
 
 from jan_serve.errors import InvalidRequest
-from jan_serve.store.download import storage_error
+from jan_serve.store.disk import storage_error
 from jan_serve.store.entry import ModelEntry
 from jan_serve.store.index import ModelIndex
 from jan_serve.store.model_file import part_number

@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, cast
 
-import yaml
-
 from jan_serve.store.imports.found import FoundFile, FoundModel, read_capped, walk_files
 from jan_serve.store.model_file import MAX_PARTS, part_number
 
@@ -56,6 +54,9 @@ def _projector_name(place: str) -> str:
 
 def _read(path: Path) -> dict[str, Any]:
     """The mapping in a model.yml, empty where there is none. safe_load makes plain values only."""
+    # Loaded late: only where Jan is installed there is something to read.
+    import yaml
+
     try:
         content: object = yaml.safe_load(read_capped(path) or b"")
     except (yaml.YAMLError, RecursionError, ValueError):

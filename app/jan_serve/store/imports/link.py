@@ -14,7 +14,7 @@ from enum import Enum
 from pathlib import Path, PurePosixPath
 
 from jan_serve.errors import JanServeError
-from jan_serve.store.download import storage_error
+from jan_serve.store.disk import storage_error
 from jan_serve.store.facts import facts_of
 from jan_serve.store.imports.found import FoundFile, FoundModel
 from jan_serve.store.index import FileRecord, HeaderFacts, ModelIndex, ModelRecord, Source

@@ -1,0 +1,185 @@
+"""Pulls in processes of their own: killed, two at once, on a full disk, without a network (faults 43, 47 to 49)."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from jan_serve.store.index import ModelIndex
+from jan_serve.store.resolve import ModelResolver
+from tests.integration.store.conftest import FILE, REPO, Bench
+from tests.support.fake_hub import Fault
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "jan_serve", *arguments]
+
+
+def environment(bench: Bench, **more: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("JAN_SERVE_", "HF_"))}
+    state = {
+        "JAN_SERVE_DATA_DIR": str(bench.models.parent),
+        "JAN_SERVE_CONFIG": str(bench.models.parent / "config.toml"),
+        "JAN_SERVE_HF_ENDPOINT": bench.hub.url,
+        "PYTHONPATH": str(ROOT / "app"),
+        "NO_PROXY": "*",
+    }
+    return kept | state | more
+
+
+@pytest.fixture
+def ready(bench: Bench) -> Bench:
+    (bench.models.parent / "config.toml").write_text("")
+    return bench
+
+
+def start(bench: Bench, *arguments: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        command(*arguments), env=environment(bench), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+
+
+def test_two_processes_share_one_transfer(ready: Bench) -> None:
+    ready.hub.file_faults.append(Fault(stall_at=1 << 20))
+    first = start(ready, "pull", f"{REPO}:Q8_0", "--json")
+    assert ready.hub.stalled.wait(30)
+    second = start(ready, "pull", f"{REPO}:Q8_0", "--json")
+    assert second.stderr is not None
+    while b"another process downloads it" not in (line := second.stderr.readline()):
+        assert line, "the second process ended without waiting"
+    ready.hub.released.set()
+    outcomes = [process.communicate(timeout=60) for process in (first, second)]
+    assert [first.returncode, second.returncode] == [0, 0], outcomes
+    assert {json.loads(out)["name"] for out, _ in outcomes} == {f"{REPO}/Tiny-Q8_0"}
+    assert ready.file().read_bytes() == ready.content()
+    # The transfer that stalled was cut when the hub let go, and went on with the rest.
+    assert len([asked for asked in ready.hub.asked("/resolve/") if "range" not in asked.headers]) == 1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
+def test_a_kill_at_any_time_leaves_no_half_model(ready: Bench) -> None:
+    other = ready.models / "other.gguf"
+    other.parent.mkdir(parents=True)
+    other.write_bytes(ready.content())
+    randomness = random.Random(1)
+    for number in range(6):
+        cut = randomness.randrange(1 << 20, len(ready.content()))
+        ready.hub.stalled.clear()
+        ready.hub.file_faults.append(Fault(stall_at=cut % 900_000 + 10_000))
+        process = start(ready, "pull", f"{REPO}:Q8_0")
+        assert ready.hub.stalled.wait(30), process.communicate(timeout=5)
+        time.sleep(randomness.uniform(0, 0.02))
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=30)
+        assert [entry.name for entry in ModelResolver(ready.models).entries()] == ["other"], number
+    done = subprocess.run(
+        command("pull", f"{REPO}:Q8_0"), env=environment(ready), capture_output=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert ready.file().read_bytes() == ready.content()
+    assert ready.incoming() == []
+    assert other.read_bytes() == ready.content()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
+def test_ctrl_c_ends_at_once_and_says_that_it_resumes(ready: Bench) -> None:
+    ready.hub.file_faults.append(Fault(stall_at=1 << 20))
+    process = start(ready, "pull", f"{REPO}:Q8_0")
+    assert ready.hub.stalled.wait(30)
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    _, talk = process.communicate(timeout=30)
+    assert time.monotonic() - began < 2
+    assert process.returncode == 130, talk
+    assert b"goes on from there" in talk
+    assert b"Traceback" not in talk
+    assert len(ready.incoming(".part")) == 1
+
+
+def test_records_that_are_damaged_hide_nothing(ready: Bench) -> None:
+    for name in ("one", "two"):
+        path = ready.models / f"{name}.gguf"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(ready.content())
+    resolver = ModelResolver(ready.models, index=ModelIndex(ready.models))
+    for entry in resolver.entries():
+        resolver.facts(entry)
+    records = sorted((ready.models / ".jan-serve" / "index").iterdir())
+    assert len(records) == 2
+    records[0].write_bytes(b"")
+    again = ModelResolver(ready.models, index=ModelIndex(ready.models))
+    assert [entry.name for entry in again.entries()] == ["one", "two"]
+    assert sorted(entry.record is None for entry in again.entries()) == [False, True]
+    assert [again.facts(entry).architecture for entry in again.entries()] == ["llama", "llama"]
+    records[1].write_bytes(b'{"name": "two"}')
+    done = subprocess.run(
+        command("ls", "--json"), env=environment(ready), capture_output=True, timeout=60, check=True
+    )
+    assert {"one", "two"} <= {row["name"] for row in json.loads(done.stdout)["models"]}
+
+
+def has_network_namespaces() -> bool:
+    if shutil.which("unshare") is None:
+        return False
+    done = subprocess.run(["unshare", "-rn", "true"], capture_output=True, check=False)
+    return done.returncode == 0
+
+
+@pytest.mark.skipif(not has_network_namespaces(), reason="needs unshare -rn (user and network namespaces)")
+def test_pull_without_any_network_says_offline_in_two_seconds(ready: Bench) -> None:
+    env = environment(ready, JAN_SERVE_HF_ENDPOINT="https://huggingface.co")
+    subprocess.run(command("--version"), env=env, capture_output=True, check=True)
+    began = time.monotonic()
+    done = subprocess.run(
+        ["unshare", "-rn", *command("pull", "Qwen/Qwen3-0.6B-GGUF:Q8_0")],
+        env=env,
+        capture_output=True,
+        timeout=30,
+        check=False,
+    )
+    took = time.monotonic() - began
+    assert done.returncode == 1
+    assert b"offline" in done.stderr
+    assert b"Traceback" not in done.stderr
+    assert took < 4, "2 s, and as much for starting the interpreter on a busy machine"
+    listed = subprocess.run(
+        ["unshare", "-rn", *command("ls", "--json")], env=env, capture_output=True, timeout=30, check=False
+    )
+    assert listed.returncode == 0
+
+
+def test_a_full_file_system(ready: Bench) -> None:
+    """A limit on the size of files stands for a disk that is full in the middle of a file."""
+    resource = pytest.importorskip("resource")
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, resource.RLIM_INFINITY))
+
+    env = environment(ready)
+    done = subprocess.run(
+        command("pull", f"{REPO}:Q8_0"),
+        env=env,
+        capture_output=True,
+        timeout=60,
+        check=False,
+        preexec_fn=limit,
+    )
+    assert done.returncode == 1
+    assert b"The disk is full" in done.stderr
+    assert ready.incoming() == []
+    done = subprocess.run(
+        command("pull", f"{REPO}:Q8_0"), env=env, capture_output=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert (ready.models / REPO / FILE).read_bytes() == ready.content()
