@@ -7,7 +7,7 @@ from typing import Final
 
 from jan_serve.chat.formats.apertus import APERTUS
 from jan_serve.chat.formats.apriel import APRIEL
-from jan_serve.chat.formats.command_r import COMMAND_R, COMMAND_R7B
+from jan_serve.chat.formats.command_r import COHERE2_MOE, COMMAND_R, COMMAND_R7B
 from jan_serve.chat.formats.deepseek import DEEPSEEK_R1, DEEPSEEK_V3_1
 from jan_serve.chat.formats.deepseek_dsml import DEEPSEEK_V3_2, DEEPSEEK_V4
 from jan_serve.chat.formats.firefunction import FIREFUNCTION
@@ -46,6 +46,7 @@ FORMATS: Final[tuple[ChatFormat, ...]] = (
     DEEPSEEK_V4,
     DEEPSEEK_V3_1,
     DEEPSEEK_R1,
+    COHERE2_MOE,
     COMMAND_R7B,
     COMMAND_R,
     MISTRAL_CALL_ID,

@@ -119,7 +119,7 @@ class TextStream:
     def is_at(self, literal: str) -> Steps[bool]:
         """Whether the text goes on with `literal`, which stays to be read. As `accept` where the text ends in it."""
         while not self._text.startswith(literal, self._at):
-            if not literal.startswith(self._text[self._at :]):
+            if not literal.startswith(self._text[self._at : self._at + len(literal)]):
                 return False
             if self._closed:
                 self._read(len(self._text))

@@ -30,7 +30,8 @@ def test_instructions_name_every_tool_and_its_schema() -> None:
 def test_the_example_in_the_instructions_is_a_call(form: ChatFormat) -> None:
     text = tool_instructions([WEATHER], form)
     example = text[text.index("in place:\n\n") + 11 : text.rindex("\n\n")]
-    assert parse(form, [example], tools=[Tool(name="function_name")]).values() == [("function_name", {"argument_name": "value"})]
+    calls = parse(form, [example], tools=[Tool(name="function_name")]).values()
+    assert calls == [("function_name", {"argument_name": "value"})]
 
 
 def test_one_call_at_a_time() -> None:

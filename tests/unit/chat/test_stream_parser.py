@@ -180,6 +180,5 @@ def test_any_characters_are_kept_as_text(form: ChatFormat, text: str) -> None:
     """Text without a marker is passed on whole; white space at the ends of a thought-free answer too."""
     if any(mark in text for mark in "<[>{`"):
         return
-    start = "all\n" if form.name == "functionary-v3.2" else ""
-    answer = parse(form, [start + text])
+    answer = parse(form, [form.text_opens + text])
     assert answer.text + answer.reasoning == text

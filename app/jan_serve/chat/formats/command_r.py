@@ -5,6 +5,8 @@ Source: the models' chat templates. Command R calls the tool `directly-answer` t
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from jan_serve.chat.formats.format import ChatFormat, Marks, Thought
 from jan_serve.chat.formats.json_calls import JsonCalls
 from jan_serve.chat.formats.layout import CallLayout, Slot
@@ -40,7 +42,15 @@ COMMAND_R7B = ChatFormat(
     thought=Thought(
         opens=_THOUGHT_MARKS[:1], closes=_THOUGHT_MARKS[1:], ends=(ACTION_OPEN, *_TEXT_MARKS[::2])
     ),
+    text_opens="<|START_RESPONSE|>",
     special_tokens=(ACTION_OPEN, ACTION_CLOSE, *_TEXT_MARKS, *_THOUGHT_MARKS),
+)
+
+COHERE2_MOE = replace(
+    COMMAND_R7B,
+    name="cohere2-moe",
+    marks=Marks(all_of=(ACTION_OPEN, "<|START_TEXT|>")),
+    text_opens="<|START_TEXT|>",
 )
 
 _ACTION = "Action:\n```json\n"

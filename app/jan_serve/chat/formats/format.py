@@ -84,8 +84,9 @@ class ChatFormat:
     read: parses one answer, from the first character after the prompt. It announces a call when it has the name and
     the arguments begin; what breaks the format before that is text, markers included; after that, the arguments are
     what the model wrote, JSON or not.
-    special_tokens: control tokens that the engine must leave in the text. thought_field: the key under which the
-    template looks for a message's reasoning.
+    text_opens: what the model writes before the text of an answer (behind `calls.after_thought`, after a thought); a
+    constraint on the text begins after it. special_tokens: control tokens that the engine must leave in the text.
+    thought_field: the key under which the template looks for a message's reasoning.
     """
 
     name: str
@@ -93,6 +94,7 @@ class ChatFormat:
     read: Callable[[ChatFormat, Reading], Steps[None]]
     calls: CallLayout
     thought: Thought | None = field(default_factory=Thought)
+    text_opens: str = ""
     special_tokens: tuple[str, ...] = ()
     id_style: IdStyle = IdStyle.PLAIN
     thought_field: str = "reasoning_content"

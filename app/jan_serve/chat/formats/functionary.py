@@ -73,5 +73,6 @@ FUNCTIONARY_V3_2 = ChatFormat(
         separator=RECIPIENT,
         triggers=(RECIPIENT,),
     ),
+    text_opens="all\n",
     thought=None,
 )

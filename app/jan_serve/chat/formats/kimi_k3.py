@@ -59,6 +59,7 @@ KIMI_K3 = ChatFormat(
         first_index=1,
         triggers=(_open("tools"),),
     ),
+    text_opens=_open("response"),
     thought=Thought(
         opens=(_open("think"),), closes=(_close("think"),), ends=(_open("response"), _open("tools"))
     ),

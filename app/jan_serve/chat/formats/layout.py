@@ -86,9 +86,10 @@ ArgumentSyntax = JsonArguments | TaggedArguments | PythonArguments | GemmaArgume
 class CallLayout:
     """An answer's calls: `opening`, each call as `call`, `separator` between calls, `closing`.
 
-    triggers: free text that ends with one of these has begun a call; what follows a trigger is the rest of `opening`
-    and `call` behind it. at_start: only where nothing but white space comes before it in the answer.
-    parallel: whether the format has a place for a second call.
+    triggers: free text that ends with one of these has begun a call; `after` says what must follow. at_start: only
+    where nothing but white space comes before the trigger in the answer.
+    after_thought: comes before `opening` behind a thought that was closed. parallel: whether there is a place for a
+    second call.
     """
 
     call: Parts
@@ -96,12 +97,21 @@ class CallLayout:
     opening: str = ""
     separator: str = ""
     closing: str = ""
+    after_thought: str = ""
     arguments: ArgumentSyntax = JsonArguments()
     first_index: int = 0
     at_start: bool = False
     parallel: bool = True
 
-    def head(self) -> str:
-        """The literal text from the opening up to the first slot."""
+    def after(self, trigger: str) -> Parts:
+        """What completes the first call behind one of `triggers`, without `closing`.
+
+        A trigger that the layout does not hold is another way to write what it has before its first slot.
+        """
         first = self.call[0]
-        return self.opening + (first if isinstance(first, str) else "")
+        head, rest = (first, self.call[1:]) if isinstance(first, str) else ("", self.call)
+        parts: Parts = (self.opening + head, *rest)
+        for number, part in enumerate(parts):
+            if isinstance(part, str) and trigger in part:
+                return (part[part.index(trigger) + len(trigger) :], *parts[number + 1 :])
+        return rest

@@ -14,6 +14,7 @@ from jan_serve.chat.formats.messages import TEXT, THOUGHT, Kind, MessageSyntax, 
 from jan_serve.chat.formats.tagged_calls import TaggedCalls
 from jan_serve.chat.text_stream import Steps
 
+START = "<|start|>assistant"
 BODY = "<|message|>"
 OPEN = "<atem:function_calls>"
 CLOSE = "</atem:function_calls>"
@@ -53,7 +54,7 @@ MUSE_GLIMMER = ChatFormat(
     marks=Marks(all_of=("<atem:function_calls>", "<|eom|>")),
     read=messages_answer(
         MessageSyntax(
-            start="<|start|>assistant",
+            start=START,
             heads=(" to=", BODY),
             body=BODY,
             ends=("<|eom|>", "<|eot|>"),
@@ -71,12 +72,14 @@ MUSE_GLIMMER = ChatFormat(
             Slot.ARGUMENTS,
             "</atem:invoke>\n" + CLOSE,
         ),
-        separator="<|eom|><|start|>assistant",
+        separator="<|eom|>" + START,
+        after_thought=START,
         arguments=TaggedArguments(
             argument=('<atem:parameter name="', Slot.KEY, '">', Slot.VALUE, "</atem:parameter>\n")
         ),
         triggers=(OPEN,),
     ),
+    text_opens=" to=user" + BODY,
     thought=Thought(opens=(" to=self" + BODY,), closes=("<|eom|>",)),
     special_tokens=("<|start|>", BODY, "<|eom|>", "<|eot|>"),
 )

@@ -29,8 +29,10 @@ SOLAR_OPEN = ChatFormat(
         opening=_ALL,
         call=(OPEN, Slot.CALL_ID, NAME, Slot.NAME, ARGUMENTS, Slot.ARGUMENTS, CLOSE),
         closing="<|calls|>",
+        after_thought=_MESSAGE,
         triggers=(_ALL,),
     ),
+    text_opens="<|content|>",
     thought=Thought(opens=("<|think|>",), closes=("<|end|>",), ends=(_ALL,)),
     special_tokens=(
         "<|begin|>",

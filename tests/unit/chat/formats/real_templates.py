@@ -54,7 +54,8 @@ def folder() -> Path | None:
     named = os.environ.get(VARIABLE)
     if named:
         return Path(named)
-    return next(iter(sorted((_ROOT / ".cache").glob(f"**/{_PATTERN}"))), None)
+    cache = _ROOT / ".cache"
+    return next(iter([*cache.glob(_PATTERN), *cache.glob(f"*/{_PATTERN}")]), None)
 
 
 def templates() -> Iterator[RealTemplate]:

@@ -34,7 +34,7 @@ FORMATS_FOUND: Final = {
     "Apriel-1.6-15b-Thinker-fixed": "apriel",
     "Bielik-11B-v3.0-Instruct": "hermes",
     "ByteDance-Seed-OSS": "seed-oss",
-    "Cohere2MoE": "command-r7b",
+    "Cohere2MoE": "cohere2-moe",
     "CohereForAI-c4ai-command-r-plus-tool_use": "command-r",
     "CohereForAI-c4ai-command-r7b-12-2024-tool_use": "command-r7b",
     "GLM-4.6": "glm-4.5",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from jan_serve.chat.formats.format import ChatFormat
 from jan_serve.chat.formats.writer import write_calls
 from jan_serve.chat.stream_parser import StreamParser
 from jan_serve.core.events import ToolCallDelta
-from tests.unit.chat.formats.answers import TOOLS, call, parse, parse_everywhere
+from tests.unit.chat.formats.answers import TOOLS, Answer, call, parse, parse_everywhere
 
 thinking_forms = pytest.mark.parametrize(
     "form", [form for form in FORMATS if form.thought is not None], ids=lambda form: form.name
@@ -53,8 +54,7 @@ def test_calls_are_read_as_they_were_written(
 @thinking_forms
 def test_a_thought_before_a_call(form: ChatFormat) -> None:
     assert form.thought is not None
-    start = "<|start|>assistant" if form.name in ("gpt-oss", "muse-glimmer") else ""
-    text = f"{form.thought.opens[0]}\nHm, <a> or b?\n\n{form.thought.closes[0]}{start}"
+    text = f"{form.thought.opens[0]}\nHm, <a> or b?\n\n{form.thought.closes[0]}{form.calls.after_thought}"
     answer = parse_everywhere(form, text + written(form, CALLS["one"]))
     assert answer.reasoning == "Hm, <a> or b?"
     assert answer.values() == CALLS["one"]
@@ -67,8 +67,7 @@ def test_a_thought_that_the_prompt_opened(form: ChatFormat) -> None:
     prompt = "<user>Hi" + form.thought.opens[0] + "\n"
     assert form.prompt_opens_thought(prompt)
     assert not form.prompt_opens_thought("<user>Hi")
-    start = "<|start|>assistant" if form.name in ("gpt-oss", "muse-glimmer") else ""
-    text = f"Hm.\n{form.thought.closes[0]}{start}" + written(form, CALLS["one"])
+    text = f"Hm.\n{form.thought.closes[0]}{form.calls.after_thought}" + written(form, CALLS["one"])
     answer = parse_everywhere(form, text, starts_in_thought=True)
     assert (answer.text, answer.reasoning, answer.values()) == ("", "Hm.", CALLS["one"])
 
@@ -91,15 +90,29 @@ def test_without_tools_nothing_is_a_call(form: ChatFormat) -> None:
 
 @forms
 def test_plain_text_is_text(form: ChatFormat) -> None:
-    start = {"functionary-v3.2": "all\n"}.get(form.name, "")
     text = ' Dear <b>all</b>,\n\n{"a": [1]} `x < y` [TOOL] <tool>\n\nBye. \n'
-    assert parse_everywhere(form, start + text).text == text
+    assert parse_everywhere(form, form.text_opens + text).text == text
 
 
-@forms
-def test_the_layout_begins_with_a_trigger_or_holds_one(form: ChatFormat) -> None:
-    head = write_calls(form.calls, [call(TOOLS[0].name, {})])
-    assert any(trigger in head for trigger in form.calls.triggers) or form.name == "functionary-v3.2"
+@thinking_forms
+def test_text_after_a_thought(form: ChatFormat) -> None:
+    assert form.thought is not None
+    text = f"Hm.{form.thought.closes[0]}{form.calls.after_thought}{form.text_opens}"
+    answer = parse_everywhere(form, text + '{"a": 1}', starts_in_thought=True)
+    assert answer == Answer('{"a": 1}', "Hm.", (), ("reasoning", "text"))
+
+
+@pytest.mark.parametrize(
+    ("form", "trigger"),
+    [(form, trigger) for form in FORMATS for trigger in form.calls.triggers],
+    ids=lambda value: value if isinstance(value, str) else value.name,
+)
+def test_a_call_is_complete_behind_a_trigger(form: ChatFormat, trigger: str) -> None:
+    before = " to=now<|message|>" if form.name == "muse-glimmer" else ""
+    layout = replace(form.calls, opening="", call=(before + trigger, *form.calls.after(trigger)))
+    answer = parse_everywhere(form, write_calls(layout, [call(*CALLS["one"][0])]))
+    assert answer.values() == CALLS["one"]
+    assert answer.text == ""
 
 
 @forms
