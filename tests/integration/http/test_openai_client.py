@@ -12,15 +12,13 @@ import anyio
 import jsonschema
 import openai
 import pytest
-from jsonschema import Draft202012Validator
 
-from tests.integration.http.support import GREEDY, N_CTX, serving_models
+from tests.integration.http.support import N_CTX, serving_models
 from tests.support.raw_http import post
 from tests.support.served import Served
 
 pytestmark = pytest.mark.integration
 
-SEEDS: Final = Path(__file__).resolve().parents[4] / "shared" / "seeds"
 HELLO: Final[list[Any]] = [{"role": "user", "content": "Hello"}]
 # Fields that Jan has and OpenAI's client does not know go as `extra_body`.
 PLAIN: Final[dict[str, Any]] = {"temperature": 0, "extra_body": {"repeat_penalty": 1.0}}
@@ -376,64 +374,3 @@ def test_a_key_is_asked_for_on_every_route(locked: Served, kind: str) -> None:
         assert call(asking(locked, kind, "correct-horse"))
     for key in ("correct-horse", "wrong-battery"):
         assert key not in locked.log
-
-
-# The document that Jan's API is specified by.
-
-
-@pytest.fixture(scope="module")
-def document() -> dict[str, Any]:
-    found = sorted(SEEDS.glob("004_*.txt"))
-    if not found:
-        pytest.skip("Jan's API document is not beside this checkout")
-    read: dict[str, Any] = json.loads(found[0].read_text(encoding="utf-8"))
-    return read
-
-
-REPLIES: Final[list[tuple[str, dict[str, Any]]]] = [
-    ("/v1/completions", {"prompt": "hello", "max_tokens": 4}),
-    ("/v1/completions", {"prompt": ["hello", "a"], "n": 2, "logprobs": 2, "echo": True, "max_tokens": 4}),
-    ("/v1/completions", {"prompt": "hello", "suffix": "x", "best_of": 2, "max_tokens": 4}),
-    ("/v1/chat/completions", {"messages": HELLO, "max_tokens": 4}),
-    (
-        "/v1/chat/completions",
-        {"messages": HELLO, "max_tokens": 4, "logprobs": True, "top_logprobs": 2, "n": 2},
-    ),
-    ("/extras/tokenize", {"input": "hello"}),
-    ("/extras/tokenize/count", {"input": "hello"}),
-    ("/extras/detokenize", {"tokens": [65, 66]}),
-]
-
-
-@pytest.mark.parametrize(("path", "body"), REPLIES)
-def test_replies_fit_jans_document(
-    server: Served, document: dict[str, Any], path: str, body: dict[str, Any]
-) -> None:
-    response = post(server.url(), path, {**GREEDY, **body})
-    assert response.status == 200
-    _check(document, _schema(document, path, "200"), response.json())
-
-
-@pytest.mark.parametrize("path", sorted({path for path, _ in REPLIES}))
-def test_violations_fit_jans_document(server: Served, document: dict[str, Any], path: str) -> None:
-    response = post(server.url(), path, {"prompt": {}, "messages": 1, "input": 2, "tokens": "x"})
-    assert response.status == 422
-    _check(document, _schema(document, path, "422"), response.json())
-
-
-def test_the_model_list_fits_jans_document(ask: Ask, document: dict[str, Any]) -> None:
-    raw = ask(lambda client: client.models.with_raw_response.list())
-    _check(document, _schema(document, "/v1/models", "200", "get"), raw.http_response.json())
-
-
-def _schema(document: dict[str, Any], path: str, status: str, method: str = "post") -> dict[str, Any]:
-    found: dict[str, Any] = document["paths"][path][method]["responses"][status]["content"]
-    return found["application/json"]["schema"]
-
-
-def _check(document: dict[str, Any], schema: dict[str, Any], instance: object) -> None:
-    # A reply that may be text is checked as the object that it is.
-    options = [option for option in schema.get("anyOf", [schema]) if "$ref" in option]
-    assert options
-    validator: Any = Draft202012Validator({**options[0], "components": document["components"]})
-    assert [error.message for error in validator.iter_errors(instance)] == []
