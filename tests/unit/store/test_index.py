@@ -1,0 +1,93 @@
+"""Records: written whole, read one by one, and worth nothing when they are damaged or out of date."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from jan_serve.store.atomic_file import write_atomically
+from jan_serve.store.index import FileRecord, HeaderFacts, ModelIndex, ModelRecord, Source
+
+RECORD = ModelRecord(
+    name="org/repo/m-Q8_0",
+    source=Source(kind="hub", name="org/repo", revision="0" * 40),
+    files=(FileRecord(path="org/repo/m-Q8_0.gguf", size_bytes=7, sha256="0" * 64),),
+    projector=FileRecord(path="org/repo/mmproj.gguf", size_bytes=3),
+    modified_ns=5,
+    added_at=1.5,
+    aliases=("m",),
+    facts=HeaderFacts(architecture="llama", n_ctx_train=2048, n_parameters=9),
+)
+
+
+def folder(models: Path) -> Path:
+    return models / ".jan-serve" / "index"
+
+
+def test_what_is_put_is_there_also_for_another_reader(tmp_path: Path) -> None:
+    index = ModelIndex(tmp_path)
+    assert index.records() == {}
+    index.put(RECORD)
+    assert index.records() == {RECORD.name: RECORD}
+    changed = msgspec.structs.replace(RECORD, aliases=("other",))
+    ModelIndex(tmp_path).put(changed)
+    assert index.records() == {RECORD.name: changed}
+    index.remove(RECORD.name)
+    index.remove("never there")
+    assert index.records() == {}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[]", b"null", b'{"name": "x"}', b"\xff\xfe", b"[" * 100_000, b"x" * (2 << 20)],
+    ids=["empty", "cut", "list", "null", "fields missing", "no UTF-8", "deep", "large"],
+)
+def test_a_damaged_record_hides_only_itself(tmp_path: Path, content: bytes) -> None:
+    index = ModelIndex(tmp_path)
+    index.put(RECORD)
+    index.put(msgspec.structs.replace(RECORD, name="other"))
+    for path in folder(tmp_path).iterdir():
+        if b'"other"' not in path.read_bytes():
+            path.write_bytes(content)
+    assert list(ModelIndex(tmp_path).records()) == ["other"]
+    index.put(RECORD)
+    assert set(index.records()) == {"other", RECORD.name}
+
+
+def test_a_record_under_the_name_of_another_does_not_count(tmp_path: Path) -> None:
+    index = ModelIndex(tmp_path)
+    index.put(RECORD)
+    (path,) = folder(tmp_path).iterdir()
+    path.write_bytes(msgspec.json.encode(msgspec.structs.replace(RECORD, name="someone/else")))
+    assert index.records() == {}
+
+
+def test_records_of_a_later_version_are_left_alone(tmp_path: Path) -> None:
+    index = ModelIndex(tmp_path)
+    index.put(msgspec.structs.replace(RECORD, version=2))
+    assert index.records() == {}
+    assert len(list(folder(tmp_path).iterdir())) == 1
+
+
+def test_describes() -> None:
+    assert RECORD.describes(7, 5)
+    assert not RECORD.describes(8, 5)
+    assert not RECORD.describes(7, 6)
+
+
+def test_an_interrupted_write_leaves_the_old_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "sub" / "x.json"
+    write_atomically(path, b"old")
+
+    def no_space(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", no_space)
+        with pytest.raises(OSError, match="No space"):
+            write_atomically(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert [item.name for item in path.parent.iterdir()] == ["x.json"]
