@@ -383,7 +383,8 @@ class ProtocolError(JanServeError):
 
 
 def _subclasses(root: type[JanServeError]) -> dict[str, type[JanServeError]]:
-    found: dict[str, type[JanServeError]] = {root.code: root}
+    """By code. A subclass without a code of its own is a detail of its module, and crosses no pipe."""
+    found: dict[str, type[JanServeError]] = {root.code: root} if "code" in vars(root) else {}
     for child in root.__subclasses__():
         found.update(_subclasses(child))
     return found
