@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from jan_serve.config import LoadedSettings, Settings, engine_settings, load_settings, setting_options
+from jan_serve.config import (
+    LoadedSettings,
+    Settings,
+    engine_settings,
+    load_settings,
+    neighbours,
+    setting_options,
+)
 from jan_serve.config.sources import MASK
 from jan_serve.errors import SettingsError
 from jan_serve.store.model_file import ModelFile
@@ -285,3 +292,55 @@ def test_what_a_worker_is_told(config_file: Path) -> None:
     assert (engine.use_mmap, engine.use_mlock, engine.pooling) == (False, True, "mean")
     assert (engine.cache_sequences, engine.max_tokens_ceiling) == (4, 9)
     assert (engine.layer_bytes, engine.other_bytes) == ((3, 4), 5)
+
+
+def test_hub_settings_and_the_variables_of_the_hub(
+    config_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert load_settings().settings.hf_endpoint == "https://huggingface.co"
+    assert load_settings().settings.hf_token is None
+    monkeypatch.setenv("HF_ENDPOINT", "https://mirror.example/hub/")
+    monkeypatch.setenv("HF_TOKEN", "hf_secret\n")
+    loaded = load_settings()
+    assert loaded.settings.hf_endpoint == "https://mirror.example/hub"
+    assert loaded.settings.hf_token is not None
+    assert loaded.settings.hf_token.get_secret_value() == "hf_secret"
+    assert (loaded.origins["hf_endpoint"], loaded.origins["hf_token"]) == ("HF_ENDPOINT", "HF_TOKEN")
+    assert dict((name, value) for name, value, _ in loaded.rows())["hf_token"] == MASK
+    assert "hf_secret" not in repr(loaded.settings)
+    monkeypatch.setenv("JAN_SERVE_HF_TOKEN", "ours")
+    loaded = load_settings()
+    assert loaded.settings.hf_token is not None and loaded.settings.hf_token.get_secret_value() == "ours"
+    assert loaded.origins["hf_token"] == "JAN_SERVE_HF_TOKEN"
+    monkeypatch.setenv("JAN_SERVE_HF_TOKEN", "hf secret-canary")
+    with pytest.raises(SettingsError) as caught:
+        load_settings()
+    assert "canary" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    ["huggingface.co", "ftp://x", "https://user:secret@x", "https://", "https://x/?a=b", "https://x\n"],
+)
+def test_endpoints_that_are_none(config_file: Path, endpoint: str) -> None:
+    with pytest.raises(SettingsError, match="--hf-endpoint"):
+        load_settings({"hf_endpoint": endpoint})
+
+
+def test_where_other_programs_keep_models(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("OLLAMA_MODELS", str(tmp_path / "o"))
+    monkeypatch.setenv("JAN_DATA_FOLDER", str(tmp_path / "j"))
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "h"))
+    found = neighbours()
+    assert (found.ollama, found.jan, found.hf_cache) == (
+        (tmp_path / "o",),
+        (tmp_path / "j",),
+        (tmp_path / "h" / "hub",),
+    )
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "c"))
+    assert neighbours().hf_cache == (tmp_path / "c",)
+    for name in ("OLLAMA_MODELS", "JAN_DATA_FOLDER", "HF_HOME", "HF_HUB_CACHE"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "x"))
+    assert neighbours().hf_cache == (tmp_path / "x" / "huggingface" / "hub",)
+    assert neighbours().ollama[0] == Path.home() / ".ollama" / "models"
