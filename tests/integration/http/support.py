@@ -142,6 +142,7 @@ def texts(events: list[str]) -> str:
 
 def assert_one_error_at_the_end(events: list[str], code: str) -> None:
     """The stream broke off: one error event, nothing behind it, and no sign of success."""
+    assert "[DONE]" not in events
     errors = [event for event in events if "error" in json.loads(event)]
     assert errors == events[-1:]
     assert json.loads(errors[0])["error"]["code"] == code
