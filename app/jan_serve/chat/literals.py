@@ -184,15 +184,15 @@ def _copy_word(stream: TextStream, sink: Sink) -> Steps[bool]:
     pieces: list[str] = []
     yield from stream.run(_WORD, pieces.append)
     word = "".join(pieces)
-    if stream.at_end:
-        return False  # it may be the beginning of another word
+    if not word or stream.at_end:
+        return False  # at the end it may be the beginning of another word
     if _NUMBER.fullmatch(word):
         sink(word)
     elif word in _WORDS:
         sink(_WORDS[word])
     else:
         sink(f'"{json_escaped(word)}"')
-    return bool(word)
+    return True
 
 
 def literal_to_json(text: str, syntax: LiteralSyntax = PYTHON) -> str | None:

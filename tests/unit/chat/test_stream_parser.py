@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jan_serve.chat.detect import FORMATS
-from jan_serve.chat.formats.format import ChatFormat
+from jan_serve.chat.formats.format import ChatFormat, Reading
 from jan_serve.chat.stream_parser import StreamParser
+from jan_serve.chat.text_stream import Steps
 from jan_serve.core.events import ReasoningDelta, TextDelta, TokenInfo, ToolCallDelta
 from tests.unit.chat.formats.answers import TOOLS, Answer, Call, parse, parse_everywhere
 
@@ -182,3 +185,14 @@ def test_any_characters_are_kept_as_text(form: ChatFormat, text: str) -> None:
         return
     answer = parse(form, [form.text_opens + text])
     assert answer.text + answer.reasoning == text
+
+
+def test_a_reader_that_waits_for_ever_is_found() -> None:
+    def read(form: ChatFormat, reading: Reading) -> Steps[None]:
+        while True:
+            yield
+
+    parser = StreamParser(replace(FORMS["hermes"], read=read), lambda name: "id")
+    parser.feed("a")
+    with pytest.raises(RuntimeError, match="behind the end"):
+        parser.finish()

@@ -9,6 +9,8 @@ import pytest
 
 from jan_serve.chat.detect import FORMATS
 from jan_serve.chat.formats.format import ChatFormat
+from jan_serve.chat.formats.layout import PythonArguments
+from jan_serve.chat.formats.lfm2 import LFM2
 from jan_serve.chat.formats.writer import write_calls
 from jan_serve.chat.stream_parser import StreamParser
 from jan_serve.core.events import ToolCallDelta
@@ -123,6 +125,12 @@ def test_arguments_come_while_they_are_written(form: ChatFormat) -> None:
     deltas = parser.feed(text[: text.index("xx") + 200])
     assert isinstance(deltas[-1], ToolCallDelta)
     assert deltas[-1].arguments.count("x") == 200
+
+
+def test_python_words_where_json_words_are_not_known() -> None:
+    form = replace(LFM2, calls=replace(LFM2.calls, arguments=PythonArguments()))
+    assert "(k=true, n=null)" in write_calls(LFM2.calls, [call("f", {"k": True, "n": None})])
+    assert "(k=True, n=None)" in write_calls(form.calls, [call("f", {"k": True, "n": None})])
 
 
 def test_every_name_is_given_once() -> None:
