@@ -64,21 +64,20 @@ def cli_page() -> str:
         "`jan-serve` without a command is `jan-serve serve`. Results go to standard output, everything else to"
     ]
     lines += [
-        "standard error. The exit status is 0 for success, 1 for a failure, 2 for wrong use or settings.",
+        "standard error. The exit status is 0 for success, 1 for a failure, 2 for wrong use or settings,",
+        "130 after Ctrl-C.",
         "",
     ]
     settings = {option.field for option in setting_options()}
     for path, command in walk(root, "jan-serve"):
         lines += [f"## `{path}`", "", " ".join((command.help or "").split()), ""]
-        own = [p for p in command.params if p.param_type_name == "option" and p.name not in settings]
-        rows = [
-            (" ".join(code(flag) for flag in option.opts), option.help or "")
-            for option in own
-            if not option.hidden
-        ]
+        takes_settings = settings <= {p.name for p in command.params}
+        own = [p for p in command.params if not (p.hidden or (takes_settings and p.name in settings))]
+        rows = [(spelling(p), p.help or "") for p in own]
         if rows:
-            lines += [*table(("option", "meaning"), rows), ""]
-        if any(p.name in settings for p in command.params):
+            title = "option" if all(p.param_type_name == "option" for p in own) else "argument, option"
+            lines += [*table((title, "meaning"), rows), ""]
+        if takes_settings:
             lines += ["Every setting is a flag too: see [settings](settings.md).", ""]
     return "\n".join(lines)
 
@@ -89,6 +88,13 @@ def walk(command: Any, path: str) -> Iterator[tuple[str, Any]]:
         if not child.hidden:
             yield f"{path} {name}", child
             yield from walk(child, f"{path} {name}")
+
+
+def spelling(parameter: Any) -> str:
+    """An argument's name in usage lines, or all flags of an option."""
+    if parameter.param_type_name == "argument":
+        return code(parameter.metavar or parameter.name.upper())
+    return " ".join(code(flag) for flag in (*parameter.opts, *parameter.secondary_opts))
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
