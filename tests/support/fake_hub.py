@@ -160,7 +160,8 @@ class _Handler(BaseHTTPRequestHandler):
         hub = self.hub
         fault = hub.listing_faults.popleft() if hub.listing_faults else Fault()
         known = hub.repos.get(repo)
-        if self._went_wrong(fault) or not self._may(known, repo):
+        # As on the public hub: what a gated repository holds can be listed, not downloaded.
+        if self._went_wrong(fault) or not ((known and known.gated) or self._may(known, repo)):
             return
         assert known is not None
         if revision not in (*known.revisions, known.commit):

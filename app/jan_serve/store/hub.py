@@ -257,8 +257,10 @@ def _is_extra(name: str) -> bool:
 
 
 def _no_repository(http: HubHttp, repo: str) -> HubNotFound:
-    token = "" if http.access.token else " If it is private, set HF_TOKEN."
-    return HubNotFound(f"There is no repository {repo} on {http.host}.{token}")
+    hint = "" if http.access.token else " If it is private, set HF_TOKEN."
+    if http.holds_token_back:
+        hint = " If it is private, use https: the token is not sent over plain http."
+    return HubNotFound(f"There is no repository {repo} on {http.host}.{hint}")
 
 
 def _told(headers: httpx2.Headers) -> dict[str, str]:

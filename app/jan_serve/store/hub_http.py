@@ -90,6 +90,11 @@ class HubHttp:
         """The endpoint as people know it, for messages."""
         return self._endpoint.netloc.decode("ascii")
 
+    @property
+    def holds_token_back(self) -> bool:
+        """Whether there is a token that the endpoint does not get, because the way there is not encrypted."""
+        return self.access.token is not None and not self._authorization(self._endpoint)
+
     async def retrying(
         self, attempt: Callable[[], Awaitable[T]], progress: Callable[[], int] | None = None
     ) -> T:

@@ -52,6 +52,18 @@ async def test_a_second_pull_transfers_nothing(bench: Bench) -> None:
     assert len(bench.hub.asked("/api/models/")) == 2
 
 
+async def test_a_newer_commit_replaces_the_file_and_a_revision_can_be_named(bench: Bench) -> None:
+    old = bench.content()
+    await bench.pull()
+    repo = bench.hub.repos[REPO]
+    repo.files[FILE], repo.commit, repo.revisions = model_bytes(fill=9), "f" * 40, ("main", "v1.0")
+    record = await bench.pull()
+    assert bench.file().read_bytes() == bench.content() != old
+    assert record.source.revision == "f" * 40
+    plan = await bench.puller().plan(REPO, revision="v1.0")
+    assert bench.hub.asked("/revision/v1.0") and plan.commit == "f" * 40
+
+
 async def test_a_cut_is_resumed_where_it_was(bench: Bench) -> None:
     bench.hub.file_faults.append(Fault(cut_at=2 << 20))
     await bench.pull()
