@@ -297,6 +297,8 @@ def _failures_of_the_network() -> Generator[None]:
 
 def _reason(error: Exception) -> str:
     """What the operating system or the peer said, without the addresses that httpx puts around it."""
+    if isinstance(error, httpx2.RemoteProtocolError) and "closed connection" in str(error):
+        return "the connection was closed early"
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLError):
