@@ -108,7 +108,12 @@ def test_a_bias_of_100_forces_and_of_minus_100_forbids(llama: Worker) -> None:
 def test_a_bias_to_an_end_token_ends_the_text(llama: Worker) -> None:
     (eog, *_) = llama.facts.eog_token_ids
     choice = llama.run_one(PROMPT, logit_bias={eog: 100.0}).choice
-    assert (choice.text, choice.end.reason, choice.end.eos, choice.end.completion_tokens) == ("", "stop", True, 0)
+    assert (choice.text, choice.end.reason, choice.end.eos, choice.end.completion_tokens) == (
+        "",
+        "stop",
+        True,
+        0,
+    )
 
 
 @pytest.mark.parametrize("bias", [float("nan"), float("inf")])
