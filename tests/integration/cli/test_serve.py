@@ -39,7 +39,7 @@ def free_port() -> int:
 def test_banner_answer_and_orderly_end(tiny_llama: Path, tmp_path: Path) -> None:
     with serving(tmp_path, "--port", "0", "--model", str(tiny_llama)) as server:
         url = server.url()
-        assert "tiny-llama (as configured)" in server.log
+        wait_until(lambda: "tiny-llama (as configured)" in server.log)
         wait_until(lambda: f"curl {url}/v1/chat/completions" in server.log)
         assert ask(url, "/health")["pid"] == server.process.pid
         body = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 4, "temperature": 0}
