@@ -13,13 +13,16 @@ def _ignore(_level: int, _text: bytes, _data: Any) -> None:
     """llama.cpp's log goes nowhere: it prints whole grammars."""
 
 
+# llama.cpp keeps the pointer for as long as the process runs, so the callback has to live as long.
+_SILENT = llama_cpp.llama_log_callback(_ignore)
+
+
 class LlamaCppOracle:
     """llama.cpp's grammar sampler over the vocabulary of one GGUF file. Native code: run it where it may die."""
 
     def __init__(self, vocabulary: Path) -> None:
         llama_cpp.llama_backend_init()
-        self._silent = llama_cpp.llama_log_callback(_ignore)
-        llama_cpp.llama_log_set(self._silent, ctypes.c_void_p(0))
+        llama_cpp.llama_log_set(_SILENT, ctypes.c_void_p(0))
         parameters = llama_cpp.llama_model_default_params()
         parameters.vocab_only = True
         self._model: Any = llama_cpp.llama_model_load_from_file(str(vocabulary).encode(), parameters)
