@@ -32,11 +32,25 @@ class GbnfConstraint(msgspec.Struct, frozen=True, tag="gbnf"):
 Constraint = JsonObjectConstraint | JsonSchemaConstraint | RegexConstraint | GbnfConstraint
 
 
+class SpecialText(msgspec.Struct, frozen=True):
+    """A control token that a grammar names by its text.
+
+    rule: the Lark rule that stands for it, which the grammar leaves undefined. spelled: the body of that rule where the
+    vocabulary has no such token.
+    """
+
+    rule: str
+    text: str
+    spelled: str
+
+
 class CompiledGrammar(msgspec.Struct, frozen=True):
     """A Grammar that was parsed and checked, as the engine takes it.
 
     gbnf: for llama.cpp's grammar sampler. lark: the same language for llguidance, None where it cannot be printed.
+    specials: what `lark` leaves to the vocabulary.
     """
 
     gbnf: str
     lark: str | None = None
+    specials: tuple[SpecialText, ...] = ()

@@ -59,11 +59,15 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True):
-    """The engine accepted the request. infilled: the model was given prefix and suffix of an InfillPrompt."""
+    """The engine accepted the request. infilled: the model was given prefix and suffix of an InfillPrompt.
+
+    warnings: what of the request is held to less than was asked, in sentences.
+    """
 
     model: str
     prompt_tokens: int
     infilled: bool = False
+    warnings: tuple[str, ...] = ()
 
 
 class PromptTokens(msgspec.Struct, frozen=True):
@@ -103,6 +107,7 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
 
     stop: the stop string that ended it, if one did. eos: an end-of-generation token ended it.
     mean_logprob: of its tokens, None where log-probabilities were not computed. seed: None when greedy.
+    reasoning_tokens: of completion_tokens, those of thoughts.
     """
 
     index: int
@@ -112,6 +117,7 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
     eos: bool = False
     mean_logprob: float | None = None
     seed: int | None = None
+    reasoning_tokens: int = 0
 
 
 class Completed(msgspec.Struct, frozen=True, kw_only=True):

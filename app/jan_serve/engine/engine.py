@@ -337,7 +337,8 @@ class Engine:
     def _emit(self, sequence: Sequence, sampled: Sampled, *, is_last: bool) -> None:
         """Send what a token brings, and end the sequence if it did. is_last: the grammar stands right behind it."""
         request = sequence.request
-        piece = self._vocab.piece(sampled.token, special=not request.skip_special_tokens)
+        shown = not request.skip_special_tokens or sampled.token in sequence.state.visible_specials
+        piece = self._vocab.piece(sampled.token, special=shown)
         wants_info = request.return_tokens or request.logprobs is not None
         info = self._info(sampled.token, sampled) if wants_info else None
         emission = sequence.text.push(piece, info)
@@ -381,6 +382,7 @@ class Engine:
                 eos=eos,
                 mean_logprob=sequence.sum_logprob / sequence.num_generated if scored else None,
                 seed=sequence.seed,
+                reasoning_tokens=0 if sequence.guide is None else sequence.guide.reasoning_tokens,
             )
         )
         self._retire(sequence)

@@ -12,7 +12,6 @@ import llguidance
 import numpy as np
 import numpy.typing as npt
 
-from jan_serve.core.constraint import CompiledGrammar
 from jan_serve.engine.llama.chain import Candidates, GrammarSampler
 from jan_serve.engine.llama.vocab import Vocab
 from jan_serve.errors import GrammarTooComplex, InvalidGrammar
@@ -45,43 +44,6 @@ class GrammarExecutor(Protocol):
         ...
 
 
-class _TokenizerAdapter:
-    """What llguidance.TokenizerWrapper asks of a tokenizer."""
-
-    def __init__(self, vocab: Vocab) -> None:
-        self._vocab = vocab
-        eos = vocab.special.get("eos") or vocab.special.get("eot")
-        self.eos_token_id = eos.id if eos is not None else vocab.n_tokens - 1
-        self.bos_token_id: int | None = None
-        self.tokens = vocab.pieces()
-        self.special_token_ids = [token for token in range(vocab.n_tokens) if vocab.is_control(token)]
-
-    def __call__(self, text: str | bytes) -> list[int]:
-        text = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
-        return self._vocab.tokenize(text, add_special=False, parse_special=False)
-
-
-class GrammarFactory:
-    """Makes executors for one model. llguidance's token table (about 0.6 s for 152 k tokens) is built on first use."""
-
-    def __init__(self, vocab: Vocab, candidates: Candidates) -> None:
-        self._vocab = vocab
-        self._candidates = candidates
-        self._tokenizer: Any = None
-
-    def create(self, grammar: CompiledGrammar) -> GrammarExecutor:
-        """An executor at the start of the grammar. Raises InvalidGrammar."""
-        if grammar.lark is not None:
-            return LlguidanceExecutor(self._llguidance(), grammar.lark, self._vocab)
-        return LlamaGrammarExecutor(self._vocab, grammar.gbnf, self._candidates)
-
-    def _llguidance(self) -> Any:
-        if self._tokenizer is None:
-            wrapper = llguidance.TokenizerWrapper(_TokenizerAdapter(self._vocab))
-            self._tokenizer = llguidance.LLTokenizer(wrapper, n_vocab=self._vocab.n_tokens)
-        return self._tokenizer
-
-
 class LlguidanceExecutor:
     """llguidance's matcher. EOG tokens are this class's business: llguidance knows one EOS only."""
 
@@ -92,6 +54,14 @@ class LlguidanceExecutor:
         self._bits = np.zeros((vocab.n_tokens + 31) // 32, np.int32)
         if self._matcher.is_error():
             raise InvalidGrammar(_first_line(self._matcher.get_error()))
+
+    def copy(self) -> LlguidanceExecutor:
+        """Another one that stands where this one does. Cheap: what was compiled is shared."""
+        twin = object.__new__(LlguidanceExecutor)
+        twin._matcher = self._matcher.deep_copy()
+        twin._vocab = self._vocab
+        twin._bits = np.zeros_like(self._bits)
+        return twin
 
     def allows(self, token: int) -> bool:
         if self._vocab.is_eog(token):

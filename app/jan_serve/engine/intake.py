@@ -10,7 +10,9 @@ import os
 import time
 from collections.abc import Sequence as Items
 
-from jan_serve.engine.grammar import GrammarFactory
+from jan_serve.engine.grammar import GrammarExecutor
+from jan_serve.engine.grammar_factory import GrammarFactory
+from jan_serve.engine.guide import GuidedExecutor
 from jan_serve.engine.llama.chain import Candidates
 from jan_serve.engine.llama.vocab import Vocab
 from jan_serve.engine.output import SequenceText
@@ -37,6 +39,7 @@ class Intake:
         prompt = self.to_tokens(request)
         max_new = self._max_new(request, len(prompt))
         state = RequestState(request, len(prompt), time.monotonic(), request.n)
+        state.visible_specials = self._visible_specials(request)
         buffer = TokenBuffer(prompt)
         return [self._sequence(state, index, buffer, max_new) for index in range(request.n)]
 
@@ -70,6 +73,11 @@ class Intake:
                     param=param,
                 )
 
+    def _visible_specials(self, request: GenerateRequest) -> frozenset[int]:
+        """The control tokens whose text the request keeps."""
+        tokens = map(self._vocab.control_token, request.visible_specials)
+        return frozenset(token for token in tokens if token is not None)
+
     def _check_ids(self, request: GenerateRequest) -> None:
         if request.n < 1:
             raise InvalidRequest(f"n: {request.n} is below 1", param="n")
@@ -100,6 +108,7 @@ class Intake:
         # llama.cpp's generator takes 32 bits; the sign of a 64-bit seed does not matter then.
         drawn = sampling.seed if sampling.seed is not None else int.from_bytes(os.urandom(4), "little")
         seed = drawn + index
+        grammar = self._executor(request)
         sampler = Sampler(
             sampling,
             request.stopping,
@@ -108,7 +117,7 @@ class Intake:
             self._n_ctx,
             self._candidates,
             logprobs=request.logprobs,
-            grammar=None if request.grammar is None else self._grammars.create(request.grammar),
+            grammar=grammar,
         )
         tokens = TokenBuffer(prompt.view())
         sampler.observe_prompt(tokens.view())
@@ -125,4 +134,10 @@ class Intake:
             text=text,
             max_new=max_new,
             seed=seed if sampling.temperature > 0.0 else None,
+            guide=grammar if isinstance(grammar, GuidedExecutor) else None,
         )
+
+    def _executor(self, request: GenerateRequest) -> GrammarExecutor | None:
+        if request.guide is not None:
+            return self._grammars.guided(request.guide)
+        return None if request.grammar is None else self._grammars.create(request.grammar)

@@ -13,6 +13,7 @@ from jan_serve.ipc.messages import GenerateRequest
 
 if TYPE_CHECKING:
     # Held, never called here: the scheduler's tests load no llama.cpp.
+    from jan_serve.engine.guide import GuidedExecutor
     from jan_serve.engine.sampler import Sampler
 
 
@@ -26,7 +27,10 @@ class Status(enum.Enum):
 
 @dataclass(slots=True, eq=False)
 class RequestState:
-    """What the sequences of one request share. Times are of a monotonic clock, in seconds."""
+    """What the sequences of one request share. Times are of a monotonic clock, in seconds.
+
+    visible_specials: ids of control tokens whose text is kept.
+    """
 
     request: GenerateRequest
     prompt_length: int
@@ -37,6 +41,7 @@ class RequestState:
     started: float | None = None
     first_token: float | None = None
     scored: bool = False
+    visible_specials: frozenset[int] = frozenset()
 
     def timings(self, now: float) -> Timings:
         """Where the time went, for the final event."""
@@ -56,6 +61,7 @@ class Sequence:
     tokens: prompt and generated ids. num_computed: how many of them are in the KV cache under `seq_id`.
     num_cached: how many of them came from the prefix cache at the (last) admission.
     prefill_end: tokens it had at the (last) admission; computing them is its prefill.
+    guide: what `sampler` follows, where that counts thoughts.
     max_new: tokens it may still generate in all, bounded by the context and the server's ceiling.
     """
 
@@ -74,6 +80,7 @@ class Sequence:
     num_generated: int = 0
     sum_logprob: float = 0.0
     prompt_infos: list[TokenInfo] = field(default_factory=list[TokenInfo])
+    guide: GuidedExecutor | None = None
 
     @property
     def request(self) -> GenerateRequest:

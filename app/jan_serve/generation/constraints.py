@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from hashlib import sha256
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -24,6 +24,9 @@ from jan_serve.core.constraint import (
 )
 from jan_serve.errors import GrammarTooComplex
 
+if TYPE_CHECKING:
+    from jan_serve.grammar import Grammar
+
 MAX_ENTRIES: Final = 256
 MAX_BYTES: Final = 32 << 20
 
@@ -32,8 +35,9 @@ Translate = Callable[[Constraint, Mapping[str, str]], CompiledGrammar]
 _ANY_OBJECT: Final = {"type": "object"}
 
 
-def compile_constraint(constraint: Constraint, named: Mapping[str, str]) -> CompiledGrammar:
-    """Translate. Blocks for as long as the grammar package's budget allows. `named`: GBNF texts by name.
+def constraint_grammar(constraint: Constraint, named: Mapping[str, str]) -> Grammar:
+    """The grammar of a constraint. Blocks for as long as the grammar package's budget allows. `named`: GBNF texts by
+    name.
 
     Raises InvalidGrammar, InvalidSchema, UnsupportedSchema, UnsupportedPattern, GrammarTooComplex.
     """
@@ -42,13 +46,20 @@ def compile_constraint(constraint: Constraint, named: Mapping[str, str]) -> Comp
 
     match constraint:
         case JsonObjectConstraint():
-            grammar = translator.json_schema_to_grammar(_ANY_OBJECT)
+            return translator.json_schema_to_grammar(_ANY_OBJECT)
         case JsonSchemaConstraint(schema=schema):
-            grammar = translator.json_schema_to_grammar(schema)
+            return translator.json_schema_to_grammar(schema)
         case RegexConstraint(pattern=pattern):
-            grammar = translator.regex_to_grammar(pattern)
+            return translator.regex_to_grammar(pattern)
         case GbnfConstraint(text=text):
-            grammar = translator.parse_gbnf(named.get(text, text))
+            return translator.parse_gbnf(named.get(text, text))
+
+
+def compile_constraint(constraint: Constraint, named: Mapping[str, str]) -> CompiledGrammar:
+    """`constraint_grammar`, printed for both executors."""
+    from jan_serve import grammar as translator
+
+    grammar = constraint_grammar(constraint, named)
     try:
         lark = translator.print_lark(grammar)
     except GrammarTooComplex:

@@ -12,7 +12,7 @@ from jan_serve.grammar.collector import paused_collection
 from jan_serve.grammar.json_schema.translate import translate as translate_schema
 from jan_serve.grammar.parse_gbnf import parse_gbnf
 from jan_serve.grammar.print_gbnf import print_gbnf
-from jan_serve.grammar.print_lark import print_lark
+from jan_serve.grammar.print_lark import print_lark, print_lark_open, spelled_out
 from jan_serve.grammar.recognizer import Recognizer, matches
 from jan_serve.grammar.regex.translate import translate as translate_regex
 
@@ -25,8 +25,10 @@ __all__ = [
     "parse_gbnf",
     "print_gbnf",
     "print_lark",
+    "print_lark_open",
     "regex_to_gbnf",
     "regex_to_grammar",
+    "spelled_out",
 ]
 
 

@@ -65,7 +65,17 @@ class Token:
     item: Expr
 
 
-Expr: TypeAlias = Literal | CharClass | Sequence | Choice | Repeat | RuleRef | Token
+@dataclass(frozen=True, slots=True)
+class Special:
+    """The control token with this non-empty text; with a vocabulary that has none, the text itself.
+
+    Only the Lark print can tell the two apart. GBNF, and whoever reads text, takes the text.
+    """
+
+    text: str
+
+
+Expr: TypeAlias = Literal | CharClass | Sequence | Choice | Repeat | RuleRef | Token | Special
 
 _SMALL = (Literal, CharClass, RuleRef)
 

@@ -16,6 +16,7 @@ from jan_serve.grammar.ast import (
     Repeat,
     RuleRef,
     Sequence,
+    Special,
     Token,
 )
 from jan_serve.grammar.charset import MAX_CODE_POINT, CharSet, complement
@@ -151,7 +152,7 @@ class _Printer:
         return self._item(expr)
 
     def _item(self, expr: Expr) -> str:
-        if type(expr) is Literal:
+        if type(expr) is Literal or type(expr) is Special:
             return quote_literal(expr.text)
         if type(expr) is RuleRef:
             return self._names[expr.name]

@@ -9,9 +9,21 @@ token is: the two kinds must not meet in one place.
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from jan_serve.errors import GrammarTooComplex
-from jan_serve.grammar.ast import CharClass, Choice, Expr, Grammar, Literal, Repeat, RuleRef, Sequence, Token
+from jan_serve.grammar.ast import (
+    CharClass,
+    Choice,
+    Expr,
+    Grammar,
+    Literal,
+    Repeat,
+    RuleRef,
+    Sequence,
+    Special,
+    Token,
+)
 from jan_serve.grammar.charset import MAX_CODE_POINT, CharSet, complement
 from jan_serve.grammar.limits import MAX_PRINTED_BYTES
 from jan_serve.grammar.right_linear import NotRegular, solve
@@ -23,12 +35,40 @@ _UNSAFE_NAME = re.compile(r"[^a-z0-9]+")
 _INLINE = 60
 
 
+class LarkText(NamedTuple):
+    """A printed grammar. specials: rules that the text uses and does not define, with the text of each `Special`."""
+
+    text: str
+    specials: tuple[tuple[str, str], ...]
+
+
 def print_lark(grammar: Grammar) -> str:
-    """Lark text of `grammar`; its start rule is `start`. Raises GrammarTooComplex above the size limit."""
-    try:
-        return _Printer(grammar, tokens=True).print()
-    except NotRegular:
-        return _Printer(grammar, tokens=False).print()
+    """Lark text of `grammar`, which has no `Special`; its start rule is `start`.
+
+    Raises GrammarTooComplex above the size limit.
+    """
+    text, specials = print_lark_open(grammar)
+    if specials:
+        raise ValueError("a grammar with control tokens is complete only with a vocabulary")
+    return text
+
+
+def print_lark_open(grammar: Grammar, *, tokens: bool = True) -> LarkText:
+    """As `print_lark`, with the rules of its `Special` nodes left to whoever knows the vocabulary.
+
+    tokens: write a `Token` as a terminal; not where free text may stand in its place, which greed would cut off.
+    """
+    if tokens:
+        try:
+            return _Printer(grammar, tokens=True).print()
+        except NotRegular:
+            pass
+    return _Printer(grammar, tokens=False).print()
+
+
+def spelled_out(text: str) -> str:
+    """The body of a rule for exactly this text, one character a terminal."""
+    return " ".join([quote_literal(c) for c in text])
 
 
 class _Printer:
@@ -43,15 +83,16 @@ class _Printer:
         self._size = 0
         self._terminals: dict[str, str] = {}
         self._by_text: dict[str, str] = {}
+        self._specials: dict[str, str] = {}
 
-    def print(self) -> str:
+    def print(self) -> LarkText:
         while self._todo:
             name = self._todo.pop()
             self._add(self._names[name], self._rule(self._rules[name]))
         # llguidance reads terminals in any order; defined before use is easier to read.
         start = next(i for i, line in enumerate(self._lines) if line.startswith("start:"))
         lines = [self._lines[start], *self._lines[:start], *self._lines[start + 1 :]]
-        return "\n".join(lines) + "\n"
+        return LarkText("\n".join(lines) + "\n", tuple((rule, text) for text, rule in self._specials.items()))
 
     def _add(self, name: str, body: str) -> None:
         line = f"{name}: {body}"
@@ -89,7 +130,12 @@ class _Printer:
 
     def _rule_item(self, expr: Expr) -> str:
         if isinstance(expr, Literal):
-            return " ".join([quote_literal(c) for c in expr.text])
+            return spelled_out(expr.text)
+        if isinstance(expr, Special):
+            rule = self._specials.get(expr.text)
+            if rule is None:
+                rule = self._specials[expr.text] = self._fresh("special")
+            return rule
         if isinstance(expr, CharClass):
             return self._class(expr.chars)
         if isinstance(expr, RuleRef):

@@ -8,7 +8,18 @@ from __future__ import annotations
 
 from jan_serve.errors import GrammarTooComplex
 from jan_serve.grammar import charset
-from jan_serve.grammar.ast import CharClass, Choice, Expr, Grammar, Literal, Repeat, RuleRef, Sequence, Token
+from jan_serve.grammar.ast import (
+    CharClass,
+    Choice,
+    Expr,
+    Grammar,
+    Literal,
+    Repeat,
+    RuleRef,
+    Sequence,
+    Special,
+    Token,
+)
 
 _MAX_CONFIGURATIONS = 200_000
 
@@ -99,6 +110,8 @@ class Recognizer:
             return [self._cell(self._grammar.rules[expr.name], rest)]
         if isinstance(expr, Token):
             return [self._cell(expr.item, rest)]
+        if isinstance(expr, Special):
+            return [self._cell(Literal(expr.text), rest)]
         if isinstance(expr, Choice):
             return [self._cell(item, rest) for item in expr.items]
         if isinstance(expr, Sequence):

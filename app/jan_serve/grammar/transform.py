@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from jan_serve.grammar.ast import (
     NEVER,
     Choice,
@@ -129,3 +131,18 @@ def _reachable(rules: dict[str, Expr], root: str) -> dict[str, Expr]:
             order[name] = rules[name]
             todo += sorted(references(rules[name]), reverse=True)
     return order
+
+
+def rename(expr: Expr, names: Mapping[str, str]) -> Expr:
+    """The expression with every reference to a rule of `names` changed to its new name."""
+    if isinstance(expr, RuleRef):
+        return RuleRef(names.get(expr.name, expr.name))
+    if isinstance(expr, Sequence):
+        return Sequence(tuple([rename(item, names) for item in expr.items]))
+    if isinstance(expr, Choice):
+        return Choice(tuple([rename(item, names) for item in expr.items]))
+    if isinstance(expr, Token):
+        return Token(rename(expr.item, names))
+    if isinstance(expr, Repeat):
+        return Repeat(rename(expr.item, names), expr.low, expr.high)
+    return expr

@@ -14,6 +14,7 @@ import msgspec
 
 from jan_serve.core.constraint import CompiledGrammar
 from jan_serve.core.events import FinishReason, Timings, TokenInfo
+from jan_serve.core.guide import Guide
 from jan_serve.core.sampling import SamplingParams, StopConditions
 
 PROTOCOL_VERSION = 1
@@ -63,7 +64,8 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True, tag="generate")
 
     prompt: pieces in order; text pieces are tokenised (special tokens parsed where parse_special), id pieces are used
     as they are. add_special: BOS/EOS are added as the GGUF says; a BOS that the text brought is not doubled.
-    prompt_param: the request field that errors about the prompt name.
+    prompt_param: the request field that errors about the prompt name. guide: in place of `grammar`, where only part of
+    the answer is held to one. visible_specials: control tokens, by their text, that stay in the text all the same.
     """
 
     id: int
@@ -74,11 +76,13 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True, tag="generate")
     sampling: SamplingParams = SamplingParams()
     stopping: StopConditions = StopConditions()
     grammar: CompiledGrammar | None = None
+    guide: Guide | None = None
     n: int = 1
     logprobs: int | None = None
     prompt_logprobs: int | None = None
     return_tokens: bool = False
     skip_special_tokens: bool = True
+    visible_specials: tuple[str, ...] = ()
 
 
 class EmbedRequest(msgspec.Struct, frozen=True, kw_only=True, tag="embed"):
@@ -240,6 +244,7 @@ class SequenceFinished(msgspec.Struct, frozen=True, kw_only=True, tag="finished"
     eos: bool = False
     mean_logprob: float | None = None
     seed: int | None = None
+    reasoning_tokens: int = 0
 
 
 class RequestCompleted(msgspec.Struct, frozen=True, kw_only=True, tag="completed"):

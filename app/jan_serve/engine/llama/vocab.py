@@ -65,6 +65,13 @@ class Vocab:
         """Whether the token has no text of its own for readers."""
         return bool(int(lib.llama_vocab_get_attr(self.pointer, token)) & (_ATTR_CONTROL | _ATTR_UNKNOWN))
 
+    def control_token(self, text: str) -> int | None:
+        """The control token with this text, if there is one."""
+        tokens = self.tokenize(text, add_special=False, parse_special=True)
+        if len(tokens) == 1 and self.is_control(tokens[0]):
+            return tokens[0]
+        return None
+
     def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
         """`llama_tokenize`. Lone surrogates must have been refused before."""
         data = text.encode("utf-8")

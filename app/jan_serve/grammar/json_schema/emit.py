@@ -55,9 +55,17 @@ class Emitter:
         sets = self.expander.expand(conj)
         self._names[conj] = RuleRef("root")
         self._todo.append(("root", "root", sets))
+        return self._finished()
+
+    def grammar_of(self, root: Expr) -> Grammar:
+        """The grammar of an expression that was made with this emitter."""
+        self.rules.fill("root", root)
+        return self._finished()
+
+    def _finished(self) -> Grammar:
         while self._todo:
             name, hint, own = self._todo.pop()
-            self.rules.fill(name, self._alternatives(own, hint))
+            self.rules.fill(name, self.alternatives(own, hint))
         return self.rules.grammar("root")
 
     def value(self, conj: Conj, hint: str) -> Expr:
@@ -69,7 +77,7 @@ class Emitter:
         if sets is ANY_VALUE:
             expr: Expr = self.any_value()
         elif not sets.array and not sets.object:
-            expr = self._alternatives(sets, hint)
+            expr = self.alternatives(sets, hint)
         else:
             name = self.rules.reserve(hint)
             expr = RuleRef(name)
@@ -77,7 +85,8 @@ class Emitter:
         self._names[conj] = expr
         return expr
 
-    def _alternatives(self, sets: TypeSets, hint: str) -> Expr:
+    def alternatives(self, sets: TypeSets, hint: str) -> Expr:
+        """The text of the values of all types, written in place."""
         if sets is ANY_VALUE:
             return self.any_value()
         options: list[Expr] = []

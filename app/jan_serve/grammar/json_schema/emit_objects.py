@@ -22,6 +22,7 @@ from jan_serve.grammar.ast import (
     sequence,
     token,
 )
+from jan_serve.grammar.builder import RuleBuilder
 from jan_serve.grammar.json_schema import strings
 from jan_serve.grammar.json_schema.ir import TRUE, Conj, NameRule, ObjectSpec
 from jan_serve.grammar.json_schema.strings import ANY_STRING, StringSet
@@ -35,7 +36,7 @@ _MAX_NAME_CLASSES = 64
 
 
 @dataclass(frozen=True, slots=True)
-class _Field:
+class Field:
     """One listed property: its text (name, colon, value) and whether it must be there."""
 
     entry: Expr
@@ -43,13 +44,13 @@ class _Field:
 
 
 @dataclass(frozen=True, slots=True)
-class _Shape:
+class Shape:
     """An object ready to be written: listed fields and other entries.
 
     `wanted[m - 1]` is the entry that settles the conditions in the bit mask m; all `conditions` have to be settled.
     """
 
-    fields: list[_Field]
+    fields: list[Field]
     extra: Expr
     wanted: list[Expr]
     conditions: int
@@ -65,12 +66,16 @@ def object_expr(emit: Emitter, spec: ObjectSpec, hint: str) -> Expr:
     for settled in _settle_exists(emit, spec):
         shape = _shape(emit, settled, hint)
         counted = shape.wanted or shape.low > _least(shape.fields) or shape.high is not None
-        members = _counted_members(emit, shape, hint) if counted else _plain_members(emit, shape, hint)
+        members = (
+            _counted_members(emit, shape, hint)
+            if counted
+            else plain_members(emit.rules, shape, hint, comma=emit.comma(), space=emit.space())
+        )
         options.append(sequence([Literal("{"), emit.space(), members, Literal("}")]))
     return choice(options)
 
 
-def _least(fields: list[_Field]) -> int:
+def _least(fields: list[Field]) -> int:
     """How many properties every such object has, one at least being told apart from none."""
     return sum(field.required for field in fields)
 
@@ -96,23 +101,23 @@ def _settle_exists(emit: Emitter, spec: ObjectSpec) -> list[ObjectSpec]:
     return done
 
 
-def _shape(emit: Emitter, spec: ObjectSpec, hint: str) -> _Shape:
+def _shape(emit: Emitter, spec: ObjectSpec, hint: str) -> Shape:
     expander = emit.expander
     names = dict.fromkeys([*spec.props, *spec.required])
     required = set(spec.required)
-    fields: list[_Field] = []
+    fields: list[Field] = []
     for name in names:
         conj = expander.algebra.lookup(spec, name)
         if name not in required and expander.is_nothing(conj):
             continue
         key = Token(sequence([Literal('"'), emit.text.literal(name), Literal('"')]))
-        fields.append(_Field(sequence([key, emit.colon(), emit.value(conj, name)]), name in required))
+        fields.append(Field(sequence([key, emit.colon(), emit.value(conj, name)]), name in required))
     listed = tuple(names)
     extra = choice(_extras(emit, spec, listed, hint))
     if len(spec.exists) > _MAX_EXISTS:
         raise GrammarTooComplex("too many conditions on some property at once")
     wanted = [_wanted_entry(emit, spec, listed, hint, mask) for mask in range(1, 1 << len(spec.exists))]
-    return _Shape(fields, extra, wanted, len(spec.exists), spec.low, spec.high)
+    return Shape(fields, extra, wanted, len(spec.exists), spec.low, spec.high)
 
 
 def _wanted_entry(emit: Emitter, spec: ObjectSpec, listed: tuple[str, ...], hint: str, mask: int) -> Expr:
@@ -181,15 +186,17 @@ def _outside(emit: Emitter, names: StringSet, words: tuple[str, ...], hint: str)
     return token(sequence([Literal('"'), body]))
 
 
-def _plain_members(emit: Emitter, shape: _Shape, hint: str) -> Expr:
-    """Without counting: after the first member a row of optional ones, before it one alternative per start."""
-    comma, space = emit.comma(), emit.space()
+def plain_members(rules: RuleBuilder, shape: Shape, hint: str, *, comma: Expr, space: Expr) -> Expr:
+    """Without counting: after the first member a row of optional ones, before it one alternative per start.
+
+    comma: stands between two members. space: behind the last one, if there is any.
+    """
     fields = shape.fields
     first_required = next((i for i, field in enumerate(fields) if field.required), None)
     starts = len(fields) if first_required is None else first_required + 1
     extra: Expr = shape.extra
     if extra != NEVER and (starts > 0 and first_required is None):
-        extra = emit.rules.define(f"{hint}-other", extra)
+        extra = rules.define(f"{hint}-other", extra)
     tail: Expr = repeat(sequence([comma, extra]), 0, None)
     options: list[Expr] = []
     if first_required is None and extra != NEVER:
@@ -199,9 +206,9 @@ def _plain_members(emit: Emitter, shape: _Shape, hint: str) -> Expr:
         entry = field.entry
         if index < starts and starts > 1:
             if index > 0:
-                entry = emit.rules.define(f"{hint}-member", entry)
+                entry = rules.define(f"{hint}-member", entry)
             if tail != EMPTY and type(tail) is not RuleRef:
-                tail = emit.rules.define(f"{hint}-rest", tail)
+                tail = rules.define(f"{hint}-rest", tail)
         if index < starts:
             options.append(sequence([entry, tail, space]))
         if index > 0:
@@ -213,7 +220,7 @@ def _plain_members(emit: Emitter, shape: _Shape, hint: str) -> Expr:
     return choice(options)
 
 
-def _counted_members(emit: Emitter, shape: _Shape, hint: str) -> Expr:
+def _counted_members(emit: Emitter, shape: Shape, hint: str) -> Expr:
     """One rule per (next field, members so far, wanted entries found), members capped where they no longer matter."""
     fields = shape.fields
     cap = max(shape.low, 1) if shape.high is None else max(shape.high, 1)

@@ -1,0 +1,178 @@
+"""The arguments of a function call in the notations that models write beside JSON: tags, keywords, bare keys.
+
+Narrower than the JSON translation, never wider: names that the schema does not list are left out, and so is text that
+a reader of the notation could take for a value of another type.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+from jan_serve.errors import UnsupportedSchema
+from jan_serve.grammar import charset
+from jan_serve.grammar.ast import EMPTY, NEVER, CharClass, Expr, Grammar, Literal, choice, repeat, sequence
+from jan_serve.grammar.automata.to_grammar import dfa_to_expr
+from jan_serve.grammar.builder import RuleBuilder
+from jan_serve.grammar.json_schema import strings
+from jan_serve.grammar.json_schema.document import Document
+from jan_serve.grammar.json_schema.emit import Emitter
+from jan_serve.grammar.json_schema.emit_objects import Field, Shape, plain_members
+from jan_serve.grammar.json_schema.expand import Expander
+from jan_serve.grammar.json_schema.ir import (
+    ANY_ARRAY,
+    ANY_OBJECT,
+    NO_VALUE,
+    TRUE,
+    Conj,
+    ObjectSpec,
+    TypeSets,
+)
+from jan_serve.grammar.json_schema.strings import ANY_STRING, NO_STRING, StringSet
+from jan_serve.grammar.limits import Budget
+from jan_serve.grammar.text_form import PlainText
+from jan_serve.grammar.transform import prune
+
+_NAME = repeat(
+    CharClass(charset.of_chars("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")), 1, 64
+)
+_READS_AS_JSON = r"^\s*([-+.0-9\[{(\"']|true|false|null|True|False|None)"
+
+
+class ArgumentSlot(Enum):
+    """What stands in one place of an argument: its name, its value, or the value's type in words."""
+
+    KEY = "key"
+    VALUE = "value"
+    IS_STRING = "is_string"
+    JSON_TYPE = "json_type"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArgumentNotation:
+    """How arguments are written.
+
+    argument: one of them. separator: between two. stop: text that ends a raw string; None where strings are JSON.
+    quote: stands around raw strings. containers: writes any array or object, where those are not JSON either.
+    """
+
+    argument: tuple[Expr | ArgumentSlot, ...]
+    separator: Expr = EMPTY
+    stop: str | None = None
+    quote: Expr = EMPTY
+    containers: Callable[[RuleBuilder, Expr], Expr] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentsGrammar:
+    """exact: whether every text of the grammar satisfies the schema; else only types of nested values are held."""
+
+    grammar: Grammar
+    exact: bool
+
+
+def translate_arguments(schema: Any, notation: ArgumentNotation) -> ArgumentsGrammar:
+    """The arguments that satisfy `schema`, an object's. Raises as `json_schema_to_grammar`."""
+    document = Document(schema)
+    emitter = Emitter(Expander(document, Budget()), whitespace="flexible")
+    writer = _Writer(emitter, notation)
+    sets = emitter.expander.expand(emitter.expander.terms.positive(document.root))
+    root = choice([writer.object(spec) for spec in sets.object])
+    grammar = prune(emitter.grammar_of(root), emitter.rules.complete)
+    if grammar is None:
+        raise UnsupportedSchema("", "type", "no JSON object satisfies the schema")
+    return ArgumentsGrammar(grammar, writer.exact)
+
+
+class _Writer:
+    def __init__(self, emitter: Emitter, notation: ArgumentNotation) -> None:
+        self._emit = emitter
+        self._notation = notation
+        self._plain = PlainText()
+        self.exact = True
+
+    def object(self, spec: ObjectSpec) -> Expr:
+        """All arguments of one spec, in the order of its properties."""
+        expander = self._emit.expander
+        required = set(spec.required)
+        names = dict.fromkeys([*spec.props, *spec.required])
+        fields: list[Field] = []
+        for name in names:
+            conj = expander.algebra.lookup(spec, name)
+            if name in required or not expander.is_nothing(conj):
+                fields.append(Field(self._argument(self._plain.literal(name), name, conj), name in required))
+        if spec.exists or spec.low > len(required) or (spec.high is not None and spec.high < len(fields)):
+            raise UnsupportedSchema(
+                "", "minProperties", "arguments cannot be counted in this model's notation"
+            )
+        extra: Expr = NEVER
+        if not names and not spec.rules:
+            extra = self._argument(_NAME, "any", TRUE)
+        shape = Shape(fields, extra, [], 0, 0, None)
+        return plain_members(
+            self._emit.rules, shape, "arguments", comma=self._notation.separator, space=EMPTY
+        )
+
+    def _argument(self, key: Expr, hint: str, conj: Conj) -> Expr:
+        """One argument, in each of the ways that its type can be told."""
+        sets = self._emit.expander.expand(conj)
+        slots = self._notation.argument
+        if ArgumentSlot.JSON_TYPE in slots or ArgumentSlot.IS_STRING in slots:
+            kinds = self._by_type(sets, hint)
+        else:
+            text = sets.string
+            if self._notation.stop is not None and self._notation.quote == EMPTY and self._has_others(sets):
+                text = strings.intersect(text, strings.complement(strings.Pattern(_READS_AS_JSON)))
+            whole = choice([self._string(text, hint), self._other(replace(sets, string=NO_STRING), hint)])
+            kinds = [("string", whole)]
+        return choice([self._filled(key, kind, value) for kind, value in kinds if value != NEVER])
+
+    def _filled(self, key: Expr, kind: str, value: Expr) -> Expr:
+        words: dict[ArgumentSlot, Expr] = {
+            ArgumentSlot.KEY: key,
+            ArgumentSlot.VALUE: value,
+            ArgumentSlot.IS_STRING: Literal("true" if kind == "string" else "false"),
+            ArgumentSlot.JSON_TYPE: Literal(kind),
+        }
+        return sequence([words[p] if isinstance(p, ArgumentSlot) else p for p in self._notation.argument])
+
+    def _by_type(self, sets: TypeSets, hint: str) -> list[tuple[str, Expr]]:
+        parts = (
+            ("number", replace(NO_VALUE, number=sets.number)),
+            ("boolean", replace(NO_VALUE, boolean=sets.boolean)),
+            ("null", replace(NO_VALUE, null=sets.null)),
+            ("object", replace(NO_VALUE, object=sets.object)),
+            ("array", replace(NO_VALUE, array=sets.array)),
+        )
+        others = [(kind, self._other(part, hint)) for kind, part in parts if not part.is_nothing()]
+        return [("string", self._string(sets.string, hint)), *others]
+
+    def _has_others(self, sets: TypeSets) -> bool:
+        return not replace(sets, string=NO_STRING).is_nothing()
+
+    def _string(self, allowed: StringSet, hint: str) -> Expr:
+        stop = self._notation.stop
+        if strings.is_empty(allowed):
+            return NEVER
+        if stop is None:
+            return self._emit.string(allowed, hint)
+        if isinstance(allowed, strings.OneOfStrings):
+            values = [self._plain.literal(value) for value in allowed.values if stop not in value]
+            return choice([sequence([self._notation.quote, value, self._notation.quote]) for value in values])
+        raw = strings.intersect(allowed, strings.complement(strings.Pattern(re.escape(stop))))
+        body = dfa_to_expr(strings.string_dfa(raw), self._plain, self._emit.rules, f"{hint}-text")
+        return sequence([self._notation.quote, body, self._notation.quote])
+
+    def _other(self, sets: TypeSets, hint: str) -> Expr:
+        """The value where it is no string."""
+        containers = self._notation.containers
+        if containers is None or not (sets.array or sets.object):
+            return NEVER if sets.is_nothing() else self._emit.alternatives(sets, hint)
+        if sets.array not in ((), ANY_ARRAY) or sets.object not in ((), ANY_OBJECT):
+            self.exact = False
+        scalars = replace(sets, array=(), object=())
+        nested = containers(self._emit.rules, self._string(ANY_STRING, "any"))
+        return choice([NEVER if scalars.is_nothing() else self._emit.alternatives(scalars, hint), nested])
