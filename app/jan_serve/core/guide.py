@@ -52,3 +52,15 @@ class Guide(msgspec.Struct, frozen=True, kw_only=True):
     triggers: tuple[Trigger, ...] = ()
     at_start: bool = False
     repeat: bool = True
+
+
+class CallGrammars(msgspec.Struct, frozen=True):
+    """whole: one call or more from the first character on, or a text under the constraint where one was given.
+
+    triggered: per trigger of the layout, what follows it. warnings: about tools whose arguments are held to less than
+    their schema.
+    """
+
+    whole: CompiledGrammar
+    triggered: tuple[CompiledGrammar, ...]
+    warnings: tuple[str, ...]

@@ -35,11 +35,18 @@ class InfillPrompt(msgspec.Struct, frozen=True, tag="infill"):
 
 
 class ChatPrompt(msgspec.Struct, frozen=True, kw_only=True, tag="chat"):
-    """Messages for the model's chat template, and what reaches the template beside them."""
+    """Messages for the model's chat template, and what reaches the template beside them.
+
+    parallel_tool_calls: whether an answer may hold several calls. split_thoughts: reasoning comes apart from the text;
+    else it stays there with its markers. reasoning_budget: tokens after which a thought is closed; None is no limit.
+    """
 
     messages: tuple[Message, ...]
     tools: tuple[Tool, ...] = ()
     tool_choice: ToolChoice = ToolChoice()
+    parallel_tool_calls: bool = True
+    split_thoughts: bool = True
+    reasoning_budget: int | None = None
     template_kwargs: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
 
 

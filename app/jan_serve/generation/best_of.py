@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from jan_serve.core.events import Finished, ReasoningDelta, TextDelta, ToolCallDelta
+from jan_serve.core.events import Finished, TextDelta
 
-ChoiceEvent = TextDelta | ReasoningDelta | ToolCallDelta | Finished
+ChoiceEvent = TextDelta | Finished
 
 
 class BestOf:
@@ -40,6 +40,6 @@ class BestOf:
                 yield self._placed(event, place)
 
     def _placed(self, event: ChoiceEvent, place: int) -> ChoiceEvent:
-        if isinstance(event, TextDelta | ReasoningDelta) and not self._keep_tokens:
+        if isinstance(event, TextDelta) and not self._keep_tokens:
             return msgspec.structs.replace(event, index=place, tokens=())
         return msgspec.structs.replace(event, index=place)

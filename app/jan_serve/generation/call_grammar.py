@@ -9,8 +9,6 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-import msgspec
-
 from jan_serve.chat.formats.format import ChatFormat
 from jan_serve.chat.formats.layout import (
     CALL_ID_PATTERN,
@@ -24,9 +22,10 @@ from jan_serve.chat.formats.layout import (
     TaggedArguments,
 )
 from jan_serve.core.constraint import CompiledGrammar, Constraint, SpecialText
+from jan_serve.core.guide import CallGrammars
 from jan_serve.core.messages import Tool
 from jan_serve.errors import GrammarTooComplex, InvalidSchema, UnsupportedPattern, UnsupportedSchema
-from jan_serve.generation.constraints import constraint_grammar
+from jan_serve.generation.translate import constraint_grammar
 from jan_serve.grammar import (
     json_schema_to_grammar,
     print_gbnf,
@@ -48,18 +47,6 @@ _ARGUMENT_SLOTS: Final = {
     Slot.IS_STRING: ArgumentSlot.IS_STRING,
     Slot.JSON_TYPE: ArgumentSlot.JSON_TYPE,
 }
-
-
-class CallGrammars(msgspec.Struct, frozen=True):
-    """whole: one call or more from the first character on, or a text under the constraint where one was given.
-
-    triggered: per trigger of the layout, what follows it. warnings: about tools whose arguments are held to less than
-    their schema.
-    """
-
-    whole: CompiledGrammar
-    triggered: tuple[CompiledGrammar, ...]
-    warnings: tuple[str, ...]
 
 
 def call_grammars(

@@ -1,4 +1,4 @@
-"""From a Constraint to the CompiledGrammar that the engine takes: off the event loop, once for equal constraints.
+"""From what a caller asked of the output to the grammars that the engine takes: off the event loop, and remembered.
 
 The grammar package does the work and sets its limits; here are the cache and the thread.
 """
@@ -7,68 +7,43 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final, cast
 
 import msgspec
 
-from jan_serve.core.constraint import (
-    CompiledGrammar,
-    Constraint,
-    GbnfConstraint,
-    JsonObjectConstraint,
-    JsonSchemaConstraint,
-    RegexConstraint,
-)
-from jan_serve.errors import GrammarTooComplex
-
-if TYPE_CHECKING:
-    from jan_serve.grammar import Grammar
+from jan_serve.chat.formats.format import ChatFormat
+from jan_serve.core.constraint import CompiledGrammar, Constraint
+from jan_serve.core.guide import CallGrammars
+from jan_serve.core.messages import Tool
 
 MAX_ENTRIES: Final = 256
 MAX_BYTES: Final = 32 << 20
 
 Translate = Callable[[Constraint, Mapping[str, str]], CompiledGrammar]
-
-_ANY_OBJECT: Final = {"type": "object"}
-
-
-def constraint_grammar(constraint: Constraint, named: Mapping[str, str]) -> Grammar:
-    """The grammar of a constraint. Blocks for as long as the grammar package's budget allows. `named`: GBNF texts by
-    name.
-
-    Raises InvalidGrammar, InvalidSchema, UnsupportedSchema, UnsupportedPattern, GrammarTooComplex.
-    """
-    # Imported with the first constraint: a server that only chats never needs the translator.
-    from jan_serve import grammar as translator
-
-    match constraint:
-        case JsonObjectConstraint():
-            return translator.json_schema_to_grammar(_ANY_OBJECT)
-        case JsonSchemaConstraint(schema=schema):
-            return translator.json_schema_to_grammar(schema)
-        case RegexConstraint(pattern=pattern):
-            return translator.regex_to_grammar(pattern)
-        case GbnfConstraint(text=text):
-            return translator.parse_gbnf(named.get(text, text))
+Compiled = CompiledGrammar | CallGrammars
 
 
 def compile_constraint(constraint: Constraint, named: Mapping[str, str]) -> CompiledGrammar:
-    """`constraint_grammar`, printed for both executors."""
-    from jan_serve import grammar as translator
+    """`translate.compile_constraint`, which is imported with the first use: a server that only chats needs none."""
+    from jan_serve.generation import translate
 
-    grammar = constraint_grammar(constraint, named)
-    try:
-        lark = translator.print_lark(grammar)
-    except GrammarTooComplex:
-        lark = None  # only GBNF can say it: the engine uses llama.cpp's sampler then
-    return CompiledGrammar(gbnf=translator.print_gbnf(grammar), lark=lark)
+    return translate.compile_constraint(constraint, named)
+
+
+def _compile_calls(
+    form: ChatFormat, tools: Sequence[Tool], parallel: bool, constraint: Constraint | None
+) -> CallGrammars:
+    from jan_serve.generation.call_grammar import call_grammars
+
+    return call_grammars(form, tools, parallel=parallel, constraint=constraint)
 
 
 class ConstraintCompiler:
-    """Compiles constraints and remembers the results. Bounded in entries and bytes.
+    """Compiles constraints and tool calls, and remembers the results. Bounded in entries and bytes.
 
     The least recently used go first.
     """
@@ -83,9 +58,9 @@ class ConstraintCompiler:
         self._executor = executor
         self._named = named or {}
         self._translate = translate
-        self._done: OrderedDict[bytes, CompiledGrammar] = OrderedDict()
+        self._done: OrderedDict[bytes, Compiled] = OrderedDict()
         self._bytes = 0
-        self._running: dict[bytes, asyncio.Future[CompiledGrammar]] = {}
+        self._running: dict[bytes, asyncio.Future[Compiled]] = {}
 
     @property
     def cached_bytes(self) -> int:
@@ -96,24 +71,38 @@ class ConstraintCompiler:
         return len(self._done)
 
     async def compile(self, constraint: Constraint) -> CompiledGrammar:
-        """The grammar, from the cache where it is known. Raises what `compile_constraint` raises."""
-        key = _key(constraint)
+        """The grammar, from the cache where it is known.
+
+        Raises InvalidGrammar, InvalidSchema, UnsupportedSchema, UnsupportedPattern, GrammarTooComplex.
+        """
+        work = partial(self._translate, constraint, self._named)
+        return cast(CompiledGrammar, await self._get(_key(constraint), work))
+
+    async def calls(
+        self, form: ChatFormat, tools: Sequence[Tool], *, parallel: bool, constraint: Constraint | None
+    ) -> CallGrammars:
+        """The grammars of calls of these tools, as `call_grammars` makes them. Raises as `compile`."""
+        key = _key([form.name, tools, parallel, constraint])
+        work = partial(_compile_calls, form, tools, parallel, constraint)
+        return cast(CallGrammars, await self._get(key, work))
+
+    async def _get(self, key: bytes, work: Callable[[], Compiled]) -> Compiled:
         known = self._done.get(key)
         if known is not None:
             self._done.move_to_end(key)
             return known
         running = self._running.get(key)
         if running is None:
-            running = self._start(key, constraint)
+            running = self._start(key, work)
         # A request that leaves must not take the result from others that wait for it.
         return await asyncio.shield(running)
 
-    def _start(self, key: bytes, constraint: Constraint) -> asyncio.Future[CompiledGrammar]:
+    def _start(self, key: bytes, work: Callable[[], Compiled]) -> asyncio.Future[Compiled]:
         loop = asyncio.get_running_loop()
-        running = loop.run_in_executor(self._executor, self._translate, constraint, self._named)
+        running = loop.run_in_executor(self._executor, work)
         self._running[key] = running
 
-        def finished(future: asyncio.Future[CompiledGrammar]) -> None:
+        def finished(future: asyncio.Future[Compiled]) -> None:
             del self._running[key]
             if not future.cancelled() and future.exception() is None:
                 self._remember(key, future.result())
@@ -121,21 +110,25 @@ class ConstraintCompiler:
         running.add_done_callback(finished)
         return running
 
-    def _remember(self, key: bytes, grammar: CompiledGrammar) -> None:
-        size = _size(grammar)
+    def _remember(self, key: bytes, compiled: Compiled) -> None:
+        size = _size(compiled)
         if size > MAX_BYTES:
             return
-        self._done[key] = grammar
+        self._done[key] = compiled
         self._bytes += size
         while len(self._done) > MAX_ENTRIES or self._bytes > MAX_BYTES:
             _, dropped = self._done.popitem(last=False)
             self._bytes -= _size(dropped)
 
 
-def _key(constraint: Constraint) -> bytes:
-    """Equal for equal constraints. The order of a schema's properties counts: it is the order of the output."""
-    return sha256(msgspec.json.encode(constraint)).digest()
+def _key(asked: Any) -> bytes:
+    """Equal for equal asks. The order of a schema's properties counts: it is the order of the output."""
+    return sha256(msgspec.json.encode(asked)).digest()
 
 
-def _size(grammar: CompiledGrammar) -> int:
-    return len(grammar.gbnf) + len(grammar.lark or "")
+def _size(compiled: Compiled) -> int:
+    match compiled:
+        case CallGrammars():
+            return _size(compiled.whole) + sum(map(_size, compiled.triggered))
+        case CompiledGrammar():
+            return len(compiled.gbnf) + len(compiled.lark or "")

@@ -11,10 +11,22 @@ from typing import NamedTuple
 
 import msgspec
 
+from jan_serve.chat.detect import knows_tools, writes_calls
+from jan_serve.chat.formats.format import ChatFormat
+from jan_serve.chat.instructions import with_tools_as_text
 from jan_serve.chat.template import TemplateFacts, render_prompt
+from jan_serve.core.constraint import Constraint
 from jan_serve.core.request import ChatPrompt, GenerationRequest, InfillPrompt, TextPrompt, TokenPrompt
 from jan_serve.core.sampling import SamplingParams
 from jan_serve.errors import InvalidRequest, UnsupportedOperation
+from jan_serve.generation.chat_plan import (
+    AnswerHold,
+    AnswerParsers,
+    format_of,
+    hold_answer,
+    thought_guide,
+    usable_tools,
+)
 from jan_serve.generation.constraints import ConstraintCompiler
 from jan_serve.generation.ports import EngineClient
 from jan_serve.ipc.messages import GenerateRequest, ModelFacts, TokenizeRequest
@@ -38,6 +50,23 @@ class EnginePrompt(NamedTuple):
     infilled: bool = False
 
 
+class PreparedRequest(NamedTuple):
+    """What to submit, and how to read the answer. parsers: None where the answer is plain text."""
+
+    submitted: GenerateRequest
+    infilled: bool = False
+    parsers: AnswerParsers | None = None
+    warnings: tuple[str, ...] = ()
+
+
+class _ChatAnswer(NamedTuple):
+    """The part of a prepared chat that is not the prompt."""
+
+    hold: AnswerHold
+    parsers: AnswerParsers
+    form: ChatFormat
+
+
 class RequestPreparer:
     """Renders, compiles, draws. Holds no request."""
 
@@ -55,14 +84,17 @@ class RequestPreparer:
         self._now = now
         self._seed = seed
 
-    async def prepare(
-        self, request: GenerationRequest, client: EngineClient
-    ) -> tuple[GenerateRequest, EnginePrompt]:
+    async def prepare(self, request: GenerationRequest, client: EngineClient) -> PreparedRequest:
         """What to submit. Raises InvalidRequest and its subclasses."""
-        grammar = None
-        if request.constraint is not None:
-            grammar = await self._constraints.compile(request.constraint)
-        prompt = await self._prompt(request, client.facts)
+        _check_generates(client.facts)
+        chat: _ChatAnswer | None = None
+        if isinstance(request.prompt, ChatPrompt):
+            prompt, chat = await self._chat(request.prompt, request.constraint, client.facts)
+            hold = chat.hold
+        else:
+            prompt = _plain_prompt(request.prompt, client.facts)
+            constraint = request.constraint
+            hold = AnswerHold(None if constraint is None else await self._constraints.compile(constraint))
         sequences = max(request.n, request.best_of)
         logprobs = request.logprobs
         if sequences > request.n and logprobs is None:
@@ -75,40 +107,38 @@ class RequestPreparer:
             prompt_param=prompt.param,
             sampling=await self._sampling(request, client),
             stopping=request.stopping,
-            grammar=grammar,
+            grammar=hold.grammar,
+            guide=hold.guide,
             n=sequences,
             logprobs=logprobs,
             prompt_logprobs=request.prompt_logprobs,
             return_tokens=request.return_tokens,
             skip_special_tokens=request.skip_special_tokens,
+            visible_specials=() if chat is None else chat.form.special_tokens,
         )
-        return engine_request, prompt
+        parsers = None if chat is None else chat.parsers
+        return PreparedRequest(engine_request, prompt.infilled, parsers, hold.warnings)
 
-    async def _prompt(self, request: GenerationRequest, facts: ModelFacts) -> EnginePrompt:
-        if facts.is_embedding_model:
-            raise UnsupportedOperation(
-                "This model only makes embeddings; it cannot generate text.", param="model"
-            )
-        match request.prompt:
-            case TextPrompt(text=text):
-                return EnginePrompt((text,))
-            case TokenPrompt(ids=ids):
-                return EnginePrompt((ids,), add_special=False)
-            case InfillPrompt():
-                return _infill(request.prompt, facts)
-            case ChatPrompt():
-                return EnginePrompt((await self._render(request.prompt, facts),), param="messages")
-
-    async def _render(self, prompt: ChatPrompt, facts: ModelFacts) -> str:
+    async def _chat(
+        self, prompt: ChatPrompt, constraint: Constraint | None, facts: ModelFacts
+    ) -> tuple[EnginePrompt, _ChatAnswer]:
         if not prompt.messages:
             raise InvalidRequest("messages: at least one message is needed", param="messages")
-        template = TemplateFacts(
-            source=facts.chat_templates.get("default"),
-            bos_token=_text_of(facts, "bos"),
-            eos_token=_text_of(facts, "eos"),
+        template = _template_of(prompt, facts)
+        form = format_of(template)
+        text = await self._render(_shown(prompt, form, template), template, facts)
+        thought = thought_guide(prompt, form, template, text)
+        hold = await hold_answer(prompt, form, thought, constraint, self._constraints)
+        starts_in_thought = thought is not None and thought.is_open
+        parsers = AnswerParsers(prompt, form, starts_in_thought=starts_in_thought)
+        return EnginePrompt((text,), param="messages"), _ChatAnswer(hold, parsers, form)
+
+    async def _render(self, prompt: ChatPrompt, template: str | None, facts: ModelFacts) -> str:
+        known = TemplateFacts(
+            source=template, bos_token=_text_of(facts, "bos"), eos_token=_text_of(facts, "eos")
         )
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._executor, render_prompt, prompt, template, self._now)
+        return await loop.run_in_executor(self._executor, render_prompt, prompt, known, self._now)
 
     async def _sampling(self, request: GenerationRequest, client: EngineClient) -> SamplingParams:
         sampling = request.sampling
@@ -121,6 +151,41 @@ class RequestPreparer:
         if sampling.seed is None:
             sampling = msgspec.structs.replace(sampling, seed=self._seed())
         return msgspec.structs.replace(sampling, logit_bias=bias)
+
+
+def _check_generates(facts: ModelFacts) -> None:
+    if facts.is_embedding_model:
+        raise UnsupportedOperation(
+            "This model only makes embeddings; it cannot generate text.", param="model"
+        )
+
+
+def _plain_prompt(prompt: TextPrompt | TokenPrompt | InfillPrompt, facts: ModelFacts) -> EnginePrompt:
+    match prompt:
+        case TextPrompt(text=text):
+            return EnginePrompt((text,))
+        case TokenPrompt(ids=ids):
+            return EnginePrompt((ids,), add_special=False)
+        case InfillPrompt():
+            return _infill(prompt, facts)
+
+
+def _template_of(prompt: ChatPrompt, facts: ModelFacts) -> str | None:
+    """The GGUF's template; the one for tools, where there are tools and it has one."""
+    templates = facts.chat_templates
+    if prompt.tools and "tool_use" in templates:
+        return templates["tool_use"]
+    return templates.get("default")
+
+
+def _shown(prompt: ChatPrompt, form: ChatFormat, template: str | None) -> ChatPrompt:
+    """What the template gets to see: tools that may be called, as instructions where it does not show them itself."""
+    tools = usable_tools(prompt)
+    messages = prompt.messages
+    if not knows_tools(template):
+        messages = with_tools_as_text(messages, tools, form, calls_too=not writes_calls(template))
+        tools = ()
+    return msgspec.structs.replace(prompt, messages=messages, tools=tools)
 
 
 def _infill(prompt: InfillPrompt, facts: ModelFacts) -> EnginePrompt:

@@ -5,7 +5,7 @@ Streaming or not is the caller's choice of reading the events; there is no secon
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import AsyncExitStack
 
 from jan_serve.core.events import (
@@ -22,8 +22,8 @@ from jan_serve.errors import EngineFailure
 from jan_serve.generation.best_of import BestOf
 from jan_serve.generation.closing import closing
 from jan_serve.generation.deadline import RunningRequests
-from jan_serve.generation.ports import EngineClient, ModelLeases
-from jan_serve.generation.prepare import RequestPreparer
+from jan_serve.generation.ports import ModelLeases
+from jan_serve.generation.prepare import PreparedRequest, RequestPreparer
 from jan_serve.ipc.messages import (
     Accepted,
     Chunk,
@@ -52,15 +52,15 @@ class GenerationService:
         with self._running.enter() as deadline:
             async with AsyncExitStack() as stack:
                 client = await deadline.wait(stack.enter_async_context(self._models.lease(request.model)))
-                submitted, prompt = await deadline.wait(self._preparer.prepare(request, client))
-                events = client.generate(submitted)
-                best = _best_of(request, submitted)
+                prepared = await deadline.wait(self._preparer.prepare(request, client))
+                events = client.generate(prepared.submitted)
+                answer = _Answer(client.name, prepared, _best_of(request, prepared.submitted))
                 async with closing(events):
                     completed = False
                     while not completed:
                         event = await deadline.wait(_next(events))
                         completed = isinstance(event, RequestCompleted)
-                        for translated in _translate(event, client, prompt.infilled, best):
+                        for translated in answer.translate(event):
                             yield translated
 
 
@@ -77,35 +77,62 @@ async def _next(events: AsyncIterator[EngineEvent]) -> EngineEvent:
         raise EngineFailure("The engine ended the answer without completing it.") from None
 
 
-def _translate(
-    event: EngineEvent, client: EngineClient, infilled: bool, best: BestOf | None
-) -> list[GenerationEvent]:
-    match event:
-        case Accepted():
-            return [Started(model=client.name, prompt_tokens=event.prompt_tokens, infilled=infilled)]
-        case PromptScored():
-            return [PromptTokens(event.tokens)]
-        case Chunk():
-            return _held(best, TextDelta(event.index, event.text, event.tokens))
-        case SequenceFinished():
-            return _held(best, _finished(event))
-        case RequestCompleted():
-            usage = Usage(
-                prompt_tokens=event.prompt_tokens,
-                completion_tokens=event.completion_tokens,
-                cached_tokens=event.cached_tokens,
-            )
-            winners: list[GenerationEvent] = list(best.winners()) if best is not None else []
-            return [*winners, Completed(usage=usage, timings=event.timings)]
-        case _:
-            raise EngineFailure(f"The engine sent {type(event).__name__} in place of an answer.")
+class _Answer:
+    """From what the engine says to what callers get: the best choices, read by the model's format."""
 
+    def __init__(self, model: str, prepared: PreparedRequest, best: BestOf | None) -> None:
+        self._model = model
+        self._prepared = prepared
+        self._best = best
+        self._reasoning_tokens = 0
 
-def _held(best: BestOf | None, event: TextDelta | Finished) -> list[GenerationEvent]:
-    if best is None:
-        return [event]
-    best.add(event)
-    return []
+    def translate(self, event: EngineEvent) -> Iterable[GenerationEvent]:
+        """The events that this one brings."""
+        match event:
+            case Accepted():
+                return [
+                    Started(
+                        model=self._model,
+                        prompt_tokens=event.prompt_tokens,
+                        infilled=self._prepared.infilled,
+                        warnings=self._prepared.warnings,
+                    )
+                ]
+            case PromptScored():
+                return [PromptTokens(event.tokens)]
+            case Chunk():
+                return self._choice(TextDelta(event.index, event.text, event.tokens))
+            case SequenceFinished():
+                self._reasoning_tokens += event.reasoning_tokens
+                return self._choice(_finished(event))
+            case RequestCompleted():
+                return [*self._winners(), self._completed(event)]
+            case _:
+                raise EngineFailure(f"The engine sent {type(event).__name__} in place of an answer.")
+
+    def _choice(self, event: TextDelta | Finished) -> Iterable[GenerationEvent]:
+        if self._best is None:
+            return self._read(event)
+        self._best.add(event)
+        return ()
+
+    def _winners(self) -> Iterable[GenerationEvent]:
+        if self._best is not None:
+            for event in self._best.winners():
+                yield from self._read(event)
+
+    def _read(self, event: TextDelta | Finished) -> Iterable[GenerationEvent]:
+        parsers = self._prepared.parsers
+        return [event] if parsers is None else parsers.read(event)
+
+    def _completed(self, event: RequestCompleted) -> Completed:
+        usage = Usage(
+            prompt_tokens=event.prompt_tokens,
+            completion_tokens=event.completion_tokens,
+            cached_tokens=event.cached_tokens,
+            reasoning_tokens=self._reasoning_tokens,
+        )
+        return Completed(usage=usage, timings=event.timings)
 
 
 def _finished(event: SequenceFinished) -> Finished:
@@ -117,4 +144,5 @@ def _finished(event: SequenceFinished) -> Finished:
         eos=event.eos,
         mean_logprob=event.mean_logprob,
         seed=event.seed,
+        reasoning_tokens=event.reasoning_tokens,
     )
