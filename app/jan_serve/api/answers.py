@@ -14,6 +14,7 @@ from jan_serve.api.errors import Problem
 from jan_serve.api.replies import json_reply
 from jan_serve.api.request_record import record_of
 from jan_serve.api.sse import EventStream, frames_of, resumed
+from jan_serve.core.events import Started
 from jan_serve.generation.batch import PromptEvent
 from jan_serve.generation.closing import closing
 
@@ -65,6 +66,8 @@ async def answer_stream(
     record = record_of(request.scope)
     record.stream = True
     first = await while_connected(request, anext(events))
+    if isinstance(first.event, Started):
+        record.warnings = first.event.warnings  # these are headers, which go out before the first frame
 
     def render(event: PromptEvent) -> Iterable[object]:
         record.observe(event.event)

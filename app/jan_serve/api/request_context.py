@@ -19,6 +19,9 @@ from jan_serve.api.request_record import RequestRecord, attach_record
 logger = logging.getLogger("jan_serve.request")
 
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,128}\Z")
+WARNING_HEADER: Final = "x-jan-serve-warning"
+"""Says what of the request is held to less than was asked. May stand several times."""
+
 PROBE_PATHS: Final = frozenset({"/health", "/ready", "/metrics"})
 """Asked for every few seconds by machines: not worth a log line, and a drain does not wait for them."""
 
@@ -47,6 +50,8 @@ class RequestContext:
                 headers = MutableHeaders(scope=message)
                 headers["x-request-id"] = record.request_id
                 headers["openai-processing-ms"] = str(round(record.elapsed_s() * 1000))
+                for warning in record.warnings:
+                    headers.append(WARNING_HEADER, _header_text(warning))
             await send(message)
 
         probe = scope["path"] in PROBE_PATHS
@@ -66,6 +71,13 @@ class RequestContext:
                 self._metrics.observe(_route(scope), status or CLIENT_CLOSED, record)
                 if not probe:
                     _log(scope, status, record)
+
+
+def _header_text(text: str) -> str:
+    """Text as a header can hold it: printable ASCII, on one line, not too long."""
+    return (
+        text.encode("ascii", "backslashreplace").decode("ascii").replace("\n", " ").replace("\r", " ")[:500]
+    )
 
 
 def _request_id(scope: Scope) -> str:

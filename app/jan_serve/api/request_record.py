@@ -7,7 +7,16 @@ from dataclasses import dataclass, field
 
 from starlette.types import Scope
 
-from jan_serve.core.events import Completed, Finished, GenerationEvent, Started, TextDelta, Usage
+from jan_serve.core.events import (
+    Completed,
+    Finished,
+    GenerationEvent,
+    ReasoningDelta,
+    Started,
+    TextDelta,
+    ToolCallDelta,
+    Usage,
+)
 
 _KEY = "jan_serve.record"
 
@@ -28,6 +37,7 @@ class RequestRecord:
     prefill_s: float | None = None
     decode_s: float | None = None
     error: str | None = None
+    warnings: tuple[str, ...] = ()
     cancelled: bool = False
 
     def elapsed_s(self) -> float:
@@ -40,7 +50,8 @@ class RequestRecord:
             case Started():
                 self.model = event.model
                 self.prompt_tokens += event.prompt_tokens
-            case TextDelta() if self.first_token_s is None:
+                self.warnings = event.warnings
+            case TextDelta() | ReasoningDelta() | ToolCallDelta() if self.first_token_s is None:
                 self.first_token_s = self.elapsed_s()
             case Finished():
                 self.completion_tokens += event.completion_tokens

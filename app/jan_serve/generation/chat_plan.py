@@ -80,7 +80,7 @@ async def hold_answer(
         )
         if forced or constraint is not None:
             guide = Guide(
-                thought=thought,
+                thought=_only_open(thought) if forced else thought,
                 lead_after_thought=form.calls.after_thought or _BEHIND_THOUGHT,
                 grammar=calls.whole,
             )
@@ -96,6 +96,11 @@ async def hold_answer(
     return AnswerHold(
         guide=Guide(thought=thought, lead=form.text_opens, lead_after_thought=behind, grammar=grammar)
     )
+
+
+def _only_open(thought: ThoughtGuide | None) -> ThoughtGuide | None:
+    """A call that is asked for comes first; only a thought that the prompt opened comes before it."""
+    return thought if thought is not None and thought.is_open else None
 
 
 def _free_until_call(

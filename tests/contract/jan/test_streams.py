@@ -65,6 +65,16 @@ def text_chunk(text: str, finish: str = "null", index: int = 0, more: str = "") 
 
 
 DONE = "data: [DONE]\n\n"
+DETAILS = ',"prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":{"reasoning_tokens":0}'
+
+
+def timings(predicted: int, each_ms: float, rate: float) -> str:
+    """Of a chat in which 52 tokens were computed in 0.2 s, and `predicted` in 0.3 s."""
+    return (
+        '"timings":{"cache_n":0,"prompt_n":52,"prompt_ms":200.0,"prompt_per_token_ms":3.8461538461538463,'
+        f'"prompt_per_second":260.0,"predicted_n":{predicted},"predicted_ms":300.0,'
+        f'"predicted_per_token_ms":{each_ms},"predicted_per_second":{rate}}}'
+    )
 
 
 async def test_chat_whole() -> None:
@@ -72,7 +82,7 @@ async def test_chat_whole() -> None:
         200,
         '{"id":"chatcmpl-X","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":'
         '{"role":"assistant","content":"Hello."},"logprobs":null,"finish_reason":"stop"}],'
-        '"usage":{"prompt_tokens":52,"completion_tokens":6,"total_tokens":58}}',
+        f'"usage":{{"prompt_tokens":52,"completion_tokens":6,"total_tokens":58{DETAILS}}},{timings(6, 50.0, 20.0)}}}',
     )
 
 
@@ -97,7 +107,8 @@ async def test_chat_stream_with_usage() -> None:
         + chunk('{"content":"a"}', more=more)
         + chunk("{}", '"length"', more=more)
         + 'data: {"id":"chatcmpl-X","model":"m","created":1,"object":"chat.completion.chunk","choices":[],"usage":'
-        '{"prompt_tokens":52,"completion_tokens":1,"total_tokens":53}}\n\n' + DONE
+        f'{{"prompt_tokens":52,"completion_tokens":1,"total_tokens":53{DETAILS}}},'
+        f"{timings(1, 300.0, 3.3333333333333335)}}}\n\n" + DONE
     )
 
 
@@ -161,7 +172,8 @@ async def test_completion_whole() -> None:
     assert await post("/v1/completions", {"model": "m", "prompt": "ab"}) == (
         200,
         '{"id":"cmpl-X","object":"text_completion","created":1,"model":"m","choices":[{"text":"Hello.","index":0,'
-        '"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":2,"completion_tokens":6,"total_tokens":8}}',
+        '"logprobs":null,"finish_reason":"stop"}],"usage":'
+        f'{{"prompt_tokens":2,"completion_tokens":6,"total_tokens":8{DETAILS}}}}}',
     )
 
 
@@ -185,7 +197,7 @@ async def test_completion_stream_with_usage_and_echo() -> None:
         + text_chunk("c", more=more)
         + text_chunk("", '"length"', more=more)
         + 'data: {"id":"cmpl-X","object":"text_completion","created":1,"model":"m","choices":[],"usage":'
-        '{"prompt_tokens":2,"completion_tokens":1,"total_tokens":3}}\n\n' + DONE
+        f'{{"prompt_tokens":2,"completion_tokens":1,"total_tokens":3{DETAILS}}}}}\n\n' + DONE
     )
 
 
@@ -201,7 +213,8 @@ async def test_prompts_become_choices() -> None:
     assert [(choice["index"], choice["text"]) for choice in choices] == [
         (0, "a<a>"), (1, "a<a>"), (2, "b<b>"), (3, "b<b>"),
     ]  # fmt: skip
-    assert json.loads(text)["usage"] == {"prompt_tokens": 2, "completion_tokens": 12, "total_tokens": 14}
+    usage = json.loads(text)["usage"]
+    assert (usage["prompt_tokens"], usage["completion_tokens"], usage["total_tokens"]) == (2, 12, 14)
 
 
 @pytest.mark.parametrize("prompt", ["aé", list("aé".encode())], ids=["text", "tokens"])

@@ -12,6 +12,7 @@ MAX_MESSAGES: Final = 10_000
 MAX_PARTS: Final = 1_000
 MAX_TOOLS: Final = 512
 MAX_TOOL_CALLS: Final = 1_000
+MAX_TEMPLATE_KWARGS: Final = 64
 MAX_STOPS: Final = 64
 MAX_STOP_CHARS: Final = 1_024
 MAX_LOGPROBS: Final = 100
@@ -19,6 +20,9 @@ MAX_LOGIT_BIAS: Final = 1_024
 MAX_BIAS: Final = 100.0
 MAX_TEMPERATURE: Final = 100.0
 MAX_REPEAT_PENALTY: Final = 100.0
+REASONING_BUDGETS: Final = {"none": 0, "minimal": 256, "low": 1_024, "medium": 8_192}
+"""Tokens of thought for each reasoning_effort; without an entry there is no limit."""
+
 MAX_SEED: Final = (1 << 32) - 1
 MAX_EMBEDDING_INPUTS: Final = 2_048
 MAX_PROMPT_TOKENS: Final = 1 << 22

@@ -2,31 +2,76 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from jan_serve.api.dialects.jan.logprobs import chat_logprobs
-from jan_serve.api.dialects.jan.reply_head import ReplyHead, finish_word, usage_of
+from jan_serve.api.dialects.jan.reply_head import ReplyHead, timings_of, usage_of
 from jan_serve.api.dialects.jan.wire_chat import (
     ChatCompletionChunk,
     CreateChatCompletionResponse,
     Delta,
+    FunctionFragment,
     ResponseChoice,
+    ResponseMessage,
+    ResponseToolCall,
+    ToolCallFragment,
 )
-from jan_serve.core.events import Completed, Finished, Started, TextDelta, TokenInfo, Usage
+from jan_serve.core.events import (
+    Completed,
+    Finished,
+    FinishReason,
+    ReasoningDelta,
+    Started,
+    TextDelta,
+    TokenInfo,
+    ToolCallDelta,
+    Usage,
+)
 from jan_serve.generation.batch import PromptEvent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatForm:
+    """What of an answer is shown. functions: calls are written in the older form, one at most."""
+
+    n: int = 1
+    logprobs: bool = False
+    functions: bool = False
+
+    def finish_word(self, reason: FinishReason) -> str:
+        """The API's word for why an answer ended."""
+        if reason == "tool_calls" and self.functions:
+            return "function_call"
+        return "stop" if reason == "abort" else reason
+
+
+@dataclass(slots=True)
+class _Choice:
+    """One answer as it comes together."""
+
+    texts: list[str] = field(default_factory=list[str])
+    thoughts: list[str] = field(default_factory=list[str])
+    calls: list[ToolCallDelta] = field(default_factory=list[ToolCallDelta])
+    arguments: list[list[str]] = field(default_factory=list[list[str]])
+    tokens: list[TokenInfo] = field(default_factory=list[TokenInfo])
+    finished: Finished | None = None
+
+    def add_call(self, delta: ToolCallDelta) -> None:
+        if delta.id is not None:
+            self.calls.append(delta)
+            self.arguments.append([])
+        self.arguments[delta.call_index].append(delta.arguments)
 
 
 class ChatAnswer:
     """The whole answer."""
 
-    def __init__(self, head: ReplyHead, *, logprobs: bool) -> None:
+    def __init__(self, head: ReplyHead, form: ChatForm) -> None:
         self._head = head
-        self._logprobs = logprobs
-        self._texts: defaultdict[int, list[str]] = defaultdict(list)
-        self._tokens: defaultdict[int, list[TokenInfo]] = defaultdict(list)
-        self._finished: dict[int, Finished] = {}
-        self._usage = Usage()
+        self._form = form
+        self._choices = [_Choice() for _ in range(form.n)]
+        self._completed = Completed(usage=Usage())
 
     def add(self, event: PromptEvent) -> None:
         """Take the next event."""
@@ -34,12 +79,17 @@ class ChatAnswer:
             case Started() as started:
                 self._head.served_by(started.model)
             case TextDelta() as delta:
-                self._texts[delta.index].append(delta.text)
-                self._tokens[delta.index].extend(delta.tokens)
+                self._choices[delta.index].texts.append(delta.text)
+                self._choices[delta.index].tokens.extend(delta.tokens)
+            case ReasoningDelta() as delta:
+                self._choices[delta.index].thoughts.append(delta.text)
+                self._choices[delta.index].tokens.extend(delta.tokens)
+            case ToolCallDelta() as delta:
+                self._choices[delta.index].add_call(delta)
             case Finished() as finished:
-                self._finished[finished.index] = finished
+                self._choices[finished.index].finished = finished
             case Completed() as completed:
-                self._usage = completed.usage
+                self._completed = completed
             case _:
                 pass
 
@@ -50,26 +100,49 @@ class ChatAnswer:
             "object": "chat.completion",
             "created": self._head.created,
             "model": self._head.model,
-            "choices": [self._choice(index) for index in sorted(self._finished)],
-            "usage": usage_of(self._usage),
+            "choices": [self._choice(index, choice) for index, choice in enumerate(self._choices)],
+            "usage": usage_of(self._completed.usage),
+            "timings": timings_of(self._completed),
         }
 
-    def _choice(self, index: int) -> ResponseChoice:
+    def _choice(self, index: int, choice: _Choice) -> ResponseChoice:
+        assert choice.finished is not None
         return {
             "index": index,
-            "message": {"role": "assistant", "content": "".join(self._texts[index])},
-            "logprobs": chat_logprobs(self._tokens[index]) if self._logprobs else None,
-            "finish_reason": finish_word(self._finished[index].reason),
+            "message": self._message(choice),
+            "logprobs": chat_logprobs(choice.tokens) if self._form.logprobs else None,
+            "finish_reason": self._form.finish_word(choice.finished.reason),
         }
+
+    def _message(self, choice: _Choice) -> ResponseMessage:
+        text = "".join(choice.texts)
+        message: ResponseMessage = {"role": "assistant", "content": text}
+        if choice.thoughts:
+            message["reasoning_content"] = "".join(choice.thoughts)
+        if not choice.calls:
+            return message
+        message["content"] = text or None
+        calls: list[ResponseToolCall] = [
+            {
+                "id": call.id or "",
+                "type": "function",
+                "function": {"name": call.name or "", "arguments": "".join(arguments)},
+            }
+            for call, arguments in zip(choice.calls, choice.arguments, strict=True)
+        ]
+        if self._form.functions:
+            message["function_call"] = calls[0]["function"]
+        else:
+            message["tool_calls"] = calls
+        return message
 
 
 class ChatChunks:
-    """The stream: the role, the text, the reason; then the usage if it was asked for."""
+    """The stream: the role, then thoughts, text and calls, the reason; then the usage if it was asked for."""
 
-    def __init__(self, head: ReplyHead, *, n: int, logprobs: bool, include_usage: bool) -> None:
+    def __init__(self, head: ReplyHead, form: ChatForm, *, include_usage: bool) -> None:
         self._head = head
-        self._n = n
-        self._logprobs = logprobs
+        self._form = form
         self._include_usage = include_usage
 
     def chunks(self, event: PromptEvent) -> Iterator[ChatCompletionChunk]:
@@ -77,16 +150,36 @@ class ChatChunks:
         match event.event:
             case Started() as started:
                 self._head.served_by(started.model)
-                for index in range(self._n):
+                for index in range(self._form.n):
                     yield self._chunk(index, {"role": "assistant"})
-            case TextDelta() as delta if delta.text or (self._logprobs and delta.tokens):
+            case TextDelta() as delta if delta.text or (self._form.logprobs and delta.tokens):
                 yield self._chunk(delta.index, {"content": delta.text}, tokens=delta.tokens)
+            case ReasoningDelta() as delta if delta.text or (self._form.logprobs and delta.tokens):
+                yield self._chunk(delta.index, {"reasoning_content": delta.text}, tokens=delta.tokens)
+            case ToolCallDelta() as delta:
+                yield self._chunk(delta.index, self._call_delta(delta))
             case Finished() as finished:
-                yield self._chunk(finished.index, {}, finish_reason=finish_word(finished.reason))
+                yield self._chunk(finished.index, {}, finish_reason=self._form.finish_word(finished.reason))
             case Completed() as completed if self._include_usage:
-                yield {**self._shell(), "choices": [], "usage": usage_of(completed.usage)}
+                yield {
+                    **self._shell(),
+                    "choices": [],
+                    "usage": usage_of(completed.usage),
+                    "timings": timings_of(completed),
+                }
             case _:
                 pass
+
+    def _call_delta(self, delta: ToolCallDelta) -> Delta:
+        function: FunctionFragment = {"arguments": delta.arguments}
+        if delta.name is not None:
+            function = {"name": delta.name, "arguments": delta.arguments}
+        if self._form.functions:
+            return {"function_call": function}
+        fragment: ToolCallFragment = {"index": delta.call_index, "function": function}
+        if delta.id is not None:
+            fragment = {"index": delta.call_index, "id": delta.id, "type": "function", "function": function}
+        return {"tool_calls": [fragment]}
 
     def _chunk(
         self,
@@ -101,7 +194,7 @@ class ChatChunks:
             {
                 "index": index,
                 "delta": delta,
-                "logprobs": chat_logprobs(tokens) if self._logprobs and tokens else None,
+                "logprobs": chat_logprobs(tokens) if self._form.logprobs and tokens else None,
                 "finish_reason": finish_reason,
             }
         ]

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from jan_serve.api.dialects.jan.logprobs import CompletionLogprobsBuilder
-from jan_serve.api.dialects.jan.reply_head import ReplyHead, finish_word, usage_of
+from jan_serve.api.dialects.jan.reply_head import ReplyHead, usage_of
 from jan_serve.api.dialects.jan.wire_completion import (
     CompletionChoice,
     CompletionLogprobs,
@@ -61,7 +61,7 @@ class _Choices:
                 if event.prompt in self._append_suffix:
                     yield _piece(finished.index, self._form.suffix or "")
                 last = _piece(finished.index, "")
-                last["finish_reason"] = "length" if finish_word(finished.reason) == "length" else "stop"
+                last["finish_reason"] = "length" if finished.reason == "length" else "stop"
                 yield last
             case _:
                 pass

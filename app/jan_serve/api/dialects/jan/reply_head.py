@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from jan_serve.api.dialects.jan import wire_chat
-from jan_serve.core.events import FinishReason, Usage
+from jan_serve.core.events import Completed, Usage
 
 
 class ReplyHead:
@@ -24,15 +22,34 @@ class ReplyHead:
             self.model = name
 
 
-def finish_word(reason: FinishReason) -> Literal["stop", "length", "tool_calls"]:
-    """Jan's word for why a text ended."""
-    return "stop" if reason == "abort" else reason
-
-
 def usage_of(usage: Usage) -> wire_chat.Usage:
     """The counts."""
     return {
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,
         "total_tokens": usage.total_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
     }
+
+
+def timings_of(completed: Completed) -> wire_chat.Timings:
+    """The times as llama-server gives them; rates are 0 where nothing was computed."""
+    usage, timings = completed.usage, completed.timings
+    computed = max(0, usage.prompt_tokens - usage.cached_tokens)
+    generated = usage.completion_tokens
+    return {
+        "cache_n": usage.cached_tokens,
+        "prompt_n": computed,
+        "prompt_ms": timings.prefill_s * 1000,
+        "prompt_per_token_ms": _ratio(timings.prefill_s * 1000, computed),
+        "prompt_per_second": _ratio(computed, timings.prefill_s),
+        "predicted_n": generated,
+        "predicted_ms": timings.decode_s * 1000,
+        "predicted_per_token_ms": _ratio(timings.decode_s * 1000, generated),
+        "predicted_per_second": _ratio(generated, timings.decode_s),
+    }
+
+
+def _ratio(amount: float, by: float) -> float:
+    return amount / by if by else 0.0

@@ -15,10 +15,10 @@ from jan_serve.api.dialect import Services
 from jan_serve.api.dialects.jan import wire_chat, wire_completion
 from jan_serve.api.dialects.jan import wire_extras as wire
 from jan_serve.api.dialects.jan.errors import error_body
-from jan_serve.api.dialects.jan.parse_chat import chat_request
+from jan_serve.api.dialects.jan.parse_chat import asks_in_older_form, chat_request
 from jan_serve.api.dialects.jan.parse_common import require
 from jan_serve.api.dialects.jan.parse_completion import completion_requests, prompt_items
-from jan_serve.api.dialects.jan.render_chat import ChatAnswer, ChatChunks
+from jan_serve.api.dialects.jan.render_chat import ChatAnswer, ChatChunks, ChatForm
 from jan_serve.api.dialects.jan.render_completion import CompletionAnswer, CompletionChunks, CompletionForm
 from jan_serve.api.dialects.jan.render_embeddings import embedding_list
 from jan_serve.api.dialects.jan.reply_head import ReplyHead
@@ -105,10 +105,12 @@ def _generation_routes(router: APIRouter, services: Services, leases: Defaulting
         generation = chat_request(body)
         head = ReplyHead(f"chatcmpl-{uuid.uuid4()}", int(time.time()), body.model)
         events = generate_batch(service.generate, [generation])
-        logprobs = generation.logprobs is not None
+        form = ChatForm(
+            n=generation.n, logprobs=generation.logprobs is not None, functions=asks_in_older_form(body)
+        )
         if not body.stream:
-            return await answer_whole(request, events, ChatAnswer(head, logprobs=logprobs))
-        chunks = ChatChunks(head, n=generation.n, logprobs=logprobs, include_usage=_wants_usage(body))
+            return await answer_whole(request, events, ChatAnswer(head, form))
+        chunks = ChatChunks(head, form, include_usage=_wants_usage(body))
         return await answer_stream(request, events, chunks, error_body, streams)
 
 

@@ -9,7 +9,7 @@ from typing_extensions import TypedDict
 
 from jan_serve.api.dialects.jan import limits
 from jan_serve.api.dialects.jan.wire_common import Count, SamplingFields
-from jan_serve.api.wire_types import AtMost, FirstError, Int, Strings, WireModel
+from jan_serve.api.wire_types import AtMost, Between, FirstError, Int, Strings, WireModel
 
 
 class TextPart(WireModel):
@@ -152,6 +152,31 @@ class CreateChatCompletionRequest(SamplingFields):
     function_call: Literal["none", "auto"] | FunctionName | None = None
     tools: Annotated[list[Tool], FirstError(), AtMost(limits.MAX_TOOLS, "tools")] | None = None
     tool_choice: Literal["none", "auto", "required"] | NamedToolChoice | None = None
+    parallel_tool_calls: Annotated[
+        bool | None, Field(description="Whether one answer may hold several tool calls.")
+    ] = None
+    reasoning_format: Annotated[
+        Literal["auto", "none", "deepseek"] | None,
+        Field(description="`none` leaves thoughts in the content; else they come as reasoning_content."),
+    ] = None
+    reasoning_effort: Annotated[
+        Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None,
+        Field(description="How long to think, for templates that know it, and as a budget in tokens."),
+    ] = None
+    reasoning_budget: Annotated[
+        Annotated[Int, Between(-1)] | None,
+        Field(
+            description="Tokens after which a thought is closed. Null and -1 are no limit; 0 is no thought."
+        ),
+    ] = None
+    enable_thinking: Annotated[
+        bool | None, Field(description="Whether a model that can think does, where its template asks.")
+    ] = None
+    chat_template_kwargs: Annotated[
+        dict[str, Any] | None,
+        AtMost(limits.MAX_TEMPLATE_KWARGS, "chat_template_kwargs"),
+        Field(description="Further variables for the model's chat template."),
+    ] = None
     max_tokens: Annotated[
         Int | None,
         Field(description="Tokens to generate at most. Null, 0 and -1 are until the context ends."),
@@ -196,12 +221,55 @@ class ChatLogprobs(TypedDict):
     refusal: list[TokenLogprob] | None
 
 
+class PromptTokensDetails(TypedDict):
+    """cached_tokens: those that the prefix cache had."""
+
+    cached_tokens: int
+
+
+class CompletionTokensDetails(TypedDict):
+    """reasoning_tokens: those of thoughts."""
+
+    reasoning_tokens: int
+
+
 class Usage(TypedDict):
     """Token counts."""
 
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
+    prompt_tokens_details: PromptTokensDetails
+    completion_tokens_details: CompletionTokensDetails
+
+
+class Timings(TypedDict):
+    """Where the time went, in llama-server's words: prompt_n tokens were computed, cache_n were not."""
+
+    cache_n: int
+    prompt_n: int
+    prompt_ms: float
+    prompt_per_token_ms: float
+    prompt_per_second: float
+    predicted_n: int
+    predicted_ms: float
+    predicted_per_token_ms: float
+    predicted_per_second: float
+
+
+class ResponseFunction(TypedDict):
+    """A call; arguments are JSON text."""
+
+    name: str
+    arguments: str
+
+
+class ResponseToolCall(TypedDict):
+    """A call with the id that its result has to name."""
+
+    id: str
+    type: Literal["function"]
+    function: ResponseFunction
 
 
 class ResponseMessage(TypedDict):
@@ -209,6 +277,9 @@ class ResponseMessage(TypedDict):
 
     role: Literal["assistant", "function"]
     content: str | None
+    reasoning_content: NotRequired[str]
+    tool_calls: NotRequired[list[ResponseToolCall]]
+    function_call: NotRequired[ResponseFunction]
 
 
 class ResponseChoice(TypedDict):
@@ -229,13 +300,33 @@ class CreateChatCompletionResponse(TypedDict):
     model: str
     choices: list[ResponseChoice]
     usage: Usage
+    timings: Timings
+
+
+class FunctionFragment(TypedDict):
+    """More of a call: the name comes once, the arguments in pieces."""
+
+    name: NotRequired[str]
+    arguments: str
+
+
+class ToolCallFragment(TypedDict):
+    """More of the call number `index`. Id and type come with the name."""
+
+    index: int
+    id: NotRequired[str]
+    type: NotRequired[Literal["function"]]
+    function: FunctionFragment
 
 
 class Delta(TypedDict):
-    """What is new of an answer: the role first, then text, nothing with the finish reason."""
+    """What is new of an answer: the role first, then thoughts, text and calls, nothing with the finish reason."""
 
     role: NotRequired[Literal["assistant"]]
     content: NotRequired[str]
+    reasoning_content: NotRequired[str]
+    tool_calls: NotRequired[list[ToolCallFragment]]
+    function_call: NotRequired[FunctionFragment]
 
 
 class ChunkChoice(TypedDict):
@@ -256,3 +347,4 @@ class ChatCompletionChunk(TypedDict):
     model: str
     choices: list[ChunkChoice]
     usage: NotRequired[Usage | None]
+    timings: NotRequired[Timings]
