@@ -70,7 +70,6 @@ class GrammarFactory:
         ends where the grammar does."""
         lines = [grammar.lark or ""]
         for special in grammar.specials:
-            token = self._vocab.control_token(special.text)
             lines.append(f"{special.rule}: {self._body(special)}\n")
         return "".join(lines)
 

@@ -191,14 +191,14 @@ class GuidedExecutor:
     # The start of an answer that a grammar holds, and that a thought may come before
 
     def _unwritten_openers(self) -> list[bytes]:
-        written = self._tail.lstrip()
+        written = self._tail
         return [opener[len(written) :] for opener in self._opens if opener.startswith(written)]
 
     def _opens_thought(self, piece: bytes) -> bool:
-        written = (self._tail + piece).lstrip()
-        if not written:
-            return False
-        return any(opener.startswith(written) or written.startswith(opener) for opener in self._opens)
+        written = self._tail + piece
+        return bool(piece) and any(
+            opener.startswith(written) or written.startswith(opener) for opener in self._opens
+        )
 
     def _begin(self, token: int, piece: bytes) -> None:
         opens = self._opens_thought(piece)
@@ -210,11 +210,10 @@ class GuidedExecutor:
         if not opens:
             self._stage, self._tail = _Stage.GRAMMAR, b""
             return
-        written = self._tail.lstrip()
-        opener = next((o for o in self._opens if written.startswith(o)), None)
+        opener = next((o for o in self._opens if self._tail.startswith(o)), None)
         if opener is not None:
             self.reasoning_tokens += 1
-            self._open_thought(written[len(opener) :])
+            self._open_thought(self._tail[len(opener) :])
 
     # Thoughts
 
