@@ -46,7 +46,8 @@ class Plan:
     n_head: int = 6
     n_ff: int = 512
     n_ctx: int = 2048
-    total_tokens: int = 24_000_000
+    total_tokens: int = 30_500_000
+    late_share: float = 0.5
     step_tokens: int = 4_096
     peak_rate: float = 4e-3
     final_rate_share: float = 0.02
@@ -169,8 +170,12 @@ class Trainer:
 
     def _fresh_batches(self) -> Batches:
         # A resumed run draws a new part of the endless corpus: seeded by where it goes on.
-        stream = examples(f"train-{self.plan.seed}-{self.step}", held_out=False)
+        stream = examples(f"train-{self.plan.seed}-{self.step}", held_out=False, late=self._is_late)
         return Batches(self.plan, self.encoder, self.pad, stream)
+
+    def _is_late(self) -> bool:
+        """Whether the second stage of the corpus has begun."""
+        return self.seen >= (1 - self.plan.late_share) * self.plan.total_tokens
 
     def train_step(self) -> float:
         """One optimizer step; returns the weighted loss in nats."""

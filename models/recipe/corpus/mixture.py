@@ -24,30 +24,33 @@ from models.recipe.corpus.draw import Draw, on_our_side
 
 @dataclass(frozen=True)
 class Skill:
-    """A generator, its share of the corpus, and whether its examples may stand behind others in one chat."""
+    """A generator, its share of the corpus in each of the two stages, and whether its examples may stand behind others
+    in one chat."""
 
     generate: Callable[[Draw], Example]
     weight: float
+    late_weight: float
     joins: bool = True
     # Names are split where they are drawn; questions from a finite set are split by the hash of their text.
     split_by_text: bool = False
 
 
 SKILLS: Mapping[str, Skill] = {
-    "identity": Skill(identity.generate, 6, split_by_text=True),
-    "small_talk": Skill(small_talk.generate, 6, split_by_text=True),
-    "facts": Skill(facts.generate, 9, split_by_text=True),
-    "sums": Skill(numbers.generate_sum, 10, split_by_text=True),
-    "lists": Skill(numbers.generate_list, 3, split_by_text=True),
-    "extraction": Skill(extraction.generate, 17),
-    "tool_call": Skill(tool_calls.generate_call, 17),
-    "no_tool": Skill(tool_calls.generate_no_call, 10),
-    "tool_result": Skill(tool_calls.generate_result, 6),
-    "memory": Skill(memory.generate, 8),
-    "infill": Skill(infill.generate, 7, joins=False, split_by_text=True),
-    "thinking": Skill(thinking.generate, 6, joins=False, split_by_text=True),
-    "repeating": Skill(repeating.generate, 10),
-    "unknown": Skill(unknown.generate, 8, split_by_text=True),
+    # The second stage has less of what is known by heart by then, and more of what has to be read and copied.
+    "identity": Skill(identity.generate, 6, 4, split_by_text=True),
+    "small_talk": Skill(small_talk.generate, 6, 4, split_by_text=True),
+    "facts": Skill(facts.generate, 9, 6, split_by_text=True),
+    "sums": Skill(numbers.generate_sum, 10, 7, split_by_text=True),
+    "lists": Skill(numbers.generate_list, 3, 2, split_by_text=True),
+    "extraction": Skill(extraction.generate, 17, 24),
+    "tool_call": Skill(tool_calls.generate_call, 17, 24),
+    "no_tool": Skill(tool_calls.generate_no_call, 10, 17),
+    "tool_result": Skill(tool_calls.generate_result, 6, 6),
+    "memory": Skill(memory.generate, 8, 7),
+    "infill": Skill(infill.generate, 7, 5, joins=False, split_by_text=True),
+    "thinking": Skill(thinking.generate, 6, 5, joins=False, split_by_text=True),
+    "repeating": Skill(repeating.generate, 10, 8),
+    "unknown": Skill(unknown.generate, 8, 6, split_by_text=True),
 }
 # Skills whose examples may come first in a chat of several: short, and the same with and without tools.
 _OPENERS = ("identity", "small_talk", "facts", "sums", "lists")
@@ -88,15 +91,24 @@ def dressed(example: Conversation, draw: Draw, *, may_join: bool) -> Conversatio
     return example
 
 
+def _first_stage() -> bool:
+    return False
+
+
 def examples(
-    seed: int | str, *, held_out: bool, draw_type: type[Draw] = Draw
+    seed: int | str,
+    *,
+    held_out: bool,
+    draw_type: type[Draw] = Draw,
+    late: Callable[[], bool] = _first_stage,
 ) -> Iterator[tuple[str, Example]]:
-    """Skill and example without end, in proportion to the weights."""
+    """Skill and example without end, in proportion to the weights. ``late``: asked each time for the stage."""
     draw = draw_type(seed, held_out=held_out)
     names = list(SKILLS)
-    weights = [SKILLS[name].weight for name in names]
+    early_weights = [SKILLS[name].weight for name in names]
+    late_weights = [SKILLS[name].late_weight for name in names]
     while True:
-        name = draw.random.choices(names, weights)[0]
+        name = draw.random.choices(names, late_weights if late() else early_weights)[0]
         example = single(name, draw)
         if isinstance(example, Conversation):
             example = dressed(example, draw, may_join=SKILLS[name].joins)
