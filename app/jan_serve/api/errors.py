@@ -53,7 +53,7 @@ STATUS_OF: Final[tuple[tuple[type[JanServeError], int], ...]] = (
     (EngineStalled, HTTPStatus.GATEWAY_TIMEOUT),
     (DeadlineExceeded, HTTPStatus.GATEWAY_TIMEOUT),
     (EngineFailure, HTTPStatus.INTERNAL_SERVER_ERROR),
-    (InvalidModel, HTTPStatus.INTERNAL_SERVER_ERROR),
+    (InvalidModel, HTTPStatus.UNPROCESSABLE_ENTITY),
     (StoreError, HTTPStatus.INTERNAL_SERVER_ERROR),
     (SettingsError, HTTPStatus.INTERNAL_SERVER_ERROR),
     (ProtocolError, HTTPStatus.INTERNAL_SERVER_ERROR),
@@ -61,7 +61,7 @@ STATUS_OF: Final[tuple[tuple[type[JanServeError], int], ...]] = (
 )
 """The first class that fits decides: special cases stand before their base."""
 
-_SPEAKING: Final = (EngineFailure, InvalidModel)
+_SPEAKING: Final = (EngineFailure,)
 """Errors with status 500 whose message is written for the caller."""
 
 _RETRY_AFTER_CRASH_S: Final = 1.0

@@ -365,7 +365,7 @@ class Engine:
     def _finish(self, sequence: Sequence, reason: str, *, stop: str | None = None, eos: bool = False) -> None:
         request, state = sequence.request, sequence.state
         if stop is None:
-            emission = sequence.text.finish()
+            emission = sequence.text.finish(cut_off=reason == "length")
             stop = emission.stop
             if stop is not None:
                 reason = "stop"

@@ -49,9 +49,12 @@ class SequenceText:
         self._emitted += len(released)
         return Emission(released, self._release(self._idle_at(self._seen)), None)
 
-    def finish(self) -> Emission:
-        """The sequence ended without a stop string: everything held back is text (unless it completes one)."""
-        tail = self._decoder.finish()
+    def finish(self, *, cut_off: bool = False) -> Emission:
+        """The sequence ended without a stop string: everything held back is text (unless it completes one).
+
+        cut_off: by a limit, perhaps inside of a character, which is then left out. Its tokens are not.
+        """
+        tail = self._decoder.finish(cut_off=cut_off)
         self._seen += len(tail)
         released, match = self._matcher.feed(tail) if tail else ("", None)
         if match is not None:

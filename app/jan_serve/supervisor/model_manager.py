@@ -73,6 +73,11 @@ class ModelManager:
         self._refuse_when_draining()
         source = await asyncio.to_thread(self._resolver.resolve, name)
         slot = await self._acquire(source)
+        while slot.leases == 1 and not await self._responds(slot):
+            # It died while nobody used it. The request has not been sent, so it need not be lost for it.
+            slot.release()
+            self._poke()
+            slot = await self._acquire(source)
         since = self._clock()
         assert slot.client is not None
         try:
@@ -81,6 +86,14 @@ class ModelManager:
             slot.release()
             self._records[source.name].served(self._clock() - since)
             self._poke()
+
+    async def _responds(self, slot: ModelSlot) -> bool:
+        try:
+            return await slot.worker.responds()
+        except asyncio.CancelledError:
+            slot.release()
+            self._poke()
+            raise
 
     def snapshot(self) -> ManagerSnapshot:
         """The state of every model that was asked for, as of now. Never waits for a worker."""

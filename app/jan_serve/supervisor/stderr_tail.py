@@ -16,6 +16,10 @@ _ABSOLUTE_PATH = re.compile(r"(?:[A-Za-z]:)?(?:[/\\][^\s/\\:'\",;()<>]+)+[/\\]([
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 _FRAME = re.compile(r'^\s*(Traceback \(|File "|#\d+ |\^+$|~*\^)')
 _INDENTED = re.compile(r"^\s{2,}")
+# llama.cpp's remarks about the model, which are there at every load and explain no end.
+_REMARK = re.compile(
+    r"^\w+: .*(will not be utilized|n_ctx|not marked as EOG|special_eo[sg]|control-looking token)"
+)
 
 
 def sanitise(text: str) -> str:
@@ -56,8 +60,9 @@ class StderrTail:
         return tuple(self._lines)
 
     def last_words(self, count: int = 3) -> str:
-        """The last `count` lines that say something, joined with " | "; "" if there are none."""
-        said = [line for line in self._lines if not _FRAME.match(line) and not _INDENTED.match(line)]
+        """The last `count` lines that may say why it ended, joined with " | "; "" if there are none."""
+        left_out = (_FRAME, _INDENTED, _REMARK)
+        said = [line for line in self._lines if not any(pattern.match(line) for pattern in left_out)]
         return " | ".join(_public(line) for line in said[-count:])
 
 

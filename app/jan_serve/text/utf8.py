@@ -26,6 +26,8 @@ class Utf8Decoder:
         """Return the characters that `data` completes."""
         return self._decoder.decode(data)
 
-    def finish(self) -> str:
-        """End of input: an unfinished character becomes U+FFFD."""
+    def finish(self, *, cut_off: bool = False) -> str:
+        """End of input: an unfinished character becomes U+FFFD, or nothing where it was `cut_off` and would go on."""
+        if cut_off:
+            self._decoder.reset()
         return self._decoder.decode(b"", final=True)

@@ -86,6 +86,15 @@ def test_row_20_a_crash_ends_the_stream_with_one_error_event_and_the_model_comes
         assert worker_of(server).pid != before
 
 
+def test_row_20_a_request_right_behind_the_end_of_an_idle_worker_is_served(tmp_path: Path) -> None:
+    with fake_server(tmp_path) as server:
+        url = server.url()
+        assert text_of(complete(url, "!say one")) == "one"
+        for _ in range(2):
+            os.kill(worker_of(server).pid, signal.SIGKILL)
+            assert text_of(complete(url, "!say two")) == "two"
+
+
 def test_row_20_a_crash_before_the_first_event_is_a_status_not_a_broken_stream(tmp_path: Path) -> None:
     with fake_server(tmp_path) as server:
         url = server.url()

@@ -73,7 +73,7 @@ def test_every_line_of_the_table_is_reached() -> None:
         (ModelFailed("soon", retry_after=0.1), 503, "1"),
         (EngineCrashed("gone"), 503, "1"),
         (DeadlineExceeded("late"), 504, None),
-        (InvalidModel("bad"), 500, None),
+        (InvalidModel("bad"), 422, None),
     ],
 )
 def test_when_to_come_back(error: JanServeError, status: int, retry_after: str | None) -> None:

@@ -82,3 +82,9 @@ def test_a_character_that_can_no_longer_be_completed_is_not_held_back() -> None:
     assert decoder.feed(b"\xe6\xa8") == ""
     assert decoder.feed(b"!") == "\ufffd!"
     assert not decoder.pending
+
+
+def test_a_character_that_was_cut_off_is_left_out() -> None:
+    decoder = Utf8Decoder()
+    assert decoder.feed("aé".encode()[:2]) == "a"
+    assert decoder.finish(cut_off=True) == ""
