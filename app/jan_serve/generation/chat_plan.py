@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Sequence
 from functools import lru_cache
@@ -125,16 +126,31 @@ def thought_guide(
     if thought is None or not (is_open or _teaches(template, thought)):
         return None
     closed = any(text.rstrip().endswith(mark.strip()) for mark in thought.closes)
-    wanted = prompt.template_kwargs.get("enable_thinking") is not False
+    wanted = prompt.template_kwargs.get("enable_thinking")
+    if wanted is None:
+        wanted = _thinks_by_default(form, template)
     return ThoughtGuide(
         opens=tuple(mark.strip() for mark in thought.opens),
         closes=tuple(mark.strip() for mark in thought.closes),
         ends=thought.ends,
         is_open=is_open,
         anywhere=thought.anywhere,
-        may_open=wanted and not closed,
+        may_open=bool(wanted) and not closed,
         budget=prompt.reasoning_budget,
     )
+
+
+@lru_cache(maxsize=32)
+def _thinks_by_default(form: ChatFormat, template: str | None) -> bool:
+    """Whether the model opens thoughts unasked: its template writes an empty one to keep it from that, or it writes all
+    its answers on channels."""
+    thought = form.thought
+    if thought is None:
+        return False
+    if form.text_opens and not thought.anywhere:
+        return True
+    empty = rf"{re.escape(thought.opens[0].strip())}(\s|\\n)*{re.escape(thought.closes[0].strip())}"
+    return re.search(empty, template or "") is not None
 
 
 def _teaches(template: str | None, thought: Thought) -> bool:
