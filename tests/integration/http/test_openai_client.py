@@ -97,7 +97,7 @@ def test_chat_stream(ask: Ask, include_usage: bool) -> None:
     assert reasons == ["length"]
     if include_usage:
         assert events[-1].choices == []
-        assert events[-1].usage == whole.usage
+        assert events[-1].usage.total_tokens == whole.usage.total_tokens
     assert [event.usage for event in events[:-1] if event.usage] == []
     assert (events[-1].usage is not None) is include_usage
 
