@@ -1,4 +1,4 @@
-"""Tool calls and thoughts over HTTP: by the built-in model, and by random weights, which write what a grammar allows."""
+"""Tool calls and thoughts over HTTP: the built-in model, and random weights, which write what a grammar allows."""
 
 from __future__ import annotations
 
