@@ -6,7 +6,7 @@ and llama.cpp's grammar sampler (GBNF), the fallback where a grammar has no Lark
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import llguidance
 import numpy as np
@@ -17,6 +17,14 @@ from jan_serve.engine.llama.vocab import Vocab
 from jan_serve.errors import GrammarTooComplex, InvalidGrammar
 
 Floats = npt.NDArray[np.float32]
+
+# What llguidance says when one of its limits is reached, in words for whoever wrote the grammar.
+_REASONS: Final = {
+    "items; max": "more parses at once than the limit",
+    "Too many items": "more parses at once than the limit",
+    "fuel": "more work than the limit for one token",
+    "too many states": "more states of its terminals than the limit",
+}
 
 
 class GrammarExecutor(Protocol):
@@ -53,7 +61,7 @@ class LlguidanceExecutor:
         self._vocab = vocab
         self._bits = np.zeros((vocab.n_tokens + 31) // 32, np.int32)
         if self._matcher.is_error():
-            raise InvalidGrammar(_first_line(self._matcher.get_error()))
+            raise InvalidGrammar(f"the grammar cannot be compiled: {_reason(self._matcher.get_error())}")
 
     def copy(self) -> LlguidanceExecutor:
         """Another one that stands where this one does. Cheap: what was compiled is shared."""
@@ -71,7 +79,7 @@ class LlguidanceExecutor:
     def mask(self, logits: Floats) -> Floats:
         self._matcher.unsafe_compute_mask_ptr(self._bits.ctypes.data, self._bits.nbytes)
         if self._matcher.is_error():
-            raise GrammarTooComplex(_first_line(self._matcher.get_error()), param="grammar")
+            raise self._too_complex()
         allowed = np.unpackbits(self._bits.view(np.uint8), bitorder="little")[: len(logits)]
         out = np.where(allowed, logits, np.float32(-np.inf))
         eog = list(self._vocab.eog_ids)
@@ -80,7 +88,7 @@ class LlguidanceExecutor:
 
     def accept(self, token: int) -> None:
         if not self._vocab.is_eog(token) and not self._matcher.consume_token(token):
-            raise GrammarTooComplex(_first_line(self._matcher.get_error()), param="grammar")
+            raise self._too_complex()
 
     def forced(self) -> list[int]:
         tokens: list[int] = []
@@ -90,6 +98,14 @@ class LlguidanceExecutor:
             self.accept(token)
             tokens.append(token)
         return tokens
+
+    def _too_complex(self) -> GrammarTooComplex:
+        reason = _reason(self._matcher.get_error())
+        return GrammarTooComplex(
+            f"the grammar is too ambiguous at this place of the text ({reason});"
+            " use bounded repeats and fewer optional parts that begin alike",
+            param="grammar",
+        )
 
     @property
     def is_complete(self) -> bool:
@@ -120,6 +136,12 @@ class LlamaGrammarExecutor:
         return False
 
 
-def _first_line(text: str) -> str:
+def _reason(text: str) -> str:
+    """llguidance's reason in its first line, without the state of its parser behind it."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[0][:300] if lines else "the grammar engine gave no reason"
+    if not lines:
+        return "no reason was given"
+    for words, reason in _REASONS.items():
+        if words in lines[0]:
+            return reason
+    return lines[0].split(";")[0][:200]
