@@ -1,6 +1,6 @@
 """Entry of `python -m jan_serve` and of the `jan-serve` script.
 
-The worker is dispatched before anything of the CLI is imported: a model swap pays for this start-up.
+The workers are dispatched before anything of the CLI is imported: a model swap and a template pay for this start-up.
 """
 
 from __future__ import annotations
@@ -14,6 +14,10 @@ def main() -> int:
         from jan_serve.engine.worker import main as worker_main
 
         return worker_main()
+    if sys.argv[1:2] == ["render"]:
+        from jan_serve.rendering.worker import main as render_main
+
+        return render_main()
     from jan_serve.cli.main import main as cli_main
 
     return cli_main()

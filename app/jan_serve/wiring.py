@@ -17,6 +17,7 @@ from jan_serve.store.resolve import ModelResolver
 from jan_serve.supervisor.limits import ManagerLimits, WorkerLimits
 from jan_serve.supervisor.model_manager import ModelManager
 from jan_serve.supervisor.ports import ModelSource
+from jan_serve.supervisor.template_renderer import TemplateRendererPool, default_render_command
 from jan_serve.supervisor.worker_process import default_worker_command
 
 if TYPE_CHECKING:
@@ -84,6 +85,11 @@ def manager_limits(settings: Settings) -> ManagerLimits:
             sample_s=settings.stall_sample_s,
         ),
     )
+
+
+def build_renderer() -> TemplateRendererPool:
+    """The renderer of chat templates. Starts nothing."""
+    return TemplateRendererPool(default_render_command())
 
 
 def build_manager(resolver: ModelResolver, settings: Settings) -> ModelManager:

@@ -13,13 +13,13 @@ import pytest
 
 from tests.support.engines import Gate
 from tests.support.front_process import FrontProcess, front_process
-from tests.support.processes import wait_until
+from tests.support.processes import wait_until, workers_of
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="sends POSIX signals")
 
 
 def workers(front: FrontProcess) -> list[psutil.Process]:
-    return psutil.Process(front.process.pid).children(recursive=True)
+    return workers_of(front.process.pid)
 
 
 def test_running_answers_finish_and_new_ones_are_refused(tmp_path: Path) -> None:

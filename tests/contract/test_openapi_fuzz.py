@@ -13,8 +13,9 @@ from schemathesis.specs.openapi import checks as openapi_checks
 from jan_serve.api.app import create_app
 from tests.support.fake_client import FakeModels
 from tests.support.fronts import make_settings
+from tests.support.rendering import InlineRenderer
 
-_APP = create_app(make_settings(), FakeModels())
+_APP = create_app(make_settings(), FakeModels(), InlineRenderer())
 _DOCUMENT: Any = schemathesis.openapi.from_asgi("/openapi.json", _APP, headers={"host": "localhost"})
 _COMMON: Any = checks
 _OPENAPI: Any = openapi_checks

@@ -23,8 +23,9 @@ from jan_serve.config import Settings
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.logs import configure_logging
 from jan_serve.supervisor.model_manager import ModelManager
-from jan_serve.wiring import manager_limits
+from jan_serve.wiring import build_renderer, manager_limits
 from tests.support.engines import FAKE_ENGINE, FakeResolver
+from tests.support.rendering import InlineRenderer
 from tests.support.served import Served, running
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -47,7 +48,7 @@ async def fake_app(
     """The application, to be called by an ASGI client, and its models, whose workers are gone when the block ends."""
     made, manager = build(folder, names, settings)
     try:
-        yield create_app(made, manager), manager
+        yield create_app(made, manager, InlineRenderer()), manager
     finally:
         await manager.shutdown(0)
 
@@ -66,4 +67,4 @@ def main() -> None:
     configure_logging(settings.log_level, as_json=settings.log_json)
     with socket.create_server((settings.host, 0), backlog=2048) as sock:
         print(f"url http://{settings.host}:{sock.getsockname()[1]}", file=sys.stderr, flush=True)
-        sys.exit(run(settings, manager, sock))
+        sys.exit(run(settings, manager, build_renderer(), sock))

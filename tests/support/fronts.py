@@ -18,6 +18,7 @@ from jan_serve.api.models_port import Models
 from jan_serve.api.server import DrainingServer, server_config
 from jan_serve.config import Settings
 from tests.support.fake_client import FakeModels
+from tests.support.rendering import InlineRenderer
 
 
 def make_settings(**changes: Any) -> Settings:
@@ -30,7 +31,7 @@ async def http_client(
     models: Models | None = None, *, headers: dict[str, str] | None = None, **settings: Any
 ) -> AsyncGenerator[httpx.AsyncClient]:
     """A client whose requests go to the application without a socket."""
-    app = create_app(make_settings(**settings), models or FakeModels())
+    app = create_app(make_settings(**settings), models or FakeModels(), InlineRenderer())
     transport = httpx.ASGITransport(app, raise_app_exceptions=True)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=headers) as client:
         yield client
@@ -56,7 +57,7 @@ async def live_server(
     """A server on this event loop; the value is its port. It has ended when the block has."""
     app_settings = make_settings(**settings)
     served: Any = NoShutdown(models or FakeModels())
-    app = create_app(app_settings, served)
+    app = create_app(app_settings, served, InlineRenderer())
     config = server_config(app, connection=connection)
     server = DrainingServer(config, app.state.parts, served, drain_s=0.0)
     with socket.create_server(("127.0.0.1", 0)) as sock:

@@ -31,6 +31,16 @@ def children() -> list[psutil.Process]:
     return [child for child in psutil.Process().children() if child.pid not in _BEFORE]
 
 
+def workers_of(pid: int) -> list[psutil.Process]:
+    """The processes that a server started for models; not the one that renders templates. Zombies included."""
+    started = psutil.Process(pid).children(recursive=True)
+    return [
+        child
+        for child in started
+        if child.status() == psutil.STATUS_ZOMBIE or child.cmdline()[-1:] != ["render"]
+    ]
+
+
 def zombies() -> list[int]:
     """Our children that ended and were not waited for."""
     return [child.pid for child in children() if child.status() == psutil.STATUS_ZOMBIE]

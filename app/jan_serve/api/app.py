@@ -45,10 +45,10 @@ from jan_serve.config import Settings
 from jan_serve.errors import JanServeError
 from jan_serve.generation.constraints import ConstraintCompiler
 from jan_serve.generation.deadline import RunningRequests
+from jan_serve.generation.ports import TemplateRenderer
 from jan_serve.generation.prepare import RequestPreparer
 
 _COMPILERS: Final = 2
-_RENDERERS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +62,15 @@ class AppParts:
 def create_app(
     settings: Settings,
     models: Models,
+    renderer: TemplateRenderer,
     *,
     named_grammars: Mapping[str, str] | None = None,
     dialects: tuple[Dialect, ...] = DIALECTS,
 ) -> FastAPI:
-    """The application over these models, which the caller keeps and shuts down. named_grammars: GBNF texts by name."""
+    """The application over these models and this renderer, which the caller keeps and shuts down.
+
+    named_grammars: GBNF texts by name.
+    """
     lifecycle = Lifecycle()
     metrics = Metrics(models.snapshot, lifecycle)
     running = RunningRequests(settings.request_timeout_s or None)
@@ -74,12 +78,11 @@ def create_app(
         [(prefix, dialect.render_error) for dialect in dialects for prefix in dialect.error_prefixes]
     )
     compilers = ThreadPoolExecutor(_COMPILERS, "constraint")
-    renderers = ThreadPoolExecutor(_RENDERERS, "template")
 
     services = Services(
         models=models,
         preparer=RequestPreparer(
-            ConstraintCompiler(compilers, named_grammars), renderers, now=lambda: datetime.now().astimezone()
+            ConstraintCompiler(compilers, named_grammars), renderer, now=lambda: datetime.now().astimezone()
         ),
         running=running,
         streams=StreamSettings(settings.sse_ping_s, settings.write_timeout_s),

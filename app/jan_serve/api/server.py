@@ -17,6 +17,7 @@ from jan_serve.api.guards.drain import RETRY_AFTER_S
 from jan_serve.api.models_port import Models
 from jan_serve.config import Settings
 from jan_serve.errors import Draining, JanServeError
+from jan_serve.generation.ports import TemplateRenderer
 from jan_serve.resources import shipped_grammars
 
 logger = logging.getLogger(__name__)
@@ -32,6 +33,18 @@ class ManagedModels(Models, Protocol):
 
     async def shutdown(self, drain_s: float) -> None:
         """See supervisor.model_manager."""
+        ...
+
+
+class ManagedRenderer(TemplateRenderer, Protocol):
+    """A renderer that this server starts and ends."""
+
+    async def start(self) -> None:
+        """See supervisor.template_renderer."""
+        ...
+
+    async def close(self) -> None:
+        """See supervisor.template_renderer."""
         ...
 
 
@@ -112,28 +125,36 @@ def server_config(app: FastAPI, connection: type[Connection] = Connection) -> uv
     )
 
 
-def run(settings: Settings, models: ManagedModels, sock: socket.socket) -> int:
+def run(settings: Settings, models: ManagedModels, renderer: ManagedRenderer, sock: socket.socket) -> int:
     """Serve on `sock`, which listens already; blocks until the server has stopped. Returns the exit status."""
-    app = create_app(settings, models, named_grammars=shipped_grammars())
+    app = create_app(settings, models, renderer, named_grammars=shipped_grammars())
     config = server_config(app)
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
         server = DrainingServer(config, app.state.parts, models, settings.drain_timeout_s)
-        return runner.run(_serve(server, models, sock, preload=settings.model))
+        return runner.run(_serve(server, models, renderer, sock, preload=settings.model))
 
 
 async def _serve(
-    server: DrainingServer, models: ManagedModels, sock: socket.socket, *, preload: str | None
+    server: DrainingServer,
+    models: ManagedModels,
+    renderer: ManagedRenderer,
+    sock: socket.socket,
+    *,
+    preload: str | None,
 ) -> int:
     """preload: a model that was asked for by name is loaded before the first request needs it."""
-    loading = asyncio.create_task(_load(models), name="preload") if preload is not None else None
+    preparing = [asyncio.create_task(renderer.start(), name="start renderer")]
+    if preload is not None:
+        preparing.append(asyncio.create_task(_load(models), name="preload"))
     try:
         await server.serve(sockets=[sock])
     finally:
-        if loading is not None:
-            loading.cancel()
-            await asyncio.gather(loading, return_exceptions=True)
+        for task in preparing:
+            task.cancel()
+        await asyncio.gather(*preparing, return_exceptions=True)
         # After a drain this returns at once; after a failed start nothing may stay behind.
         await models.shutdown(0.0)
+        await renderer.close()
     return 0 if server.started else 1
 
 

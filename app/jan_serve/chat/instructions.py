@@ -54,9 +54,21 @@ def with_tools_as_text(
         return tuple(folded)
     text = tool_instructions(tools, form)
     if folded and folded[0].role == "system":
-        system = msgspec.structs.replace(folded[0], content=_joined(folded[0].content, text))
+        system = msgspec.structs.replace(folded[0], content=joined_content(folded[0].content, text))
         return (system, *folded[1:])
     return (Message(role="system", content=text), *folded)
+
+
+def with_calls_as_text(messages: Sequence[Message], form: ChatFormat) -> tuple[Message, ...]:
+    """The messages with the calls of a turn as its text, for templates that leave them out but know results."""
+    return tuple(_called_as_text(message, form) for message in messages)
+
+
+def _called_as_text(message: Message, form: ChatFormat) -> Message:
+    if not message.tool_calls:
+        return message
+    content = joined_content(message.content, write_calls(form.calls, message.tool_calls), between="\n")
+    return msgspec.structs.replace(message, content=content, tool_calls=())
 
 
 def _fold_calls(messages: Sequence[Message], form: ChatFormat) -> list[Message]:
@@ -65,16 +77,15 @@ def _fold_calls(messages: Sequence[Message], form: ChatFormat) -> list[Message]:
     for message in messages:
         is_result = message.role in ("tool", "function")
         if is_result:
-            content = _joined("<tool_response>", message.content, "</tool_response>", between="\n")
+            content = joined_content("<tool_response>", message.content, "</tool_response>", between="\n")
             if after_result:
-                folded[-1] = Message(role="user", content=_joined(folded[-1].content, content, between="\n"))
+                folded[-1] = Message(
+                    role="user", content=joined_content(folded[-1].content, content, between="\n")
+                )
             else:
                 folded.append(Message(role="user", content=content))
-        elif message.tool_calls:
-            content = _joined(message.content, write_calls(form.calls, message.tool_calls), between="\n")
-            folded.append(msgspec.structs.replace(message, content=content, tool_calls=()))
         else:
-            folded.append(message)
+            folded.append(_called_as_text(message, form))
         after_result = is_result
     return folded
 
@@ -86,7 +97,7 @@ def _description(tool: Tool) -> str:
     return json.dumps({**function, "parameters": tool.parameters}, ensure_ascii=False)
 
 
-def _joined(*contents: Content, between: str = "\n\n") -> Content:
+def joined_content(*contents: Content, between: str = "\n\n") -> Content:
     """Contents one after another; parts stay parts."""
     if all(content is None or isinstance(content, str) for content in contents):
         return between.join(content for content in contents if isinstance(content, str) and content)

@@ -17,7 +17,7 @@ from jan_serve.config import LoadedSettings, Settings
 from jan_serve.errors import SettingsError
 from jan_serve.logs import configure_logging
 from jan_serve.store.resolve import DefaultModel
-from jan_serve.wiring import build_manager, build_resolver
+from jan_serve.wiring import build_manager, build_renderer, build_resolver
 
 
 def serve_command() -> Callable[..., None]:
@@ -48,7 +48,7 @@ def serve(loaded: LoadedSettings) -> int:
         if not settings.is_loopback and not settings.api_keys:
             output.warning(f"{settings.host} can be reached from other machines, and no key is asked for")
         print_banner(output, settings, default, sock)
-        return run(settings, build_manager(resolver, settings), sock)
+        return run(settings, build_manager(resolver, settings), build_renderer(), sock)
 
 
 def _check_device(name: str) -> None:

@@ -11,7 +11,6 @@ from typing import Final, NamedTuple
 import msgspec
 
 from jan_serve.chat.call_ids import CallIds, ids_in
-from jan_serve.chat.detect import detect_format
 from jan_serve.chat.formats.format import ChatFormat, Thought
 from jan_serve.chat.stream_parser import StreamParser
 from jan_serve.core.constraint import CompiledGrammar, Constraint
@@ -26,12 +25,6 @@ _BEHIND_THOUGHT: Final = "\n\n"
 _ID_BYTES: Final = 12
 
 ChoiceEvent = TextDelta | ReasoningDelta | ToolCallDelta | Finished
-
-
-@lru_cache(maxsize=32)
-def format_of(template: str | None) -> ChatFormat:
-    """`detect_format`, remembered: a template is looked through once."""
-    return detect_format(template)
 
 
 def usable_tools(prompt: ChatPrompt) -> tuple[Tool, ...]:

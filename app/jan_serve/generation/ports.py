@@ -16,6 +16,7 @@ from jan_serve.ipc.messages import (
     Tokenized,
     TokenizeRequest,
 )
+from jan_serve.ipc.rendering import RenderRequest
 
 
 class EngineClient(Protocol):
@@ -49,6 +50,14 @@ class EngineClient(Protocol):
 
     async def detokenize(self, request: DetokenizeRequest) -> str:
         """Token ids to text."""
+        ...
+
+
+class TemplateRenderer(Protocol):
+    """Where chat templates are rendered."""
+
+    async def render(self, request: RenderRequest) -> str:
+        """The prompt's text. Raises TemplateError, UnsupportedContent, and ProtocolError for values it cannot take."""
         ...
 
 

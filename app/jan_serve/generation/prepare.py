@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable
-from concurrent.futures import Executor
 from datetime import datetime
 from typing import NamedTuple
 
 import msgspec
 
-from jan_serve.chat.detect import knows_tools, writes_calls
 from jan_serve.chat.formats.format import ChatFormat
-from jan_serve.chat.instructions import with_tools_as_text
-from jan_serve.chat.template import TemplateFacts, render_prompt
+from jan_serve.chat.template import format_of
 from jan_serve.core.constraint import Constraint
 from jan_serve.core.request import ChatPrompt, GenerationRequest, InfillPrompt, TextPrompt, TokenPrompt
 from jan_serve.core.sampling import SamplingParams
+from jan_serve.core.template import TemplateFacts
 from jan_serve.errors import InvalidRequest, UnsupportedOperation
 from jan_serve.generation.chat_plan import (
     AnswerHold,
     AnswerParsers,
-    format_of,
     hold_answer,
     thought_guide,
     usable_tools,
 )
 from jan_serve.generation.constraints import ConstraintCompiler
-from jan_serve.generation.ports import EngineClient
+from jan_serve.generation.ports import EngineClient, TemplateRenderer
 from jan_serve.ipc.messages import GenerateRequest, ModelFacts, TokenizeRequest
+from jan_serve.ipc.rendering import RenderRequest
 
 RANDOM_SEED_BITS = 31
 """Leaves room for seed + choice below llama.cpp's 0xFFFFFFFF, which means "any seed" there."""
@@ -73,14 +70,14 @@ class RequestPreparer:
     def __init__(
         self,
         constraints: ConstraintCompiler,
-        executor: Executor,
+        renderer: TemplateRenderer,
         *,
         now: Callable[[], datetime],
         seed: Callable[[], int] = draw_seed,
     ) -> None:
-        """executor: where templates are rendered. now: the local time, for templates that print the date."""
+        """now: the local time, for templates that print the date."""
         self._constraints = constraints
-        self._executor = executor
+        self._renderer = renderer
         self._now = now
         self._seed = seed
 
@@ -126,7 +123,8 @@ class RequestPreparer:
             raise InvalidRequest("messages: at least one message is needed", param="messages")
         template = _template_of(prompt, facts)
         form = format_of(template)
-        text = await self._render(_shown(prompt, form, template), template, facts)
+        shown = msgspec.structs.replace(prompt, tools=usable_tools(prompt))
+        text = await self._render(shown, template, facts)
         thought = thought_guide(prompt, form, template, text)
         hold = await hold_answer(prompt, form, thought, constraint, self._constraints)
         starts_in_thought = thought is not None and thought.is_open
@@ -137,8 +135,7 @@ class RequestPreparer:
         known = TemplateFacts(
             source=template, bos_token=_text_of(facts, "bos"), eos_token=_text_of(facts, "eos")
         )
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._executor, render_prompt, prompt, known, self._now)
+        return await self._renderer.render(RenderRequest(prompt=prompt, facts=known, now=self._now()))
 
     async def _sampling(self, request: GenerationRequest, client: EngineClient) -> SamplingParams:
         sampling = request.sampling
@@ -176,16 +173,6 @@ def _template_of(prompt: ChatPrompt, facts: ModelFacts) -> str | None:
     if prompt.tools and "tool_use" in templates:
         return templates["tool_use"]
     return templates.get("default")
-
-
-def _shown(prompt: ChatPrompt, form: ChatFormat, template: str | None) -> ChatPrompt:
-    """What the template gets to see: tools that may be called, as instructions where it does not show them itself."""
-    tools = usable_tools(prompt)
-    messages = prompt.messages
-    if not knows_tools(template):
-        messages = with_tools_as_text(messages, tools, form, calls_too=not writes_calls(template))
-        tools = ()
-    return msgspec.structs.replace(prompt, messages=messages, tools=tools)
 
 
 def _infill(prompt: InfillPrompt, facts: ModelFacts) -> EnginePrompt:

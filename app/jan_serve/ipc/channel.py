@@ -78,7 +78,12 @@ class BlockingChannel:
 
 
 def take_over_stdio() -> BlockingChannel:
-    """Make stdin and stdout the private pipe of this process. Call it before anything can print.
+    """`take_over_pipe` as a channel."""
+    return BlockingChannel(*take_over_pipe())
+
+
+def take_over_pipe() -> tuple[int, int]:
+    """Make stdin and stdout the private pipe of this process, to read and to write. Call it before anything can print.
 
     Afterwards descriptor 1 is stderr, because native code prints to stdout, and 0 is the null device. The
     descriptors of the channel are not inherited by child processes (PEP 446), so the pipe closes with us.
@@ -97,7 +102,7 @@ def take_over_stdio() -> BlockingChannel:
     else:
         _keep_from_children()
     sys.stdout = sys.stderr
-    return BlockingChannel(read_fd, write_fd)
+    return read_fd, write_fd
 
 
 def _keep_from_children() -> None:

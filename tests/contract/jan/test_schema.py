@@ -12,6 +12,7 @@ from jsonschema import Draft202012Validator
 from jan_serve.api.app import create_app
 from tests.support.fake_client import FakeModels
 from tests.support.fronts import http_client, make_settings
+from tests.support.rendering import InlineRenderer
 
 DOCUMENT: Final[dict[str, Any]] = json.loads((Path(__file__).parent / "api.json").read_text(encoding="utf-8"))
 SCHEMAS: Final[dict[str, Any]] = DOCUMENT["components"]["schemas"]
@@ -21,7 +22,7 @@ ROUTES: Final[dict[str, dict[str, str | None]]] = DOCUMENT["routes"]
 @pytest.fixture(scope="module")
 def ours() -> dict[str, Any]:
     """Our own document."""
-    return create_app(make_settings(), FakeModels()).openapi()
+    return create_app(make_settings(), FakeModels(), InlineRenderer()).openapi()
 
 
 def check(name: str, instance: object) -> None:

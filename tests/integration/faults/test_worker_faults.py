@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.engines import Gate
 from tests.support.fake_server import fake_server
-from tests.support.processes import alive, wait_until
+from tests.support.processes import alive, wait_until, workers_of
 from tests.support.raw_http import RawConnection, RawResponse, connect, get, post, post_bytes
 from tests.support.served import Served
 
@@ -48,7 +48,7 @@ def rest_of_stream(connection: RawConnection) -> list[str]:
 
 def worker_of(server: Served) -> psutil.Process:
     """The one worker process."""
-    (worker,) = psutil.Process(server.process.pid).children()
+    (worker,) = workers_of(server.process.pid)
     return worker
 
 

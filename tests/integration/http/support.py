@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import psutil
 
+from tests.support import processes
 from tests.support.processes import wait_until
 from tests.support.raw_http import RawConnection, RawResponse, get, post, post_bytes
 from tests.support.served import Served, serving
@@ -61,8 +62,8 @@ def error_of(response: RawResponse) -> dict[str, Any]:
 
 
 def workers_of(server: Served) -> list[psutil.Process]:
-    """The children of the server."""
-    return psutil.Process(server.process.pid).children(recursive=True)
+    """The processes of the server's models."""
+    return processes.workers_of(server.process.pid)
 
 
 def metric(url: str, name: str, **labels: str) -> float:

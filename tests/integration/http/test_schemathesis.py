@@ -17,6 +17,7 @@ from tests.integration.http.support import Healthy, serving_models
 from tests.support.fake_client import FakeModels
 from tests.support.fronts import make_settings
 from tests.support.raw_http import get
+from tests.support.rendering import InlineRenderer
 
 pytestmark = pytest.mark.integration
 
@@ -33,7 +34,7 @@ _CHECKS: Final[list[Any]] = [
 
 
 # Tests are collected from the document before any server runs: it comes from the application as a value.
-_APP: Final = create_app(make_settings(), FakeModels())
+_APP: Final = create_app(make_settings(), FakeModels(), InlineRenderer())
 _DOCUMENT: Final[Any] = _SCHEMATHESIS.openapi.from_dict(_APP.openapi())
 
 

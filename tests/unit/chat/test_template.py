@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from jan_serve.chat import template
-from jan_serve.chat.template import TemplateFacts, render_prompt
+from jan_serve.chat import template_environment
+from jan_serve.chat.template import render_prompt
 from jan_serve.core.messages import (
     FunctionCall,
     ImagePart,
@@ -17,6 +17,7 @@ from jan_serve.core.messages import (
     ToolChoice,
 )
 from jan_serve.core.request import ChatPrompt
+from jan_serve.core.template import TemplateFacts
 from jan_serve.errors import TemplateError, UnsupportedContent
 from models.recipe.chat_template import CHAT_TEMPLATE
 
@@ -69,6 +70,10 @@ def test_what_templates_expect_of_their_environment(source: str, expected: str) 
     assert render(source) == expected
 
 
+def test_lists_may_be_changed_by_the_template() -> None:
+    assert render("{% set x = [1] %}{{ x.append(2) or x | join(',') }}") == "1,2"
+
+
 def test_a_named_tool_choice_is_an_object() -> None:
     text = render("{{ tool_choice.function.name }}", tool_choice=ToolChoice("named", "add"))
     assert text == "add"
@@ -100,8 +105,6 @@ def test_an_image_is_refused() -> None:
         "{{ ''|attr('__class__') }}",
         "{{ lipsum() }}",
         "{{ namespace.__init__.__globals__ }}",
-        "{{ messages.append(1) }}",
-        "{{ messages[0].update(role='x') }}",
         "{{ joiner() }}",
         "{{ raise_exception.__globals__ }}",
         "{{ strftime_now.__closure__ }}",
@@ -135,7 +138,7 @@ def test_the_words_of_raise_exception_reach_the_caller() -> None:
         "{{ 1 / 0 }}",
         "{% for x in range(10**9) %}{% endfor %}",
         "{{ {'a': messages} | tojson(indent=messages) }}",
-        "x" * (template.MAX_TEMPLATE_CHARS + 1),
+        "x" * (template_environment.MAX_TEMPLATE_CHARS + 1),
     ],
     ids=["recursion", "parentheses", "syntax", "type", "undefined", "division", "range", "argument", "long"],
 )
@@ -145,7 +148,64 @@ def test_a_template_that_fails_is_the_requests_error(source: str) -> None:
 
 
 def test_the_output_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(template, "MAX_OUTPUT_CHARS", 100)
+    monkeypatch.setattr(template_environment, "MAX_OUTPUT_CHARS", 100)
     assert len(render("{{ 'a' * 100 }}")) == 100
     with pytest.raises(TemplateError, match="more than 100 characters"):
         render("{% for i in range(1000) %}{{ 'abc' }}{% endfor %}")
+
+
+CHATML_WITHOUT_SYSTEM = (
+    "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
+    "<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
+)
+SYSTEM = Message(role="system", content="Be kind.")
+
+
+def test_a_system_message_goes_to_the_user_where_there_is_no_such_role() -> None:
+    assert render(CHATML_WITHOUT_SYSTEM, (SYSTEM, *USER)) == "<user>Be kind.\n\nHi<assistant>"
+    assert render(CHATML_WITHOUT_SYSTEM, (SYSTEM,)) == "<user>Be kind.<assistant>"
+
+
+def test_content_becomes_parts_where_the_template_wants_them() -> None:
+    source = "{% for m in messages %}{% for part in m.content %}{{ part.text }}{% endfor %}{% endfor %}"
+    assert render(source, (SYSTEM, *USER)) == "Be kind.Hi"
+
+
+@pytest.mark.parametrize(
+    ("message", "end"),
+    [
+        (Message(role="assistant", content="Once upon"), "<|im_start|>assistant\nOnce upon"),
+        (
+            Message(role="assistant", content="So", reasoning_content="Hm"),
+            "<|im_start|>assistant\n<think>\nHm\n</think>\n\nSo",
+        ),
+    ],
+    ids=["text", "thought and text"],
+)
+def test_the_answer_goes_on_from_a_last_message_of_the_assistant(message: Message, end: str) -> None:
+    assert render(CHAT_TEMPLATE, (*USER, message)).endswith(end)
+
+
+@pytest.mark.parametrize(
+    ("source", "shown"),
+    [
+        ("{{ c.arguments }}", '{"a":1}'),
+        ("{{ c.arguments | tojson }}", '{"a": 1}'),
+        ("{% for k, v in c.arguments | items %}{{ k }}={{ v }}{% endfor %}", "a=1"),
+        (
+            "{% if c.arguments is string %}{{ c.arguments }}{% else %}{{ c.arguments | tojson }}{% endif %}",
+            '{"a":1}',
+        ),
+    ],
+    ids=["pasted", "as JSON", "one by one", "either"],
+)
+def test_arguments_come_as_the_template_takes_them(source: str, shown: str) -> None:
+    template = (
+        "{% for m in messages %}{{ m.content }}{% for t in m.tool_calls or [] %}{% set c = t.function %}"
+        + source
+        + "{% endfor %}{% endfor %}{% if tools %}{% endif %}"
+    )
+    call = ToolCall("call_1", FunctionCall("add", '{"a":1}'))
+    assert (
+        render(template, (*USER, Message(role="assistant", content="", tool_calls=(call,)))) == "Hi" + shown
+    )

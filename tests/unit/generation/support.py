@@ -14,6 +14,7 @@ from jan_serve.generation.deadline import RunningRequests
 from jan_serve.generation.prepare import RequestPreparer
 from jan_serve.generation.service import GenerationService
 from tests.support.fake_client import FakeModels
+from tests.support.rendering import InlineRenderer
 
 SEED = 77
 
@@ -22,7 +23,7 @@ def preparer(executor: Executor) -> RequestPreparer:
     """One whose clock stands and whose seeds are all SEED."""
     return RequestPreparer(
         ConstraintCompiler(executor),
-        executor,
+        InlineRenderer(),
         now=lambda: datetime(2026, 3, 4, tzinfo=UTC),
         seed=lambda: SEED,
     )

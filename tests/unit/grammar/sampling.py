@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from random import Random
 
-from jan_serve.grammar.ast import CharClass, Choice, Expr, Grammar, Literal, Repeat, RuleRef, Sequence, Token
+from jan_serve.grammar.ast import (
+    CharClass,
+    Choice,
+    Expr,
+    Grammar,
+    Literal,
+    Repeat,
+    RuleRef,
+    Sequence,
+    Special,
+    Token,
+)
 
 _FAR = 10**9
 
@@ -46,7 +57,7 @@ class Sampler:
         return 0
 
     def _write(self, expr: Expr, random: Random, depth: int, parts: list[str]) -> None:
-        if isinstance(expr, Literal):
+        if isinstance(expr, Literal | Special):
             parts.append(expr.text)
         elif isinstance(expr, CharClass):
             low, high = random.choice(expr.chars)

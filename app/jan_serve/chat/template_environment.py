@@ -1,0 +1,137 @@
+"""The sandbox that chat templates run in, with the helpers that Hugging Face templates expect. No I/O.
+
+A template is code from an untrusted file: it sees plain values, no Python attributes that start with an underscore, and
+none of Jinja's globals beyond `range`, `dict` and `namespace`. It may change lists and mappings, which some templates
+do: they are made for one render. What it can still do is use time and memory, so a server renders in a process that it
+can end; here only the length of the output is bounded.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any, Final, NoReturn, cast
+
+import jinja2
+from jinja2 import nodes
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from jan_serve.errors import TemplateError
+
+MAX_TEMPLATE_CHARS: Final = 1 << 20
+"""A template file beyond this is not a chat template; compiling takes time in proportion."""
+
+MAX_OUTPUT_CHARS: Final = 16 << 20
+"""About twice the longest body the server takes by default: templates add marks, they do not multiply."""
+
+_ALLOWED_GLOBALS: Final = ("range", "dict", "namespace")
+_ALLOWED_CHANGES: Final = {list: ("append", "extend", "insert", "pop"), dict: ("update", "pop", "setdefault")}
+
+
+class _Raised(Exception):
+    """The template called raise_exception()."""
+
+
+class _Environment(ImmutableSandboxedEnvironment):
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        """As the base class, but lists and mappings may be changed."""
+        if any(isinstance(obj, kind) and attr in names for kind, names in _ALLOWED_CHANGES.items()):
+            return True
+        return super().is_safe_attribute(obj, attr, value)
+
+
+class GenerationTag(Extension):
+    """`{% generation %}…{% endgeneration %}`: marks training text in Hugging Face templates; here only its body."""
+
+    def __init__(self, environment: jinja2.Environment) -> None:
+        super().__init__(environment)
+        self.tags = {"generation"}
+
+    def parse(self, parser: Parser) -> nodes.Node | list[nodes.Node]:
+        """The nodes of the body, in place of the block."""
+        next(parser.stream)
+        return list(parser.parse_statements(("name:endgeneration",), drop_needle=True))
+
+
+def _plain(value: object) -> Any:
+    """What a filter made, as JSON has it: templates hand on the lazy results of `map` and `select`."""
+    return list(cast(Iterator[object], value)) if isinstance(value, Iterator) else str(value)
+
+
+def _tojson(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """JSON without HTML escapes, with the arguments that Hugging Face templates may pass."""
+    return json.dumps(
+        value,
+        ensure_ascii=ensure_ascii,
+        indent=indent,
+        separators=separators,
+        sort_keys=sort_keys,
+        default=_plain,
+    )
+
+
+def _raise_exception(message: object = "") -> NoReturn:
+    raise _Raised(str(message))
+
+
+def _environment() -> _Environment:
+    environment = _Environment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, GenerationTag], cache_size=0
+    )
+    names: dict[str, Any] = vars(environment)["globals"]
+    for name in names.keys() - set(_ALLOWED_GLOBALS):
+        del names[name]
+    names["raise_exception"] = _raise_exception
+    filters: dict[str, Any] = vars(environment)["filters"]
+    filters["tojson"] = _tojson
+    return environment
+
+
+@lru_cache(maxsize=32)
+def compiled(source: str) -> jinja2.Template:
+    """The template, remembered. Raises TemplateError."""
+    if len(source) > MAX_TEMPLATE_CHARS:
+        raise TemplateError(
+            f"the chat template has {len(source)} characters, the limit is {MAX_TEMPLATE_CHARS}"
+        )
+    try:
+        return _environment().from_string(source)
+    except jinja2.TemplateSyntaxError as error:
+        raise TemplateError(
+            f"the chat template does not compile: line {error.lineno}: {error.message}"
+        ) from error
+    except (jinja2.TemplateError, RecursionError, MemoryError, SyntaxError, ValueError) as error:
+        raise TemplateError(f"the chat template does not compile: {type(error).__name__}") from error
+
+
+def rendered(template: jinja2.Template, values: Mapping[str, Any]) -> str:
+    """What the template writes. Raises TemplateError with the template's own words where it refused the messages."""
+    pieces: list[str] = []
+    length = 0
+    try:
+        for piece in template.generate(values):
+            length += len(piece)
+            if length > MAX_OUTPUT_CHARS:
+                raise TemplateError(f"the chat template wrote more than {MAX_OUTPUT_CHARS} characters")
+            pieces.append(piece)
+    except _Raised as error:
+        raise TemplateError(f"the chat template refused the messages: {error}", param="messages") from error
+    except TemplateError:
+        raise
+    except RecursionError as error:
+        raise TemplateError("the chat template calls itself too deeply") from error
+    except MemoryError as error:
+        raise TemplateError("the chat template used too much memory") from error
+    except Exception as error:  # whatever the template's code runs into is the template's error
+        reason = str(error).splitlines()[0] if isinstance(error, jinja2.TemplateError) and str(error) else ""
+        raise TemplateError(f"the chat template failed: {type(error).__name__} {reason}".rstrip()) from error
+    return "".join(pieces)

@@ -1,0 +1,64 @@
+"""What crosses the pipe of the process that renders chat templates: one request, one reply, in turn."""
+
+from __future__ import annotations
+
+import struct
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from jan_serve.core.request import ChatPrompt
+from jan_serve.core.template import TemplateFacts
+from jan_serve.errors import ProtocolError
+
+MAX_FRAME_BYTES: Final = 64 * 1024 * 1024
+LENGTH: Final = struct.Struct("<I")
+
+
+class RenderRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A prompt to render. now: the local time, for templates that print the date."""
+
+    prompt: ChatPrompt
+    facts: TemplateFacts
+    now: datetime
+
+
+class RenderReply(msgspec.Struct, frozen=True, kw_only=True):
+    """The text; or an error of the `errors` tree as code and payload."""
+
+    text: str = ""
+    code: str | None = None
+    payload: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
+
+
+_encoder = msgspec.msgpack.Encoder()
+_requests: msgspec.msgpack.Decoder[RenderRequest] = msgspec.msgpack.Decoder(RenderRequest)
+_replies: msgspec.msgpack.Decoder[RenderReply] = msgspec.msgpack.Decoder(RenderReply)
+
+
+def frame(message: RenderRequest | RenderReply) -> bytes:
+    """A u32 little-endian length, then that many bytes of msgpack. Raises ProtocolError."""
+    try:
+        body = _encoder.encode(message)
+    except (UnicodeEncodeError, OverflowError, RecursionError) as error:
+        raise ProtocolError(f"a value cannot be given to the renderer: {error}") from error
+    if len(body) > MAX_FRAME_BYTES:
+        raise ProtocolError(f"a message of {len(body)} bytes is too large for the renderer")
+    return LENGTH.pack(len(body)) + body
+
+
+def decode_request(body: bytes) -> RenderRequest:
+    """Inverse of `frame`, without the header. Raises ProtocolError."""
+    try:
+        return _requests.decode(body)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise ProtocolError(f"not a render request: {error}") from error
+
+
+def decode_reply(body: bytes) -> RenderReply:
+    """Inverse of `frame`, without the header. Raises ProtocolError."""
+    try:
+        return _replies.decode(body)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise ProtocolError(f"not a render reply: {error}") from error

@@ -1,0 +1,14 @@
+"""Chat templates rendered in the test's own process: for tests that are about something else."""
+
+from __future__ import annotations
+
+from jan_serve.chat.template import render_prompt
+from jan_serve.ipc.rendering import RenderRequest
+
+
+class InlineRenderer:
+    """A TemplateRenderer. Only for templates that the tests wrote themselves: nothing ends what runs away."""
+
+    async def render(self, request: RenderRequest) -> str:
+        """Renders at once."""
+        return render_prompt(request.prompt, request.facts, lambda: request.now)

@@ -1,0 +1,120 @@
+"""The renderer's processes: what templates cost them, and that nothing a template does costs the caller more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+
+import psutil
+import pytest
+
+from jan_serve.core.messages import ImagePart, Message
+from jan_serve.core.request import ChatPrompt
+from jan_serve.core.template import TemplateFacts
+from jan_serve.errors import ProtocolError, TemplateError, UnsupportedContent
+from jan_serve.ipc.rendering import RenderRequest
+from jan_serve.supervisor.template_renderer import PROCESSES, TemplateRendererPool, default_render_command
+
+pytestmark = pytest.mark.anyio
+
+NOW = datetime(2026, 3, 4, tzinfo=UTC)
+HI = (Message(role="user", content="Hi"),)
+SHOW = "{{ messages[0].content }}"
+
+
+def request(source: str | None, messages: tuple[Message, ...] = HI, **fields: object) -> RenderRequest:
+    prompt = ChatPrompt(messages=messages, **fields)  # pyright: ignore[reportArgumentType]: tests pass what they name
+    return RenderRequest(prompt=prompt, facts=TemplateFacts(source=source, bos_token="<s>"), now=NOW)
+
+
+@asynccontextmanager
+async def renderers(wall_limit_s: float = 30.0) -> AsyncGenerator[TemplateRendererPool]:
+    pool = TemplateRendererPool(default_render_command(), wall_limit_s=wall_limit_s)
+    try:
+        yield pool
+    finally:
+        await pool.close()
+    assert psutil.Process().children() == []
+
+
+async def test_it_renders_one_after_the_other_in_one_process() -> None:
+    async with renderers() as pool:
+        await pool.start()
+        [process] = psutil.Process().children()
+        for number in range(20):
+            messages = (Message(role="user", content=f"{number}"),)
+            assert await pool.render(request(SHOW + "{{ strftime_now('%Y') }}", messages)) == f"{number}2026"
+        assert psutil.Process().children() == [process]
+
+
+async def test_several_at_once_share_a_few_processes() -> None:
+    async with renderers() as pool:
+        texts = await asyncio.gather(
+            *(pool.render(request(SHOW, (Message(role="user", content=str(n)),))) for n in range(30))
+        )
+        assert texts == [str(n) for n in range(30)]
+        assert 1 <= len(psutil.Process().children()) <= PROCESSES
+
+
+# Each takes far more than a template may have: time (by nesting, by backtracking) or memory.
+HOSTILE = {
+    "nested loops": "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+    "long repeat": "{{ 'a' * 3000000000 }}",
+    "wide format": "{{ '%2000000000d' % 1 }}",
+    "centered": "{{ 'a' | center(2000000000) }}",
+    "doubling": "{% set ns = namespace(s='ab') %}{% for i in range(40) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}",
+    "growing list": "{% set x = [1] %}{% for i in range(99999) %}{{ x.extend(x) or '' }}{% endfor %}",
+}
+
+
+@pytest.mark.parametrize("source", HOSTILE.values(), ids=HOSTILE)
+async def test_row_58_a_template_that_eats_time_or_memory_is_ended(source: str) -> None:
+    async with renderers() as pool:
+        with pytest.raises(TemplateError):
+            await pool.render(request(source))
+        assert await pool.render(request(SHOW)) == "Hi"
+
+
+async def test_row_58_the_wall_clock_is_a_limit_too() -> None:
+    async with renderers(wall_limit_s=0.01) as pool:
+        with pytest.raises(TemplateError, match="more time or memory"):
+            await pool.render(request(HOSTILE["nested loops"]))
+
+
+async def test_row_58_arguments_of_a_request_are_held_to_the_same() -> None:
+    async with renderers() as pool:
+        source = "{% for a in range(n) %}{% for b in range(n) %}{% endfor %}{% endfor %}" + SHOW
+        with pytest.raises(TemplateError):
+            await pool.render(request(source, template_kwargs={"n": 99999}))
+        assert await pool.render(request(source, template_kwargs={"n": 2})) == "Hi"
+
+
+async def test_row_59_errors_come_back_as_they_are() -> None:
+    async with renderers() as pool:
+        with pytest.raises(TemplateError, match="no system role, please") as caught:
+            await pool.render(request("{{ raise_exception('no system role, please') }}"))
+        assert caught.value.param == "messages"
+        for source in (
+            "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+            "{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}",
+        ):
+            with pytest.raises(TemplateError):
+                await pool.render(request(source))
+        with pytest.raises(UnsupportedContent):
+            await pool.render(request(None, (Message(role="user", content=(ImagePart("file:///x"),)),)))
+        with pytest.raises(ProtocolError):
+            await pool.render(request(SHOW, template_kwargs={"n": 1 << 80}))
+        assert await pool.render(request(None)) == "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
+
+
+async def test_a_call_that_is_cancelled_leaves_the_process_usable() -> None:
+    async with renderers() as pool:
+        await pool.start()
+        waiting = asyncio.create_task(pool.render(request(SHOW)))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert await pool.render(request(SHOW)) == "Hi"
