@@ -13,7 +13,7 @@ from jan_serve.api.disconnect import while_connected
 from jan_serve.api.errors import Problem
 from jan_serve.api.replies import json_reply
 from jan_serve.api.request_record import record_of
-from jan_serve.api.sse import EventStream, frames_of, resumed
+from jan_serve.api.sse import DONE, EventStream, frames_of, resumed
 from jan_serve.core.events import Started
 from jan_serve.generation.batch import PromptEvent
 from jan_serve.generation.closing import closing
@@ -61,8 +61,13 @@ async def answer_stream(
     renderer: StreamRenderer,
     render_error: Callable[[Problem], object],
     streams: StreamSettings,
+    *,
+    done: bytes = DONE,
 ) -> Response:
-    """Wait for the first event only: until then an error has a status of its own. Raises as `answer_whole`."""
+    """Wait for the first event only: until then an error has a status of its own. Raises as `answer_whole`.
+
+    done: what ends a stream that succeeded.
+    """
     record = record_of(request.scope)
     record.stream = True
     first = await while_connected(request, anext(events))
@@ -73,5 +78,5 @@ async def answer_stream(
         record.observe(event.event)
         return renderer.chunks(event)
 
-    frames = frames_of(resumed(first, events), render, render_error, record=record)
+    frames = frames_of(resumed(first, events), render, render_error, record=record, done=done)
     return EventStream(frames, ping_s=streams.ping_s, write_timeout_s=streams.write_timeout_s)

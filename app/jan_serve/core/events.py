@@ -61,12 +61,14 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True):
 class Started(msgspec.Struct, frozen=True, kw_only=True):
     """The engine accepted the request. infilled: the model was given prefix and suffix of an InfillPrompt.
 
-    warnings: what of the request is held to less than was asked, in sentences.
+    truncated: parts of an InfillPrompt that may be cut were. warnings: what of the request is held to less than was
+    asked, in sentences.
     """
 
     model: str
     prompt_tokens: int
     infilled: bool = False
+    truncated: bool = False
     warnings: tuple[str, ...] = ()
 
 

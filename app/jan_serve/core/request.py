@@ -23,15 +23,27 @@ class TokenPrompt(msgspec.Struct, frozen=True, tag="tokens"):
     ids: tuple[int, ...]
 
 
+class InfillFile(msgspec.Struct, frozen=True):
+    """A file, or a part of one, that an editor shows beside the one with the gap."""
+
+    filename: str
+    text: str
+
+
 class InfillPrompt(msgspec.Struct, frozen=True, tag="infill"):
     """Text before and after the gap that is to be filled, for a model with FIM tokens.
 
     prefix_only: without FIM tokens, continue the prefix (Started.infilled tells) instead of refusing the request.
+    extra: other files, the least important first. middle: the beginning of what fills the gap. may_cut: where the
+    context is too short, the first files go, then the far ends of prefix and suffix (Started.truncated tells).
     """
 
     prefix: str
     suffix: str
     prefix_only: bool = False
+    extra: tuple[InfillFile, ...] = ()
+    middle: str = ""
+    may_cut: bool = False
 
 
 class ChatPrompt(msgspec.Struct, frozen=True, kw_only=True, tag="chat"):

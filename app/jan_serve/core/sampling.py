@@ -13,6 +13,7 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
 
     temperature: 0 is greedy. top_k: 0 is off. top_p, typical_p: 1 is off. min_p: 0 is off.
     repeat_last_n: tokens of prompt and completion that penalties look back on; -1 is the whole context.
+    infill: keep what fits a gap in code (`llama_sampler_init_infill`), behind the other truncations.
     mirostat_mode: 0 off, 1, 2; replaces top_k, top_p, min_p and typical_p.
     seed: None draws one; the engine reports which was used. Choice i of a request uses seed + i.
     logit_bias: token id to a value added to its raw logit.
@@ -27,6 +28,7 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     repeat_last_n: int = 64
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
+    infill: bool = False
     mirostat_mode: int = 0
     mirostat_tau: float = 5.0
     mirostat_eta: float = 0.1
@@ -42,6 +44,7 @@ class StopConditions(msgspec.Struct, frozen=True, kw_only=True):
     stop: the earliest occurrence of any of these strings ends the text, which then excludes it
     unless include_stop is set.
     ignore_eos: end-of-generation tokens never end the sequence (their logits are masked).
+    max_decode_s: seconds after the first token, beyond which a text that has a line break ends.
     """
 
     max_tokens: int | None = None
@@ -50,3 +53,4 @@ class StopConditions(msgspec.Struct, frozen=True, kw_only=True):
     stop_token_ids: tuple[int, ...] = ()
     include_stop: bool = False
     ignore_eos: bool = False
+    max_decode_s: float | None = None

@@ -344,12 +344,22 @@ class Engine:
         emission = sequence.text.push(piece, info)
         if emission.text or emission.tokens:
             self._events.append(Chunk(request.id, sequence.index, emission.text, emission.tokens))
+        sequence.has_line_break = sequence.has_line_break or "\n" in emission.text
         if emission.stop is not None:
             self._finish(sequence, "stop", stop=emission.stop)
         elif is_last and sequence.sampler.is_complete:
             self._finish(sequence, "stop")
-        elif sequence.num_generated >= sequence.max_new:
+        elif sequence.num_generated >= sequence.max_new or self._took_too_long(sequence):
             self._finish(sequence, "length")
+
+    def _took_too_long(self, sequence: Sequence) -> bool:
+        limit_s, first = sequence.request.stopping.max_decode_s, sequence.state.first_token
+        return (
+            limit_s is not None
+            and sequence.has_line_break
+            and first is not None
+            and self._clock() - first > limit_s
+        )
 
     def _info(self, token: int, sampled: Sampled) -> TokenInfo:
         return TokenInfo(

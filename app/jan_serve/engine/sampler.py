@@ -61,7 +61,7 @@ class Sampler:
         self._chain: SamplerChain | None = None
         self._has_penalties = has_penalties(params)
         if params.temperature > 0.0 or self._has_penalties:
-            self._chain = SamplerChain(params, seed % _SEEDS, vocab.n_tokens, n_ctx)
+            self._chain = SamplerChain(params, seed % _SEEDS, vocab.n_tokens, n_ctx, vocab=vocab)
         self._window = params.repeat_last_n
 
     @property

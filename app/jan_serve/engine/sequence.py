@@ -78,6 +78,7 @@ class Sequence:
     num_cached: int = 0
     prefill_end: int = 0
     num_generated: int = 0
+    has_line_break: bool = False
     sum_logprob: float = 0.0
     prompt_infos: list[TokenInfo] = field(default_factory=list[TokenInfo])
     guide: GuidedExecutor | None = None

@@ -24,6 +24,7 @@ from jan_serve.generation.chat_plan import (
     usable_tools,
 )
 from jan_serve.generation.constraints import ConstraintCompiler
+from jan_serve.generation.infill import infill_pieces
 from jan_serve.generation.ports import EngineClient, TemplateRenderer
 from jan_serve.ipc.messages import GenerateRequest, ModelFacts, TokenizeRequest
 from jan_serve.ipc.rendering import RenderRequest
@@ -45,6 +46,7 @@ class EnginePrompt(NamedTuple):
     add_special: bool = True
     parse_special: bool = True
     infilled: bool = False
+    truncated: bool = False
 
 
 class PreparedRequest(NamedTuple):
@@ -52,6 +54,7 @@ class PreparedRequest(NamedTuple):
 
     submitted: GenerateRequest
     infilled: bool = False
+    truncated: bool = False
     parsers: AnswerParsers | None = None
     warnings: tuple[str, ...] = ()
 
@@ -89,7 +92,7 @@ class RequestPreparer:
             prompt, chat = await self._chat(request.prompt, request.constraint, client.facts)
             hold = chat.hold
         else:
-            prompt = _plain_prompt(request.prompt, client.facts)
+            prompt = await self._plain_prompt(request, client)
             constraint = request.constraint
             hold = AnswerHold(None if constraint is None else await self._constraints.compile(constraint))
         sequences = max(request.n, request.best_of)
@@ -114,28 +117,50 @@ class RequestPreparer:
             visible_specials=() if chat is None else chat.form.special_tokens,
         )
         parsers = None if chat is None else chat.parsers
-        return PreparedRequest(engine_request, prompt.infilled, parsers, hold.warnings)
+        return PreparedRequest(engine_request, prompt.infilled, prompt.truncated, parsers, hold.warnings)
 
     async def _chat(
         self, prompt: ChatPrompt, constraint: Constraint | None, facts: ModelFacts
     ) -> tuple[EnginePrompt, _ChatAnswer]:
-        if not prompt.messages:
-            raise InvalidRequest("messages: at least one message is needed", param="messages")
         template = _template_of(prompt, facts)
         form = format_of(template)
-        shown = msgspec.structs.replace(prompt, tools=usable_tools(prompt))
-        text = await self._render(shown, template, facts)
+        text = await self._render(prompt, template, facts)
         thought = thought_guide(prompt, form, template, text)
         hold = await hold_answer(prompt, form, thought, constraint, self._constraints)
         starts_in_thought = thought is not None and thought.is_open
         parsers = AnswerParsers(prompt, form, starts_in_thought=starts_in_thought)
         return EnginePrompt((text,), param="messages"), _ChatAnswer(hold, parsers, form)
 
+    async def chat_text(self, prompt: ChatPrompt, client: EngineClient) -> str:
+        """A chat as the text that the model is given. Raises TemplateError, InvalidRequest."""
+        _check_generates(client.facts)
+        return await self._render(prompt, _template_of(prompt, client.facts), client.facts)
+
     async def _render(self, prompt: ChatPrompt, template: str | None, facts: ModelFacts) -> str:
+        """With the tools that may be called, and no others."""
+        if not prompt.messages:
+            raise InvalidRequest("messages: at least one message is needed", param="messages")
         known = TemplateFacts(
             source=template, bos_token=_text_of(facts, "bos"), eos_token=_text_of(facts, "eos")
         )
-        return await self._renderer.render(RenderRequest(prompt=prompt, facts=known, now=self._now()))
+        shown = msgspec.structs.replace(prompt, tools=usable_tools(prompt))
+        return await self._renderer.render(RenderRequest(prompt=shown, facts=known, now=self._now()))
+
+    async def _plain_prompt(self, request: GenerationRequest, client: EngineClient) -> EnginePrompt:
+        match request.prompt:
+            case TextPrompt(text=text):
+                return EnginePrompt((text,))
+            case TokenPrompt(ids=ids):
+                return EnginePrompt((ids,), add_special=False)
+            case InfillPrompt() as prompt:
+                pieces = await infill_pieces(prompt, client, request.stopping.max_tokens)
+                if pieces is None:
+                    return EnginePrompt((prompt.prefix,))
+                return EnginePrompt(
+                    pieces.pieces, parse_special=False, infilled=True, truncated=pieces.truncated
+                )
+            case ChatPrompt():
+                raise TypeError("a chat has no plain prompt")
 
     async def _sampling(self, request: GenerationRequest, client: EngineClient) -> SamplingParams:
         sampling = request.sampling
@@ -157,36 +182,12 @@ def _check_generates(facts: ModelFacts) -> None:
         )
 
 
-def _plain_prompt(prompt: TextPrompt | TokenPrompt | InfillPrompt, facts: ModelFacts) -> EnginePrompt:
-    match prompt:
-        case TextPrompt(text=text):
-            return EnginePrompt((text,))
-        case TokenPrompt(ids=ids):
-            return EnginePrompt((ids,), add_special=False)
-        case InfillPrompt():
-            return _infill(prompt, facts)
-
-
 def _template_of(prompt: ChatPrompt, facts: ModelFacts) -> str | None:
     """The GGUF's template; the one for tools, where there are tools and it has one."""
     templates = facts.chat_templates
     if prompt.tools and "tool_use" in templates:
         return templates["tool_use"]
     return templates.get("default")
-
-
-def _infill(prompt: InfillPrompt, facts: ModelFacts) -> EnginePrompt:
-    special = facts.special_tokens
-    if not {"fim_pre", "fim_suf", "fim_mid"} <= special.keys():
-        if prompt.prefix_only:
-            return EnginePrompt((prompt.prefix,))
-        raise UnsupportedOperation(
-            "suffix: this model has no fill-in-the-middle tokens, so it cannot use a suffix", param="suffix"
-        )
-    before, after, middle = ((special[role].id,) for role in ("fim_pre", "fim_suf", "fim_mid"))
-    # The text is somebody's code: what looks like a special token in it is text.
-    pieces = (before, prompt.prefix, after, prompt.suffix, middle)
-    return EnginePrompt(pieces, parse_special=False, infilled=True)
 
 
 def _text_of(facts: ModelFacts, role: str) -> str:

@@ -95,6 +95,7 @@ class _Answer:
                         model=self._model,
                         prompt_tokens=event.prompt_tokens,
                         infilled=self._prepared.infilled,
+                        truncated=self._prepared.truncated,
                         warnings=self._prepared.warnings,
                     )
                 ]

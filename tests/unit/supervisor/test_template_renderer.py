@@ -7,7 +7,6 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
-import psutil
 import pytest
 
 from jan_serve.core.messages import ImagePart, Message
@@ -16,6 +15,7 @@ from jan_serve.core.template import TemplateFacts
 from jan_serve.errors import ProtocolError, TemplateError, UnsupportedContent
 from jan_serve.ipc.rendering import RenderRequest
 from jan_serve.supervisor.template_renderer import PROCESSES, TemplateRendererPool, default_render_command
+from tests.support.processes import children
 
 pytestmark = pytest.mark.anyio
 
@@ -36,17 +36,17 @@ async def renderers(wall_limit_s: float = 30.0) -> AsyncGenerator[TemplateRender
         yield pool
     finally:
         await pool.close()
-    assert psutil.Process().children() == []
+    assert children() == []
 
 
 async def test_it_renders_one_after_the_other_in_one_process() -> None:
     async with renderers() as pool:
         await pool.start()
-        [process] = psutil.Process().children()
+        [process] = children()
         for number in range(20):
             messages = (Message(role="user", content=f"{number}"),)
             assert await pool.render(request(SHOW + "{{ strftime_now('%Y') }}", messages)) == f"{number}2026"
-        assert psutil.Process().children() == [process]
+        assert children() == [process]
 
 
 async def test_several_at_once_share_a_few_processes() -> None:
@@ -55,7 +55,7 @@ async def test_several_at_once_share_a_few_processes() -> None:
             *(pool.render(request(SHOW, (Message(role="user", content=str(n)),))) for n in range(30))
         )
         assert texts == [str(n) for n in range(30)]
-        assert 1 <= len(psutil.Process().children()) <= PROCESSES
+        assert 1 <= len(children()) <= PROCESSES
 
 
 # Each takes far more than a template may have: time (by nesting, by backtracking) or memory.

@@ -93,7 +93,11 @@ class Candidates:
 class SamplerChain:
     """Penalties, then truncation, temperature and the draw: llama-cpp-python's order. Freed with the object."""
 
-    def __init__(self, params: SamplingParams, seed: int, n_vocab: int, n_ctx: int) -> None:
+    def __init__(
+        self, params: SamplingParams, seed: int, n_vocab: int, n_ctx: int, *, vocab: Vocab | None = None
+    ) -> None:
+        """vocab: looked at by the infill sampler only."""
+        self._vocab = vocab
         self._pointer: Any = lib.llama_sampler_chain_init(lib.llama_sampler_chain_default_params())
         window = n_ctx if params.repeat_last_n < 0 else params.repeat_last_n
         self._recent: deque[int] | None = None
@@ -131,6 +135,8 @@ class SamplerChain:
             self._add(lib.llama_sampler_init_top_p(params.top_p, 1))
         if params.min_p > 0.0:
             self._add(lib.llama_sampler_init_min_p(params.min_p, 1))
+        if params.infill and self._vocab is not None:
+            self._add(lib.llama_sampler_init_infill(self._vocab.pointer))
 
     def _add(self, sampler: Any) -> None:
         lib.llama_sampler_chain_add(self._pointer, sampler)

@@ -57,20 +57,25 @@ def stop_conditions(
 ) -> StopConditions:
     """When the text ends. max_tokens: None is until the context ends."""
     require("min_tokens", body.min_tokens, 0, MAX_INT)
-    stops = [body.stop] if isinstance(body.stop, str) else list(body.stop or ())
-    for stop in (*stops, *more_stops):
-        if not stop:
-            raise InvalidRequest("stop: an empty text would end every answer at once", param="stop")
-        if len(stop) > limits.MAX_STOP_CHARS:
-            raise InvalidRequest(
-                f"stop: a text of {len(stop)} characters is too long, the limit is {limits.MAX_STOP_CHARS}",
-                param="stop",
-            )
     return StopConditions(
         max_tokens=None if max_tokens is None else min(max_tokens, MAX_INT),
         min_tokens=body.min_tokens,
-        stop=tuple(dict.fromkeys((*stops, *more_stops))),
+        stop=stop_texts(body.stop, more_stops),
     )
+
+
+def stop_texts(stop: str | Sequence[str] | None, more: Sequence[str] = ()) -> tuple[str, ...]:
+    """Texts that end an answer, each once. Raises InvalidRequest for one that is empty or too long."""
+    stops = (*([stop] if isinstance(stop, str) else stop or ()), *more)
+    for text in stops:
+        if not text:
+            raise InvalidRequest("stop: an empty text would end every answer at once", param="stop")
+        if len(text) > limits.MAX_STOP_CHARS:
+            raise InvalidRequest(
+                f"stop: a text of {len(text)} characters is too long, the limit is {limits.MAX_STOP_CHARS}",
+                param="stop",
+            )
+    return tuple(dict.fromkeys(stops))
 
 
 def choice_counts(n: int | None, best_of: int | None, prompts: int) -> tuple[int, int]:

@@ -22,6 +22,7 @@ from jan_serve.api.dialects.jan.render_chat import ChatAnswer, ChatChunks, ChatF
 from jan_serve.api.dialects.jan.render_completion import CompletionAnswer, CompletionChunks, CompletionForm
 from jan_serve.api.dialects.jan.render_embeddings import embedding_list
 from jan_serve.api.dialects.jan.reply_head import ReplyHead
+from jan_serve.api.dialects.jan.routes_llama import add_llama_routes
 from jan_serve.api.disconnect import while_connected
 from jan_serve.api.json_body import JsonRoute
 from jan_serve.api.replies import json_reply
@@ -60,6 +61,7 @@ def jan_router(services: Services) -> APIRouter:
     _embedding_route(router, EmbeddingService(leases, services.running))
     _model_routes(router, services)
     _token_routes(router, TokenizerService(leases, services.running))
+    add_llama_routes(router, services, leases)
     return router
 
 
