@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -59,6 +60,48 @@ def shared_prefix(server: Running, seed: int) -> Figures:
     return {"wall_s": outcome.wall_s, "first_ms": outcome.first_ms}
 
 
+LONG_KEYS = {
+    "type": "object",
+    "properties": {
+        f"the_{number}_measured_value_of_this_report": {"type": "integer", "minimum": 0, "maximum": 99}
+        for number in ("first", "second", "third", "fourth", "fifth")
+    },
+    "additionalProperties": False,
+}
+LONG_KEYS["required"] = list(LONG_KEYS["properties"])
+
+
+def _under(schema: object) -> dict[str, object]:
+    return {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}}
+
+
+def schema_cost(server: Running, seed: int) -> Figures:
+    """The same server with and without a schema, in turn: one client, and eight."""
+    figures: Figures = {}
+    for clients, name in ((1, "one"), (8, "eight")):
+        burst(server.base, [Job(words(seed + 999, 5), 4, _under(SCHEMA))])
+        between: dict[str, list[float]] = {"free": [], "held": []}
+        for turn in range(3):
+            for kind, extra in (("free", {}), ("held", _under(SCHEMA))):
+                jobs = [Job(words(seed * 100 + turn * 10 + i, 20), 48, dict(extra)) for i in range(clients)]
+                between[kind].append(burst(server.base, jobs).between_ms)
+        free, held = (statistics.median(between[kind]) for kind in ("free", "held"))
+        figures |= {f"{name}_free_ms": free, f"{name}_held_ms": held, f"{name}_ratio": held / free}
+    return figures
+
+
+def forced_keys(server: Running, seed: int) -> Figures:
+    """Tokens per second under a schema of long fixed keys over those of free text of as many tokens."""
+    held = [burst(server.base, [Job(words(seed + i, 5), 400, _under(LONG_KEYS))]) for i in range(3)]
+    tokens = max(8, round(statistics.median(outcome.timings[0].tokens for outcome in held)))
+    free = [
+        burst(server.base, [Job(words(seed + i, 5), tokens, {"logit_bias": {}, "min_tokens": tokens})])
+        for i in range(3)
+    ]
+    rates = [statistics.median(outcome.tokens_per_s for outcome in each) for each in (held, free)]
+    return {"held_tokens_per_s": rates[0], "free_tokens_per_s": rates[1], "speed_up": rates[0] / rates[1]}
+
+
 def schema_stream(server: Running, seed: int) -> Figures:
     """One client under a JSON schema."""
     extra = {"response_format": {"type": "json_schema", "json_schema": {"name": "person", "schema": SCHEMA}}}
@@ -88,5 +131,7 @@ ROWS = (
     Row("own-prompts-8", "an agent with several calls at once", "tokens_per_s", "tok/s", False, own_prompts),
     Row("shared-prefix-8", "agents that share a system prompt", "wall_s", "s", True, shared_prefix),
     Row("schema-stream", "structured output must not be slower", "between_ms", "ms", True, schema_stream),
+    Row("schema-cost", "a schema costs the same server nothing", "one_ratio", "x", True, schema_cost),
+    Row("forced-keys", "text that a schema forces is not sampled", "speed_up", "x", False, forced_keys),
     Row("footprint", "what it costs when nobody uses it", "front_mb", "MB", True, footprint),
 )
