@@ -1,0 +1,136 @@
+"""What models write under schemas, judged by jsonschema: `python -m tests.conformance.generations [--count N]`.
+
+A finished answer has to be valid; one that a limit cut off has to be the beginning of something valid. Random weights
+write what no model would, so they try more of a grammar than a good model does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+from jsonschema.exceptions import ValidationError
+from jsonschema.validators import validator_for
+
+from jan_serve.errors import JanServeError
+from jan_serve.grammar import Recognizer, json_schema_to_grammar
+from jan_serve.resources import builtin_model
+from models.recipe import fixtures
+from tests.conformance.suites import SHARED, load_suite
+from tests.integration.http.support import CHATS, serving_models
+from tests.support.raw_http import post
+
+MAX_TOKENS = 300
+AT_ONCE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """One answer. problem: why it is wrong; None where it is not."""
+
+    name: str
+    finished: bool
+    problem: str | None
+
+
+def generate(url: str, name: str, schema: Any, seed: int) -> Written:
+    """Ask for one answer under the schema and judge it."""
+    body = {
+        "messages": [{"role": "user", "content": "Answer with JSON, please."}],
+        "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}},
+        "max_tokens": MAX_TOKENS,
+        "temperature": 1.0,
+        "seed": seed,
+    }
+    reply = post(url, CHATS, body)
+    if reply.status != 200:
+        return Written(name, False, f"{reply.status}: {reply.json()['error']['message'][:200]}")
+    choice = reply.json()["choices"][0]
+    text: str = choice["message"]["content"]
+    if choice["finish_reason"] == "length":
+        stopped = Recognizer(json_schema_to_grammar(schema)).leaves_at(text)
+        return Written(name, False, None if stopped in (None, len(text)) else f"no beginning: {text[:200]!r}")
+    return Written(name, True, _invalid(schema, text))
+
+
+def _invalid(schema: Any, text: str) -> str | None:
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        return f"no JSON ({error}): {text[:200]!r}"
+    kind: Any = validator_for(schema, default=jsonschema.Draft202012Validator)
+    try:
+        kind(schema).validate(value)
+    except ValidationError as error:
+        return f"{error.message[:200]}: {text[:200]!r}"
+    return None
+
+
+def generate_all(url: str, schemas: Iterable[tuple[str, Any]], each: int) -> list[Written]:
+    """`each` answers for every schema."""
+    jobs = [(name, schema, seed) for name, schema in schemas for seed in range(each)]
+
+    def run(job: tuple[str, Any, int]) -> Written:
+        return generate(url, *job)
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(pool.map(run, jobs))
+
+
+def accepted(schemas: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    """Those that the translator takes."""
+    taken: list[tuple[str, Any]] = []
+    for name, schema in schemas:
+        try:
+            json_schema_to_grammar(schema)
+        except JanServeError:
+            continue
+        taken.append((name, schema))
+    return taken
+
+
+def report(model: str, written: Sequence[Written]) -> bool:
+    """Print one line and the problems; whether there are none."""
+    problems = [answer for answer in written if answer.problem is not None]
+    finished = sum(answer.finished for answer in written)
+    sys.stdout.write(f"{model}: {len(written)} answers, {finished} finished, {len(problems)} wrong\n")
+    sys.stdout.writelines(f"    {answer.name}: {answer.problem}\n" for answer in problems)
+    return not problems
+
+
+def main() -> int:
+    """Exit status 1 where an answer was wrong."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--count", type=int, default=100, help="schemas of MaskBench")
+    options = parser.parse_args()
+    if not SHARED.is_dir():
+        sys.stdout.write(f"the reference folder {SHARED.name} is not beside the repository: nothing to run\n")
+        return 0
+    cases = load_suite("maskbench")
+    random.Random(300).shuffle(cases)
+    schemas = accepted((case.name, case.schema) for case in cases[: 2 * options.count])[: options.count]
+    builtin = builtin_model()
+    assert builtin is not None
+    good = True
+    with tempfile.TemporaryDirectory() as folder:
+        weights = Path(folder) / "random.gguf"
+        fixtures.write_tiny_llama(weights)
+        for name, model, each in (("built-in", builtin, 1), ("random weights", weights, 2)):
+            with serving_models(Path(folder) / model.stem, model, flags=("--n-ctx", "4096")) as server:
+                good = report(name, generate_all(server.url(), schemas, each)) and good
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

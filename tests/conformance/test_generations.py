@@ -1,0 +1,31 @@
+"""A few generations under schemas of our own; `generations.py` does it with the public ones."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.generations import accepted, generate_all
+from tests.integration.http.support import serving_models
+from tests.support.models import exact_llama as exact_llama
+from tests.support.models import model_folder as model_folder
+from tests.unit.grammar.test_json_schema_table import CASES
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory, exact_llama: Path) -> Generator[str]:
+    with serving_models(
+        tmp_path_factory.mktemp("generations"), exact_llama, flags=("--n-ctx", "4096")
+    ) as server:
+        yield server.url()
+
+
+def test_random_weights_write_valid_json_under_every_schema_of_the_table(url: str) -> None:
+    schemas = accepted((case.name, case.schema) for case in CASES)
+    written = generate_all(url, schemas, 1)
+    assert [answer for answer in written if answer.problem is not None] == []
+    assert sum(answer.finished for answer in written) > len(schemas) // 2
