@@ -18,6 +18,7 @@ from jan_serve.api.models_port import Models
 from jan_serve.config import Settings
 from jan_serve.errors import Draining, JanServeError
 from jan_serve.generation.ports import TemplateRenderer
+from jan_serve.named_grammars import NamedGrammars
 from jan_serve.resources import shipped_grammars
 
 logger = logging.getLogger(__name__)
@@ -127,7 +128,9 @@ def server_config(app: FastAPI, connection: type[Connection] = Connection) -> uv
 
 def run(settings: Settings, models: ManagedModels, renderer: ManagedRenderer, sock: socket.socket) -> int:
     """Serve on `sock`, which listens already; blocks until the server has stopped. Returns the exit status."""
-    app = create_app(settings, models, renderer, named_grammars=shipped_grammars())
+    app = create_app(
+        settings, models, renderer, named_grammars=NamedGrammars(shipped_grammars(), settings.grammars_dir)
+    )
     config = server_config(app)
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
         server = DrainingServer(config, app.state.parts, models, settings.drain_timeout_s)

@@ -166,6 +166,14 @@ class Settings(BaseSettings):
         ),
         Flag(_STORE),
     ]
+    grammars_dir: Annotated[
+        Folder,
+        Field(
+            description="Folder of `NAME.gbnf` files that requests use by name. By default `grammars` in the data"
+            " folder.",
+        ),
+        Flag(_STORE),
+    ]
     hf_endpoint: Annotated[
         str,
         Field(
@@ -296,10 +304,11 @@ class Settings(BaseSettings):
     @model_validator(mode="before")
     @classmethod
     def _place_folders(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """The models folder follows the data folder, wherever that was set to."""
+        """The folders of models and grammars follow the data folder, wherever that was set to."""
         data_dir = values.get("data_dir", default_data_dir())
         models_dir = values.get("models_dir", Path(data_dir) / "models")
-        return values | {"data_dir": data_dir, "models_dir": models_dir}
+        grammars_dir = values.get("grammars_dir", Path(data_dir) / "grammars")
+        return values | {"data_dir": data_dir, "models_dir": models_dir, "grammars_dir": grammars_dir}
 
     @field_validator("host")
     @classmethod

@@ -16,7 +16,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from jan_serve.chat.formats.format import ChatFormat
-from jan_serve.core.constraint import CompiledGrammar, Constraint
+from jan_serve.core.constraint import CompiledGrammar, Constraint, GbnfConstraint
 from jan_serve.core.guide import CallGrammars
 from jan_serve.core.messages import Tool
 
@@ -75,7 +75,10 @@ class ConstraintCompiler:
 
         Raises InvalidGrammar, InvalidSchema, UnsupportedSchema, UnsupportedPattern, GrammarTooComplex.
         """
-        work = partial(self._translate, constraint, self._named)
+        if isinstance(constraint, GbnfConstraint) and constraint.text in self._named:
+            # By its text, so that a file that was edited is another grammar.
+            constraint = GbnfConstraint(self._named[constraint.text])
+        work = partial(self._translate, constraint, {})
         return cast(CompiledGrammar, await self._get(_key(constraint), work))
 
     async def calls(

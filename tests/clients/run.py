@@ -1,0 +1,197 @@
+"""Runs one client's public API against a server, outside of the product's environment: `run.py CASE URL`.
+
+Prints nothing and ends with 0 where everything was as it should be. Not collected by pytest: see test_python_clients.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+MODEL = "jan-tiny"
+WEATHER = "What is the weather in Oslo?"
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
+TOOL: Any = {
+    "type": "function",
+    "function": {"name": "get_weather", "description": "Get the weather in a city", "parameters": SCHEMA},
+}
+EXTRACT = "My name is Omar, I am 37 years old and live in Oslo. Give name, age and city as JSON."
+
+
+def openai_chat(url: str) -> None:
+    import openai
+
+    client = openai.OpenAI(base_url=url, api_key="none")
+    reply = client.chat.completions.create(model=MODEL, messages=[{"role": "user", "content": "Hello!"}])
+    assert reply.choices[0].message.content
+    stream = client.chat.completions.create(
+        model=MODEL, messages=[{"role": "user", "content": "Hello!"}], stream=True, temperature=0
+    )
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in stream)
+
+
+def openai_tools(url: str) -> None:
+    import openai
+
+    client = openai.OpenAI(base_url=url, api_key="none")
+    messages: Any = [{"role": "user", "content": WEATHER}]
+    message = (
+        client.chat.completions.create(model=MODEL, messages=messages, tools=[TOOL], temperature=0)
+        .choices[0]
+        .message
+    )
+    assert message.tool_calls
+    assert json.loads(message.tool_calls[0].function.arguments) == {"city": "Oslo"}
+    result = {"role": "tool", "tool_call_id": message.tool_calls[0].id, "content": '{"sky": "rain"}'}
+    after = client.chat.completions.create(
+        model=MODEL, messages=[*messages, message, result], tools=[TOOL], temperature=0
+    )
+    assert after.choices[0].message.content
+
+
+def openai_parse(url: str) -> None:
+    import openai
+    from pydantic import BaseModel
+
+    class Person(BaseModel):
+        name: str
+        age: int
+        city: str
+
+    client = openai.OpenAI(base_url=url, api_key="none")
+    reply = client.chat.completions.parse(
+        model=MODEL, messages=[{"role": "user", "content": EXTRACT}], response_format=Person, temperature=0
+    )
+    assert isinstance(reply.choices[0].message.parsed, Person)
+    with client.chat.completions.stream(
+        model=MODEL, messages=[{"role": "user", "content": EXTRACT}], response_format=Person, temperature=0
+    ) as stream:
+        final = stream.get_final_completion()
+    assert isinstance(final.choices[0].message.parsed, Person)
+
+
+def langchain(url: str) -> None:
+    from langchain_core.messages import HumanMessage, ToolMessage
+    from langchain_core.tools import tool
+    from langchain_openai import ChatOpenAI
+    from pydantic import BaseModel
+
+    @tool
+    def get_weather(city: str) -> str:
+        """Get the weather in a city"""
+        return f"rain in {city}"
+
+    class Person(BaseModel):
+        """A person."""
+
+        name: str
+        age: int
+
+    chat = ChatOpenAI(model=MODEL, base_url=url, api_key="none", temperature=0)  # type: ignore[arg-type]
+    bound = chat.bind_tools([get_weather])
+    asked = HumanMessage(WEATHER)
+    answer: Any = bound.invoke([asked])
+    assert [call["name"] for call in answer.tool_calls] == ["get_weather"]
+    result = ToolMessage(
+        get_weather.invoke(answer.tool_calls[0]["args"]), tool_call_id=answer.tool_calls[0]["id"]
+    )
+    assert bound.invoke([asked, answer, result]).content
+    for method in ("json_schema", "function_calling", "json_mode"):
+        person = chat.with_structured_output(Person, method=method).invoke(EXTRACT + " JSON")  # type: ignore[arg-type]
+        assert method == "json_mode" or isinstance(person, Person), method
+    assert "".join(str(chunk.content) for chunk in chat.stream("Hello!"))
+
+
+def instructor(url: str) -> None:
+    import instructor as library
+    import openai
+    from pydantic import BaseModel
+
+    class Person(BaseModel):
+        name: str
+        age: int
+
+    for mode in (library.Mode.TOOLS, library.Mode.JSON_SCHEMA):
+        client = library.from_openai(openai.OpenAI(base_url=url, api_key="none"), mode=mode)
+        person = client.chat.completions.create(
+            model=MODEL,
+            response_model=Person,
+            messages=[{"role": "user", "content": EXTRACT}],
+            temperature=0,
+            max_retries=0,
+        )
+        assert isinstance(person, Person), mode
+
+
+def litellm(url: str) -> None:
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
+    import litellm as library
+
+    reply: Any = library.completion(
+        model=f"openai/{MODEL}",
+        api_base=url,
+        api_key="none",
+        messages=[{"role": "user", "content": WEATHER}],
+        tools=[TOOL],
+        temperature=0,
+    )
+    assert reply.choices[0].message.tool_calls[0].function.name == "get_weather"
+    parts: Any = library.completion(
+        model=f"openai/{MODEL}",
+        api_base=url,
+        api_key="none",
+        messages=[{"role": "user", "content": "Hello!"}],
+        stream=True,
+    )
+    assert "".join(part.choices[0].delta.content or "" for part in parts)
+
+
+def pydantic_ai(url: str) -> None:
+    from pydantic import BaseModel
+    from pydantic_ai import Agent
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    class Person(BaseModel):
+        name: str
+        age: int
+
+    model = OpenAIChatModel(MODEL, provider=OpenAIProvider(base_url=url, api_key="none"))
+    cities: list[str] = []
+    agent = Agent(model, model_settings={"temperature": 0})
+
+    @agent.tool_plain
+    def get_weather(city: str) -> str:
+        """Get the weather in a city"""
+        cities.append(city)
+        return '{"sky": "rain"}'
+
+    assert agent.run_sync(WEATHER).output
+    assert cities == ["Oslo"]
+    typed = Agent(model, output_type=Person, model_settings={"temperature": 0}, retries=3)
+    assert isinstance(typed.run_sync(EXTRACT).output, Person)
+
+    async def stream() -> str:
+        async with agent.run_stream("Hello!") as result:
+            return await result.get_output()
+
+    assert asyncio.run(stream())
+
+
+CASES: dict[str, Callable[[str], None]] = {
+    case.__name__: case
+    for case in (openai_chat, openai_tools, openai_parse, langchain, instructor, litellm, pydantic_ai)
+}
+
+
+if __name__ == "__main__":
+    CASES[sys.argv[1]](sys.argv[2] + "/v1")
