@@ -12,7 +12,7 @@ BIN := .venv/bin
 
 export PYTHON CMAKE_ARGS
 
-.PHONY: help install serve test check format bench conformance model model-eval docs lock clean
+.PHONY: help install serve test test-clients check format bench conformance model model-eval docs lock clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -24,7 +24,13 @@ serve: install ## the server (ARGS: as jan-serve serve)
 	@exec $(BIN)/jan-serve serve $(ARGS)
 
 test: install ## all tests (ARGS: as pytest)
+	@scripts/install-clients
 	$(BIN)/python -m pytest $(ARGS)
+
+test-clients: install ## other people's clients, those in JavaScript too, which need node and npm
+	@scripts/install-clients
+	cd tests/clients/node && npm ci --no-audit --no-fund --loglevel=error
+	$(BIN)/python -m pytest tests/clients $(ARGS)
 
 check: install ## lint, format, types, import rules, sizes, derived documents
 	@scripts/check

@@ -88,7 +88,8 @@ def langchain(url: str) -> None:
     @tool
     def get_weather(city: str) -> str:
         """Get the weather in a city"""
-        return f"rain in {city}"
+        assert city == "Oslo"
+        return '{"sky": "rain"}'
 
     class Person(BaseModel):
         """A person."""

@@ -1,0 +1,90 @@
+// Runs one client's public API against a server: `node run.mjs CASE URL`. Ends with 0 where everything was right.
+
+import assert from "node:assert/strict";
+
+const [name, url] = process.argv.slice(2);
+const base = `${url}/v1`;
+const model = "jan-tiny";
+const question = "What is the weather in Oslo?";
+const schema = {
+  type: "object",
+  properties: { city: { type: "string" } },
+  required: ["city"],
+  additionalProperties: false,
+};
+
+async function openaiNode() {
+  const { default: OpenAI } = await import("openai");
+  const client = new OpenAI({ baseURL: base, apiKey: "none", maxRetries: 0 });
+  const messages = [{ role: "user", content: "Hello!" }];
+  const reply = await client.chat.completions.create({ model, messages });
+  assert.ok(reply.choices[0].message.content);
+  let text = "";
+  for await (const chunk of await client.chat.completions.create({ model, messages, stream: true })) {
+    text += chunk.choices[0]?.delta?.content ?? "";
+  }
+  assert.ok(text);
+  const seen = [];
+  const runner = client.chat.completions.runTools({
+    model,
+    temperature: 0,
+    messages: [{ role: "user", content: question }],
+    tools: [
+      {
+        type: "function",
+        function: {
+          name: "get_weather",
+          description: "Get the weather in a city",
+          parameters: schema,
+          parse: JSON.parse,
+          function: ({ city }) => {
+            seen.push(city);
+            return '{"sky": "rain"}';
+          },
+        },
+      },
+    ],
+  });
+  assert.ok(await runner.finalContent());
+  assert.deepEqual(seen, ["Oslo"]);
+}
+
+async function aiSdk() {
+  const { createOpenAICompatible } = await import("@ai-sdk/openai-compatible");
+  const { generateText, streamText, tool, stepCountIs } = await import("ai");
+  const { z } = await import("zod");
+  const provider = createOpenAICompatible({ name: "jan", baseURL: base, includeUsage: true });
+  const chat = provider(model);
+  const plain = streamText({ model: chat, prompt: "Hello!" });
+  let text = "";
+  for await (const piece of plain.textStream) text += piece;
+  assert.ok(text);
+  assert.ok((await plain.usage).outputTokens > 0);
+  const cities = [];
+  const get_weather = tool({
+    description: "Get the weather in a city",
+    inputSchema: z.object({ city: z.string() }),
+    execute: async ({ city }) => {
+      cities.push(city);
+      return { sky: "rain" };
+    },
+  });
+  const called = await generateText({
+    model: chat,
+    temperature: 0,
+    prompt: question,
+    tools: { get_weather },
+    stopWhen: stepCountIs(3),
+  });
+  assert.deepEqual(cities, ["Oslo"]);
+  assert.ok(called.text);
+  const streamed = streamText({ model: chat, temperature: 0, prompt: question, tools: { get_weather } });
+  const calls = [];
+  for await (const part of streamed.fullStream) {
+    if (part.type === "error") throw part.error;
+    if (part.type === "tool-call") calls.push(part.input);
+  }
+  assert.deepEqual(calls, [{ city: "Oslo" }]);
+}
+
+await { openaiNode, aiSdk }[name]();

@@ -1,0 +1,23 @@
+"""Runs a client in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+_HIDDEN = ("OPENAI", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+
+
+def run_client(*command: str | Path) -> None:
+    """Fails with what the client wrote, unless it ends with 0. No setting of the environment leads it elsewhere."""
+    environment = {name: value for name, value in os.environ.items() if not name.upper().startswith(_HIDDEN)}
+    done = subprocess.run(
+        command,
+        env={**environment, "LANGSMITH_TRACING": "false", "NO_PROXY": "127.0.0.1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
