@@ -78,7 +78,10 @@ def test_bytes_that_are_no_text_are_replaced() -> None:
             ],
             "ValueError: bad thing",
         ),
-        (["llama_context: n_ctx_seq (512) < n_ctx_train (2048) -- the full capacity will not be utilized"], ""),
+        (
+            ["llama_context: n_ctx_seq (512) < n_ctx_train (2048) -- the full capacity will not be utilized"],
+            "",
+        ),
         (["#0  0x00007f in abort () from /lib/libc.so", "aborted"], "aborted"),
     ],
 )
