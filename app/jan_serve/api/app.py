@@ -47,6 +47,7 @@ from jan_serve.generation.constraints import ConstraintCompiler
 from jan_serve.generation.deadline import RunningRequests
 from jan_serve.generation.ports import TemplateRenderer
 from jan_serve.generation.prepare import RequestPreparer
+from jan_serve.generation.template_choice import TemplateOverride
 
 _COMPILERS: Final = 2
 
@@ -65,11 +66,12 @@ def create_app(
     renderer: TemplateRenderer,
     *,
     named_grammars: Mapping[str, str] | None = None,
+    templates: Mapping[str, TemplateOverride] | None = None,
     dialects: tuple[Dialect, ...] = DIALECTS,
 ) -> FastAPI:
     """The application over these models and this renderer, which the caller keeps and shuts down.
 
-    named_grammars: GBNF texts by name.
+    named_grammars: GBNF texts by name. templates: chat templates by model, in place of the models' own.
     """
     lifecycle = Lifecycle()
     metrics = Metrics(models.snapshot, lifecycle)
@@ -82,7 +84,10 @@ def create_app(
     services = Services(
         models=models,
         preparer=RequestPreparer(
-            ConstraintCompiler(compilers, named_grammars), renderer, now=lambda: datetime.now().astimezone()
+            ConstraintCompiler(compilers, named_grammars),
+            renderer,
+            now=lambda: datetime.now().astimezone(),
+            overrides=templates,
         ),
         running=running,
         streams=StreamSettings(settings.sse_ping_s, settings.write_timeout_s),

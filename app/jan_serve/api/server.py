@@ -15,6 +15,7 @@ from jan_serve.api.app import AppParts, create_app
 from jan_serve.api.connection import Connection
 from jan_serve.api.guards.drain import RETRY_AFTER_S
 from jan_serve.api.models_port import Models
+from jan_serve.chosen_templates import chosen_templates
 from jan_serve.config import Settings
 from jan_serve.errors import Draining, JanServeError
 from jan_serve.generation.ports import TemplateRenderer
@@ -129,7 +130,11 @@ def server_config(app: FastAPI, connection: type[Connection] = Connection) -> uv
 def run(settings: Settings, models: ManagedModels, renderer: ManagedRenderer, sock: socket.socket) -> int:
     """Serve on `sock`, which listens already; blocks until the server has stopped. Returns the exit status."""
     app = create_app(
-        settings, models, renderer, named_grammars=NamedGrammars(shipped_grammars(), settings.grammars_dir)
+        settings,
+        models,
+        renderer,
+        named_grammars=NamedGrammars(shipped_grammars(), settings.grammars_dir),
+        templates=chosen_templates(settings.chat_template),
     )
     config = server_config(app)
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:

@@ -220,6 +220,14 @@ class Settings(BaseSettings):
         Field(description="How embeddings are pooled. By default as the model says, else `mean`."),
         Flag(_MODEL),
     ] = None
+    chat_template: Annotated[
+        StrList,
+        Field(
+            description="`MODEL=FILE` or `MODEL=NAME`: the chat template of a model, from a Jinja file, by the name of"
+            " another one that its GGUF file has, or `chatml`. May be repeated.",
+        ),
+        Flag(_MODEL, metavar="MODEL=FILE|NAME"),
+    ] = ()
     max_tokens_ceiling: Annotated[
         int,
         Field(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
@@ -26,6 +26,7 @@ from jan_serve.generation.chat_plan import (
 from jan_serve.generation.constraints import ConstraintCompiler
 from jan_serve.generation.infill import infill_pieces
 from jan_serve.generation.ports import EngineClient, TemplateRenderer
+from jan_serve.generation.template_choice import TemplateOverride, template_of
 from jan_serve.ipc.messages import GenerateRequest, ModelFacts, TokenizeRequest
 from jan_serve.ipc.rendering import RenderRequest
 
@@ -77,10 +78,12 @@ class RequestPreparer:
         *,
         now: Callable[[], datetime],
         seed: Callable[[], int] = draw_seed,
+        overrides: Mapping[str, TemplateOverride] | None = None,
     ) -> None:
-        """now: the local time, for templates that print the date."""
+        """overrides: templates by the name of a model. now: the local time, for templates that print the date."""
         self._constraints = constraints
         self._renderer = renderer
+        self._overrides = overrides or {}
         self._now = now
         self._seed = seed
 
@@ -89,7 +92,7 @@ class RequestPreparer:
         _check_generates(client.facts)
         chat: _ChatAnswer | None = None
         if isinstance(request.prompt, ChatPrompt):
-            prompt, chat = await self._chat(request.prompt, request.constraint, client.facts)
+            prompt, chat = await self._chat(request.prompt, request.constraint, client)
             hold = chat.hold
         else:
             prompt = await self._plain_prompt(request, client)
@@ -120,11 +123,11 @@ class RequestPreparer:
         return PreparedRequest(engine_request, prompt.infilled, prompt.truncated, parsers, hold.warnings)
 
     async def _chat(
-        self, prompt: ChatPrompt, constraint: Constraint | None, facts: ModelFacts
+        self, prompt: ChatPrompt, constraint: Constraint | None, client: EngineClient
     ) -> tuple[EnginePrompt, _ChatAnswer]:
-        template = _template_of(prompt, facts)
+        template = self._template(client, prompt)
         form = format_of(template)
-        text = await self._render(prompt, template, facts)
+        text = await self._render(prompt, template, client.facts)
         thought = thought_guide(prompt, form, template, text)
         hold = await hold_answer(prompt, form, thought, constraint, self._constraints)
         starts_in_thought = thought is not None and thought.is_open
@@ -134,7 +137,10 @@ class RequestPreparer:
     async def chat_text(self, prompt: ChatPrompt, client: EngineClient) -> str:
         """A chat as the text that the model is given. Raises TemplateError, InvalidRequest."""
         _check_generates(client.facts)
-        return await self._render(prompt, _template_of(prompt, client.facts), client.facts)
+        return await self._render(prompt, self._template(client, prompt), client.facts)
+
+    def _template(self, client: EngineClient, prompt: ChatPrompt) -> str | None:
+        return template_of(client.name, client.facts, self._overrides, with_tools=bool(prompt.tools))
 
     async def _render(self, prompt: ChatPrompt, template: str | None, facts: ModelFacts) -> str:
         """With the tools that may be called, and no others."""
@@ -180,14 +186,6 @@ def _check_generates(facts: ModelFacts) -> None:
         raise UnsupportedOperation(
             "This model only makes embeddings; it cannot generate text.", param="model"
         )
-
-
-def _template_of(prompt: ChatPrompt, facts: ModelFacts) -> str | None:
-    """The GGUF's template; the one for tools, where there are tools and it has one."""
-    templates = facts.chat_templates
-    if prompt.tools and "tool_use" in templates:
-        return templates["tool_use"]
-    return templates.get("default")
 
 
 def _text_of(facts: ModelFacts, role: str) -> str:

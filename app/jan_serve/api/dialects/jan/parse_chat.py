@@ -70,6 +70,8 @@ def _template_kwargs(body: wire.CreateChatCompletionRequest) -> dict[str, Any]:
     said: dict[str, Any] = {}
     if body.reasoning_effort is not None:
         said["reasoning_effort"] = body.reasoning_effort
+    if body.documents is not None:
+        said["documents"] = body.documents
     if body.enable_thinking is not None:
         said["enable_thinking"] = body.enable_thinking
     elif _reasoning_budget(body) == 0:

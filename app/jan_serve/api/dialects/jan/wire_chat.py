@@ -172,6 +172,11 @@ class CreateChatCompletionRequest(SamplingFields):
     enable_thinking: Annotated[
         bool | None, Field(description="Whether a model that can think does, where its template asks.")
     ] = None
+    documents: Annotated[
+        list[dict[str, Any]] | None,
+        AtMost(limits.MAX_DOCUMENTS, "documents"),
+        Field(description="Texts for templates that show some to the model."),
+    ] = None
     chat_template_kwargs: Annotated[
         dict[str, Any] | None,
         AtMost(limits.MAX_TEMPLATE_KWARGS, "chat_template_kwargs"),
