@@ -164,7 +164,9 @@ class FakeClient:
     async def tokenize(self, request: TokenizeRequest) -> Tokenized:
         """Bytes, after BOS where it is asked for."""
         ids = tuple(request.text.encode())
-        return Tokenized(request.id, (256, *ids) if request.add_special else ids)
+        tokens = (256, *ids) if request.add_special else ids
+        pieces = tuple(b"<s>" if token == 256 else bytes([token]) for token in tokens)
+        return Tokenized(request.id, tokens, pieces if request.with_pieces else ())
 
     async def detokenize(self, request: DetokenizeRequest) -> str:
         """Bytes as text; raises InvalidRequest for ids outside the vocabulary."""

@@ -105,7 +105,7 @@ ErrorRenderer = Callable[[Problem], Response]
 
 
 class Envelopes:
-    """Error renderers by path. The longest prefix wins; a prefix covers whole path segments."""
+    """Error renderers by path. The longest prefix wins; a prefix covers whole path segments, and "/" the root alone."""
 
     def __init__(self, families: Sequence[tuple[str, ErrorRenderer]]) -> None:
         """families: at least one with the prefix "", which takes what no other does."""
@@ -116,7 +116,7 @@ class Envelopes:
         renderer = next(
             renderer
             for prefix, renderer in self._families
-            if not prefix or path == prefix or path.startswith(prefix + "/")
+            if not prefix or path == prefix or (prefix != "/" and path.startswith(prefix + "/"))
         )
         response = renderer(problem)
         response.headers.update(problem.headers)

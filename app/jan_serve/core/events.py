@@ -109,7 +109,8 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
 
     stop: the stop string that ended it, if one did. eos: an end-of-generation token ended it.
     mean_logprob: of its tokens, None where log-probabilities were not computed. seed: None when greedy.
-    reasoning_tokens: of completion_tokens, those of thoughts.
+    reasoning_tokens: of completion_tokens, those of thoughts. end_token: the end-of-generation token, where tokens were
+    asked for and one ended it; it is not counted in completion_tokens.
     """
 
     index: int
@@ -120,6 +121,7 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
     mean_logprob: float | None = None
     seed: int | None = None
     reasoning_tokens: int = 0
+    end_token: TokenInfo | None = None
 
 
 class Completed(msgspec.Struct, frozen=True, kw_only=True):

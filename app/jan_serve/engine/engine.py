@@ -21,6 +21,7 @@ from jan_serve.ipc.messages import (
     EngineEvent,
     EngineStats,
     Failed,
+    GenerateRequest,
     PromptScored,
     RequestCompleted,
     SequenceFinished,
@@ -310,7 +311,7 @@ class Engine:
         for position, sampled in enumerate(tokens, start=1):
             token = sampled.token
             if self._vocab.is_eog(token) or token in sequence.request.stopping.stop_token_ids:
-                self._finish(sequence, "stop", eos=True)
+                self._finish(sequence, "stop", eos=True, end=sampled)
                 return
             sequence.tokens.append(token)
             sequence.num_generated += 1
@@ -339,8 +340,7 @@ class Engine:
         request = sequence.request
         shown = not request.skip_special_tokens or sampled.token in sequence.state.visible_specials
         piece = self._vocab.piece(sampled.token, special=shown)
-        wants_info = request.return_tokens or request.logprobs is not None
-        info = self._info(sampled.token, sampled) if wants_info else None
+        info = self._info(sampled.token, sampled) if _wants_tokens(request) else None
         emission = sequence.text.push(piece, info)
         if emission.text or emission.tokens:
             self._events.append(Chunk(request.id, sequence.index, emission.text, emission.tokens))
@@ -372,7 +372,15 @@ class Engine:
 
     # Endings
 
-    def _finish(self, sequence: Sequence, reason: str, *, stop: str | None = None, eos: bool = False) -> None:
+    def _finish(
+        self,
+        sequence: Sequence,
+        reason: str,
+        *,
+        stop: str | None = None,
+        eos: bool = False,
+        end: Sampled | None = None,
+    ) -> None:
         request, state = sequence.request, sequence.state
         if stop is None:
             emission = sequence.text.finish(cut_off=reason == "length")
@@ -392,6 +400,7 @@ class Engine:
                 eos=eos,
                 mean_logprob=sequence.sum_logprob / sequence.num_generated if scored else None,
                 seed=sequence.seed,
+                end_token=self._info(end.token, end) if end is not None and _wants_tokens(request) else None,
                 reasoning_tokens=0 if sequence.guide is None else sequence.guide.reasoning_tokens,
             )
         )
@@ -423,3 +432,7 @@ class Engine:
         self.abort(state.request.id)
         self._events = [event for event in self._events if event.id != state.request.id]
         self._events.append(Failed(id=state.request.id, code=error.code, payload=error.payload()))
+
+
+def _wants_tokens(request: GenerateRequest) -> bool:
+    return request.return_tokens or request.logprobs is not None

@@ -81,6 +81,8 @@ class Intake:
     def _check_ids(self, request: GenerateRequest) -> None:
         if request.n < 1:
             raise InvalidRequest(f"n: {request.n} is below 1", param="n")
+        if "" in request.stopping.stop:
+            raise InvalidRequest("stop: an empty text would end every answer at once", param="stop")
         self.check_token_ids(tuple(request.sampling.logit_bias), "logit_bias")
         self.check_token_ids(request.stopping.stop_token_ids, "stop_token_ids")
         for token, bias in request.sampling.logit_bias.items():

@@ -28,7 +28,7 @@ from jan_serve.engine.llama.chain import Candidates
 from jan_serve.engine.loader import LoadedModel, load
 from jan_serve.engine.phase import PhaseClock
 from jan_serve.engine.sequence import Sequence
-from jan_serve.errors import JanServeError, ProtocolError, SettingsError, UnsupportedOperation
+from jan_serve.errors import EngineFailure, JanServeError, ProtocolError, SettingsError, UnsupportedOperation
 from jan_serve.ipc.channel import BlockingChannel, take_over_stdio
 from jan_serve.ipc.messages import (
     PROTOCOL_VERSION,
@@ -178,6 +178,13 @@ class Worker:
                     self._prepare(message)
                 except JanServeError as error:
                     self._channel.send(_failed(message.id, error))
+                except Exception:
+                    # A bug of ours, met before anything of the engine was touched: it costs this request alone.
+                    traceback.print_exc()
+                    failure = EngineFailure(
+                        "The engine could not prepare the request. Its log has the reason."
+                    )
+                    self._channel.send(_failed(message.id, failure))
 
     def _prepare(self, message: GenerateRequest | EmbedRequest | TokenizeRequest | DetokenizeRequest) -> None:
         match message:

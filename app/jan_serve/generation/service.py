@@ -146,4 +146,5 @@ def _finished(event: SequenceFinished) -> Finished:
         mean_logprob=event.mean_logprob,
         seed=event.seed,
         reasoning_tokens=event.reasoning_tokens,
+        end_token=event.end_token,
     )

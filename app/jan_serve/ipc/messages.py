@@ -245,6 +245,7 @@ class SequenceFinished(msgspec.Struct, frozen=True, kw_only=True, tag="finished"
     mean_logprob: float | None = None
     seed: int | None = None
     reasoning_tokens: int = 0
+    end_token: TokenInfo | None = None
 
 
 class RequestCompleted(msgspec.Struct, frozen=True, kw_only=True, tag="completed"):

@@ -14,6 +14,9 @@ pytestmark = pytest.mark.anyio
 
 CHAT = {"messages": [{"role": "user", "content": "Hi"}]}
 
+TGI_PATHS = ("/tgi", "/generate", "/tokenize", "/info", "/invocations")
+"""Their errors are Text Generation Inference's, whose 401 has no body."""
+
 
 @pytest.fixture
 async def client() -> AsyncGenerator[httpx.AsyncClient]:
@@ -186,6 +189,9 @@ class TestKey:
                     response = await client.request(method, path, headers=headers)
                     if path == "/health":
                         assert response.status_code == 200
+                    elif path.startswith(TGI_PATHS) or path == "/":
+                        assert (response.status_code, response.content) == (401, b"")
+                        assert response.headers["www-authenticate"] == "Bearer"
                     else:
                         refused(response, 401, "invalid_api_key")
                         assert response.json()["detail"] == "Invalid API key"

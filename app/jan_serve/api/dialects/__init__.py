@@ -6,6 +6,7 @@ from typing import Final
 
 from jan_serve.api.dialect import Dialect
 from jan_serve.api.dialects.jan import JAN
+from jan_serve.api.dialects.tgi import TGI
 
-DIALECTS: Final[tuple[Dialect, ...]] = (JAN,)
+DIALECTS: Final[tuple[Dialect, ...]] = (JAN, TGI)
 """In the order of their routes: the first that has a path serves it."""

@@ -1,0 +1,86 @@
+"""TGI's errors: `{error, error_type}` for what it validates itself, plain text for what its framework refuses."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from starlette.responses import PlainTextResponse, Response
+
+from jan_serve.api.dialects.tgi.wire import ErrorBody
+from jan_serve.api.errors import Problem
+from jan_serve.api.replies import json_reply
+from jan_serve.errors import (
+    ContextLengthExceeded,
+    EngineFailure,
+    InvalidJson,
+    InvalidRequest,
+    Overloaded,
+    TemplateError,
+)
+
+
+class ValidationFailed(InvalidRequest):
+    """A parameter that TGI refuses, in TGI's words."""
+
+    code = "validation"
+
+
+class ToolFailed(InvalidRequest):
+    """Tools that cannot be used."""
+
+    code = "tool_error"
+
+
+def error_body(problem: Problem) -> ErrorBody:
+    """The body, also as the last event of a stream that failed."""
+    match problem.error:
+        case Overloaded():
+            return {"error": "Model is overloaded", "error_type": "overloaded"}
+        case TemplateError() as error:
+            return {"error": f"Template error: {error.message}", "error_type": "template_error"}
+        case ToolFailed() as error:
+            return {"error": f"Tool error: {error.message}", "error_type": "tool_error"}
+        case ContextLengthExceeded() as error:
+            words = f"`inputs` must have less than {error.n_ctx} tokens. Given: {error.n_prompt}"
+            return {"error": f"Input validation error: {words}", "error_type": "validation"}
+        case InvalidRequest() as error:
+            return {"error": f"Input validation error: {error.message}", "error_type": "validation"}
+        case EngineFailure():
+            words = f"Request failed during generation: {problem.message}"
+            return {"error": words, "error_type": "generation"}
+        case _:
+            return {"error": problem.message, "error_type": problem.code}
+
+
+def status_of(problem: Problem) -> int:
+    """The status of a reply that is no stream."""
+    match problem.error:
+        case InvalidRequest():
+            return HTTPStatus.UNPROCESSABLE_ENTITY
+        case EngineFailure():
+            return HTTPStatus.FAILED_DEPENDENCY
+        case _:
+            return problem.status
+
+
+def render_error(problem: Problem) -> Response:
+    """The response."""
+    if problem.status == HTTPStatus.UNAUTHORIZED:
+        return Response(status_code=HTTPStatus.UNAUTHORIZED)
+    if isinstance(problem.error, InvalidJson):
+        text = f"Failed to parse the request body as JSON: {problem.message}"
+        return PlainTextResponse(text, HTTPStatus.BAD_REQUEST)
+    if problem.fields:
+        first = problem.fields[0]
+        path = ".".join(str(step) for step in first.loc if step != "body")
+        text = f"Failed to deserialize the JSON body into the target type: {path}: {first.message}"
+        return PlainTextResponse(text, HTTPStatus.UNPROCESSABLE_ENTITY)
+    if problem.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+        return PlainTextResponse(
+            "Failed to buffer the request body: length limit exceeded", HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+        )
+    if problem.status == HTTPStatus.UNSUPPORTED_MEDIA_TYPE:
+        return PlainTextResponse(
+            "Expected request with `Content-Type: application/json`", HTTPStatus.UNSUPPORTED_MEDIA_TYPE
+        )
+    return json_reply(error_body(problem), status_of(problem))

@@ -1,0 +1,149 @@
+"""TGI's checks of a request, in its order and in its words, and what passes them as a GenerationRequest. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final, cast
+
+from jan_serve.api.dialects.tgi import limits
+from jan_serve.api.dialects.tgi.errors import ValidationFailed
+from jan_serve.api.dialects.tgi.wire import GenerateRequest, GrammarValue, Parameters
+from jan_serve.core.constraint import Constraint, JsonSchemaConstraint, RegexConstraint
+from jan_serve.core.request import GenerationRequest, TokenPrompt
+from jan_serve.core.sampling import SamplingParams, StopConditions
+
+WHOLE_CONTEXT: Final = -1
+"""llama.cpp's way to say that penalties look back on everything."""
+
+
+def samples(parameters: Parameters) -> bool:
+    """Whether tokens are drawn; else the most likely one is taken."""
+    p = parameters
+    return (
+        p.do_sample
+        or (p.temperature is not None and p.temperature != 1.0)
+        or p.top_k is not None
+        or p.top_p is not None
+        or p.typical_p is not None
+    )
+
+
+def check(body: GenerateRequest, *, stream: bool, max_input: int) -> None:
+    """Everything that can be said without counting tokens. Raises ValidationFailed."""
+    p = body.parameters
+    best_of = 1 if p.best_of is None else p.best_of
+    if stream and best_of != 1:
+        raise ValidationFailed("`best_of` != 1 is not supported when streaming tokens")
+    if stream and p.decoder_input_details:
+        raise ValidationFailed("`decoder_input_details` == true is not supported when streaming tokens")
+    if p.best_of is not None and not 0 < best_of <= limits.MAX_BEST_OF:
+        raise ValidationFailed(f"`best_of` must be > 0 and <= {limits.MAX_BEST_OF}. Given: {best_of}")
+    if best_of > 1 and not samples(p):
+        raise ValidationFailed("you must use sampling when `best_of` is > 1")
+    _check_ranges(p)
+    if len(p.stop) > limits.MAX_STOP_SEQUENCES:
+        raise ValidationFailed(
+            f"`stop` supports up to {limits.MAX_STOP_SEQUENCES} stop sequences. Given: {len(p.stop)}"
+        )
+    if "" in p.stop:
+        raise ValidationFailed("`stop` sequences cannot be empty")
+    if best_of > 1 and p.seed is not None:
+        raise ValidationFailed("`seed` must not be set when `best_of` > 1")
+    if p.top_n_tokens is not None and p.top_n_tokens > limits.MAX_TOP_N_TOKENS:
+        raise ValidationFailed(
+            f"`top_n_tokens` must be >= 0 and <= {limits.MAX_TOP_N_TOKENS}. Given: {p.top_n_tokens}"
+        )
+    if not body.inputs:
+        raise ValidationFailed("`inputs` cannot be empty")
+    if p.truncate is not None and not 0 < p.truncate <= max_input:
+        raise ValidationFailed(
+            f"`truncate` must be strictly positive and less than {max_input}. Given: {p.truncate}"
+        )
+    if p.watermark:
+        raise ValidationFailed("`watermark` is not available on this server")
+
+
+def _check_ranges(p: Parameters) -> None:
+    for name in ("temperature", "repetition_penalty"):
+        value: float | None = getattr(p, name)
+        if value is not None and not value > 0:
+            raise ValidationFailed(f"`{name}` must be strictly positive")
+    if p.frequency_penalty is not None and not -2.0 <= p.frequency_penalty <= 2.0:
+        raise ValidationFailed("`frequency_penalty` must be >= -2.0 and <= 2.0")
+    for name in ("top_p", "typical_p"):
+        value = getattr(p, name)
+        if value is not None and not 0 < value < 1:
+            raise ValidationFailed(f"`{name}` must be > 0.0 and < 1.0")
+    if p.top_k is not None and p.top_k <= 0:
+        raise ValidationFailed("`top_k` must be strictly positive")
+    if p.max_new_tokens == 0:
+        raise ValidationFailed("`max_new_tokens` must be strictly positive")
+
+
+def check_length(p: Parameters, n_input: int, n_total: int) -> None:
+    """n_input: tokens after truncation. n_total: the context. Raises ValidationFailed."""
+    wanted = min(p.max_new_tokens or limits.SLICE_TOKENS, limits.SLICE_TOKENS)
+    if p.max_new_tokens is not None and n_input + wanted > n_total:
+        raise ValidationFailed(
+            f"`inputs` tokens + `max_new_tokens` must be <= {n_total}. Given: {n_input} `inputs` tokens and"
+            f" {p.max_new_tokens} `max_new_tokens`"
+        )
+    if n_input > n_total - 1:
+        raise ValidationFailed(f"`inputs` must have less than {n_total - 1} tokens. Given: {n_input}")
+
+
+def constraint_of(grammar: GrammarValue | None) -> Constraint | None:
+    """Raises ValidationFailed, as TGI does also for schemas that it could compile."""
+    if grammar is None:
+        return None
+    value: Any = grammar.value
+    if grammar.type == "regex":
+        if not isinstance(value, str):
+            raise ValidationFailed("grammar is not supported")
+        return RegexConstraint(value)
+    if grammar.type == "json_schema":
+        value = cast(dict[str, Any], value).get("schema") if isinstance(value, dict) else None
+    elif isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError) as error:
+            raise ValidationFailed(f"grammar is not valid: {error}") from None
+    if not isinstance(value, dict):
+        raise ValidationFailed("grammar is not supported")
+    schema = cast(dict[str, Any], value)
+    if "properties" not in schema:
+        raise ValidationFailed("grammar is not valid: Grammar must have a 'properties' field")
+    return JsonSchemaConstraint(schema)
+
+
+def generation_request(
+    body: GenerateRequest, ids: Sequence[int], *, model: str | None = None
+) -> GenerationRequest:
+    """ids: the input's tokens, cut as `truncate` says."""
+    p = body.parameters
+    best_of = p.best_of or 1
+    sampled = samples(p)
+    return GenerationRequest(
+        model=model,
+        prompt=TokenPrompt(tuple(ids)),
+        sampling=SamplingParams(
+            temperature=(p.temperature or 1.0) if sampled else 0.0,
+            top_k=p.top_k or 0,
+            top_p=p.top_p if p.top_p is not None else 1.0,
+            typical_p=p.typical_p if p.typical_p is not None else 1.0,
+            repeat_penalty=p.repetition_penalty if p.repetition_penalty is not None else 1.0,
+            repeat_last_n=WHOLE_CONTEXT,
+            frequency_penalty=p.frequency_penalty or 0.0,
+            seed=p.seed,
+        ),
+        stopping=StopConditions(
+            max_tokens=p.max_new_tokens, stop=tuple(dict.fromkeys(p.stop)), include_stop=True
+        ),
+        constraint=constraint_of(p.grammar),
+        n=best_of,
+        best_of=best_of,
+        logprobs=p.top_n_tokens or 0,
+        prompt_logprobs=0 if p.decoder_input_details else None,
+        return_tokens=True,
+    )

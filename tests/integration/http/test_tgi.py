@@ -1,0 +1,243 @@
+"""Text Generation Inference's native routes: huggingface_hub's clients, and what its documents do not say."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+from huggingface_hub import AsyncInferenceClient, InferenceClient
+from huggingface_hub.errors import ValidationError
+
+from jan_serve.resources import builtin_model
+from tests.integration.http.support import serving_models
+from tests.support.raw_http import RawResponse, get, post
+
+HELLO = "<|im_start|>user\nHello!<|im_end|>\n<|im_start|>assistant\n"
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
+    model = builtin_model()
+    assert model is not None
+    with serving_models(tmp_path_factory.mktemp("tgi"), model) as server:
+        yield server.url()
+
+
+@pytest.fixture(params=["", "/tgi"], ids=["root", "tgi"])
+def base(url: str, request: pytest.FixtureRequest) -> str:
+    return f"{url}{request.param}"
+
+
+def call(base: str, path: str, **fields: Any) -> RawResponse:
+    root, _, prefix = base.partition("/tgi")
+    return post(root, ("/tgi" if base.endswith("/tgi") else prefix) + path, fields)
+
+
+def test_the_client_gets_text(base: str) -> None:
+    client = InferenceClient(base)
+    text = client.text_generation(HELLO, max_new_tokens=12, return_full_text=False)
+    assert text
+    assert client.text_generation(HELLO, max_new_tokens=12) == HELLO + text
+    whole: Any = client.text_generation(HELLO, max_new_tokens=12, details=True, return_full_text=True)
+    assert whole.generated_text == HELLO + text
+    details = whole.details
+    assert details.generated_tokens == len(details.tokens)
+    assert details.finish_reason in ("eos_token", "length")
+    assert details.seed is None
+    assert "".join(token.text for token in details.tokens if not token.special) == text
+
+
+def test_the_client_gets_a_stream(base: str) -> None:
+    client: Any = InferenceClient(base)
+    fields: Any = {"max_new_tokens": 12, "return_full_text": False}
+    whole = client.text_generation(HELLO, **fields)
+    events: list[Any] = list(client.text_generation(HELLO, **fields, stream=True, details=True))
+    assert "".join(event.token.text for event in events if not event.token.special) == whole
+    assert [event.index for event in events] == list(range(1, len(events) + 1))
+    assert [event.generated_text for event in events[:-1]] == [None] * (len(events) - 1)
+    assert events[-1].generated_text == whole
+    assert events[-1].details.generated_tokens == len(events)
+
+
+async def _async_text(base: str) -> Any:
+    async with AsyncInferenceClient(base) as client:
+        return await client.text_generation(HELLO, max_new_tokens=5)
+
+
+@pytest.mark.anyio
+async def test_the_asynchronous_client(base: str) -> None:
+    assert await _async_text(base)
+
+
+def test_the_client_sees_what_is_refused(base: str) -> None:
+    with pytest.raises(ValidationError, match="`temperature` must be strictly positive"):
+        InferenceClient(base).text_generation(HELLO, temperature=-1.0)
+
+
+def test_sampling_is_seeded_and_told(base: str) -> None:
+    client = InferenceClient(base)
+    drawn: Any = client.text_generation(
+        HELLO, max_new_tokens=20, do_sample=True, details=True, temperature=1.5
+    )
+    assert isinstance(drawn.details.seed, int)
+    again = client.text_generation(
+        HELLO, max_new_tokens=20, do_sample=True, temperature=1.5, seed=drawn.details.seed
+    )
+    assert again == drawn.generated_text
+
+
+def test_a_grammar_holds(base: str) -> None:
+    schema = {"type": "object", "properties": {"name": {"enum": ["a", "b"]}}, "required": ["name"]}
+    generate: Any = InferenceClient(base).text_generation
+    text = generate(
+        HELLO, max_new_tokens=60, grammar={"type": "json", "value": schema}, return_full_text=False
+    )
+    assert json.loads(text)["name"] in ("a", "b")
+    pattern = {"type": "regex", "value": "[0-9]{3}x"}
+    assert generate(HELLO, grammar=pattern, max_new_tokens=20, return_full_text=False)[3:] == "x"
+
+
+def test_facts(url: str) -> None:
+    for base in (url, f"{url}/tgi"):
+        info: Any = InferenceClient(provider="hf-inference").get_endpoint_info(model=base)
+        assert info["model_id"] == "jan-tiny"
+        assert info["max_input_tokens"] == info["max_total_tokens"] - 1
+        assert {"max_input_length", "waiting_served_ratio", "router"} <= info.keys()
+    health = get(url, "/tgi/health")
+    assert (health.status, health.body) == (200, b"")
+    assert get(url, "/ping").status == 200
+
+
+def test_prefill_and_top_tokens(base: str) -> None:
+    fields = {"max_new_tokens": 3, "decoder_input_details": True, "top_n_tokens": 2}
+    details = call(base, "/generate", inputs="Hello", parameters=fields).json()["details"]
+    assert details["prefill"][0]["logprob"] is None
+    assert all(token["logprob"] < 0 for token in details["prefill"][1:])
+    assert [len(entry) for entry in details["top_tokens"]] == [2] * len(details["tokens"])
+
+
+def test_best_of_keeps_the_losers(base: str) -> None:
+    fields = {"best_of": 2, "do_sample": True, "max_new_tokens": 8, "details": True, "temperature": 1.5}
+    body = call(base, "/generate", inputs=HELLO, parameters=fields).json()
+    assert len(body["details"]["best_of_sequences"]) == 1
+
+
+def test_stop_strings_stay(base: str) -> None:
+    text = call(base, "/generate", inputs=HELLO, parameters={"max_new_tokens": 20}).json()["generated_text"]
+    stop = text[2:4]
+    fields = {"max_new_tokens": 20, "stop": [stop], "details": True}
+    body = call(base, "/generate", inputs=HELLO, parameters=fields).json()
+    assert body["generated_text"].endswith(stop)
+    assert body["details"]["finish_reason"] == "stop_sequence"
+
+
+def test_truncation_keeps_the_end(base: str) -> None:
+    fields = {"max_new_tokens": 1, "truncate": 4, "return_full_text": True}
+    reply = call(base, "/generate", inputs="one two three four five six seven", parameters=fields)
+    assert reply.headers["x-prompt-tokens"] == "4"
+    assert reply.json()["generated_text"].startswith("one two three")
+
+
+def test_absent_parameters_sample_and_empty_ones_do_not(base: str) -> None:
+    greedy = {call(base, "/generate", inputs=HELLO, parameters={}).body for _ in range(3)}
+    assert len(greedy) == 1
+    assert call(base, "/generate", inputs=HELLO).status == 200
+
+
+def test_timing_headers(base: str) -> None:
+    headers = call(base, "/generate", inputs=HELLO, parameters={"max_new_tokens": 4}).headers
+    names = (
+        "compute-type compute-time compute-characters total-time validation-time queue-time inference-time"
+    )
+    assert {
+        f"x-{name}" for name in (names + " time-per-token prompt-tokens generated-tokens").split()
+    } <= set(headers)
+    assert headers["x-compute-characters"] == str(len(HELLO))
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "best_of": ({"best_of": 3, "do_sample": True}, "`best_of` must be > 0 and <= 2. Given: 3"),
+    "greedy best_of": ({"best_of": 2}, "you must use sampling when `best_of` is > 1"),
+    "temperature": ({"temperature": 0.0}, "`temperature` must be strictly positive"),
+    "repetition": ({"repetition_penalty": 0.0}, "`repetition_penalty` must be strictly positive"),
+    "frequency": ({"frequency_penalty": 2.1}, "`frequency_penalty` must be >= -2.0 and <= 2.0"),
+    "top_p": ({"top_p": 1.0}, "`top_p` must be > 0.0 and < 1.0"),
+    "typical_p": ({"typical_p": 0.0}, "`typical_p` must be > 0.0 and < 1.0"),
+    "top_k": ({"top_k": -1}, "`top_k` must be strictly positive"),
+    "max_new_tokens": ({"max_new_tokens": 0}, "`max_new_tokens` must be strictly positive"),
+    "stop": ({"stop": list("abcde")}, "`stop` supports up to 4 stop sequences. Given: 5"),
+    "empty stop": ({"stop": [""]}, "`stop` sequences cannot be empty"),
+    "seed": ({"best_of": 2, "do_sample": True, "seed": 1}, "`seed` must not be set when `best_of` > 1"),
+    "top_n": ({"top_n_tokens": 6}, "`top_n_tokens` must be >= 0 and <= 5. Given: 6"),
+    "grammar": ({"grammar": {"type": "json", "value": {}}}, "Grammar must have a 'properties' field"),
+    "grammar type": ({"grammar": {"type": "json", "value": 1}}, "grammar is not supported"),
+    "watermark": ({"watermark": True}, "`watermark` is not available on this server"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_refused_is_refused_in_tgis_words(url: str, case: str) -> None:
+    parameters, words = REFUSED[case]
+    reply = post(url, "/generate", {"inputs": HELLO, "parameters": parameters})
+    assert reply.status == 422
+    body = reply.json()
+    assert body["error_type"] == "validation"
+    assert body["error"].startswith("Input validation error: ")
+    assert words in body["error"]
+    streamed = post(url, "/generate_stream", {"inputs": HELLO, "parameters": parameters})
+    assert streamed.status == 200
+    assert "best_of" in parameters or words in json.loads(streamed.body.removeprefix(b"data: "))["error"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "words"),
+    [
+        (b'{"inputs": "a"', 400, "Failed to parse the request body as JSON"),
+        (b'{"parameters": {}}', 422, "Failed to deserialize the JSON body into the target type: inputs"),
+        (b'{"inputs": "a", "parameters": null}', 422, "Failed to deserialize"),
+        (b'{"inputs": "a", "parameters": {"seed": -1}}', 422, "parameters.seed"),
+    ],
+    ids=["syntax", "missing", "null", "negative"],
+)
+def test_what_the_framework_refuses_is_plain_text(url: str, body: bytes, status: int, words: str) -> None:
+    reply = post(url, "/generate", body)
+    assert (reply.status, reply.headers["content-type"]) == (status, "text/plain; charset=utf-8")
+    assert words in reply.body.decode()
+
+
+def test_lengths_are_checked_with_both_numbers(url: str) -> None:
+    reply = post(url, "/generate", {"inputs": "a " * 5000, "parameters": {}})
+    assert reply.status == 422
+    assert "`inputs` must have less than" in reply.json()["error"]
+    reply = post(url, "/generate", {"inputs": "a " * 1500, "parameters": {"max_new_tokens": 1024}})
+    assert "`inputs` tokens + `max_new_tokens` must be <=" in reply.json()["error"]
+
+
+def test_an_empty_input_is_refused(url: str) -> None:
+    assert "`inputs` cannot be empty" in post(url, "/generate", {"inputs": ""}).json()["error"]
+
+
+def test_stream_bytes(url: str) -> None:
+    parameters = {"max_new_tokens": 2, "details": True}
+    reply = post(url, "/generate_stream", {"inputs": "Hello", "parameters": parameters})
+    events = reply.body.decode().split("\n\n")
+    assert events[-1] == ""
+    assert b"[DONE]" not in reply.body
+    assert all(event.startswith("data: {") for event in events[:-1])
+    first = json.loads(events[0][6:])
+    assert list(first) == ["index", "token", "generated_text", "details"]
+    assert list(first["token"]) == ["id", "text", "logprob", "special"]
+    assert json.loads(events[-2][6:])["details"]["input_length"] > 0
+    assert reply.headers["x-accel-buffering"] == "no"
+
+
+def test_tokens_cover_the_bytes_of_the_text(base: str) -> None:
+    text = "Hello wörld, 你好"
+    tokens = call(base, "/tokenize", inputs=text).json()
+    covered = [token for token in tokens if token["stop"]]
+    assert covered[0]["start"] == 0
+    assert covered[-1]["stop"] == len(text.encode())
+    assert all(one["stop"] == two["start"] for one, two in itertools.pairwise(covered))
