@@ -95,7 +95,10 @@ def test_a_kill_at_any_time_leaves_no_half_model(ready: Bench) -> None:
 @pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
 def test_ctrl_c_ends_at_once_and_says_that_it_resumes(ready: Bench) -> None:
     ready.hub.file_faults.append(Fault(stall_at=1 << 20))
+    # A shell starts what runs in the background with SIGINT ignored, which children would inherit.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = start(ready, "pull", f"{REPO}:Q8_0")
+    signal.signal(signal.SIGINT, before)
     assert ready.hub.stalled.wait(30)
     began = time.monotonic()
     process.send_signal(signal.SIGINT)
