@@ -18,6 +18,7 @@ from jan_serve.api.dialect import Services, StreamSettings
 from jan_serve.api.dialects.tgi import limits
 from jan_serve.api.dialects.tgi.errors import error_body
 from jan_serve.api.dialects.tgi.render import TokenStream, WholeAnswer
+from jan_serve.api.dialects.tgi.routes_chat import ChatServices, add_chat_routes
 from jan_serve.api.dialects.tgi.validation import check, check_length, constraint_of, generation_request
 from jan_serve.api.dialects.tgi.wire import (
     CompatRequest,
@@ -98,6 +99,7 @@ def tgi_router(services: Services) -> APIRouter:
     for prefix in ("", "/tgi"):
         _generation_routes(router, native, prefix)
         _fact_routes(router, native, services, prefix)
+    add_chat_routes(router, ChatServices(native.generation, native.models, native.streams), "/tgi")
     return router
 
 
