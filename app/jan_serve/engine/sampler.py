@@ -75,7 +75,7 @@ class Sampler:
             return
         tail = tokens if self._window < 0 else tokens[max(0, len(tokens) - self._window) :]
         for token in tail.tolist():
-            self._chain.accept(token)
+            self._penalise(token)
 
     def sample(self, logits: Floats) -> Sampled:
         """Pick and accept the next token. Raises GrammarTooComplex when the grammar cannot go on."""
@@ -86,8 +86,7 @@ class Sampler:
             self._forbid_end(logits)
         token = self._pick(logits)
         self._count += 1
-        if self._chain is not None:
-            self._chain.accept(token)
+        self._penalise(token)
         if self._grammar is not None:
             self._grammar.accept(token)
         if self._logprobs is None:
@@ -104,10 +103,15 @@ class Sampler:
             return []
         tokens = self._grammar.forced()
         self._count += len(tokens)
-        if self._chain is not None:
-            for token in tokens:
-                self._chain.accept(token)
+        for token in tokens:
+            self._penalise(token)
         return tokens
+
+    def _penalise(self, token: int) -> None:
+        """Count a token for the penalties. Markers of a format repeat by nature: a model that is kept from them cannot
+        call a tool right after it was shown how."""
+        if self._chain is not None and not (self._has_penalties and self._vocab.is_markup(token)):
+            self._chain.accept(token)
 
     def _forbid_end(self, logits: Floats) -> None:
         """No EOG token, unless a grammar leaves nothing else."""

@@ -51,14 +51,14 @@ def generate_no_call(draw: Draw) -> Conversation:
     _, specs = _offer(draw)
     tools = tuple(tool_specs.definition(draw, each) for each in specs)
     roll = draw.random.random()
-    if roll < 0.4:
+    if roll < 0.25:
         known = draw.choice((small_talk.generate, facts.generate, identity.generate, numbers.generate_sum))
         return replace(on_our_side(draw, known), tools=tools)
     # By description: a tool may be offered under another name.
     known_as = {each.description: each.name for each in HAND_WRITTEN}
     names = {known_as.get(each.description, each.name) for each in specs}
     absent = [each for each in HAND_WRITTEN if each.name not in names and not _overlaps(each, names)]
-    if roll < 0.6 and _WEB_SEARCH not in names:
+    if roll < 0.35 and _WEB_SEARCH not in names:
         question = unknown.beyond_tools(draw)
     else:
         question, _ = _request(draw, draw.choice(absent))

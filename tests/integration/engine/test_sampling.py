@@ -36,10 +36,10 @@ def test_same_seed_same_text_and_another_seed_another(llama: Worker, fields: dic
     llama.run_one(
         PROMPT, max_tokens=1
     )  # so that every run below takes the prompt from the cache: see ADR 0008
+    # One after the other: another shape of the batch adds up in another order, which may move a draw.
     first = llama.run_one(PROMPT, max_tokens=40, seed=1, **fields)
-    other, again = llama.run(
-        generate(PROMPT, max_tokens=40, seed=2, **fields), generate(PROMPT, max_tokens=40, seed=1, **fields)
-    )
+    other = llama.run_one(PROMPT, max_tokens=40, seed=2, **fields)
+    again = llama.run_one(PROMPT, max_tokens=40, seed=1, **fields)
     assert again.text == first.text
     assert other.text != first.text
     assert first.choice.end.completion_tokens == 40
@@ -160,3 +160,16 @@ def test_penalties_forget_what_is_further_back_than_repeat_last_n(llama: Worker)
 def test_repeat_last_n_of_zero_switches_penalties_off(llama: Worker) -> None:
     plain = llama.run_one(PROMPT, max_tokens=40).text
     assert llama.run_one(PROMPT, max_tokens=40, repeat_penalty=2.0, repeat_last_n=0).text == plain
+
+
+def test_markers_of_a_format_are_not_penalised(llama: Worker) -> None:
+    """The prompt is full of a marker, which the bias makes the best choice; a penalty would undo that."""
+    [marker] = llama.tokenize("<|im_start|>", add_special=False).tokens
+    fields: dict[str, Any] = {
+        "max_tokens": 1,
+        "temperature": 0.0,
+        "logprobs": 0,
+        "logit_bias": {marker: 50.0},
+    }
+    chosen = llama.run_one("<|im_start|>" * 20, **fields, repeat_penalty=1000.0, repeat_last_n=-1)
+    assert [token.id for token in chosen.choice.tokens] == [marker]

@@ -28,6 +28,7 @@ _ROLES = {
     "fim_sep": lib.llama_vocab_fim_sep,
 }
 _ATTR_CONTROL = 1 << 3  # LLAMA_TOKEN_ATTR_CONTROL
+_ATTR_USER_DEFINED = 1 << 4  # LLAMA_TOKEN_ATTR_USER_DEFINED
 _ATTR_UNKNOWN = 1 << 0  # LLAMA_TOKEN_ATTR_UNKNOWN
 
 
@@ -64,6 +65,12 @@ class Vocab:
     def is_control(self, token: int) -> bool:
         """Whether the token has no text of its own for readers."""
         return bool(int(lib.llama_vocab_get_attr(self.pointer, token)) & (_ATTR_CONTROL | _ATTR_UNKNOWN))
+
+    def is_markup(self, token: int) -> bool:
+        """Whether the token belongs to a format rather than to its text: control tokens, and those that were added to
+        the vocabulary for markers such as `<tool_call>`."""
+        attributes = int(lib.llama_vocab_get_attr(self.pointer, token))
+        return bool(attributes & (_ATTR_CONTROL | _ATTR_UNKNOWN | _ATTR_USER_DEFINED))
 
     def control_token(self, text: str) -> int | None:
         """The control token with this text, if there is one."""
