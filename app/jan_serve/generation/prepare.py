@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -29,6 +30,8 @@ from jan_serve.generation.ports import EngineClient, TemplateRenderer
 from jan_serve.generation.template_choice import TemplateOverride, template_of
 from jan_serve.ipc.messages import GenerateRequest, ModelFacts, TokenizeRequest
 from jan_serve.ipc.rendering import RenderRequest
+
+logger = logging.getLogger(__name__)
 
 RANDOM_SEED_BITS = 31
 """Leaves room for seed + choice below llama.cpp's 0xFFFFFFFF, which means "any seed" there."""
@@ -84,6 +87,8 @@ class RequestPreparer:
         self._constraints = constraints
         self._renderer = renderer
         self._overrides = overrides or {}
+        # Models whose lack of a template was logged.
+        self._without_template: set[str] = set()
         self._now = now
         self._seed = seed
 
@@ -140,7 +145,11 @@ class RequestPreparer:
         return await self._render(prompt, self._template(client, prompt), client.facts)
 
     def _template(self, client: EngineClient, prompt: ChatPrompt) -> str | None:
-        return template_of(client.name, client.facts, self._overrides, with_tools=bool(prompt.tools))
+        template = template_of(client.name, client.facts, self._overrides, with_tools=bool(prompt.tools))
+        if template is None and client.name not in self._without_template:
+            self._without_template.add(client.name)
+            logger.warning("%s brings no chat template: chats are written to it as ChatML", client.name)
+        return template
 
     async def _render(self, prompt: ChatPrompt, template: str | None, facts: ModelFacts) -> str:
         """With the tools that may be called, and no others."""

@@ -276,3 +276,13 @@ async def test_an_answer_that_is_never_completed_is_an_engine_failure(last: Any)
 
     with service_over(FakeModels(FakeClient(script=script))) as service, pytest.raises(EngineFailure):
         await collect(service, text_request())
+
+
+async def test_row_59_a_missing_template_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    chat = GenerationRequest(prompt=ChatPrompt(messages=(Message(role="user", content="Hi"),)))
+    with service_over(FakeModels(FakeClient())) as service:
+        await collect(service, chat)
+        await collect(service, chat)
+    assert [record.message for record in caplog.records].count(
+        "fake brings no chat template: chats are written to it as ChatML"
+    ) == 1
