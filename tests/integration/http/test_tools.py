@@ -12,7 +12,7 @@ import openai
 import pytest
 
 from jan_serve.resources import builtin_model
-from tests.integration.http.support import CHATS, error_of, serving_models
+from tests.integration.http.support import CHATS, error_of, payloads, serving_models
 from tests.support.raw_http import post
 
 WEATHER: dict[str, Any] = {
@@ -192,6 +192,34 @@ def test_ids_are_unique_over_the_chat(client: openai.OpenAI) -> None:
     ids = [call.id for reply in replies for call in reply.message.tool_calls or ()]
     assert ids
     assert len({*ids, first.tool_calls[0].id}) == len(ids) + 1
+
+
+def test_row_74_ids_of_a_history_that_are_not_unique_are_taken_as_they_come(client: openai.OpenAI) -> None:
+    calls = [
+        {
+            "id": "same",
+            "type": "function",
+            "function": {"name": "get_weather", "arguments": f'{{"city": "{city}"}}'},
+        }
+        for city in ("Oslo", "Lima")
+    ]
+    results = [{"role": "tool", "tool_call_id": "same", "content": sky} for sky in ("rain", "sun")]
+    history = [*ASK, {"role": "assistant", "content": None, "tool_calls": calls}, *results]
+    again = [*history, {"role": "user", "content": "What is the weather in Rome?"}]
+    message = ask(client, again, tools=TOOLS).choices[0].message
+    assert "same" not in [call.id for call in message.tool_calls or ()]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_row_74_calls_are_counted_from_0_and_have_ids_of_their_own(random_url: str, seed: int) -> None:
+    now = tool("now", {"type": "object", "properties": {}, "additionalProperties": False})
+    body = {"messages": ASK, "tools": [now], "tool_choice": "required", "seed": seed, "max_tokens": 200}
+    whole = post(random_url, CHATS, body).json()["choices"][0]["message"]["tool_calls"]
+    reply = post(random_url, CHATS, {**body, "stream": True})
+    deltas = [json.loads(event)["choices"][0]["delta"] for event in payloads(reply.body)[:-1]]
+    opened = [part for delta in deltas for part in delta.get("tool_calls", ()) if "id" in part]
+    assert [part["index"] for part in opened] == list(range(len(whole)))
+    assert len({part["id"] for part in opened}) == len(opened) >= 1
 
 
 SUM: Any = [{"role": "user", "content": "Think. What is 3 plus 4?"}]
