@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import psutil
 import pytest
 
 from jan_serve.core.sampling import SamplingParams
@@ -55,3 +56,10 @@ def test_choice_equals_that_over_the_whole_vocabulary(params: SamplingParams) ->
         for chain in (narrow, wide):
             chain.accept(token)
             chain.accept(int(logits.argmax()))
+
+
+def test_a_window_beyond_the_context_costs_no_more_than_the_context() -> None:
+    before = psutil.Process().memory_info().rss
+    chain = SamplerChain(SamplingParams(repeat_penalty=1.3, repeat_last_n=(1 << 31) - 1), 7, N_VOCAB, 4096)
+    assert psutil.Process().memory_info().rss - before < 64 << 20
+    assert chain.pick(random_logits(1), Candidates(N_VOCAB)) >= 0

@@ -99,7 +99,8 @@ class SamplerChain:
         """vocab: looked at by the infill sampler only."""
         self._vocab = vocab
         self._pointer: Any = lib.llama_sampler_chain_init(lib.llama_sampler_chain_default_params())
-        window = n_ctx if params.repeat_last_n < 0 else params.repeat_last_n
+        # llama.cpp allocates the whole window. No sequence is longer than the context.
+        window = n_ctx if params.repeat_last_n < 0 else min(params.repeat_last_n, n_ctx)
         self._recent: deque[int] | None = None
         self._keeps = _first_truncation(params)
         if has_penalties(params):
