@@ -78,5 +78,10 @@ class Encoder:
     def encode(self, text: str) -> list[int]:
         return self._tokenizer.encode(text).ids
 
+    def encode_with_starts(self, text: str) -> tuple[list[int], list[int]]:
+        """The ids, and the character each of them starts at."""
+        encoding = self._tokenizer.encode(text)
+        return encoding.ids, [start for start, _ in encoding.offsets]
+
     def decode(self, ids: list[int]) -> str:
         return self._tokenizer.decode(ids, skip_special_tokens=False)

@@ -56,6 +56,7 @@ class Plan:
     weight_decay: float = 0.05
     prompt_weight: float = 0.1
     prompt_share: float = 0.25
+    decisive_weight: float = 6.0
     group_cost: int = 100
     averaging: float = 0.995
 
@@ -105,9 +106,13 @@ class Batches:
         ids: list[int] = []
         weights: list[float] = []
         for piece in example.pieces():
-            encoded = self._encoder.encode(piece.text)
+            encoded, starts = self._encoder.encode_with_starts(piece.text)
             ids += encoded
-            weights += [1.0] * len(encoded) if piece.learned else self._prompt_weights(len(encoded))
+            weights += (
+                [self._plan.decisive_weight if start < piece.decisive else 1.0 for start in starts]
+                if piece.learned
+                else self._prompt_weights(len(encoded))
+            )
         return Sequence(ids, weights)
 
     def _prompt_weights(self, count: int) -> list[float]:

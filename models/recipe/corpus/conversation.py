@@ -29,10 +29,15 @@ Tool = Mapping[str, Any]
 
 
 class Piece(NamedTuple):
-    """A stretch of text; ``learned`` marks what the model is to say."""
+    """A stretch of text; ``learned`` marks what the model is to say.
+
+    ``decisive``: how many of its first characters choose between a tool, another tool and words. They are few beside
+    the copied arguments, and everything after them follows from them.
+    """
 
     text: str
     learned: bool
+    decisive: int = 0
 
 
 class Turn(NamedTuple):
@@ -85,12 +90,19 @@ class Conversation:
             else:
                 pieces.append(Piece(f"{TURN_START}{turn.role}\n{turn.content}{TURN_END}\n", False))
         pieces.append(Piece(f"{TURN_START}assistant\n", False))
-        pieces.append(Piece(self.answer + TURN_END, True))
+        pieces.append(Piece(self.answer + TURN_END, True, self._decisive()))
         return [piece for piece in pieces if piece.text]
 
     def prompt(self) -> str:
         """Everything before the answer, the generation prompt included."""
         return "".join(piece.text for piece in self.pieces()[:-1])
+
+    def _decisive(self) -> int:
+        if not self.tools:
+            return 0
+        content = self.turns[-1].content
+        before = len(self.answer) - len(content)
+        return before + (_end_of_name(content) if content.startswith(TOOL_CALL_START) else 1)
 
     def _system_text(self) -> str:
         blocks: list[str] = [] if self.system is None else [self.system]
@@ -122,6 +134,11 @@ class Infill:
 
 
 Example = Conversation | Infill
+
+
+def _end_of_name(call: str) -> int:
+    """Where the name of :func:`tool_call`'s text ends."""
+    return call.index('", "arguments"')
 
 
 def ask(question: str, answer: str, *, thought: str | None = None) -> Conversation:
