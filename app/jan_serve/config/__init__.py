@@ -1,12 +1,13 @@
 """Settings: defaults < configuration file < JAN_SERVE_* environment < flags. The only reader of the environment.
 
 settings: the fields. sources: where values come from, and what is said about a wrong one. options: the fields as flags
-and documentation. engine: the part that a worker is told.
+and documentation. engine: the part that a worker is told. server_url: where a running server is asked.
 """
 
 from jan_serve.config.engine import engine_settings
 from jan_serve.config.neighbours import Neighbours, neighbours
 from jan_serve.config.options import Option, setting_options
+from jan_serve.config.server_url import ServerAddress, server_address
 from jan_serve.config.settings import Settings
 from jan_serve.config.sources import LoadedSettings, load_settings
 
@@ -14,9 +15,11 @@ __all__ = [
     "LoadedSettings",
     "Neighbours",
     "Option",
+    "ServerAddress",
     "Settings",
     "engine_settings",
     "load_settings",
     "neighbours",
+    "server_address",
     "setting_options",
 ]

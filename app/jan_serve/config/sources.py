@@ -25,11 +25,12 @@ from jan_serve.errors import SettingsError
 from jan_serve.store.paths import default_config_file
 
 CONFIG_VARIABLE = ENV_PREFIX + "CONFIG"
+URL_VARIABLE = ENV_PREFIX + "URL"
 _KEYS_VARIABLE = ENV_PREFIX + "API_KEYS"
 _ONE_KEY_VARIABLE = ENV_PREFIX + "API_KEY"
 # Variables of other programs that mean one of our settings; our own name wins.
 _BORROWED_VARIABLES = {"hf_endpoint": "HF_ENDPOINT", "hf_token": "HF_TOKEN"}
-_PATH_FIELDS = ("data_dir", "models_dir")
+_PATH_FIELDS = ("data_dir", "models_dir", "grammars_dir", "log_file")
 _MAX_CONFIG_BYTES = 1 << 20
 MASK = "********"
 
@@ -111,7 +112,7 @@ def _read_file(path: Path, *, required: bool) -> tuple[dict[str, Any], dict[str,
         if name not in Settings.model_fields:
             raise SettingsError(f"{origins[name]}: there is no setting {name!r}{_near(name)}")
     for name in _PATH_FIELDS:
-        if isinstance(values.get(name), str):
+        if isinstance(values.get(name), str) and values[name] != "none":
             values[name] = path.parent / Path(values[name]).expanduser()
     return values, origins
 
@@ -138,7 +139,11 @@ def _read_environment() -> tuple[dict[str, Any], dict[str, str], tuple[str, ...]
         if os.environ.get(variable) and field not in values:
             values[field] = os.environ[variable]
             origins[field] = variable
-    known = {option.variable for option in setting_options()} | {CONFIG_VARIABLE, _ONE_KEY_VARIABLE}
+    known = {option.variable for option in setting_options()} | {
+        CONFIG_VARIABLE,
+        URL_VARIABLE,
+        _ONE_KEY_VARIABLE,
+    }
     unknown = sorted(
         name for name in os.environ if name.upper().startswith(ENV_PREFIX) and name.upper() not in known
     )
