@@ -39,3 +39,9 @@ def shipped_grammars() -> dict[str, str]:
     folder = resource("grammars")
     files = sorted(folder.glob("*.gbnf")) if folder is not None else []
     return {file.stem: file.read_text(encoding="utf-8") for file in files}
+
+
+def page_folder() -> Path | None:
+    """The page for browsers: the built one, else the plain one. None where this installation was built without both."""
+    built = resource("web", "dist", "index.html")
+    return built.parent if built is not None else resource("web", "plain")

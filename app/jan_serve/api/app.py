@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any, Final
 
 from fastapi import FastAPI
@@ -39,6 +40,7 @@ from jan_serve.api.health import health_router
 from jan_serve.api.lifecycle import Lifecycle
 from jan_serve.api.metrics import Metrics
 from jan_serve.api.models_port import Models
+from jan_serve.api.page import page_router
 from jan_serve.api.request_context import RequestContext
 from jan_serve.api.request_record import record_of
 from jan_serve.config import Settings
@@ -67,11 +69,13 @@ def create_app(
     *,
     named_grammars: Mapping[str, str] | None = None,
     templates: Mapping[str, TemplateOverride] | None = None,
+    page: Path | None = None,
     dialects: tuple[Dialect, ...] = DIALECTS,
 ) -> FastAPI:
     """The application over these models and this renderer, which the caller keeps and shuts down.
 
     named_grammars: GBNF texts by name. templates: chat templates by model, in place of the models' own.
+    page: the folder of the page for browsers.
     """
     lifecycle = Lifecycle()
     metrics = Metrics(models.snapshot, lifecycle)
@@ -94,6 +98,7 @@ def create_app(
     )
     routers = [
         health_router(models, lifecycle, metrics),
+        page_router(page),
         *(dialect.router(services) for dialect in dialects),
     ]
 

@@ -20,7 +20,7 @@ from jan_serve.config import Settings
 from jan_serve.errors import Draining, JanServeError
 from jan_serve.generation.ports import TemplateRenderer
 from jan_serve.named_grammars import NamedGrammars
-from jan_serve.resources import shipped_grammars
+from jan_serve.resources import page_folder, shipped_grammars
 
 logger = logging.getLogger(__name__)
 
@@ -135,6 +135,7 @@ def run(settings: Settings, models: ManagedModels, renderer: ManagedRenderer, so
         renderer,
         named_grammars=NamedGrammars(shipped_grammars(), settings.grammars_dir),
         templates=chosen_templates(settings.chat_template),
+        page=page_folder(),
     )
     config = server_config(app)
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:

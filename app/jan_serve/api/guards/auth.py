@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Scope
 
 from jan_serve.api.errors import Envelopes, http_problem
 from jan_serve.api.guards.guard import Guard, header_values
+from jan_serve.api.page import is_page_path
 
 OPEN_PATHS: Final = frozenset({"/health"})
 _BEARER: Final = b"bearer "
@@ -27,7 +28,8 @@ class KeyGuard(Guard):
 
     def check(self, scope: Scope) -> None:
         """Raises 401."""
-        if not self._digests or scope["path"] in OPEN_PATHS:
+        path = scope["path"]
+        if not self._digests or path in OPEN_PATHS or is_page_path(scope["method"], path):
             return
         if not any([self._known(key) for key in _presented(scope)]):
             raise http_problem(
