@@ -14,11 +14,13 @@ FinishReason = Literal["stop", "length", "tool_calls", "abort"]
 
 
 class TokenLogprob(msgspec.Struct, frozen=True, array_like=True):
-    """A candidate token. `logprob` is of the raw logits (natural log), before any sampler."""
+    """A candidate token. `logprob` is of the raw logits (natural log), before any sampler, unless the request's
+    `sampling.pipeline` says otherwise. special: a control token."""
 
     id: int
     piece: bytes
     logprob: float
+    special: bool = False
 
 
 class TokenInfo(msgspec.Struct, frozen=True, array_like=True):

@@ -5,7 +5,16 @@ Each dialect fills in its own defaults, so a field that is absent here never mea
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
+
+
+class Watermark(msgspec.Struct, frozen=True):
+    """The mark of `text.watermark`. gamma: share of the vocabulary that is green; delta: what its logits gain."""
+
+    gamma: float = 0.5
+    delta: float = 2.0
 
 
 class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
@@ -17,6 +26,10 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     mirostat_mode: 0 off, 1, 2; replaces top_k, top_p, min_p and typical_p.
     seed: None draws one; the engine reports which was used. Choice i of a request uses seed + i.
     logit_bias: token id to a value added to its raw logit.
+    watermark: None is off; applies to greedy choices too.
+    pipeline: `llama.cpp` is its chain of samplers. `tgi` is Text Generation Inference's (`engine.warping`): temperature
+    first, penalties over the whole context with the frequency as a share of it, and log-probabilities of what the token
+    was drawn from rather than of the raw logits. It knows neither min_p, presence_penalty, infill nor mirostat.
     """
 
     temperature: float = 1.0
@@ -34,6 +47,8 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     mirostat_eta: float = 0.1
     seed: int | None = None
     logit_bias: dict[int, float] = msgspec.field(default_factory=dict[int, float])
+    watermark: Watermark | None = None
+    pipeline: Literal["llama.cpp", "tgi"] = "llama.cpp"
 
 
 class StopConditions(msgspec.Struct, frozen=True, kw_only=True):
