@@ -1,4 +1,6 @@
-"""Log lines on standard error: for people, or as one JSON object a line. Nothing here decides what is logged.
+"""Log lines on standard error and in the log file: for people, or as one JSON object a line.
+
+Nothing here decides what is logged; how the file is kept small is `log_file`.
 
 Text from models, files and requests may hold terminal escapes and line breaks: every control character is written as an
 escape, so that one record is one line. Prompt text is never logged by anyone.
@@ -29,12 +31,17 @@ def printable(text: str) -> str:
     return _CONTROL.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
-def configure_logging(level: str, *, as_json: bool, stream: TextIO | None = None) -> None:
-    """Send the log to `stream` (standard error). Replaces the handlers that were there; may be called again."""
+def configure_logging(
+    level: str, *, as_json: bool, stream: TextIO | None = None, file: logging.Handler | None = None
+) -> None:
+    """Send the log to `stream` (standard error), and to `file`. Replaces the handlers that were there."""
     handler = logging.StreamHandler(stream if stream is not None else sys.stderr)
     handler.setFormatter(JsonFormatter() if as_json else LineFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
+    if file is not None:
+        file.setFormatter(JsonFormatter() if as_json else LineFormatter(with_date=True))
+        root.addHandler(file)
     root.setLevel(logging.WARNING)
     logging.getLogger("jan_serve").setLevel(_LEVELS[level])
     # uvicorn installs handlers of its own unless told otherwise; its access lines repeat our request lines.
@@ -46,11 +53,18 @@ def configure_logging(level: str, *, as_json: bool, stream: TextIO | None = None
 
 
 class LineFormatter(logging.Formatter):
-    """`12:34:56.789 INFO  jan_serve.api: message key=value`; tracebacks follow on lines of their own."""
+    """`12:34:56.789 INFO  jan_serve.api: message key=value`; tracebacks follow on lines of their own.
+
+    with_date: a date before the time, for lines that are read days later.
+    """
+
+    def __init__(self, *, with_date: bool = False) -> None:
+        super().__init__()
+        self._time_format = "%Y-%m-%d %H:%M:%S.%f" if with_date else "%H:%M:%S.%f"
 
     def format(self, record: logging.LogRecord) -> str:
         """One record as text."""
-        time = datetime.fromtimestamp(record.created).astimezone().strftime("%H:%M:%S.%f")[:-3]
+        time = datetime.fromtimestamp(record.created).astimezone().strftime(self._time_format)[:-3]
         fields = "".join(f" {name}={_plain(value)}" for name, value in _extra_fields(record).items())
         line = f"{time} {record.levelname:<7} {record.name}: {printable(record.getMessage())}{fields}"
         return line + _indented_traceback(self, record)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
 
 from jan_serve import __version__
 from jan_serve.cli.errors import CommandError
@@ -15,6 +16,7 @@ from jan_serve.cli.output import Output
 from jan_serve.cli.probe import ProbeFailed, device_names, probe_engine
 from jan_serve.config import LoadedSettings, Settings
 from jan_serve.errors import SettingsError
+from jan_serve.log_file import LogFileHandler, LogFileUnavailable, open_log_file
 from jan_serve.logs import configure_logging
 from jan_serve.store.resolve import DefaultModel
 from jan_serve.wiring import build_manager, build_renderer, build_resolver
@@ -41,14 +43,29 @@ def serve(loaded: LoadedSettings) -> int:
     except AlreadyServing as running:
         output.note(f"jan-serve is {running}.")
         return 0
-    with sock:
-        configure_logging(settings.log_level, as_json=settings.log_json)
+    with sock, log_file(settings, output) as file:
+        configure_logging(settings.log_level, as_json=settings.log_json, file=file)
         for warning in loaded.warnings:
             output.warning(warning)
         if not settings.is_loopback and not settings.api_keys:
             output.warning(f"{settings.host} can be reached from other machines, and no key is asked for")
         print_banner(output, settings, default, sock)
         return run(settings, build_manager(resolver, settings), build_renderer(), sock)
+
+
+@contextmanager
+def log_file(settings: Settings, output: Output) -> Generator[LogFileHandler | None]:
+    """The log file, where one is wanted and can be written: a server without it is better than none."""
+    with ExitStack() as open_file:
+        handler = None
+        if settings.log_file is not None:
+            try:
+                handler = open_file.enter_context(
+                    open_log_file(settings.log_file, settings.log_max_bytes, settings.log_files)
+                )
+            except LogFileUnavailable as error:
+                output.warning(f"no log file: {error}")
+        yield handler
 
 
 def _check_device(name: str) -> None:

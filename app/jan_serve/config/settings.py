@@ -33,9 +33,15 @@ class Flag:
     name: str | None = None
     metavar: str | None = None
 
+def _none_word(value: object) -> object:
+    """`none` for no file: the form of flags, variables and TOML, which has no null."""
+    return None if value == "none" else value
+
+
 
 def _split_list(value: object) -> object:
     """A list as one string: the form of environment variables. Items are separated by commas."""
+OptionalFile = Annotated[Folder | None, BeforeValidator(_none_word)]
     if isinstance(value, str):
         return [item.strip() for item in value.split(",") if item.strip()]
     return value
@@ -215,6 +221,22 @@ class Settings(BaseSettings):
         ),
         Flag(_MODEL),
     ] = None
+    log_file: Annotated[
+        OptionalFile,
+        Field(
+            description="File that log lines go to besides standard error; `none` for no file. By default"
+            " `logs/server.log` in the data folder."
+        ),
+        Flag(_LOG, metavar="FILE|none"),
+    ]
+    log_max_bytes: Annotated[
+        int,
+        Field(ge=64 * 1024, le=1 << 40, description="Size at which the log file is renamed to `server.log.1`."),
+        Flag(_LOG),
+    ] = 10 * 1024 * 1024
+    log_files: Annotated[
+        int, Field(ge=2, le=1000, description="Log files that are kept, the present one included."), Flag(_LOG)
+    ] = 3
     pooling: Annotated[
         Pooling | None,
         Field(description="How embeddings are pooled. By default as the model says, else `mean`."),
@@ -316,7 +338,13 @@ class Settings(BaseSettings):
         data_dir = values.get("data_dir", default_data_dir())
         models_dir = values.get("models_dir", Path(data_dir) / "models")
         grammars_dir = values.get("grammars_dir", Path(data_dir) / "grammars")
-        return values | {"data_dir": data_dir, "models_dir": models_dir, "grammars_dir": grammars_dir}
+        log_file = values.get("log_file", Path(data_dir) / "logs" / "server.log")
+        return values | {
+            "data_dir": data_dir,
+            "models_dir": models_dir,
+            "grammars_dir": grammars_dir,
+            "log_file": log_file,
+        }
 
     @field_validator("host")
     @classmethod

@@ -29,7 +29,7 @@ class StorePaths:
 
     @property
     def logs_dir(self) -> Path:
-        """Standard error of the workers, one file per model."""
+        """The log file of the server and its older parts."""
         return self.data_dir / "logs"
 
     @property

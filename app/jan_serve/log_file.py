@@ -1,0 +1,85 @@
+"""The log file: bounded by renaming full files, written by one server at a time.
+
+`server.log` is the present file, `server.log.1` the one before, and so on. Not a way to log: `logs` decides what lines
+look like, and sends them here too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import logging.handlers
+import os
+import sys
+from collections.abc import Generator
+from pathlib import Path
+from typing import Final
+
+import filelock
+
+_LOCK_SUFFIX: Final = ".lock"
+
+
+class LogFileUnavailable(Exception):
+    """The log file cannot be written; the text says why. The server works without it."""
+
+
+class LogFileHandler(logging.handlers.RotatingFileHandler):
+    """Keeps `n_files` files of about `max_bytes` each; a line is never split, so a file may be one line larger.
+
+    A full disk loses lines, never the server: that is said once on standard error.
+    """
+
+    def __init__(self, path: Path, max_bytes: int, n_files: int) -> None:
+        """n_files: at least 2, the present file included. Raises OSError."""
+        super().__init__(
+            path, maxBytes=max_bytes, backupCount=n_files - 1, encoding="utf-8", errors="replace"
+        )
+        self._failed = False
+
+    def doRollover(self) -> None:
+        """Rename the files. Where that fails (Windows, while someone reads), the present one starts anew instead."""
+        try:
+            super().doRollover()
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.truncate(self.baseFilename, 0)
+            if self.stream is None:
+                self.stream = self._open()
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """What failed on the disk is said once; anything else is a bug and shows its traceback."""
+        error = sys.exception()
+        if not isinstance(error, OSError):
+            super().handleError(record)
+        elif not self._failed:
+            self._failed = True
+            if sys.stderr is not None:
+                sys.stderr.write(
+                    f"warning: cannot write to the log file {self.baseFilename}: {error.strerror}\n"
+                )
+
+
+@contextlib.contextmanager
+def open_log_file(path: Path, max_bytes: int, n_files: int) -> Generator[LogFileHandler]:
+    """The handler of this server, which alone writes there until the block ends. Makes missing folders.
+
+    Raises LogFileUnavailable when another server writes there, or when it cannot be written.
+    """
+    lock = filelock.FileLock(path.with_name(path.name + _LOCK_SUFFIX), thread_local=False)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire(blocking=False)
+    except filelock.Timeout:
+        raise LogFileUnavailable(f"another server writes to {path}") from None
+    except OSError as error:
+        raise LogFileUnavailable(f"cannot write to {path}: {error.strerror}") from None
+    try:
+        try:
+            handler = LogFileHandler(path, max_bytes, n_files)
+        except OSError as error:
+            raise LogFileUnavailable(f"cannot write to {path}: {error.strerror}") from None
+        with contextlib.closing(handler):
+            yield handler
+    finally:
+        lock.release()
