@@ -33,15 +33,9 @@ class Flag:
     name: str | None = None
     metavar: str | None = None
 
-def _none_word(value: object) -> object:
-    """`none` for no file: the form of flags, variables and TOML, which has no null."""
-    return None if value == "none" else value
-
-
 
 def _split_list(value: object) -> object:
     """A list as one string: the form of environment variables. Items are separated by commas."""
-OptionalFile = Annotated[Folder | None, BeforeValidator(_none_word)]
     if isinstance(value, str):
         return [item.strip() for item in value.split(",") if item.strip()]
     return value
@@ -51,9 +45,15 @@ def _absolute(path: Path) -> Path:
     return path.expanduser().absolute()
 
 
+def _none_word(value: object) -> object:
+    """`none` for no file: the form of flags, variables and TOML, which has no null."""
+    return None if value == "none" else value
+
+
 StrList = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split_list)]
 SecretList = Annotated[tuple[SecretStr, ...], NoDecode, BeforeValidator(_split_list)]
 Folder = Annotated[Path, AfterValidator(_absolute)]
+OptionalFile = Annotated[Folder | None, BeforeValidator(_none_word)]
 
 _SERVER = "Server"
 _GUARDS = "Access"
@@ -221,22 +221,6 @@ class Settings(BaseSettings):
         ),
         Flag(_MODEL),
     ] = None
-    log_file: Annotated[
-        OptionalFile,
-        Field(
-            description="File that log lines go to besides standard error; `none` for no file. By default"
-            " `logs/server.log` in the data folder."
-        ),
-        Flag(_LOG, metavar="FILE|none"),
-    ]
-    log_max_bytes: Annotated[
-        int,
-        Field(ge=64 * 1024, le=1 << 40, description="Size at which the log file is renamed to `server.log.1`."),
-        Flag(_LOG),
-    ] = 10 * 1024 * 1024
-    log_files: Annotated[
-        int, Field(ge=2, le=1000, description="Log files that are kept, the present one included."), Flag(_LOG)
-    ] = 3
     pooling: Annotated[
         Pooling | None,
         Field(description="How embeddings are pooled. By default as the model says, else `mean`."),
@@ -330,11 +314,27 @@ class Settings(BaseSettings):
         LogLevel, Field(description="Least severe log line that is written."), Flag(_LOG)
     ] = "info"
     log_json: Annotated[bool, Field(description="Write log lines as JSON objects."), Flag(_LOG)] = False
+    log_file: Annotated[
+        OptionalFile,
+        Field(
+            description="File that log lines go to besides standard error; `none` for no file. By default"
+            " `logs/server.log` in the data folder."
+        ),
+        Flag(_LOG, metavar="FILE|none"),
+    ]
+    log_max_bytes: Annotated[
+        int,
+        Field(ge=64 * 1024, le=1 << 40, description="Size at which the log file is renamed to `server.log.1`."),
+        Flag(_LOG),
+    ] = 10 * 1024 * 1024
+    log_files: Annotated[
+        int, Field(ge=2, le=1000, description="Log files that are kept, the present one included."), Flag(_LOG)
+    ] = 3
 
     @model_validator(mode="before")
     @classmethod
     def _place_folders(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """The folders of models and grammars follow the data folder, wherever that was set to."""
+        """The folders of models and grammars and the log follow the data folder, wherever that was set to."""
         data_dir = values.get("data_dir", default_data_dir())
         models_dir = values.get("models_dir", Path(data_dir) / "models")
         grammars_dir = values.get("grammars_dir", Path(data_dir) / "grammars")
