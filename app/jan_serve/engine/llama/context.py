@@ -10,10 +10,11 @@ import numpy.typing as npt
 
 from jan_serve.engine.llama.bindings import lib
 from jan_serve.engine.llama.model import LlamaModel
-from jan_serve.errors import InsufficientMemory, SettingsError
+from jan_serve.errors import EngineFailure, InsufficientMemory, SettingsError
 
 Tokens = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float32]
+SequenceBytes = npt.NDArray[np.uint8]
 
 KV_TYPES: dict[str, int] = {
     "f32": lib.GGML_TYPE_F32,
@@ -214,6 +215,34 @@ class LlamaContext:
     def remove(self, seq_id: int) -> None:
         """Drop a sequence; cells that it shares stay with the others."""
         lib.llama_memory_seq_rm(self._memory, seq_id, -1, -1)
+
+    def save_sequence(self, seq_id: int) -> SequenceBytes:
+        """`llama_state_seq_get_data`: everything the memory holds of a sequence, as llama.cpp writes it. Blocks to copy.
+
+        Only a context of the same weights, KV types and llama.cpp build can read it.
+        """
+        size = int(lib.llama_state_seq_get_size(self.pointer, seq_id))
+        data = np.empty(size, np.uint8)
+        written = int(
+            lib.llama_state_seq_get_data(self.pointer, _pointer(data, ctypes.c_uint8), size, seq_id)
+        )
+        if written == 0 or written > size:
+            raise EngineFailure(f"llama.cpp could not save the state of sequence {seq_id}")
+        return data[:written]
+
+    def restore_sequence(self, seq_id: int, data: SequenceBytes) -> bool:
+        """`llama_state_seq_set_data` into a sequence that holds nothing. False where there is no room for it, or the
+        bytes are not of such a context; the sequence is empty then. The bytes must be whole: checksums are the
+        caller's matter.
+        """
+        data = np.ascontiguousarray(data)
+        read = int(
+            lib.llama_state_seq_set_data(self.pointer, _pointer(data, ctypes.c_uint8), len(data), seq_id)
+        )
+        if read != len(data):
+            self.remove(seq_id)
+            return False
+        return True
 
     def clear(self) -> None:
         """Drop everything."""
