@@ -12,7 +12,7 @@ import msgspec
 
 from jan_serve.chat.formats.format import ChatFormat
 from jan_serve.chat.template import format_of
-from jan_serve.core.constraint import Constraint
+from jan_serve.core.constraint import CompiledGrammar, Constraint
 from jan_serve.core.request import ChatPrompt, GenerationRequest, InfillPrompt, TextPrompt, TokenPrompt
 from jan_serve.core.sampling import SamplingParams
 from jan_serve.core.template import TemplateFacts
@@ -143,6 +143,10 @@ class RequestPreparer:
         """A chat as the text that the model is given. Raises TemplateError, InvalidRequest."""
         _check_generates(client.facts)
         return await self._render(prompt, self._template(client, prompt), client.facts)
+
+    async def compile(self, constraint: Constraint) -> CompiledGrammar:
+        """The grammar that a request with this constraint is held to. Raises as ConstraintCompiler.compile."""
+        return await self._constraints.compile(constraint)
 
     def _template(self, client: EngineClient, prompt: ChatPrompt) -> str | None:
         template = template_of(client.name, client.facts, self._overrides, with_tools=bool(prompt.tools))

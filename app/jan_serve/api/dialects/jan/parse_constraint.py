@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
-from jan_serve.api.dialects.jan.wire_common import SamplingFields
 from jan_serve.api.dialects.jan.wire_response_format import ResponseFormat
 from jan_serve.core.constraint import (
     Constraint,
@@ -16,7 +15,16 @@ from jan_serve.core.constraint import (
 from jan_serve.errors import InvalidRequest, InvalidSchema
 
 
-def constraint_of(body: SamplingFields) -> Constraint | None:
+class ConstraintFields(Protocol):
+    """The fields that say it, of any request."""
+
+    @property
+    def response_format(self) -> ResponseFormat | None: ...
+    @property
+    def grammar(self) -> str | None: ...
+
+
+def constraint_of(body: ConstraintFields) -> Constraint | None:
     """response_format, in any of its spellings, has precedence over grammar."""
     wanted = body.response_format
     if wanted is None or wanted.type == "text":

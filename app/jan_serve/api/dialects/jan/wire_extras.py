@@ -8,6 +8,7 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from jan_serve.api.dialects.jan import limits
+from jan_serve.api.dialects.jan.wire_response_format import ResponseFormat
 from jan_serve.api.wire_types import Int, Ints, TextsOrTokens, WireModel
 
 
@@ -75,12 +76,14 @@ class TokenizeInputRequest(WireModel):
 
     input: str
     model: str | None = None
+    with_pieces: Annotated[bool, Field(description="Whether to tell the text of each token too.")] = False
 
 
 class TokenizeInputResponse(TypedDict):
-    """Its token ids."""
+    """Its token ids. pieces: the text of each, or its bytes where it is a part of a character."""
 
     tokens: list[int]
+    pieces: NotRequired[list[str | list[int]]]
 
 
 class TokenizeInputCountResponse(TypedDict):
@@ -100,6 +103,19 @@ class DetokenizeInputResponse(TypedDict):
     """The text."""
 
     text: str
+
+
+class GrammarRequest(WireModel):
+    """A constraint, as generation requests have it. response_format has precedence."""
+
+    response_format: ResponseFormat | None = None
+    grammar: Annotated[str | None, Field(description="GBNF, or the name of a grammar.")] = None
+
+
+class GrammarResponse(TypedDict):
+    """GBNF of the same language."""
+
+    grammar: str
 
 
 class FieldErrorBody(BaseModel):
