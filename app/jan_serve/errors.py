@@ -11,8 +11,10 @@ JanServeError
 │   ├── InvalidSchema             not a JSON Schema
 │   ├── UnsupportedSchema         a JSON Schema that cannot be enforced exactly
 │   ├── UnsupportedPattern        a regular expression that cannot be enforced exactly
+│   ├── InvalidState              the state of a sequence from another server is damaged or of another model
 │   └── GrammarTooComplex         a constraint over the time, rule or nesting budget
 ├── ModelNotFound                 no such model here
+├── ModelInUse                    what was asked for would take the model from requests that hold it
 ├── InvalidModel                  the file is not a GGUF that can be served
 ├── HubError                      the model hub answered, and not with what was asked for
 │   ├── HubNotFound               no such repository, revision or file there
@@ -24,6 +26,8 @@ JanServeError
 │   ├── Overloaded                the queue is full
 │   ├── ModelFailed               the model crashed too often, or did not load
 │   ├── InsufficientMemory        model plus context do not fit the free memory
+│   ├── Asleep                    the server was put to sleep, and has to be woken
+│   ├── PeerFailed                another server did not give what a request needs
 │   ├── HubUnavailable            the model hub is overloaded, stalls or cuts connections
 │   │   └── Offline               the model hub cannot be reached at all
 │   └── Draining                  the server is shutting down
@@ -219,6 +223,12 @@ class GrammarTooComplex(InvalidRequest):
     code = "grammar_too_complex"
 
 
+class InvalidState(InvalidRequest):
+    """The state of a sequence cannot be used here: damaged, incomplete, or made by another model, type or version."""
+
+    code = "invalid_state"
+
+
 class ModelNotFound(JanServeError):
     """No model of that name is here; `near` lists names that look like it."""
 
@@ -236,6 +246,12 @@ class ModelNotFound(JanServeError):
     @classmethod
     def restore(cls, payload: dict[str, Any]) -> Self:
         return cls(payload["name"], tuple(payload.get("near", ())), param=payload.get("param"))
+
+
+class ModelInUse(JanServeError):
+    """The model is loaded for requests that run or wait, so its file cannot go."""
+
+    code = "model_in_use"
 
 
 class InvalidModel(JanServeError):
@@ -326,6 +342,18 @@ class InsufficientMemory(Unavailable):
     """The model and its context need more memory than is free."""
 
     code = "insufficient_memory"
+
+
+class Asleep(Unavailable):
+    """The server gave back its memory when it was told to, and serves again once it is woken."""
+
+    code = "asleep"
+
+
+class PeerFailed(Unavailable):
+    """Another server refused, broke off or could not be reached while it was needed for a request."""
+
+    code = "peer_failed"
 
 
 class HubUnavailable(Unavailable):

@@ -13,6 +13,7 @@ from jan_serve.store.catalogue import Catalogue
 from jan_serve.store.entry import ModelEntry
 from jan_serve.store.fit import FreeMemory
 from jan_serve.store.index import ModelIndex
+from jan_serve.store.library import ModelLibrary
 from jan_serve.store.resolve import ModelResolver
 from jan_serve.supervisor.limits import ManagerLimits, WorkerLimits
 from jan_serve.supervisor.model_manager import ModelManager
@@ -73,6 +74,13 @@ def build_puller(settings: Settings, free_memory: Callable[[], FreeMemory] | Non
         catalogue=Catalogue.read(catalogue_file()),
         free_memory=free_memory,
     )
+
+
+def build_library(
+    resolver: ModelResolver, settings: Settings, free_memory: Callable[[], FreeMemory] | None = None
+) -> ModelLibrary:
+    """The models folder for management. free_memory: see Puller."""
+    return ModelLibrary(resolver, settings.models_dir, lambda: build_puller(settings, free_memory))
 
 
 def manager_limits(settings: Settings) -> ManagerLimits:

@@ -38,6 +38,8 @@ from jan_serve.api.guards.host import HostGuard
 from jan_serve.api.guards.origin import OriginGuard
 from jan_serve.api.health import health_router
 from jan_serve.api.lifecycle import Lifecycle
+from jan_serve.api.management.ports import Management
+from jan_serve.api.management.routes import management_router
 from jan_serve.api.metrics import Metrics
 from jan_serve.api.models_port import Models
 from jan_serve.api.page import page_router
@@ -70,12 +72,13 @@ def create_app(
     named_grammars: Mapping[str, str] | None = None,
     templates: Mapping[str, TemplateOverride] | None = None,
     page: Path | None = None,
+    management: Management | None = None,
     dialects: tuple[Dialect, ...] = DIALECTS,
 ) -> FastAPI:
     """The application over these models and this renderer, which the caller keeps and shuts down.
 
     named_grammars: GBNF texts by name. templates: chat templates by model, in place of the models' own.
-    page: the folder of the page for browsers.
+    page: the folder of the page for browsers. management: what lists, loads and pulls models; None has no such routes.
     """
     lifecycle = Lifecycle()
     metrics = Metrics(models.snapshot, lifecycle)
@@ -99,6 +102,7 @@ def create_app(
     routers = [
         health_router(models, lifecycle, metrics),
         page_router(page),
+        *([management_router(management, services.streams)] if management is not None else ()),
         *(dialect.router(services) for dialect in dialects),
     ]
 

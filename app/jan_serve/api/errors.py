@@ -26,6 +26,7 @@ from jan_serve.errors import (
     InvalidModel,
     InvalidRequest,
     JanServeError,
+    ModelInUse,
     ModelNotFound,
     Overloaded,
     ProtocolError,
@@ -43,6 +44,7 @@ CLIENT_CLOSED: Final = 499
 STATUS_OF: Final[tuple[tuple[type[JanServeError], int], ...]] = (
     (InvalidRequest, HTTPStatus.BAD_REQUEST),
     (ModelNotFound, HTTPStatus.NOT_FOUND),
+    (ModelInUse, HTTPStatus.CONFLICT),
     (HubNotFound, HTTPStatus.NOT_FOUND),
     (HubAccessDenied, HTTPStatus.FORBIDDEN),
     (HubError, HTTPStatus.BAD_GATEWAY),

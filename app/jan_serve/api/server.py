@@ -14,6 +14,7 @@ from fastapi import FastAPI
 from jan_serve.api.app import AppParts, create_app
 from jan_serve.api.connection import Connection
 from jan_serve.api.guards.drain import RETRY_AFTER_S
+from jan_serve.api.management.ports import ManagedSnapshot, Management, ModelControl
 from jan_serve.api.models_port import Models
 from jan_serve.chosen_templates import chosen_templates
 from jan_serve.config import Settings
@@ -21,6 +22,7 @@ from jan_serve.errors import Draining, JanServeError
 from jan_serve.generation.ports import TemplateRenderer
 from jan_serve.named_grammars import NamedGrammars
 from jan_serve.resources import page_folder, shipped_grammars
+from jan_serve.store.library import ModelLibrary
 
 logger = logging.getLogger(__name__)
 
@@ -30,8 +32,12 @@ _TICK_S: Final = 1.0
 """How often the Date header is renewed: all that an idle server does."""
 
 
-class ManagedModels(Models, Protocol):
-    """Models that this server ends when it stops."""
+class ManagedModels(Models, ModelControl, Protocol):
+    """Models that this server manages, and ends when it stops."""
+
+    def snapshot(self) -> ManagedSnapshot:
+        """Never waits for a worker."""
+        ...
 
     async def shutdown(self, drain_s: float) -> None:
         """See supervisor.model_manager."""
@@ -127,8 +133,17 @@ def server_config(app: FastAPI, connection: type[Connection] = Connection) -> uv
     )
 
 
-def run(settings: Settings, models: ManagedModels, renderer: ManagedRenderer, sock: socket.socket) -> int:
-    """Serve on `sock`, which listens already; blocks until the server has stopped. Returns the exit status."""
+def run(
+    settings: Settings,
+    models: ManagedModels,
+    renderer: ManagedRenderer,
+    sock: socket.socket,
+    library: ModelLibrary | None = None,
+) -> int:
+    """Serve on `sock`, which listens already; blocks until the server has stopped. Returns the exit status.
+
+    library: the folder that models are managed in; None offers no management.
+    """
     app = create_app(
         settings,
         models,
@@ -136,6 +151,7 @@ def run(settings: Settings, models: ManagedModels, renderer: ManagedRenderer, so
         named_grammars=NamedGrammars(shipped_grammars(), settings.grammars_dir),
         templates=chosen_templates(settings.chat_template),
         page=page_folder(),
+        management=Management(models, library) if library is not None else None,
     )
     config = server_config(app)
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:

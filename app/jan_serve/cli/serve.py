@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from jan_serve import __version__
 from jan_serve.cli.errors import CommandError
 from jan_serve.cli.listen import AlreadyServing, listen, url_of
+from jan_serve.cli.memory import free_memory
 from jan_serve.cli.options import with_setting_flags
 from jan_serve.cli.output import Output
 from jan_serve.cli.probe import ProbeFailed, device_names, probe_engine
@@ -19,7 +20,7 @@ from jan_serve.errors import SettingsError
 from jan_serve.log_file import LogFileHandler, LogFileUnavailable, open_log_file
 from jan_serve.logs import configure_logging
 from jan_serve.store.resolve import DefaultModel
-from jan_serve.wiring import build_manager, build_renderer, build_resolver
+from jan_serve.wiring import build_library, build_manager, build_renderer, build_resolver
 
 
 def serve_command() -> Callable[..., None]:
@@ -50,7 +51,8 @@ def serve(loaded: LoadedSettings) -> int:
         if not settings.is_loopback and not settings.api_keys:
             output.warning(f"{settings.host} can be reached from other machines, and no key is asked for")
         print_banner(output, settings, default, sock)
-        return run(settings, build_manager(resolver, settings), build_renderer(), sock)
+        library = build_library(resolver, settings, free_memory)
+        return run(settings, build_manager(resolver, settings), build_renderer(), sock, library)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 
-from jan_serve.errors import Draining, JanServeError, ModelFailed, Overloaded
+from jan_serve.errors import Draining, JanServeError, ModelFailed, ModelInUse, Overloaded, Unavailable
 from jan_serve.ipc.messages import EngineStats, ModelFacts
 from jan_serve.supervisor.engine_client import WorkerEngineClient
 from jan_serve.supervisor.lease_queue import LeaseQueue
@@ -48,6 +48,7 @@ class ModelManager:
         self._slots: dict[str, ModelSlot] = {}
         self._records: dict[str, ModelRecord] = {}
         self._queue: LeaseQueue[ModelSlot] = LeaseQueue()
+        self._being_removed: set[str] = set()
         self._wants_room = False
         self._draining = False
         self._drained = asyncio.Event()
@@ -94,6 +95,53 @@ class ModelManager:
             slot.release()
             self._poke()
             raise
+
+    async def load(self, name: str | None) -> str:
+        """Have a model in memory, and return its canonical name. Raises as `lease` does; cancelling stops the load."""
+        async with self.lease(name) as client:
+            return client.name
+
+    async def unload(self, name: str, *, force: bool = False) -> bool:
+        """Take a model out of memory; False where it was not there. Returns when its memory is free.
+
+        A load is broken off, and refuses who waits for it. Requests that run are waited for, and new ones with it; with
+        force they end with an error. Raises ModelNotFound, InvalidRequest.
+        """
+        source = await asyncio.to_thread(self._resolver.resolve, name)
+        slot = self._slots.get(source.name)
+        if slot is None:
+            return False
+        error = Unavailable(f"The model `{source.name}` was unloaded by request.")
+        slot.retiring = True
+        if slot.state is SlotState.LOADING:
+            self._queue.refuse(slot.source, error)
+        elif force and slot.client is not None:
+            slot.client.fail_all(error)
+        self._poke()
+        await slot.gone.wait()
+        return True
+
+    @contextlib.asynccontextmanager
+    async def removing(self, name: str) -> AsyncGenerator[ModelSource]:
+        """Keep a model out of memory while the block deletes its file; requests for it wait, and then look again.
+
+        Raises ModelNotFound, InvalidRequest; ModelInUse where a request holds it, waits for it or loads it.
+        """
+        source = await asyncio.to_thread(self._resolver.resolve, name)
+        slot = self._slots.get(source.name)
+        loading = slot is not None and slot.state is SlotState.LOADING
+        if loading or (slot is not None and slot.leases) or self._queue.waiting(source.name):
+            raise ModelInUse(f"The model `{source.name}` is in use. Unload it first.", param="model")
+        self._being_removed.add(source.name)
+        try:
+            if slot is not None:
+                slot.retiring = True
+                self._poke()
+                await slot.gone.wait()
+            yield source
+        finally:
+            self._being_removed.discard(source.name)
+            self._poke()
 
     def snapshot(self) -> ManagerSnapshot:
         """The state of every model that was asked for, as of now. Never waits for a worker."""
@@ -204,6 +252,9 @@ class ModelManager:
                     self._look_at_load(slot)
                 case SlotState.READY if slot.worker.end is not None:
                     self._lost(slot, slot.worker.end)
+                case SlotState.READY if slot.retiring and not slot.leases:
+                    logger.info("unloading %s", slot.source.name)
+                    slot.stop()
                 case SlotState.GONE:
                     del self._slots[slot.source.name]
                 case _:
@@ -216,14 +267,15 @@ class ModelManager:
     def _look_at_load(self, slot: ModelSlot) -> None:
         match slot.outcome:
             case None:
-                if slot.source not in self._queue.sources():
-                    logger.info("loading of %s was cancelled: nobody waits for it any more", slot.source.name)
+                if slot.retiring or slot.source not in self._queue.sources():
+                    logger.info("loading of %s was cancelled: nobody waits for it", slot.source.name)
                     slot.stop()
             case ModelFacts() as facts:
                 self._records[slot.source.name].loaded(facts.parallel)
                 logger.info("%s is ready: %s, pid %s", slot.source.name, _summary(facts), slot.worker.pid)
                 slot.become_ready(facts)
-                self._grant(slot)
+                if not slot.retiring:
+                    self._grant(slot)
             case WorkerEnd() as end:
                 self._lost(slot, end)
                 record = self._records[slot.source.name]
@@ -242,7 +294,7 @@ class ModelManager:
         now = self._clock()
         ready_for_s = now - slot.worker.ready_at if slot.worker.ready_at is not None else 0.0
         self._records[slot.source.name].ended(end, now, ready_for_s)
-        slot.state = SlotState.GONE
+        slot.went()
         del self._slots[slot.source.name]
 
     def _grant(self, slot: ModelSlot) -> None:
@@ -256,6 +308,8 @@ class ModelManager:
         now = self._clock()
         pauses: list[float] = []
         for source in self._queue.sources():
+            if source.name in self._being_removed:
+                continue
             slot = self._slots.get(source.name)
             if slot is not None and slot.source == source:
                 if slot.usable and not self._wants_room:

@@ -45,6 +45,10 @@ class ModelSlot:
         self.client: WorkerEngineClient | None = None
         self.leases = 0
         self.last_used = clock()
+        self.retiring = False
+        """No new request gets it, and it goes once nobody holds it."""
+        self.gone = asyncio.Event()
+        """Set when its memory is free."""
         self._resolver = resolver
         self._on_change = on_change
         self._clock = clock
@@ -60,7 +64,7 @@ class ModelSlot:
     @property
     def usable(self) -> bool:
         """Requests may be sent: ready, and not about to end."""
-        return self.state is SlotState.READY and not self.worker.ending
+        return self.state is SlotState.READY and not self.retiring and not self.worker.ending
 
     def load(self) -> None:
         """Start to load. `outcome` says how it went."""
@@ -112,5 +116,10 @@ class ModelSlot:
             self._loading.cancel()
             await asyncio.gather(self._loading, return_exceptions=True)
         await self.worker.stop()
-        self.state = SlotState.GONE
+        self.went()
         self._on_change()
+
+    def went(self) -> None:
+        """Its worker has ended, by itself or because it was told to."""
+        self.state = SlotState.GONE
+        self.gone.set()

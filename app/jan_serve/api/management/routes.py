@@ -1,0 +1,118 @@
+"""The routes of management: each validates its wire type and hands over to the manager or the library."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from typing import Any, Final
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from jan_serve.api.dialect import StreamSettings
+from jan_serve.api.dialects.jan.errors import error_body
+from jan_serve.api.disconnect import while_connected
+from jan_serve.api.json_body import JsonRoute
+from jan_serve.api.management import wire
+from jan_serve.api.management.listing import model_list
+from jan_serve.api.management.ports import Management
+from jan_serve.api.management.progress import Event, load_events, pull_events, pulled
+from jan_serve.api.replies import json_reply
+from jan_serve.api.request_record import record_of
+from jan_serve.api.sse import SSE_RESPONSE, EventStream, frames_of, resumed
+from jan_serve.errors import JanServeError
+
+logger = logging.getLogger(__name__)
+
+_STREAMED: Final[dict[int | str, dict[str, Any]]] = {200: {"content": SSE_RESPONSE}}
+
+
+def management_router(management: Management, streams: StreamSettings) -> APIRouter:
+    """The routes, over the models of this server."""
+    router = APIRouter(route_class=JsonRoute, tags=["Models"])
+    _list_route(router, management)
+    _memory_routes(router, management, streams)
+    _folder_routes(router, management, streams)
+    return router
+
+
+def _list_route(router: APIRouter, management: Management) -> None:
+    @router.get("/models", summary="Models and their state", response_model=wire.ManagedModels)
+    async def list_models() -> Response:
+        """Every model that is here, with its state."""
+        models = await asyncio.to_thread(management.library.list)
+        return json_reply(model_list(models, management.control.snapshot().models))
+
+
+def _memory_routes(router: APIRouter, management: Management, streams: StreamSettings) -> None:
+    control, library = management.control, management.library
+    loads: set[asyncio.Task[None]] = set()
+
+    async def load_by_itself(name: str) -> None:
+        try:
+            await control.load(name)
+        except JanServeError as error:
+            logger.warning("%s was not loaded: %s", name, error.message)
+
+    @router.post("/models/load", summary="Load a model", response_model=wire.Done, responses=_STREAMED)
+    async def load(request: Request, body: wire.LoadRequest) -> Response:
+        """Have a model in memory. A client that leaves while it waits stops the load."""
+        name = await asyncio.to_thread(library.find, body.model)
+        if body.stream:
+            return await _stream(request, load_events(control, name), streams)
+        if body.wait:
+            await while_connected(request, control.load(name))
+        else:
+            task = asyncio.create_task(load_by_itself(name), name=f"load {name}")
+            loads.add(task)
+            task.add_done_callback(loads.discard)
+        return json_reply({"success": True, "model": name})
+
+    @router.post("/models/unload", summary="Unload a model", response_model=wire.Done)
+    async def unload(request: Request, body: wire.UnloadRequest) -> Response:
+        """Take a model out of memory; nothing happens where it is not loaded. Breaks a load off."""
+        name = await asyncio.to_thread(library.find, body.model)
+        await while_connected(request, control.unload(name, force=body.force))
+        return json_reply({"success": True, "model": name})
+
+
+def _folder_routes(router: APIRouter, management: Management, streams: StreamSettings) -> None:
+    control, library = management.control, management.library
+
+    @router.post("/models/pull", summary="Download a model", response_model=wire.Pulled, responses=_STREAMED)
+    async def pull(request: Request, body: wire.PullRequest) -> Response:
+        """Download a model from the hub. A client that leaves stops it; what came is kept for the next time."""
+        plan = await while_connected(request, library.plan(body.model, body.revision))
+        if body.stream:
+            return await _stream(request, pull_events(library, body.model, plan), streams)
+        record = await while_connected(request, library.pull(plan, _Silent()))
+        return json_reply(pulled(plan, record))
+
+    @router.delete("/models/{name:path}", summary="Delete a model", response_model=wire.Deleted)
+    async def delete(name: str) -> Response:
+        """Delete a model's files. 409 while requests use it."""
+        async with control.removing(name):
+            removed = await asyncio.to_thread(library.remove, name)
+        logger.info("deleted %s", removed.name)
+        return json_reply({"success": True, "model": removed.name, "freed_bytes": removed.n_freed})
+
+
+class _Silent:
+    """Follows a pull whose caller wants the result only."""
+
+    def received(self, n_bytes: int, n_total: int) -> None:
+        """Nobody asks."""
+
+    def says(self, text: str) -> None:
+        """Nobody asks."""
+
+
+async def _stream(request: Request, events: AsyncGenerator[Event], streams: StreamSettings) -> Response:
+    """Wait for the first event: until then an error has a status of its own."""
+    record = record_of(request.scope)
+    record.stream = True
+    first = await while_connected(request, anext(events))
+    frames = frames_of(resumed(first, events), lambda event: (event,), error_body, record=record)
+    return EventStream(frames, ping_s=streams.ping_s, write_timeout_s=streams.write_timeout_s)

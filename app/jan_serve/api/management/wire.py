@@ -1,0 +1,125 @@
+"""Wire types of the management routes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, NotRequired
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from jan_serve.api.wire_types import WireModel
+
+StatusValue = Literal["unloaded", "loading", "loaded", "unloading", "failed"]
+
+
+class ModelRequest(WireModel):
+    """A model by name."""
+
+    model: Annotated[str, Field(min_length=1, max_length=512, description="Its name, or an alias.")]
+
+
+class LoadRequest(ModelRequest):
+    """A model to load."""
+
+    stream: Annotated[bool, Field(description="Answer with events of the progress.")] = False
+    wait: Annotated[
+        bool, Field(description="Answer when it is loaded; without, at once, and the load goes on by itself.")
+    ] = True
+
+
+class UnloadRequest(ModelRequest):
+    """A model to unload."""
+
+    force: Annotated[
+        bool, Field(description="End the requests that run on it with an error, instead of waiting for them.")
+    ] = False
+
+
+class PullRequest(ModelRequest):
+    """A model to download: a name of the catalogue, `org/repo`, `org/repo:QUANT` or `org/repo/file.gguf`."""
+
+    revision: Annotated[str | None, Field(description="Branch, tag or commit of the repository.")] = None
+    stream: Annotated[bool, Field(description="Answer with events of the progress.")] = True
+
+
+class LoadStage(TypedDict):
+    """How far a load is. value: 0 to 1."""
+
+    stages: list[str]
+    current: str
+    value: float
+
+
+class Status(TypedDict):
+    """value: the state. failed, reason: why it is not loaded though it was asked for."""
+
+    value: StatusValue
+    failed: NotRequired[bool]
+    reason: NotRequired[str]
+    retry_after_s: NotRequired[float]
+    progress: NotRequired[LoadStage]
+
+
+class Memory(TypedDict):
+    """Bytes. weights: of the tensors. kv_cache: of the whole context. resident: of the worker process, as last seen."""
+
+    weights: int
+    kv_cache: int
+    resident: int
+
+
+class Architecture(TypedDict):
+    """What the model reads and writes."""
+
+    input_modalities: list[str]
+    output_modalities: list[str]
+
+
+class ManagedModel(TypedDict):
+    """A model that is here. Lengths in tokens, sizes in bytes. running, queued: requests that hold or want it."""
+
+    id: str
+    object: Literal["model"]
+    created: int
+    owned_by: str
+    aliases: list[str]
+    source: str
+    can_remove: bool
+    size_bytes: int
+    architecture: Architecture
+    status: Status
+    context_length: int | None
+    max_model_len: int | None
+    meta: dict[str, Any]
+    running: int
+    queued: int
+    memory: Memory | None
+    parallel: int | None
+    device: str | None
+
+
+class ManagedModels(TypedDict):
+    """All of them."""
+
+    object: Literal["list"]
+    data: list[ManagedModel]
+
+
+class Done(TypedDict):
+    """It was done. model: the canonical name."""
+
+    success: Literal[True]
+    model: str
+
+
+class Pulled(Done):
+    """A model that is here now."""
+
+    aliases: list[str]
+    size_bytes: int
+
+
+class Deleted(Done):
+    """freed_bytes: what the disk has back; a link frees nothing."""
+
+    freed_bytes: int

@@ -1,0 +1,169 @@
+"""The management routes over fake engines: real worker processes, a real folder, a hub on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.integration.store.conftest import FILE, REPO
+from tests.integration.store.conftest import hub as hub
+from tests.support.engines import Gate
+from tests.support.fake_hub import FakeHub
+from tests.support.managed import Managed, add_model, managed_app
+from tests.support.processes import alive, until
+
+pytestmark = [pytest.mark.anyio, pytest.mark.integration]
+
+
+async def entry(managed: Managed, name: str) -> dict[str, Any]:
+    """What GET /models says of one model."""
+    answer = await managed.client.get("/models")
+    assert answer.status_code == 200
+    return next(model for model in answer.json()["data"] if model["id"] == name)
+
+
+async def post(managed: Managed, path: str, **body: Any) -> httpx.Response:
+    """POST a JSON body."""
+    return await managed.client.post(path, json=body)
+
+
+def events(answer: httpx.Response) -> list[dict[str, Any]]:
+    """The events of a stream that succeeded."""
+    lines = [line.removeprefix("data: ") for line in answer.text.splitlines() if line.startswith("data: ")]
+    assert lines[-1] == "[DONE]"
+    return [json.loads(line) for line in lines[:-1]]
+
+
+async def test_a_model_is_listed_loaded_and_unloaded(tmp_path: Path) -> None:
+    add_model(tmp_path, "org/a")
+    async with managed_app(tmp_path) as managed:
+        before = await entry(managed, "org/a")
+        assert (before["status"], before["object"], before["source"]) == (
+            {"value": "unloaded"},
+            "model",
+            "folder",
+        )
+        assert (before["memory"], before["can_remove"]) == (None, True)
+        assert (await post(managed, "/models/load", model="ORG/A.gguf")).json() == {
+            "success": True,
+            "model": "org/a",
+        }
+        loaded = await entry(managed, "org/a")
+        assert loaded["status"] == {"value": "loaded"}
+        assert loaded["context_length"] == loaded["max_model_len"] == 4096
+        assert loaded["memory"]["resident"] >= 0
+        pid = managed.manager.snapshot().models[0].pid
+        assert (await post(managed, "/models/unload", model="org/a")).json() == {
+            "success": True,
+            "model": "org/a",
+        }
+        assert (await entry(managed, "org/a"))["status"] == {"value": "unloaded"}
+        assert pid is not None and not alive(pid)
+        assert (await post(managed, "/models/unload", model="org/a")).status_code == 200
+
+
+async def test_the_progress_of_a_load_is_seen_in_the_list_and_in_a_stream(tmp_path: Path) -> None:
+    gate = Gate(add_model(tmp_path, "slow-load").with_suffix(".gguf.gate"))
+    async with managed_app(tmp_path) as managed:
+        load = asyncio.create_task(post(managed, "/models/load", model="slow-load", stream=True))
+        await until(lambda: any(model.pid is not None for model in managed.manager.snapshot().models))
+        seen = (await entry(managed, "slow-load"))["status"]
+        assert seen["value"] == "loading"
+        assert (seen["progress"]["current"], seen["progress"]["value"]) == ("text_model", 0.0)
+        await asyncio.to_thread(gate.open)
+        told = events(await load)
+        assert {event["event"] for event in told} == {"model_status"}
+        assert [told[0]["data"]["status"], told[-1]["data"]["status"]] == ["loading", "loaded"]
+
+
+async def test_a_load_is_broken_off_by_unload(tmp_path: Path) -> None:
+    Gate(add_model(tmp_path, "slow-load").with_suffix(".gguf.gate"))
+    async with managed_app(tmp_path) as managed:
+        load = asyncio.create_task(post(managed, "/models/load", model="slow-load"))
+        await until(lambda: any(model.pid is not None for model in managed.manager.snapshot().models))
+        assert (await post(managed, "/models/unload", model="slow-load")).status_code == 200
+        answer = await load
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "unavailable")
+
+
+async def test_a_load_without_waiting_goes_on_by_itself(tmp_path: Path) -> None:
+    gate = Gate(add_model(tmp_path, "slow-load").with_suffix(".gguf.gate"))
+    async with managed_app(tmp_path) as managed:
+        assert (await post(managed, "/models/load", model="slow-load", wait=False)).status_code == 200
+        await asyncio.to_thread(gate.open)
+        await until(lambda: any(model.state == "ready" for model in managed.manager.snapshot().models))
+
+
+async def test_a_failed_load_says_why_now_and_in_the_list(tmp_path: Path) -> None:
+    add_model(tmp_path, "fail-load")
+    async with managed_app(tmp_path) as managed:
+        answer = await post(managed, "/models/load", model="fail-load")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (422, "invalid_model")
+        await until(lambda: managed.manager.snapshot().models[0].state == "unloaded")
+        status = (await entry(managed, "fail-load"))["status"]
+        assert status == {"value": "failed", "failed": True, "reason": "not a GGUF file"}
+
+
+@pytest.mark.parametrize("path", ["/models/load", "/models/unload"])
+async def test_unknown_models_are_404_with_names_that_look_like_them(tmp_path: Path, path: str) -> None:
+    add_model(tmp_path, "llama-small")
+    async with managed_app(tmp_path) as managed:
+        answer = await post(managed, path, model="lama-small")
+        assert answer.status_code == 404
+        error = answer.json()["error"]
+        assert error["code"] == "model_not_found" and "llama-small" in error["message"]
+
+
+async def test_a_model_in_use_is_not_deleted_and_one_that_is_free_is(tmp_path: Path) -> None:
+    file = add_model(tmp_path, "org/a")
+    async with managed_app(tmp_path) as managed:
+        async with managed.manager.lease("org/a"):
+            answer = await managed.client.delete("/models/org/a")
+            assert (answer.status_code, answer.json()["error"]["code"]) == (409, "model_in_use")
+            assert file.exists()
+        size = file.stat().st_size
+        answer = await managed.client.delete("/models/org/a")
+        assert answer.json() == {"success": True, "model": "org/a", "freed_bytes": size}
+        assert not file.exists()
+        assert managed.manager.snapshot().models[0].pid is None
+        assert (await managed.client.delete("/models/org/a")).status_code == 404
+
+
+async def test_a_pull_tells_its_progress_and_the_model_is_there(tmp_path: Path, hub: FakeHub) -> None:
+    async with managed_app(tmp_path, hub=hub.url) as managed:
+        told = events(await post(managed, "/models/pull", model=f"{REPO}:Q8_0"))
+        kinds = [event["event"] for event in told]
+        assert kinds[0] == "download_started" and kinds[-1] == "download_finished"
+        assert {event["model"] for event in told} == {f"{REPO}:Q8_0"}
+        total = len(hub.repos[REPO].files[FILE])
+        assert told[0]["data"]["total"] == total
+        counts = [event["data"][f"{REPO}/{FILE}"] for event in told if event["event"] == "download_progress"]
+        assert counts[-1] == {"done": total, "total": total}
+        name = told[-1]["data"]["model"]
+        assert (await entry(managed, name))["source"] == "hub"
+        again = await post(managed, "/models/pull", model=f"{REPO}:Q8_0", stream=False)
+        assert again.json() == {"success": True, "model": name, "aliases": [], "size_bytes": total}
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        ({"model": "org/None"}, 404, "hub_not_found"),
+        ({"model": "nothing-like-it"}, 404, "hub_not_found"),
+        ({"model": "../../etc/passwd"}, 400, "invalid_request"),
+        ({"model": f"{REPO}:Q8_0", "revision": "../x"}, 400, "invalid_request"),
+        ({"model": 5}, 422, "validation_error"),
+        ({}, 422, "validation_error"),
+    ],
+)
+async def test_what_cannot_be_pulled_has_a_status_of_its_own(
+    tmp_path: Path, hub: FakeHub, body: dict[str, Any], status: int, code: str
+) -> None:
+    async with managed_app(tmp_path, hub=hub.url) as managed:
+        answer = await managed.client.post("/models/pull", json=body)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)

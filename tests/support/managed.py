@@ -1,0 +1,66 @@
+"""The application with its management routes: a real models folder and hub client, over fake engines.
+
+The names of the files in the folder decide what the engines do (see `fake_engine`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+from fastapi import FastAPI
+
+from jan_serve.api.app import create_app
+from jan_serve.api.management.ports import Management
+from jan_serve.config import Settings
+from jan_serve.store.hub_http import HubAccess, Patience
+from jan_serve.store.library import ModelLibrary
+from jan_serve.store.pull import Puller
+from jan_serve.supervisor.model_manager import ModelManager
+from jan_serve.wiring import ModelSources, build_resolver, manager_limits
+from tests.support.engines import FAKE_ENGINE
+from tests.support.rendering import InlineRenderer
+from tests.unit.store.gguf_builder import GgufBytes
+
+QUICK = Patience(connect_s=2, read_s=0.3, answer_s=2, tries=3, backoff_s=0.01, longest_wait_s=0.2)
+
+
+@dataclass(frozen=True)
+class Managed:
+    """The parts. `client` reaches the application without a socket; `app` is for tests that need one."""
+
+    app: FastAPI
+    client: httpx.AsyncClient
+    manager: ModelManager
+    folder: Path
+
+
+def add_model(folder: Path, name: str, content: bytes | None = None) -> Path:
+    """A small GGUF file of this name (with `/`, without suffix)."""
+    path = folder / f"{name}.gguf"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(GgufBytes().build() if content is None else content)
+    return path
+
+
+@contextlib.asynccontextmanager
+async def managed_app(
+    folder: Path, *, hub: str | None = None, patience: Patience = QUICK, **settings: Any
+) -> AsyncGenerator[Managed]:
+    """The application over the models in `folder`; its workers are gone when the block ends. hub: its endpoint."""
+    made = Settings(data_dir=folder / ".data", models_dir=folder, **settings)
+    resolver = build_resolver(made)
+    manager = ModelManager(ModelSources(resolver, made), FAKE_ENGINE, manager_limits(made))
+    access = HubAccess(hub) if hub is not None else HubAccess()
+    library = ModelLibrary(resolver, folder, lambda: Puller(folder, access, patience=patience))
+    app = create_app(made, manager, InlineRenderer(), management=Management(manager, library))
+    transport = httpx.ASGITransport(app, raise_app_exceptions=True)
+    try:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            yield Managed(app, client, manager, folder)
+    finally:
+        await manager.shutdown(0)
