@@ -91,7 +91,8 @@ def saying(*pieces: str, **ending: Any) -> Script:
             yield PromptScored(request.id, infos)
         for piece in pieces:
             for index in range(request.n):
-                tokens = token_infos(piece, logprobs=request.logprobs) if request.logprobs is not None else ()
+                wants = request.logprobs is not None or request.return_tokens
+                tokens = token_infos(piece, logprobs=request.logprobs) if wants else ()
                 yield Chunk(request.id, index, piece, tokens)
         for event in endings(request, sum(map(len, pieces)), **ending):
             yield event

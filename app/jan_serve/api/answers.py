@@ -63,10 +63,11 @@ async def answer_stream(
     streams: StreamSettings,
     *,
     done: bytes = DONE,
+    done_after_error: bool = False,
 ) -> Response:
     """Wait for the first event only: until then an error has a status of its own. Raises as `answer_whole`.
 
-    done: what ends a stream that succeeded.
+    done: what ends a stream that succeeded; with done_after_error, one that failed too.
     """
     record = record_of(request.scope)
     record.stream = True
@@ -78,5 +79,12 @@ async def answer_stream(
         record.observe(event.event)
         return renderer.chunks(event)
 
-    frames = frames_of(resumed(first, events), render, render_error, record=record, done=done)
+    frames = frames_of(
+        resumed(first, events),
+        render,
+        render_error,
+        record=record,
+        done=done,
+        done_after_error=done_after_error,
+    )
     return EventStream(frames, ping_s=streams.ping_s, write_timeout_s=streams.write_timeout_s)

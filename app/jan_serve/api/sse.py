@@ -68,27 +68,31 @@ async def frames_of(
     *,
     record: RequestRecord,
     done: bytes = DONE,
+    done_after_error: bool = False,
 ) -> AsyncGenerator[bytes]:
     """Frames of rendered events, then `done`; on a failure one error event in place of the rest.
 
-    Closes `events` in every case.
+    done_after_error: for protocols whose mark says no more than that the stream is over. Closes `events` in every case.
     """
     finished = False
     try:
         async with closing(events):
+            marked = bool(done)
             try:
                 async for event in events:
                     for value in render(event):
                         yield frame(value)
-                if done:
-                    yield done
             except JanServeError as error:
+                marked = done_after_error
                 record.error = error.code
                 yield frame(render_error(problem_of(error)))
             except Exception:
+                marked = done_after_error
                 logger.exception("request %s failed while streaming", record.request_id)
                 record.error = JanServeError.code
                 yield frame(render_error(internal_problem()))
+            if marked:
+                yield done
         finished = True
     finally:
         record.cancelled = record.cancelled or not finished

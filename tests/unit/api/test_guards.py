@@ -14,6 +14,9 @@ pytestmark = pytest.mark.anyio
 
 CHAT = {"messages": [{"role": "user", "content": "Hi"}]}
 
+LMDEPLOY_PATHS = ("/lmdeploy", "/v1/encode", "/pooling")
+"""Their errors are LMDeploy's."""
+
 TGI_PATHS = ("/tgi", "/generate", "/tokenize", "/info", "/invocations")
 """Their errors are Text Generation Inference's, whose 401 has no body."""
 
@@ -192,6 +195,9 @@ class TestKey:
                     elif path.startswith(TGI_PATHS) or path == "/":
                         assert (response.status_code, response.content) == (401, b"")
                         assert response.headers["www-authenticate"] == "Bearer"
+                    elif path.startswith(LMDEPLOY_PATHS):
+                        assert response.status_code == 401
+                        assert response.json()["detail"]["error"]["code"] == "invalid_api_key"
                     else:
                         refused(response, 401, "invalid_api_key")
                         assert response.json()["detail"] == "Invalid API key"

@@ -6,7 +6,8 @@ from typing import Final
 
 from jan_serve.api.dialect import Dialect
 from jan_serve.api.dialects.jan import JAN
+from jan_serve.api.dialects.lmdeploy import LMDEPLOY
 from jan_serve.api.dialects.tgi import TGI
 
-DIALECTS: Final[tuple[Dialect, ...]] = (JAN, TGI)
+DIALECTS: Final[tuple[Dialect, ...]] = (JAN, TGI, LMDEPLOY)
 """In the order of their routes: the first that has a path serves it."""

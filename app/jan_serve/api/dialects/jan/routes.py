@@ -20,10 +20,11 @@ from jan_serve.api.dialects.jan.parse_common import require
 from jan_serve.api.dialects.jan.parse_completion import completion_requests, prompt_items
 from jan_serve.api.dialects.jan.render_chat import ChatAnswer, ChatChunks, ChatForm
 from jan_serve.api.dialects.jan.render_completion import CompletionAnswer, CompletionChunks, CompletionForm
-from jan_serve.api.dialects.jan.render_embeddings import embedding_list
 from jan_serve.api.dialects.jan.reply_head import ReplyHead
+from jan_serve.api.dialects.jan.routes_grammar import add_grammar_route
 from jan_serve.api.dialects.jan.routes_llama import add_llama_routes
 from jan_serve.api.disconnect import while_connected
+from jan_serve.api.embedding_list import embedding_inputs, embedding_list
 from jan_serve.api.json_body import JsonRoute
 from jan_serve.api.replies import json_reply
 from jan_serve.api.request_record import record_of
@@ -61,6 +62,7 @@ def jan_router(services: Services) -> APIRouter:
     _embedding_route(router, EmbeddingService(leases, services.running))
     _model_routes(router, services)
     _token_routes(router, TokenizerService(leases, services.running))
+    add_grammar_route(router, services.preparer)
     add_llama_routes(router, services, leases)
     return router
 
@@ -127,7 +129,7 @@ def _embedding_route(router: APIRouter, service: EmbeddingService) -> None:
         """Vectors of texts, of unit length."""
         if body.dimensions is not None:
             require("dimensions", body.dimensions, 1, MAX_INT)
-        inputs = _embedding_inputs(body)
+        inputs = embedding_inputs(body.input)
         result = await while_connected(request, service.embed(body.model or None, inputs, body.dimensions))
         record = record_of(request.scope)
         record.model, record.prompt_tokens = result.model, result.prompt_tokens
@@ -165,8 +167,13 @@ def _token_routes(router: APIRouter, service: TokenizerService) -> None:
     )
     async def tokenize(request: Request, body: wire.TokenizeInputRequest) -> Response:
         """Token ids of a text, special tokens parsed, with BOS and EOS as the model has them."""
-        result = await while_connected(request, service.tokenize(body.model or None, body.input))
-        return json_reply({"tokens": list(result.tokens)})
+        result = await while_connected(
+            request, service.tokenize(body.model or None, body.input, with_pieces=body.with_pieces)
+        )
+        answer: wire.TokenizeInputResponse = {"tokens": list(result.tokens)}
+        if body.with_pieces:
+            answer["pieces"] = [_piece(piece) for piece in result.pieces]
+        return json_reply(answer)
 
     @router.post(
         "/extras/tokenize/count",
@@ -194,13 +201,12 @@ def _token_routes(router: APIRouter, service: TokenizerService) -> None:
         return json_reply({"text": text})
 
 
-def _embedding_inputs(body: wire.CreateEmbeddingRequest) -> list[str | tuple[int, ...]]:
-    given = body.input
-    if isinstance(given, str):
-        return [given]
-    if given and isinstance(given[0], int):
-        return [tuple(item for item in given if isinstance(item, int))]
-    return [item if isinstance(item, str) else tuple(item) for item in given if not isinstance(item, int)]
+def _piece(piece: bytes) -> str | list[int]:
+    """As llama-server tells pieces."""
+    try:
+        return piece.decode("utf-8")
+    except UnicodeDecodeError:
+        return list(piece)
 
 
 def _wants_usage(

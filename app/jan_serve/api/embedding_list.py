@@ -1,4 +1,4 @@
-"""Vectors in Jan's embedding form."""
+"""Vectors in the embedding form of OpenAI's API, which several dialects share."""
 
 from __future__ import annotations
 
@@ -32,3 +32,14 @@ async def embedding_list(vectors: Sequence[bytes], *, as_base64: bool) -> list[E
         if index % _VECTORS_AT_ONCE == _VECTORS_AT_ONCE - 1:
             await asyncio.sleep(0)
     return items
+
+
+def embedding_inputs(
+    given: str | list[str] | list[int] | list[list[int]],
+) -> list[str | tuple[int, ...]]:
+    """What TextsOrTokens lets through, as inputs: a text or token ids each."""
+    if isinstance(given, str):
+        return [given]
+    if given and isinstance(given[0], int):
+        return [tuple(item for item in given if isinstance(item, int))]
+    return [item if isinstance(item, str) else tuple(item) for item in given if not isinstance(item, int)]

@@ -1,0 +1,139 @@
+"""Answers as they come together, counted as LMDeploy counts them: by the tokens that are shown. Pure.
+
+A token that ends the text is shown, and counted, only where the request includes stop texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from jan_serve.api.dialects.lmdeploy.sessions import Session
+from jan_serve.api.dialects.lmdeploy.wire_common import Usage
+from jan_serve.core.events import (
+    Completed,
+    Finished,
+    ReasoningDelta,
+    Started,
+    TextDelta,
+    TokenInfo,
+    ToolCallDelta,
+)
+from jan_serve.generation.batch import PromptEvent
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyHead:
+    """What every reply begins with. model: as the client named it. created: seconds of the Unix epoch.
+
+    shows_session: the id of the reply is that of the session, also where the server chose it.
+    """
+
+    session: Session
+    created: int
+    model: str
+    shows_session: bool = True
+
+    @property
+    def id(self) -> str:
+        """The session's id in digits; known from the first event on. -1 where it is not shown."""
+        shown = self.session.id if self.shows_session else self.session.wanted
+        return str(-1 if shown is None else shown)
+
+
+@dataclass(slots=True)
+class Choice:
+    """One answer so far."""
+
+    texts: list[str] = field(default_factory=list[str])
+    thoughts: list[str] = field(default_factory=list[str])
+    calls: list[ToolCallDelta] = field(default_factory=list[ToolCallDelta])
+    arguments: list[list[str]] = field(default_factory=list[list[str]])
+    tokens: list[TokenInfo] = field(default_factory=list[TokenInfo])
+    finished: Finished | None = None
+
+    @property
+    def ids(self) -> list[int]:
+        """Of the tokens that are shown."""
+        return [token.id for token in self.tokens]
+
+    @property
+    def reason(self) -> str:
+        """Why it ended."""
+        assert self.finished is not None
+        return self.finished.reason
+
+
+class Answer:
+    """All choices of a call, by their indices."""
+
+    def __init__(self, choices: int, *, include_stop: bool) -> None:
+        self.choices = [Choice() for _ in range(choices)]
+        self.prompt_tokens = 0
+        self._include_stop = include_stop
+
+    @property
+    def completion_tokens(self) -> int:
+        """Tokens shown so far."""
+        return sum(len(choice.tokens) for choice in self.choices)
+
+    def add(self, item: PromptEvent) -> None:
+        """Take the next event."""
+        match item.event:
+            case Started() as event:
+                self.prompt_tokens += event.prompt_tokens
+            case TextDelta() as event:
+                self.choices[event.index].texts.append(event.text)
+                self.choices[event.index].tokens.extend(event.tokens)
+            case ReasoningDelta() as event:
+                self.choices[event.index].thoughts.append(event.text)
+                self.choices[event.index].tokens.extend(event.tokens)
+            case ToolCallDelta() as event:
+                self._add_call(self.choices[event.index], event)
+            case Finished() as event:
+                self._finish(self.choices[event.index], event)
+            case Completed() as event:
+                self.prompt_tokens = event.usage.prompt_tokens
+            case _:
+                pass
+
+    def shown_end(self, finished: Finished) -> tuple[TokenInfo, ...]:
+        """The token that ended the text, where it is part of the answer."""
+        if self._include_stop and finished.reason == "stop" and finished.end_token is not None:
+            return (finished.end_token,)
+        return ()
+
+    def usage(self) -> Usage:
+        """The counts so far."""
+        return {
+            "prompt_tokens": self.prompt_tokens,
+            "total_tokens": self.prompt_tokens + self.completion_tokens,
+            "completion_tokens": self.completion_tokens,
+        }
+
+    def _add_call(self, choice: Choice, delta: ToolCallDelta) -> None:
+        if delta.id is not None:
+            choice.calls.append(delta)
+            choice.arguments.append([])
+        choice.arguments[delta.call_index].append(delta.arguments)
+
+    def _finish(self, choice: Choice, finished: Finished) -> None:
+        choice.finished = finished
+        for token in self.shown_end(finished):
+            choice.texts.append(text_of(token))
+            choice.tokens.append(token)
+
+
+def text_of(token: TokenInfo) -> str:
+    """The text of a token by itself."""
+    return token.piece.decode("utf-8", "replace")
+
+
+def texts_of(tokens: Iterable[TokenInfo]) -> str:
+    """The joined text of tokens that are whole characters each."""
+    return "".join(map(text_of, tokens))
+
+
+def ids_of(tokens: Sequence[TokenInfo]) -> list[int]:
+    """Their ids."""
+    return [token.id for token in tokens]

@@ -1,0 +1,62 @@
+"""LMDeploy's errors: flat, the HTTP status as code; FastAPI's own form beside it where the schema is broken."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from jan_serve.api.dialects.lmdeploy.wire_common import ErrorBody
+from jan_serve.api.errors import Problem
+from jan_serve.api.replies import json_reply
+from jan_serve.errors import ContextLengthExceeded, ModelNotFound
+
+_NO_KEY: Final = {
+    "message": "Please request with valid api key!",
+    "type": "invalid_request_error",
+    "param": None,
+    "code": "invalid_api_key",
+}
+
+
+def error_body(problem: Problem, status: int | None = None) -> ErrorBody:
+    """The flat body."""
+    status = problem.status if status is None else status
+    return {
+        "message": _message(problem),
+        "type": "invalid_request_error" if status < HTTPStatus.INTERNAL_SERVER_ERROR else "server_error",
+        "code": int(status),
+        "param": None,
+        "object": "error",
+    }
+
+
+def in_band_error(problem: Problem) -> dict[str, ErrorBody]:
+    """An error inside of a stream."""
+    return {"error": error_body(problem)}
+
+
+def render_error(problem: Problem) -> Response:
+    """The response."""
+    if problem.status == HTTPStatus.UNAUTHORIZED:
+        return json_reply({"detail": {"error": _NO_KEY}}, problem.status)
+    body: dict[str, Any] = {**error_body(problem)}
+    if problem.fields:
+        body["detail"] = [
+            {"loc": list(field.loc), "msg": field.message, "type": field.kind} for field in problem.fields
+        ]
+    return json_reply(body, problem.status)
+
+
+def _message(problem: Problem) -> str:
+    match problem.error:
+        case ModelNotFound() as error:
+            return f"The model {error.name!r} does not exist."
+        case ContextLengthExceeded() as error:
+            return (
+                f"Input length ({error.n_prompt}) must be smaller than the model context length"
+                f" ({error.n_ctx})."
+            )
+        case _:
+            return problem.message

@@ -1,0 +1,181 @@
+"""What LMDeploy's generation requests have in common: its checks in its words, and core values. Pure.
+
+All functions raise InvalidRequest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from jan_serve.api.dialects.lmdeploy import limits
+from jan_serve.api.dialects.lmdeploy.wire_common import GenerationFields
+from jan_serve.api.wire_types import MAX_INT
+from jan_serve.core.sampling import SamplingParams, StopConditions
+from jan_serve.errors import InvalidRequest
+
+_SEED_BITS: Final = 0xFFFFFFFE
+_WHOLE_CONTEXT: Final = -1
+"""llama.cpp's way to say that penalties look back on everything."""
+
+_DRAWN: Final = (-1, 0)
+"""Session ids that ask for one."""
+
+
+def sampling_params(
+    body: GenerationFields,
+    *,
+    temperature: float | None,
+    top_k: int | None,
+    seed: int | None = None,
+    logit_bias: Mapping[int, float] | None = None,
+) -> SamplingParams:
+    """The distribution. An absent value switches nothing on; a penalty of 0 or less is none, and so is a seed of 0."""
+    top_p = 1.0 if body.top_p is None else body.top_p
+    top_k = 0 if top_k is None else top_k
+    temperature = 1.0 if temperature is None else temperature
+    penalty = 1.0 if body.repetition_penalty is None else body.repetition_penalty
+    if not 0 < top_p <= 1:
+        raise InvalidRequest(f"The top_p {top_p} must be in (0, 1].", param="top_p")
+    if top_k < 0:
+        raise InvalidRequest(f"The top_k {_short(top_k)} cannot be a negative integer.", param="top_k")
+    if not 0 <= temperature <= limits.MAX_TEMPERATURE:
+        raise InvalidRequest(f"The temperature {temperature} must be in [0, 2]", param="temperature")
+    if not 0 <= body.min_p <= 1:
+        raise InvalidRequest(f"The min_p {body.min_p} must be in [0, 1].", param="min_p")
+    if penalty > limits.MAX_REPETITION_PENALTY:
+        raise InvalidRequest(
+            f"The repetition_penalty {penalty} must be {limits.MAX_REPETITION_PENALTY:g} at most.",
+            param="repetition_penalty",
+        )
+    return SamplingParams(
+        temperature=temperature,
+        top_k=min(top_k, MAX_INT),
+        top_p=top_p,
+        min_p=body.min_p,
+        repeat_penalty=penalty if penalty > 0 else 1.0,
+        repeat_last_n=_WHOLE_CONTEXT,
+        seed=seed % _SEED_BITS if seed else None,
+        logit_bias=dict(logit_bias or {}),
+    )
+
+
+def stop_conditions(
+    body: GenerationFields,
+    *,
+    max_tokens: int | None,
+    min_tokens: int | None = None,
+    stop_token_ids: Sequence[int] = (),
+) -> StopConditions:
+    """When the text ends. max_tokens: None is until the context ends."""
+    minimum = _minimum(min_tokens, max_tokens)
+    stops = _stop_texts(body.stop)
+    if body.ignore_eos:
+        stops, stop_token_ids = (), ()
+    return StopConditions(
+        max_tokens=None if max_tokens is None else min(max_tokens, MAX_INT),
+        min_tokens=minimum,
+        stop=stops,
+        stop_token_ids=tuple(stop_token_ids),
+        include_stop=bool(body.include_stop_str_in_output),
+        ignore_eos=bool(body.ignore_eos),
+    )
+
+
+def token_limit(max_completion_tokens: int | None, max_tokens: int | None) -> int | None:
+    """The former counts where it says anything."""
+    name = "max_completion_tokens" if max_completion_tokens else "max_tokens"
+    limit = max_completion_tokens or max_tokens
+    if limit is not None and limit < 0:
+        raise InvalidRequest(f"The {name} {_short(limit)} must be a positive integer.", param=name)
+    return limit
+
+
+def choice_count(n: int | None, prompts: int = 1) -> int:
+    """Choices for each prompt."""
+    n = 1 if n is None else n
+    if n <= 0:
+        raise InvalidRequest(f"The n {_short(n)} must be a positive int.", param="n")
+    if n > limits.MAX_CHOICES:
+        raise InvalidRequest(
+            f"The n {_short(n)} exceeds the maximum supported choices ({limits.MAX_CHOICES}).", param="n"
+        )
+    if n * prompts > limits.MAX_CHOICES:
+        raise InvalidRequest(
+            f"prompt: {prompts} prompts with {n} choices each are {n * prompts}; the limit is"
+            f" {limits.MAX_CHOICES}",
+            param="prompt",
+        )
+    return n
+
+
+def wanted_session(session_id: int | None) -> int | None:
+    """The id that the caller chose; None where the server is to choose."""
+    if session_id is None or session_id in _DRAWN:
+        return None
+    if not -1 <= session_id <= limits.MAX_SESSION_ID:
+        raise InvalidRequest(
+            f"session_id: must be from -1 to {limits.MAX_SESSION_ID}, got {_short(session_id)}",
+            param="session_id",
+        )
+    return session_id
+
+
+def candidates(logprobs: int | None, name: str) -> int | None:
+    """How many likely tokens to tell beside the chosen one; None is no log-probabilities at all."""
+    if logprobs is not None and not 0 <= logprobs <= limits.MAX_LOGPROBS:
+        raise InvalidRequest(
+            f"{name}: must be from 0 to {limits.MAX_LOGPROBS}, got {_short(logprobs)}", param=name
+        )
+    return logprobs or None
+
+
+def logit_bias(by_text: Mapping[str, float] | None) -> dict[int, float]:
+    """Keys as ids, values within the bound."""
+    found: dict[int, float] = {}
+    for key, bias in (by_text or {}).items():
+        digits = key.strip().removeprefix("-")
+        if not digits.isascii() or not digits.isdigit() or len(digits) > 10:
+            raise InvalidRequest(
+                "Found token_id in logit_bias that is not an integer or string representing an integer",
+                param="logit_bias",
+            )
+        found[int(key)] = max(-limits.BIAS_BOUND, min(bias, limits.BIAS_BOUND))
+    return found
+
+
+def check_bias(bias: Mapping[int, float], n_vocab: int) -> None:
+    """Every id is one of the model's."""
+    for token in bias:
+        if not 0 <= token < n_vocab:
+            raise InvalidRequest(
+                f"token_id {token} in logit_bias contains out-of-vocab token id", param="logit_bias"
+            )
+
+
+def _minimum(min_tokens: int | None, max_tokens: int | None) -> int:
+    minimum = min_tokens or 0
+    if minimum < 0:
+        raise InvalidRequest(
+            f"The min_new_tokens {_short(minimum)} cannot be a negative integer.", param="min_new_tokens"
+        )
+    if max_tokens is not None and minimum > max_tokens:
+        return 0  # LMDeploy's rule: a minimum that cannot be reached is none
+    return min(minimum, MAX_INT)
+
+
+def _stop_texts(stop: str | Sequence[str] | None) -> tuple[str, ...]:
+    stops = [stop] if isinstance(stop, str) else list(stop or ())
+    for text in stops:
+        if not text:
+            raise InvalidRequest("stop: an empty text would end every answer at once", param="stop")
+        if len(text) > limits.MAX_STOP_CHARS:
+            raise InvalidRequest(
+                f"stop: a text of {len(text)} characters is too long, the limit is {limits.MAX_STOP_CHARS}",
+                param="stop",
+            )
+    return tuple(dict.fromkeys(stops))
+
+
+def _short(value: int) -> str:
+    return str(value)[:20]

@@ -1,0 +1,96 @@
+"""LMDeploy's api_server: all of its routes under /lmdeploy, and at the root those that it alone has."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from enum import Enum
+from typing import Any, Final
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from jan_serve.api.dialect import Services
+from jan_serve.api.dialects.lmdeploy.routes_generation import add_generation_routes
+from jan_serve.api.dialects.lmdeploy.routes_inputs import (
+    add_embedding_route,
+    add_encode_route,
+    add_pooling_route,
+)
+from jan_serve.api.dialects.lmdeploy.serving import Serving, serving_over
+from jan_serve.api.dialects.lmdeploy.wire_common import ErrorBody, KeyErrorBody, ValidationErrorBody
+from jan_serve.api.dialects.lmdeploy.wire_extras import ModelCard, ModelList
+from jan_serve.api.json_body import JsonRoute
+from jan_serve.api.replies import json_reply
+
+PREFIX: Final = "/lmdeploy"
+ROOT_PATHS: Final = ("/v1/encode", "/pooling")
+
+_TAGS: Final[list[str | Enum]] = ["LMDeploy"]
+_ERRORS: Final[dict[int | str, dict[str, Any]]] = {
+    400: {"model": ErrorBody, "description": "A value or the whole request is refused"},
+    401: {"model": KeyErrorBody, "description": "A key is needed"},
+    403: {"model": ErrorBody, "description": "Host or Origin is not allowed"},
+    404: {"model": ErrorBody, "description": "There is no such model"},
+    413: {"model": ErrorBody, "description": "The body is too large"},
+    415: {"model": ErrorBody, "description": "The body is not JSON"},
+    422: {"model": ValidationErrorBody, "description": "The request breaks the schema"},
+    429: {"model": ErrorBody, "description": "The queue is full"},
+    500: {"model": ErrorBody, "description": "The server failed"},
+    503: {"model": ErrorBody, "description": "Loading failed, or the server stops"},
+    504: {"model": ErrorBody, "description": "The request took too long"},
+}
+
+
+def lmdeploy_router(services: Services) -> APIRouter:
+    """All routes."""
+    router = APIRouter(route_class=JsonRoute, responses=_ERRORS)
+    serving = serving_over(services)
+    add_generation_routes(router, serving, PREFIX)
+    for prefix in ("", PREFIX):
+        add_encode_route(router, serving, prefix)
+        add_pooling_route(router, serving, prefix)
+    add_embedding_route(router, serving, PREFIX)
+    _add_fact_routes(router, serving)
+    return router
+
+
+def _add_fact_routes(router: APIRouter, serving: Serving) -> None:
+    @router.get(f"{PREFIX}/v1/models", tags=_TAGS, response_model=ModelList)
+    async def available_models() -> Response:
+        """The models that can be asked for."""
+        names = [model.name for model in await serving.models.models()]
+        created = int(time.time())
+        return json_reply({"object": "list", "data": [_card(name, created) for name in names]})
+
+    @router.get(f"{PREFIX}/health", tags=_TAGS, response_class=Response)
+    async def health() -> Response:
+        """Alive: an empty 200."""
+        return Response()
+
+
+def _card(name: str, created: int) -> ModelCard:
+    return {
+        "id": name,
+        "object": "model",
+        "created": created,
+        "owned_by": "lmdeploy",
+        "root": name,
+        "parent": None,
+        "permission": [
+            {
+                "id": f"modelperm-{uuid.uuid4().hex[:22]}",
+                "object": "model_permission",
+                "created": created,
+                "allow_create_engine": False,
+                "allow_sampling": True,
+                "allow_logprobs": True,
+                "allow_search_indices": True,
+                "allow_view": True,
+                "allow_fine_tuning": False,
+                "organization": "*",
+                "group": None,
+                "is_blocking": False,
+            }
+        ],
+    }

@@ -1,0 +1,49 @@
+"""What LMDeploy's routes work with: the generation services over models by their own names, and the sessions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from jan_serve.api.dialect import Services, StreamSettings
+from jan_serve.api.dialects.lmdeploy.sessions import Sessions
+from jan_serve.api.models_port import Models
+from jan_serve.generation.embeddings import EmbeddingService
+from jan_serve.generation.pooling import PoolingService
+from jan_serve.generation.service import GenerationService
+from jan_serve.generation.templates import TemplateService
+from jan_serve.generation.tokenize import TokenizerService
+
+_NO_COMMENTS: Final = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """Shared by all of them. Unlike in other dialects, an unknown model is an error, never the default one.
+
+    streams: without keep-alive comments, since LMDeploy's client reads every line as JSON.
+    """
+
+    generation: GenerationService
+    tokenizer: TokenizerService
+    templates: TemplateService
+    embeddings: EmbeddingService
+    pooling: PoolingService
+    models: Models
+    sessions: Sessions
+    streams: StreamSettings
+
+
+def serving_over(services: Services) -> Serving:
+    """The services of one application."""
+    models, running = services.models, services.running
+    return Serving(
+        generation=GenerationService(models, services.preparer, running),
+        tokenizer=TokenizerService(models, running),
+        templates=TemplateService(models, services.preparer, running),
+        embeddings=EmbeddingService(models, running),
+        pooling=PoolingService(models, running),
+        models=models,
+        sessions=Sessions(),
+        streams=replace(services.streams, ping_s=_NO_COMMENTS),
+    )

@@ -1,0 +1,153 @@
+"""Sessions: the numbers that requests are known by while they run, and the end that others can put to them.
+
+A session holds no chat. Ids may be used again once the request is over.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncGenerator
+
+from jan_serve.core.events import Completed, Finished, ReasoningDelta, Started, TextDelta, Usage
+from jan_serve.errors import InvalidRequest, JanServeError
+from jan_serve.generation.batch import PromptEvent
+from jan_serve.generation.closing import closing
+from jan_serve.generation.deadline import Deadline
+
+_FIRST_ID = 1
+
+
+class _Aborted(JanServeError):
+    """The request was ended through `/abort_request`."""
+
+
+class Session:
+    """One request. `id` is its own from the first event on; before, it is what was asked for, or None."""
+
+    def __init__(self, registry: Sessions, wanted: int | None) -> None:
+        self._registry = registry
+        self._deadline = Deadline(None)
+        self.wanted = wanted
+        self.id = wanted
+
+    def abort(self) -> None:
+        """End the request: its answer ends here, with the reason `abort`."""
+        self._deadline.expire(_Aborted("The request was aborted."))
+
+    async def run(self, events: AsyncGenerator[PromptEvent], *, choices: int) -> AsyncGenerator[PromptEvent]:
+        """The events of the request, as a session. An aborted one ends as any other, for the reason `abort`.
+
+        choices: of all prompts together. Raises InvalidRequest where the id is in use.
+        """
+        progress = _Progress(choices)
+        self.id = self._registry.enter(self)
+        try:
+            async with closing(events):
+                try:
+                    while (event := await self._deadline.wait(_next(events))) is not None:
+                        progress.observe(event)
+                        yield event
+                except _Aborted:
+                    pass
+                else:
+                    return
+            for ending in progress.endings():
+                yield ending
+        finally:
+            self._registry.leave(self)
+
+
+class Sessions:
+    """The sessions of one server."""
+
+    def __init__(self) -> None:
+        self._live: dict[int, Session] = {}
+        self._ids = itertools.count(_FIRST_ID)
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    def create(self, wanted: int | None) -> Session:
+        """A session that is not live yet. wanted: its id; None takes the next free one."""
+        return Session(self, wanted)
+
+    def is_live(self, session_id: int) -> bool:
+        """Whether a request has this id now."""
+        return session_id in self._live
+
+    def enter(self, session: Session) -> int:
+        """Make it live. Raises InvalidRequest where its id is in use."""
+        session_id = session.wanted
+        if session_id is None:
+            session_id = next(free for free in self._ids if free not in self._live)
+        elif session_id in self._live:
+            raise InvalidRequest(f"The session_id {session_id} is occupied.", param="session_id")
+        self._live[session_id] = session
+        return session_id
+
+    def leave(self, session: Session) -> None:
+        """Its id is free again."""
+        if session.id is not None and self._live.get(session.id) is session:
+            del self._live[session.id]
+
+    def abort(self, session_id: int) -> bool:
+        """Whether there was such a session."""
+        session = self._live.get(session_id)
+        if session is None:
+            return False
+        session.abort()
+        return True
+
+    def abort_all(self) -> int:
+        """How many there were, those that wait for their model among them."""
+        for session in self._live.values():
+            session.abort()
+        return len(self._live)
+
+
+class _Progress:
+    """How far a request has come, so that it can be ended as if it had ended by itself."""
+
+    def __init__(self, choices: int) -> None:
+        self._started = self._completed = False
+        self._prompt_tokens = 0
+        self._tokens = dict.fromkeys(range(choices), 0)
+        self._done_tokens = 0
+        self._prompts: dict[int, int] = {}
+
+    def observe(self, item: PromptEvent) -> None:
+        match item.event:
+            case Started() as event:
+                self._started = True
+                self._prompt_tokens += event.prompt_tokens
+            case TextDelta() | ReasoningDelta() as event:
+                self._tokens[event.index] += len(event.tokens)
+                self._prompts[event.index] = item.prompt
+            case Finished() as event:
+                del self._tokens[event.index]
+                self._done_tokens += event.completion_tokens
+            case Completed():
+                self._completed = True
+            case _:
+                pass
+
+    def endings(self) -> list[PromptEvent]:
+        """The events that are left."""
+        if self._completed:
+            return []
+        events = [] if self._started else [PromptEvent(0, Started(model="", prompt_tokens=0))]
+        events += [
+            PromptEvent(
+                self._prompts.get(index, 0), Finished(index=index, reason="abort", completion_tokens=n)
+            )
+            for index, n in self._tokens.items()
+        ]
+        usage = Usage(
+            prompt_tokens=self._prompt_tokens,
+            completion_tokens=self._done_tokens + sum(self._tokens.values()),
+        )
+        return [*events, PromptEvent(0, Completed(usage=usage))]
+
+
+async def _next(events: AsyncGenerator[PromptEvent]) -> PromptEvent | None:
+    return await anext(events, None)

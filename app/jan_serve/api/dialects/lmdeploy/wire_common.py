@@ -1,0 +1,108 @@
+"""Fields that LMDeploy's generation requests share, and what its replies share. They never leave this folder."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from jan_serve.api.dialects.lmdeploy import limits
+from jan_serve.api.wire_types import AtMost, Int, Strings, WireModel
+
+
+class StreamOptions(WireModel):
+    """What a stream holds besides the answer."""
+
+    include_usage: bool | None = False
+
+
+class GenerationFields(WireModel):
+    """How tokens are picked and shown, and where the text ends. Ranges are checked in LMDeploy's words."""
+
+    top_p: float | None = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float | None = 1.0
+    stop: Annotated[
+        str | Strings | None,
+        AtMost(limits.MAX_STOPS, "stop"),
+        Field(description="Texts that end the answer, which then excludes them."),
+    ] = None
+    ignore_eos: Annotated[
+        bool | None, Field(description="Neither end-of-text tokens nor stop texts end the answer.")
+    ] = False
+    skip_special_tokens: bool | None = True
+    spaces_between_special_tokens: bool | None = True
+    include_stop_str_in_output: bool | None = False
+    session_id: Annotated[Int | None, Field(description="A number that `/abort_request` knows it by.")] = -1
+    stream: bool | None = False
+    mm_processor_kwargs: dict[str, Any] | None = None
+
+
+class SamplingFields(GenerationFields):
+    """What /v1 has in addition."""
+
+    model: str
+    temperature: float | None = 0.7
+    top_k: Int | None = 40
+    n: Int | None = 1
+    seed: Int | None = None
+    max_completion_tokens: Int | None = None
+    return_token_ids: bool | None = False
+    stream_options: StreamOptions | None = None
+    presence_penalty: float | None = 0.0
+    frequency_penalty: float | None = 0.0
+    user: str | None = None
+
+
+class Usage(TypedDict):
+    """Token counts."""
+
+    prompt_tokens: int
+    total_tokens: int
+    completion_tokens: int
+
+
+class ErrorBody(TypedDict):
+    """Every refusal and failure, flat. code: the HTTP status."""
+
+    message: str
+    type: str
+    code: int
+    param: None
+    object: Literal["error"]
+
+
+class FieldErrorBody(TypedDict):
+    """A field that breaks the schema."""
+
+    loc: list[str | int]
+    msg: str
+    type: str
+
+
+class ValidationErrorBody(ErrorBody):
+    """A request that breaks the schema: FastAPI's list beside the flat body."""
+
+    detail: list[FieldErrorBody]
+
+
+class KeyErrorDetail(TypedDict):
+    """Why a key is asked for."""
+
+    message: str
+    type: str
+    param: None
+    code: str
+
+
+class KeyErrorWrapper(TypedDict):
+    """Around it."""
+
+    error: KeyErrorDetail
+
+
+class KeyErrorBody(TypedDict):
+    """The body of a 401."""
+
+    detail: KeyErrorWrapper
