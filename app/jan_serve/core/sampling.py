@@ -58,6 +58,8 @@ class StopConditions(msgspec.Struct, frozen=True, kw_only=True):
     min_tokens: end-of-generation tokens cannot be sampled before that many tokens.
     stop: the earliest occurrence of any of these strings ends the text, which then excludes it
     unless include_stop is set.
+    stop_at_token_end: stop strings count only where a token ends with one, or with one and a line break behind it; the
+    text then includes it in any case. As Text Generation Inference looks for them.
     ignore_eos: end-of-generation tokens never end the sequence (their logits are masked).
     max_decode_s: seconds after the first token, beyond which a text that has a line break ends.
     """
@@ -67,5 +69,6 @@ class StopConditions(msgspec.Struct, frozen=True, kw_only=True):
     stop: tuple[str, ...] = ()
     stop_token_ids: tuple[int, ...] = ()
     include_stop: bool = False
+    stop_at_token_end: bool = False
     ignore_eos: bool = False
     max_decode_s: float | None = None

@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Sequence as Items
 
+from jan_serve.core.sequence_state import SequenceState
 from jan_serve.engine.grammar import GrammarExecutor
 from jan_serve.engine.grammar_factory import GrammarFactory
 from jan_serve.engine.guide import GuidedExecutor
@@ -18,20 +19,30 @@ from jan_serve.engine.llama.vocab import Vocab
 from jan_serve.engine.output import SequenceText
 from jan_serve.engine.sampler import Sampler
 from jan_serve.engine.sequence import RequestState, Sequence
+from jan_serve.engine.state_shelf import StateShelf
 from jan_serve.engine.tokens import TokenBuffer
-from jan_serve.errors import ContextLengthExceeded, InvalidRequest
-from jan_serve.ipc.messages import GenerateRequest
+from jan_serve.errors import ContextLengthExceeded, InvalidRequest, InvalidState
+from jan_serve.ipc.messages import GenerateRequest, ResumeState
 
 
 class Intake:
     """Prepares requests for one model. n_ctx: the longest sequence in tokens. max_tokens_ceiling: 0 is none."""
 
-    def __init__(self, vocab: Vocab, candidates: Candidates, *, n_ctx: int, max_tokens_ceiling: int) -> None:
+    def __init__(
+        self,
+        vocab: Vocab,
+        candidates: Candidates,
+        *,
+        n_ctx: int,
+        max_tokens_ceiling: int,
+        shelf: StateShelf | None = None,
+    ) -> None:
         self._vocab = vocab
         self._candidates = candidates
         self._grammars = GrammarFactory(vocab, candidates)
         self._n_ctx = n_ctx
         self._ceiling = max_tokens_ceiling
+        self._shelf = shelf
 
     def prepare(self, request: GenerateRequest) -> list[Sequence]:
         """The `n` sequences of a request. Raises InvalidRequest and its subclasses."""
@@ -41,6 +52,8 @@ class Intake:
         state = RequestState(request, len(prompt), time.monotonic(), request.n)
         state.visible_specials = self._visible_specials(request)
         buffer = TokenBuffer(prompt)
+        if request.resume is not None:
+            return [self._resumed(state, buffer, max_new, request.resume)]
         return [self._sequence(state, index, buffer, max_new) for index in range(request.n)]
 
     def to_tokens(self, request: GenerateRequest) -> list[int]:
@@ -78,9 +91,35 @@ class Intake:
         tokens = map(self._vocab.control_token, request.visible_specials)
         return frozenset(token for token in tokens if token is not None)
 
+    def _resumed(
+        self, state: RequestState, prompt: TokenBuffer, max_new: int, resume: ResumeState
+    ) -> Sequence:
+        """The only sequence of a request, which goes on from a state that another server computed."""
+        if self._shelf is None:
+            raise InvalidRequest("This worker takes no migrated caches.", param="migration_request")
+        brought = self._shelf.take(resume.state)
+        if list(brought.tokens) != prompt.view().tolist():
+            raise InvalidState(
+                f"The migrated cache is of another prompt: it has {len(brought.tokens)} tokens, and this one"
+                f" {len(prompt)}.",
+                param="migration_request",
+            )
+        if len(brought.logits) != 4 * self._vocab.n_tokens:
+            raise InvalidState("The migrated cache has another vocabulary.", param="migration_request")
+        if resume.token is not None and resume.token != brought.next_token:
+            raise InvalidState(
+                f"remote_token_id: the migrated cache goes on with token {brought.next_token}, not {resume.token}",
+                param="migration_request",
+            )
+        return self._sequence(state, 0, prompt, max_new, brought)
+
     def _check_ids(self, request: GenerateRequest) -> None:
         if request.n < 1:
             raise InvalidRequest(f"n: {request.n} is below 1", param="n")
+        if request.n > 1 and (request.keep_state or request.resume is not None):
+            raise InvalidRequest(f"n: a request that migrates has one choice, not {request.n}", param="n")
+        if request.prompt_logprobs is not None and request.resume is not None:
+            raise InvalidRequest("a migrated prompt has no log-probabilities", param="migration_request")
         if "" in request.stopping.stop:
             raise InvalidRequest("stop: an empty text would end every answer at once", param="stop")
         self.check_token_ids(tuple(request.sampling.logit_bias), "logit_bias")
@@ -104,11 +143,20 @@ class Intake:
             bounds.append(self._ceiling)
         return min(bounds)
 
-    def _sequence(self, state: RequestState, index: int, prompt: TokenBuffer, max_new: int) -> Sequence:
+    def _sequence(
+        self,
+        state: RequestState,
+        index: int,
+        prompt: TokenBuffer,
+        max_new: int,
+        resumed: SequenceState | None = None,
+    ) -> Sequence:
+        """resumed: samples as the sequence would have where it comes from."""
         request = state.request
         sampling = request.sampling
         # llama.cpp's generator takes 32 bits; the sign of a 64-bit seed does not matter then.
-        drawn = sampling.seed if sampling.seed is not None else int.from_bytes(os.urandom(4), "little")
+        given = sampling.seed if resumed is None else resumed.seed
+        drawn = given if given is not None else int.from_bytes(os.urandom(4), "little")
         seed = drawn + index
         grammar = self._executor(request)
         sampler = Sampler(
@@ -127,6 +175,7 @@ class Intake:
             request.stopping.stop,
             include_stop=request.stopping.include_stop,
             keep_tokens=request.return_tokens or request.logprobs is not None,
+            at_token_end=request.stopping.stop_at_token_end,
         )
         return Sequence(
             state=state,
@@ -137,6 +186,7 @@ class Intake:
             max_new=max_new,
             seed=seed if sampling.temperature > 0.0 else None,
             guide=grammar if isinstance(grammar, GuidedExecutor) else None,
+            resumed=resumed,
         )
 
     def _executor(self, request: GenerateRequest) -> GrammarExecutor | None:

@@ -6,7 +6,7 @@ from collections import deque
 from typing import NamedTuple
 
 from jan_serve.core.events import TokenInfo
-from jan_serve.text.stop import StopMatch, StopMatcher
+from jan_serve.text.stop import StopMatch, StopMatcher, TokenEndMatcher
 from jan_serve.text.utf8 import Utf8Decoder
 
 
@@ -25,9 +25,13 @@ class SequenceText:
     the text, but for the end of one token that the cut goes through.
     """
 
-    def __init__(self, stops: tuple[str, ...], *, include_stop: bool, keep_tokens: bool) -> None:
+    def __init__(
+        self, stops: tuple[str, ...], *, include_stop: bool, keep_tokens: bool, at_token_end: bool = False
+    ) -> None:
+        """at_token_end: see StopConditions.stop_at_token_end. Nothing is held back for stop strings then."""
         self._decoder = Utf8Decoder()
-        self._matcher = StopMatcher(stops)
+        self._matcher = StopMatcher(() if at_token_end else stops)
+        self._token_ends = TokenEndMatcher(stops) if at_token_end else None
         self._include_stop = include_stop
         self._keep_tokens = keep_tokens
         self._seen = 0
@@ -47,7 +51,8 @@ class SequenceText:
         if match is not None:
             return self._end(released, match)
         self._emitted += len(released)
-        return Emission(released, self._release(self._idle_at(self._seen)), None)
+        stop = self._token_ends.feed(released) if self._token_ends is not None else None
+        return Emission(released, self._release(self._idle_at(self._seen)), stop)
 
     def finish(self, *, cut_off: bool = False) -> Emission:
         """The sequence ended without a stop string: everything held back is text (unless it completes one).

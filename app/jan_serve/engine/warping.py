@@ -80,9 +80,9 @@ class Warper:
         if self._params.temperature <= 0.0:
             return int(warped.argmax())
         ids = np.flatnonzero(warped > -np.inf)
-        reached = np.cumsum(_probabilities(warped[ids]))
+        reached: Doubles = np.cumsum(_probabilities(warped[ids]))
         unit = (int(self._random.random_raw()) >> 11) * 2.0**-53
-        at = int(np.searchsorted(reached, unit * reached[-1], side="right"))
+        at = int(np.searchsorted(reached, unit * float(reached[-1]), side="right"))
         return int(ids[min(at, len(ids) - 1)])
 
 

@@ -78,3 +78,28 @@ class StopMatcher:
             if any(stop.startswith(tail) for stop in self._stops if len(stop) > size):
                 return size
         return 0
+
+
+class TokenEndMatcher:
+    """Finds a stop string at the end of the text so far, or before one line break there. Holds nothing back.
+
+    What stands in the middle of a token is not found: unlike StopMatcher it depends on how the stream is cut.
+    """
+
+    __slots__ = ("_longest", "_stops", "_tail")
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        if any(not stop for stop in stops):
+            raise ValueError("a stop string must not be empty")
+        self._stops = tuple(stops)
+        self._longest = max(map(len, stops), default=0) + 1
+        self._tail = ""
+
+    def feed(self, text: str) -> str | None:
+        """Add the text of a token; return the stop string that the whole text ends with now."""
+        self._tail = (self._tail + text)[-self._longest :]
+        before_break = self._tail.removesuffix("\n")
+        for stop in self._stops:
+            if self._tail.endswith(stop) or before_break.endswith(stop):
+                return stop
+        return None

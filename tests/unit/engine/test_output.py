@@ -155,3 +155,12 @@ def test_infos_are_not_kept_when_nobody_wants_them() -> None:
     sequence = SequenceText((), include_stop=False, keep_tokens=False)
     assert sequence.push(b"a", token(0, b"a")) == Emission("a", (), None)
     assert sequence.finish() == Emission("", (), None)
+
+
+def test_stops_at_token_ends_stay_in_the_text_and_hold_nothing_back() -> None:
+    sequence = SequenceText(("END",), include_stop=True, keep_tokens=True, at_token_end=True)
+    pieces = (b"the END of", b" it E", b"N", b"D")
+    emissions = [sequence.push(piece, token(number, piece)) for number, piece in enumerate(pieces)]
+    assert [emission.text.encode() for emission in emissions] == list(pieces)
+    assert [emission.stop for emission in emissions] == [None, None, None, "END"]
+    assert [len(emission.tokens) for emission in emissions] == [1, 1, 1, 1]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jan_serve.text.stop import StopMatch, StopMatcher
+from jan_serve.text.stop import StopMatch, StopMatcher, TokenEndMatcher
 
 
 class Case(NamedTuple):
@@ -124,3 +124,23 @@ def test_finish_releases_what_was_held() -> None:
 def test_an_empty_stop_string_is_refused() -> None:
     with pytest.raises(ValueError, match="empty"):
         StopMatcher(("a", ""))
+
+
+@pytest.mark.parametrize(
+    ("tokens", "found_at", "stop"),
+    [
+        (["ab", "cd"], 1, "cd"),
+        (["a", "bc", "d"], 1, "bc"),
+        (["abc", "def"], None, ""),
+        (["a", "b", "c", "\n"], 2, "bc"),
+        (["xbc\n", "y"], 0, "bc"),
+        (["xbc\n\n", "y"], None, ""),
+        (["", "cd"], 1, "cd"),
+    ],
+    ids=["one token", "across two", "inside of a token", "across", "before a break", "before two", "no text"],
+)
+def test_stops_at_token_ends(tokens: list[str], found_at: int | None, stop: str) -> None:
+    matcher = TokenEndMatcher(("bc", "cd"))
+    found = [matcher.feed(token) for token in tokens]
+    expected = [None] * len(tokens) if found_at is None else [None] * found_at + [stop]
+    assert found[: len(expected)] == expected
