@@ -131,7 +131,7 @@ def test_an_empty_stop_string_is_refused() -> None:
     [
         (["ab", "cd"], 1, "cd"),
         (["a", "bc", "d"], 1, "bc"),
-        (["abc", "def"], None, ""),
+        (["abcx", "def"], None, ""),
         (["a", "b", "c", "\n"], 2, "bc"),
         (["xbc\n", "y"], 0, "bc"),
         (["xbc\n\n", "y"], None, ""),
