@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import typer.main
+from pydantic import BaseModel
 
 from jan_serve.cli.main import build_app
-from jan_serve.config import Option, setting_options
+from jan_serve.config import ModelOptions, ModelSettings, Option, setting_options
+from jan_serve.config.model_settings import LIVE_KEYS, OWN_KEYS, LoraSettings, SamplingSettings
+from jan_serve.config.options import bounds
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 NOTICE = "<!-- Written by scripts/gen.py from the code. Change it there. -->"
@@ -53,7 +56,59 @@ def settings_page() -> str:
             ],
         )
         lines.append("")
-    return "\n".join(lines)
+    return "\n".join([*lines, *single_models()])
+
+
+def single_models() -> list[str]:
+    """What the file may say of one model."""
+    lines = [
+        "## Single models",
+        "",
+        'A table `[models."NAME"]` in the file holds for one model, over what holds for all of them, flags included.',
+        "NAME is any full name of the model: as `jan-serve ls` shows it, the file's own name, or `org/repo:QUANT`.",
+        "`--chat-template MODEL=...` is `template` of such a table, and wins over it.",
+        "",
+        "```toml",
+        '[models."Qwen3-4B-Q4_K_M"]',
+        "n_ctx = 32768",
+        'aliases = ["gpt-4o-mini"]',
+        "",
+        '[models."Qwen3-4B-Q4_K_M".sampling]',
+        "temperature = 0.6",
+        "",
+        '[[models."Qwen3-4B-Q4_K_M".lora]]',
+        'name = "sql"',
+        'file = "adapters/sql.gguf"',
+        "```",
+        "",
+        "The tables are read again when the file has changed; `jan-serve config check` shows mistakes with their line,",
+        "and a running server keeps what it had. A key marked *live* counts from the next request on. For the others",
+        "the model is loaded again at its next request, once no other request uses it.",
+        "",
+    ]
+    options = {option.field: option for option in setting_options()}
+    own = [*field_rows(ModelSettings, OWN_KEYS)]
+    shared = [
+        (code(name), "live" if name in LIVE_KEYS else "", options[name].description)
+        for name in ModelOptions.model_fields
+    ]
+    lines += table(("key", "", "meaning"), [*own, *shared])
+    for title, kind, text in (
+        ("`sampling`", SamplingSettings, "In place of the defaults of each API. A value in a request wins."),
+        ("`lora`", LoraSettings, "Adapters that requests may choose. See the README for how."),
+    ):
+        rows = [(key, meaning) for key, _, meaning in field_rows(kind, kind.model_fields)]
+        lines += ["", f"### {title}", "", text, "", *table(("key", "meaning"), rows)]
+    return lines
+
+
+def field_rows(kind: type[BaseModel], names: Iterable[str]) -> Iterator[tuple[str, str, str]]:
+    """Key, whether it is live, and meaning with its bounds."""
+    for name in names:
+        field = kind.model_fields[name]
+        limits = bounds(field.metadata)
+        meaning = " ".join(part for part in (field.description, f"({limits})" if limits else "") if part)
+        yield code(name), "live" if name in LIVE_KEYS else "", meaning
 
 
 def cli_page() -> str:

@@ -33,11 +33,14 @@ def show(
                 "settings": {
                     name: {"value": value, "origin": origin} for name, value, origin in loaded.rows()
                 },
+                "models": {
+                    key: {"value": value, "origin": origin} for key, value, origin in loaded.model_rows()
+                },
                 "warnings": list(loaded.warnings),
             }
         )
         return
-    output.table(("setting", "value", "from"), loaded.rows())
+    output.table(("setting", "value", "from"), [*loaded.rows(), *loaded.model_rows()])
     _say_where(loaded, output)
 
 

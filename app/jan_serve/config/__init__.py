@@ -1,10 +1,14 @@
 """Settings: defaults < configuration file < JAN_SERVE_* environment < flags. The only reader of the environment.
 
 settings: the fields. sources: where values come from, and what is said about a wrong one. options: the fields as flags
-and documentation. engine: the part that a worker is told. server_url: where a running server is asked.
+and documentation. model_settings: what the file says of single models, in tables that model_book follows. engine: the
+part that a worker is told. server_url: where a running server is asked.
 """
 
 from jan_serve.config.engine import engine_settings
+from jan_serve.config.model_book import ModelBook
+from jan_serve.config.model_options import ModelOptions
+from jan_serve.config.model_settings import ModelSettings
 from jan_serve.config.neighbours import Neighbours, neighbours
 from jan_serve.config.options import Option, setting_options
 from jan_serve.config.server_url import ServerAddress, server_address
@@ -13,6 +17,9 @@ from jan_serve.config.sources import LoadedSettings, load_settings
 
 __all__ = [
     "LoadedSettings",
+    "ModelBook",
+    "ModelOptions",
+    "ModelSettings",
     "Neighbours",
     "Option",
     "ServerAddress",

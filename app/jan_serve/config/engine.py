@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from jan_serve.config.settings import Settings
+from jan_serve.config.model_options import ModelOptions
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.store.model_file import ModelFile
 
 _ALL_LAYERS = -1
 
 
-def engine_settings(settings: Settings, model: ModelFile) -> EngineSettings:
+def engine_settings(settings: ModelOptions, model: ModelFile) -> EngineSettings:
     """Settings of a worker that loads `model`. "auto" stays open (None): only the worker knows the free memory."""
     layers = settings.n_gpu_layers
     return EngineSettings(

@@ -13,7 +13,10 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
-from jan_serve.config.settings import ENV_PREFIX, Flag, Settings
+from jan_serve.config.model_options import Flag, ModelOptions
+from jan_serve.config.settings import ENV_PREFIX, GROUPS, Settings
+
+_SHARED = frozenset(ModelOptions.model_fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +38,9 @@ class Option:
 
 @cache
 def setting_options() -> tuple[Option, ...]:
-    """All settings in the order of their definition."""
-    return tuple(_option(name, info) for name, info in Settings.model_fields.items())
+    """All settings, group by group, those of the server itself first, in the order of their definition."""
+    options = [_option(name, info) for name, info in Settings.model_fields.items()]
+    return tuple(sorted(options, key=lambda each: (GROUPS.index(each.group), each.field in _SHARED)))
 
 
 def _option(name: str, info: FieldInfo) -> Option:
@@ -52,7 +56,7 @@ def _option(name: str, info: FieldInfo) -> Option:
         group=flag.group,
         description=info.description or "",
         metavar=flag.metavar or _metavar(kinds),
-        bounds=_bounds(info.metadata),
+        bounds=bounds(info.metadata),
         default=_default(info),
         is_switch=is_switch,
         is_list=tuple in kinds,
@@ -85,7 +89,8 @@ def _metavar(kinds: tuple[Any, ...]) -> str:
     return "TEXT"
 
 
-def _bounds(metadata: Iterable[Any]) -> str:
+def bounds(metadata: Iterable[Any]) -> str:
+    """The limits of a number in words."""
     parts: list[str] = []
     for item in metadata:
         if isinstance(item, Ge):

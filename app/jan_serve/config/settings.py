@@ -8,30 +8,19 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
+from jan_serve.config.model_options import MEMORY_GROUP, MODEL_GROUP, Flag, ModelOptions
 from jan_serve.store.paths import default_data_dir
 
 ENV_PREFIX = "JAN_SERVE_"
 
-KvType = Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl"]
 LogLevel = Literal["debug", "info", "warning", "error"]
-Pooling = Literal["none", "mean", "cls", "last", "rank"]
-
-
-@dataclass(frozen=True, slots=True)
-class Flag:
-    """How a field looks on the command line: its help group, and its name where that is not the field's own."""
-
-    group: str
-    name: str | None = None
-    metavar: str | None = None
 
 
 def _split_list(value: object) -> object:
@@ -59,17 +48,17 @@ _SERVER = "Server"
 _GUARDS = "Access"
 _LIMITS = "Limits"
 _STORE = "Storage"
-_MODEL = "Model"
-_MEMORY = "Memory and speed"
 _WATCH = "Watchdog"
 _LOG = "Logging"
+GROUPS: Final = (_SERVER, _GUARDS, _LIMITS, _STORE, MODEL_GROUP, MEMORY_GROUP, _WATCH, _LOG)
+"""In the order to show them."""
 
 _ORIGIN = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^\s/?#@]+\Z")
 _HOST_NAME = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_.-]+)(:\d{1,5})?\Z")
 
 
-class Settings(BaseSettings):
-    """What the server was told, validated. Frozen: a change needs a restart.
+class Settings(ModelOptions, BaseSettings):
+    """What the server was told, validated. Frozen: a change needs a restart, but for tables of models.
 
     Times are seconds, sizes bytes, lengths tokens. It is not the state of anything, and no request changes it.
     """
@@ -202,29 +191,7 @@ class Settings(BaseSettings):
             description="Default model: a name in the models folder, or a path of a GGUF file. Without it, the only"
             " model in the folder, else the built-in one.",
         ),
-        Flag(_MODEL, metavar="FILE|NAME"),
-    ] = None
-    n_ctx: Annotated[
-        int | None,
-        Field(
-            ge=64,
-            le=1 << 30,
-            description="Context length in tokens, shared by all running sequences. By default the model's own,"
-            " as far as memory allows.",
-        ),
-        Flag(_MODEL),
-    ] = None
-    parallel: Annotated[
-        int | None,
-        Field(
-            ge=1, le=256, description="Sequences that run at once. By default chosen by the context length."
-        ),
-        Flag(_MODEL),
-    ] = None
-    pooling: Annotated[
-        Pooling | None,
-        Field(description="How embeddings are pooled. By default as the model says, else `mean`."),
-        Flag(_MODEL),
+        Flag(MODEL_GROUP, metavar="FILE|NAME"),
     ] = None
     chat_template: Annotated[
         StrList,
@@ -232,65 +199,8 @@ class Settings(BaseSettings):
             description="`MODEL=FILE` or `MODEL=NAME`: the chat template of a model, from a Jinja file, by the name of"
             " another one that its GGUF file has, or `chatml`. May be repeated.",
         ),
-        Flag(_MODEL, metavar="MODEL=FILE|NAME"),
+        Flag(MODEL_GROUP, metavar="MODEL=FILE|NAME"),
     ] = ()
-    max_tokens_ceiling: Annotated[
-        int,
-        Field(
-            ge=0,
-            description="Completions end there even if the request set no limit. 0 is the context length.",
-        ),
-        Flag(_MODEL),
-    ] = 0
-
-    threads: Annotated[
-        int | None,
-        Field(ge=1, le=1024, description="CPU threads of the engine. By default the physical cores."),
-        Flag(_MEMORY),
-    ] = None
-    n_gpu_layers: Annotated[
-        Literal["auto", "all"] | Annotated[int, Field(ge=0, le=10_000)],
-        Field(
-            description="Layers on the accelerator: `auto` (what fits its free memory), `all`, or a number."
-        ),
-        Flag(_MEMORY, metavar="auto|all|N"),
-    ] = "auto"
-    device: Annotated[
-        str | None,
-        Field(
-            min_length=1,
-            description="Device to use, as `jan-serve doctor` names it; `cpu` uses no accelerator.",
-        ),
-        Flag(_MEMORY),
-    ] = None
-    flash_attn: Annotated[
-        Literal["auto", "on", "off"], Field(description="Flash attention."), Flag(_MEMORY)
-    ] = "auto"
-    type_k: Annotated[KvType, Field(description="Type of the cached keys."), Flag(_MEMORY)] = "f16"
-    type_v: Annotated[
-        KvType,
-        Field(description="Type of the cached values; quantised types need flash attention."),
-        Flag(_MEMORY),
-    ] = "f16"
-    n_batch: Annotated[
-        int, Field(ge=32, le=1 << 20, description="Most tokens of one engine step."), Flag(_MEMORY)
-    ] = 2048
-    n_ubatch: Annotated[
-        int, Field(ge=32, le=1 << 20, description="Most tokens of one pass through the model."), Flag(_MEMORY)
-    ] = 512
-    cache_sequences: Annotated[
-        int,
-        Field(
-            ge=0,
-            le=256,
-            description="Finished sequences that are kept, so that a common prefix is not computed again.",
-        ),
-        Flag(_MEMORY),
-    ] = 16
-    mmap: Annotated[
-        bool, Field(description="Map the weights from the file instead of reading them."), Flag(_MEMORY)
-    ] = True
-    mlock: Annotated[bool, Field(description="Keep the weights in physical memory."), Flag(_MEMORY)] = False
 
     load_timeout_s: Annotated[
         float,
@@ -324,11 +234,15 @@ class Settings(BaseSettings):
     ]
     log_max_bytes: Annotated[
         int,
-        Field(ge=64 * 1024, le=1 << 40, description="Size at which the log file is renamed to `server.log.1`."),
+        Field(
+            ge=64 * 1024, le=1 << 40, description="Size at which the log file is renamed to `server.log.1`."
+        ),
         Flag(_LOG),
     ] = 10 * 1024 * 1024
     log_files: Annotated[
-        int, Field(ge=2, le=1000, description="Log files that are kept, the present one included."), Flag(_LOG)
+        int,
+        Field(ge=2, le=1000, description="Log files that are kept, the present one included."),
+        Flag(_LOG),
     ] = 3
 
     @model_validator(mode="before")

@@ -5,13 +5,10 @@ It raises SettingsError with the place of the mistake: a line of the file, a var
 
 from __future__ import annotations
 
-import difflib
 import os
-import re
 import stat
-import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +16,13 @@ from pydantic import SecretStr, ValidationError
 from pydantic_settings import EnvSettingsSource
 from pydantic_settings import SettingsError as SourceError
 
+from jan_serve.config.config_file import ConfigFile, read_config_file
+from jan_serve.config.model_book import ModelBook
+from jan_serve.config.model_settings import ModelSettings
+from jan_serve.config.model_tables import MODELS_KEY, model_rows, model_tables, near_key, with_templates
 from jan_serve.config.options import setting_options
 from jan_serve.config.settings import ENV_PREFIX, Settings
+from jan_serve.config.wording import brief, sentence
 from jan_serve.errors import SettingsError
 from jan_serve.store.paths import default_config_file
 
@@ -31,19 +33,31 @@ _ONE_KEY_VARIABLE = ENV_PREFIX + "API_KEY"
 # Variables of other programs that mean one of our settings; our own name wins.
 _BORROWED_VARIABLES = {"hf_endpoint": "HF_ENDPOINT", "hf_token": "HF_TOKEN"}
 _PATH_FIELDS = ("data_dir", "models_dir", "grammars_dir", "log_file")
-_MAX_CONFIG_BYTES = 1 << 20
 MASK = "********"
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedSettings:
-    """Settings with their history. `origins` names the source of each field that is not a default."""
+    """Settings with their history. `origins` names the source of each field that is not a default.
+
+    models: the tables of models as they were read, by name. file: what was read, also where there is none.
+    """
 
     settings: Settings
     origins: Mapping[str, str]
     config_file: Path
     config_file_read: bool
     warnings: tuple[str, ...] = ()
+    models: Mapping[str, ModelSettings] = field(default_factory=dict[str, ModelSettings])
+    file: ConfigFile | None = None
+
+    def book(self) -> ModelBook:
+        """The tables of models, which follow the file."""
+        return ModelBook(self.settings, self.models, self.file)
+
+    def model_rows(self) -> list[tuple[str, str, str]]:
+        """(key, value, origin) of all that the file says of single models."""
+        return model_rows(self.file) if self.file is not None else []
 
     def rows(self) -> list[tuple[str, str, str]]:
         """(field, value, origin) of every setting. Secrets are masked."""
@@ -64,7 +78,8 @@ def load_settings(flags: Mapping[str, Any] | None = None, config_file: Path | No
     Raises SettingsError.
     """
     path, required = _config_path(config_file)
-    from_file, file_origins = _read_file(path, required=required)
+    file = read_config_file(path, required=required)
+    from_file, file_origins = _file_values(file)
     from_env, env_origins, warnings = _read_environment()
     given = {name: value for name, value in (flags or {}).items() if value is not None and value != []}
     flag_names = {option.field: option.flag.split("/")[0] for option in setting_options()}
@@ -74,9 +89,18 @@ def load_settings(flags: Mapping[str, Any] | None = None, config_file: Path | No
         settings = Settings(**values)
     except ValidationError as error:
         raise SettingsError(_explain(error, values, origins)) from None
+    models = with_templates(model_tables(file, settings), settings.chat_template, settings)
     if {"api_keys", "hf_token"} & file_origins.keys() and _readable_by_others(path):
         warnings = (*warnings, f"{path} holds keys and can be read by other users of this machine")
-    return LoadedSettings(settings, origins, path, bool(from_file) or path.is_file(), warnings)
+    return LoadedSettings(
+        settings,
+        origins,
+        path,
+        bool(file.values) or path.is_file(),
+        warnings,
+        models,
+        file,
+    )
 
 
 def _config_path(config_file: Path | None) -> tuple[Path, bool]:
@@ -88,39 +112,17 @@ def _config_path(config_file: Path | None) -> tuple[Path, bool]:
     return default_config_file(), False
 
 
-def _read_file(path: Path, *, required: bool) -> tuple[dict[str, Any], dict[str, str]]:
-    try:
-        with path.open("rb") as file:
-            raw = file.read(_MAX_CONFIG_BYTES + 1)
-    except FileNotFoundError:
-        if required:
-            raise SettingsError(f"there is no configuration file {path}") from None
-        return {}, {}
-    except OSError as error:
-        raise SettingsError(f"cannot read the configuration file {path}: {error.strerror}") from None
-    if len(raw) > _MAX_CONFIG_BYTES:
-        raise SettingsError(f"{path}: a configuration file may have {_MAX_CONFIG_BYTES} bytes at most")
-    try:
-        text = raw.decode("utf-8")
-        values = tomllib.loads(text)
-    except UnicodeDecodeError as error:
-        raise SettingsError(f"{path}: not UTF-8 at byte {error.start}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise SettingsError(f"{path}: {error}") from None
-    origins = {name: f"{path}:{_line_of(text, name)}" for name in values}
+def _file_values(file: ConfigFile) -> tuple[dict[str, Any], dict[str, str]]:
+    """The settings at the top level of the file, and where each stands."""
+    values = {name: value for name, value in file.values.items() if name != MODELS_KEY}
+    origins = {name: file.place_of(name) for name in values}
     for name in values:
         if name not in Settings.model_fields:
             raise SettingsError(f"{origins[name]}: there is no setting {name!r}{_near(name)}")
     for name in _PATH_FIELDS:
         if isinstance(values.get(name), str) and values[name] != "none":
-            values[name] = path.parent / Path(values[name]).expanduser()
+            values[name] = file.path.parent / Path(values[name]).expanduser()
     return values, origins
-
-
-def _line_of(text: str, key: str) -> int:
-    """Line (from 1) where a top-level key is set; tables and dotted keys count by their first part."""
-    pattern = re.compile(rf"\s*\[{{0,2}}\s*[\"']?{re.escape(key)}[\"']?\s*[=.\]]")
-    return next((number for number, line in enumerate(text.splitlines(), 1) if pattern.match(line)), 1)
 
 
 def _read_environment() -> tuple[dict[str, Any], dict[str, str], tuple[str, ...]]:
@@ -135,10 +137,10 @@ def _read_environment() -> tuple[dict[str, Any], dict[str, str], tuple[str, ...]
     if _ONE_KEY_VARIABLE in os.environ and "api_keys" not in values:
         values["api_keys"] = (os.environ[_ONE_KEY_VARIABLE],)
         origins["api_keys"] = _ONE_KEY_VARIABLE
-    for field, variable in _BORROWED_VARIABLES.items():
-        if os.environ.get(variable) and field not in values:
-            values[field] = os.environ[variable]
-            origins[field] = variable
+    for name, variable in _BORROWED_VARIABLES.items():
+        if os.environ.get(variable) and name not in values:
+            values[name] = os.environ[variable]
+            origins[name] = variable
     known = {option.variable for option in setting_options()} | {
         CONFIG_VARIABLE,
         URL_VARIABLE,
@@ -158,8 +160,7 @@ def _field_of(variable: str) -> str:
 
 
 def _near(name: str) -> str:
-    close = difflib.get_close_matches(name.lower().replace("-", "_"), list(Settings.model_fields), n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    return near_key(name, Settings.model_fields)
 
 
 def _explain(error: ValidationError, values: Mapping[str, Any], origins: Mapping[str, str]) -> str:
@@ -167,27 +168,17 @@ def _explain(error: ValidationError, values: Mapping[str, Any], origins: Mapping
     lines: dict[str, None] = {}
     secrets = {option.field for option in setting_options() if option.is_secret}
     for problem in error.errors(include_url=False, include_context=False):
-        message = problem["msg"].removeprefix("Value error, ")
+        message = sentence(problem["msg"])
         if not problem["loc"]:
             lines[message] = None
             continue
-        field = str(problem["loc"][0])
-        value = "" if field in secrets or field not in values else f" (it is {_brief(values[field])})"
+        name = str(problem["loc"][0])
+        value = "" if name in secrets or name not in values else f" (it is {brief(values[name])})"
         hint = ""
-        if str(values.get(field, "")).startswith("tcp://") and origins.get(field, "").startswith(ENV_PREFIX):
+        if str(values.get(name, "")).startswith("tcp://") and origins.get(name, "").startswith(ENV_PREFIX):
             hint = "; Kubernetes sets this for a service of that name: use enableServiceLinks: false"
-        lines[f"{origins.get(field, field)}: {field} {_sentence(message)}{value}{hint}"] = None
+        lines[f"{origins.get(name, name)}: {name} {message}{value}{hint}"] = None
     return "\n".join(lines)
-
-
-def _sentence(message: str) -> str:
-    """Pydantic's "Input should be …" as the rest of a sentence about the field."""
-    return message.replace("Input should be", "must be").replace("String should", "must")
-
-
-def _brief(value: Any) -> str:
-    text = repr(str(value) if isinstance(value, Path) else value)
-    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def _shown(value: Any) -> str:

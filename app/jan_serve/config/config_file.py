@@ -1,0 +1,55 @@
+"""Reads the configuration file, and says where in it a key stands."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+from jan_serve.config.toml_lines import KeyPath, TomlLines
+from jan_serve.errors import SettingsError
+
+MAX_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True)
+class ConfigFile:
+    """The file as it was read. values: as tomllib gives them, unchecked."""
+
+    path: Path
+    text: str
+    values: Mapping[str, Any]
+
+    @cached_property
+    def _lines(self) -> TomlLines:
+        return TomlLines(self.text)
+
+    def place_of(self, *key: str | int) -> str:
+        """`FILE:LINE` of a key, or of what it is in."""
+        path: KeyPath = key
+        return f"{self.path}:{self._lines.line_of(path)}"
+
+
+def read_config_file(path: Path, *, required: bool) -> ConfigFile:
+    """Read it; an empty one where it does not exist and need not. Raises SettingsError."""
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        if required:
+            raise SettingsError(f"there is no configuration file {path}") from None
+        return ConfigFile(path, "", {})
+    except OSError as error:
+        raise SettingsError(f"cannot read the configuration file {path}: {error.strerror}") from None
+    if len(raw) > MAX_BYTES:
+        raise SettingsError(f"{path}: a configuration file may have {MAX_BYTES} bytes at most")
+    try:
+        text = raw.decode("utf-8")
+        return ConfigFile(path, text, tomllib.loads(text))
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{path}: not UTF-8 at byte {error.start}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{path}: {error}") from None

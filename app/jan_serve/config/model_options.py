@@ -1,0 +1,126 @@
+"""Settings that hold for all models at the top level, and for one in its own table: how models are loaded and kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+KvType = Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl"]
+Pooling = Literal["none", "mean", "cls", "last", "rank"]
+
+MODEL_GROUP: Final = "Model"
+MEMORY_GROUP: Final = "Memory and speed"
+KEEP_LOADED: Final = -1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """How a field looks on the command line: its help group, and its name where that is not the field's own."""
+
+    group: str
+    name: str | None = None
+    metavar: str | None = None
+
+
+class ModelOptions(BaseModel):
+    """What can be said of all models and of each. Frozen. Times are seconds, lengths tokens."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", protected_namespaces=(), validate_default=True, hide_input_in_errors=True
+    )
+
+    n_ctx: Annotated[
+        int | None,
+        Field(
+            ge=64,
+            le=1 << 30,
+            description="Context length in tokens, shared by all running sequences. By default the model's own,"
+            " as far as memory allows.",
+        ),
+        Flag(MODEL_GROUP),
+    ] = None
+    parallel: Annotated[
+        int | None,
+        Field(
+            ge=1, le=256, description="Sequences that run at once. By default chosen by the context length."
+        ),
+        Flag(MODEL_GROUP),
+    ] = None
+    pooling: Annotated[
+        Pooling | None,
+        Field(description="How embeddings are pooled. By default as the model says, else `mean`."),
+        Flag(MODEL_GROUP),
+    ] = None
+    max_tokens_ceiling: Annotated[
+        int,
+        Field(
+            ge=0,
+            description="Completions end there even if the request set no limit. 0 is the context length.",
+        ),
+        Flag(MODEL_GROUP),
+    ] = 0
+    ttl_s: Annotated[
+        float,
+        Field(
+            ge=KEEP_LOADED,
+            le=31_536_000,
+            description="How long a model stays loaded that nobody asks for. -1 keeps it until its room is needed; 0"
+            " unloads it after each request.",
+        ),
+        Flag(MODEL_GROUP),
+    ] = 600.0
+
+    threads: Annotated[
+        int | None,
+        Field(ge=1, le=1024, description="CPU threads of the engine. By default the physical cores."),
+        Flag(MEMORY_GROUP),
+    ] = None
+    n_gpu_layers: Annotated[
+        Literal["auto", "all"] | Annotated[int, Field(ge=0, le=10_000)],
+        Field(
+            description="Layers on the accelerator: `auto` (what fits its free memory), `all`, or a number."
+        ),
+        Flag(MEMORY_GROUP, metavar="auto|all|N"),
+    ] = "auto"
+    device: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            description="Device to use, as `jan-serve doctor` names it; `cpu` uses no accelerator.",
+        ),
+        Flag(MEMORY_GROUP),
+    ] = None
+    flash_attn: Annotated[
+        Literal["auto", "on", "off"], Field(description="Flash attention."), Flag(MEMORY_GROUP)
+    ] = "auto"
+    type_k: Annotated[KvType, Field(description="Type of the cached keys."), Flag(MEMORY_GROUP)] = "f16"
+    type_v: Annotated[
+        KvType,
+        Field(description="Type of the cached values; quantised types need flash attention."),
+        Flag(MEMORY_GROUP),
+    ] = "f16"
+    n_batch: Annotated[
+        int, Field(ge=32, le=1 << 20, description="Most tokens of one engine step."), Flag(MEMORY_GROUP)
+    ] = 2048
+    n_ubatch: Annotated[
+        int,
+        Field(ge=32, le=1 << 20, description="Most tokens of one pass through the model."),
+        Flag(MEMORY_GROUP),
+    ] = 512
+    cache_sequences: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=256,
+            description="Finished sequences that are kept, so that a common prefix is not computed again.",
+        ),
+        Flag(MEMORY_GROUP),
+    ] = 16
+    mmap: Annotated[
+        bool, Field(description="Map the weights from the file instead of reading them."), Flag(MEMORY_GROUP)
+    ] = True
+    mlock: Annotated[bool, Field(description="Keep the weights in physical memory."), Flag(MEMORY_GROUP)] = (
+        False
+    )

@@ -1,0 +1,174 @@
+"""`[models."NAME"]` of the configuration file: what holds for one model. Its schema; `model_book` keeps what is read.
+
+NAME is any name of the model but a mere beginning: as in the models folder, the file's own, `repo:quant`, an alias.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from jan_serve.config.model_options import ModelOptions
+
+MAX_ALIASES: Final = 64
+MAX_ADAPTERS: Final = 32
+MAX_SCALE: Final = 100.0
+LIVE_OPTIONS: Final = frozenset({"ttl_s"})
+"""The model options that a loaded model need not be loaded anew for."""
+
+LIVE_KEYS: Final = frozenset({"aliases", "template", "sampling", "pin", "group"}) | LIVE_OPTIONS
+"""The keys of a table whose change counts from the next request on. Any other change loads the model anew then."""
+
+_STRICT: Final = ConfigDict(
+    frozen=True, extra="forbid", protected_namespaces=(), strict=True, hide_input_in_errors=True
+)
+_ADAPTER_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}\Z")
+
+
+def _name_of_adapter(name: str) -> str:
+    if not _ADAPTER_NAME.match(name):
+        raise ValueError("must be 1 to 64 letters, digits and `_`, `.`, `-`, and not begin with `.` or `-`")
+    return name
+
+
+def _model_name(name: str) -> str:
+    if not name or len(name) > 255 or not name.isprintable() or name != name.strip():
+        raise ValueError("must be 1 to 255 printable characters without blanks around them")
+    return name
+
+
+Name = Annotated[str, AfterValidator(_model_name)]
+Float = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class SamplingSettings(BaseModel):
+    """What requests get that do not say it themselves, in every API, in place of that API's own default.
+
+    None: the API's default. As core.sampling.SamplingParams and StopConditions.
+    """
+
+    model_config = _STRICT
+
+    temperature: Annotated[Float | None, Field(ge=0, le=100, description="0 is greedy.")] = None
+    top_k: Annotated[int | None, Field(ge=0, le=(1 << 31) - 1, description="0 is off.")] = None
+    top_p: Annotated[Float | None, Field(ge=0, le=1, description="1 is off.")] = None
+    min_p: Annotated[Float | None, Field(ge=0, le=1, description="0 is off.")] = None
+    typical_p: Annotated[Float | None, Field(gt=0, le=1, description="1 is off.")] = None
+    repeat_penalty: Annotated[Float | None, Field(gt=0, le=100, description="1 is off.")] = None
+    repeat_last_n: Annotated[
+        int | None,
+        Field(
+            ge=-1,
+            le=(1 << 31) - 1,
+            description="Tokens that penalties look back on; -1 is the whole context.",
+        ),
+    ] = None
+    presence_penalty: Annotated[Float | None, Field(ge=-2, le=2)] = None
+    frequency_penalty: Annotated[Float | None, Field(ge=-2, le=2)] = None
+    mirostat_mode: Annotated[int | None, Field(ge=0, le=2, description="0 is off.")] = None
+    mirostat_tau: Annotated[Float | None, Field(ge=0, le=10)] = None
+    mirostat_eta: Annotated[Float | None, Field(ge=0.001, le=1)] = None
+    seed: Annotated[int | None, Field(ge=0, le=(1 << 32) - 1)] = None
+    max_tokens: Annotated[
+        int | None, Field(ge=1, le=(1 << 31) - 1, description="Tokens to generate at most.")
+    ] = None
+    stop: Annotated[
+        tuple[Annotated[str, Field(min_length=1, max_length=1024)], ...] | None,
+        Field(max_length=64, strict=False, description="Texts that end an answer."),
+    ] = None
+
+
+class LoraSettings(BaseModel):
+    """A LoRA adapter that is loaded with the model, for requests that choose it. scale: unless they say another."""
+
+    model_config = _STRICT
+
+    name: Annotated[
+        str,
+        AfterValidator(_name_of_adapter),
+        Field(description="What requests call it: letters, digits, `_`, `.`, `-`."),
+    ]
+    file: Annotated[Path, Field(strict=False, description="The GGUF file of the adapter.")]
+    scale: Annotated[
+        Float,
+        Field(ge=-MAX_SCALE, le=MAX_SCALE, description="How strongly it is applied, unless a request says."),
+    ] = 1.0
+
+
+class ModelSettings(BaseModel):
+    """One table. options: the model options as they hold for this model, its own over those of all models.
+
+    aliases: further names that requests may use. template: an absolute path of a Jinja file, or the name of a template.
+    pin: the model is never unloaded to make room. group: models of one group are not in memory together.
+    """
+
+    model_config = _STRICT
+
+    options: Annotated[ModelOptions, Field(strict=False)]
+    aliases: Annotated[
+        tuple[Name, ...],
+        Field(max_length=MAX_ALIASES, strict=False, description="Further names that requests may use."),
+    ] = ()
+    template: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            description="The chat template: a Jinja file, the name of another template in the GGUF file, or `chatml`.",
+        ),
+    ] = None
+    sampling: Annotated[
+        SamplingSettings, Field(strict=False, description="What requests get that do not say it; see below.")
+    ] = SamplingSettings()
+    lora: Annotated[
+        tuple[LoraSettings, ...],
+        Field(max_length=MAX_ADAPTERS, strict=False, description="LoRA adapters; see below."),
+    ] = ()
+    pin: Annotated[bool, Field(description="Never unload the model to make room for another.")] = False
+    group: Annotated[
+        str | None,
+        Field(min_length=1, max_length=64, description="Models of one group are not in memory together."),
+    ] = None
+
+    @model_validator(mode="after")
+    def _check_adapters(self) -> Self:
+        names = [adapter.name.casefold() for adapter in self.lora]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise ValueError(f"two LoRA adapters are named {twice!r}")
+        return self
+
+    def adapter(self, name: str) -> LoraSettings | None:
+        """The adapter of this name, in any case."""
+        return next((each for each in self.lora if each.name.casefold() == name.casefold()), None)
+
+
+OWN_KEYS: Final = tuple(name for name in ModelSettings.model_fields if name != "options")
+"""The keys of a table that are not model options."""
+
+
+def model_settings(table: Mapping[str, Any], common: ModelOptions, folder: Path) -> ModelSettings:
+    """The settings of one table over those of all models. Paths count from `folder`.
+
+    Raises ValidationError, whose places begin with `options` for what is a model option or no key at all.
+    """
+    own: dict[str, Any] = {key: value for key, value in table.items() if key in OWN_KEYS}
+    options = {key: value for key, value in table.items() if key not in OWN_KEYS}
+    given = {name: getattr(common, name) for name in ModelOptions.model_fields}
+    if isinstance(own.get("template"), str):
+        own["template"] = template_value(own["template"], folder)
+    settings = ModelSettings.model_validate({"options": given | options, **own})
+    adapters = tuple(
+        each.model_copy(update={"file": folder / each.file.expanduser()}) for each in settings.lora
+    )
+    return settings.model_copy(update={"lora": adapters})
+
+
+def template_value(value: str, folder: Path) -> str:
+    """What is a file, or looks like one, as an absolute path; else the name as it is."""
+    given = Path(value).expanduser()
+    path = folder / given
+    return str(path) if len(given.parts) > 1 or given.suffix or path.is_file() else value
