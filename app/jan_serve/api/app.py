@@ -82,6 +82,11 @@ def create_app(
     """
     lifecycle = Lifecycle()
     metrics = Metrics(models.snapshot, lifecycle)
+    metrics.observers += [
+        dialect.metrics(metrics.registry, models.snapshot)
+        for dialect in dialects
+        if dialect.metrics is not None
+    ]
     running = RunningRequests(settings.request_timeout_s or None)
     envelopes = Envelopes(
         [(prefix, dialect.render_error) for dialect in dialects for prefix in dialect.error_prefixes]
@@ -98,6 +103,7 @@ def create_app(
         ),
         running=running,
         streams=StreamSettings(settings.sse_ping_s, settings.write_timeout_s),
+        metrics_page=metrics.page,
     )
     routers = [
         health_router(models, lifecycle, metrics),

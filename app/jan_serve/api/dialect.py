@@ -6,9 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fastapi import APIRouter
+from prometheus_client import CollectorRegistry
 
 from jan_serve.api.errors import ErrorRenderer
-from jan_serve.api.models_port import Models
+from jan_serve.api.metrics import RequestObserver
+from jan_serve.api.models_port import Models, ModelsState
 from jan_serve.generation.deadline import RunningRequests
 from jan_serve.generation.prepare import RequestPreparer
 
@@ -29,6 +31,11 @@ class Services:
     preparer: RequestPreparer
     running: RunningRequests
     streams: StreamSettings
+    metrics_page: Callable[[], bytes]
+
+
+MetricsFactory = Callable[[CollectorRegistry, Callable[[], ModelsState]], RequestObserver]
+"""Registers the series of a protocol, which count the requests of all protocols and read the state of the models."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,3 +46,4 @@ class Dialect:
     error_prefixes: tuple[str, ...]
     render_error: ErrorRenderer
     router: Callable[[Services], APIRouter]
+    metrics: MetricsFactory | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -21,11 +21,23 @@ _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 
 _TOKENS_PER_SECOND: Final = (1, 2, 5, 10, 20, 40, 60, 80, 100, 150, 200, 400)
 
 
+class RequestObserver(Protocol):
+    """Counts finished requests in the series of one protocol."""
+
+    def observe(self, status: int, record: RequestRecord) -> None:
+        """A request has ended; status as in the log, also of one whose client left."""
+        ...
+
+
 class Metrics:
-    """Counts finished requests, and reads the supervisor's state when asked for the page."""
+    """Counts finished requests, and reads the supervisor's state when asked for the page.
+
+    observers: of dialects whose own series are on the page too; they register with `registry` by themselves.
+    """
 
     def __init__(self, snapshot: Callable[[], ModelsState], lifecycle: Lifecycle) -> None:
         self.registry = CollectorRegistry(auto_describe=True)
+        self.observers: list[RequestObserver] = []
         self.registry.register(_EngineCollector(snapshot, lifecycle))
         self._requests = Counter(
             "jan_serve_requests", "Finished requests.", ("route", "status"), registry=self.registry
@@ -84,6 +96,8 @@ class Metrics:
             self._queue.observe(record.queue_s)
         if record.decode_s and record.completion_tokens:
             self._speed.observe(record.completion_tokens / record.decode_s)
+        for observer in self.observers:
+            observer.observe(status, record)
 
     def page(self) -> bytes:
         """The text exposition."""
