@@ -10,6 +10,7 @@ from typing import Any
 import typer.main
 from pydantic import BaseModel
 
+from jan_serve.cli.errors import EXIT_STATUSES
 from jan_serve.cli.main import build_app
 from jan_serve.config import ModelOptions, ModelSettings, Option, setting_options
 from jan_serve.config.model_settings import LIVE_KEYS, OWN_KEYS, LoraSettings, SamplingSettings
@@ -116,11 +117,10 @@ def cli_page() -> str:
     root: Any = typer.main.get_command(build_app())
     lines = [NOTICE, "", "# Command line", "", root.help, ""]
     lines += [
-        "`jan-serve` without a command is `jan-serve serve`. Results go to standard output, everything else to"
-    ]
-    lines += [
-        "standard error. The exit status is 0 for success, 1 for a failure, 2 for wrong use or settings,",
-        "130 after Ctrl-C.",
+        "`jan-serve` without a command is `jan-serve serve`. Results go to standard output, everything else to",
+        "standard error. `--json` prints results for programs.",
+        "",
+        *table(("exit status", "meaning"), [(str(status), text) for status, text in EXIT_STATUSES.items()]),
         "",
     ]
     settings = {option.field for option in setting_options()}

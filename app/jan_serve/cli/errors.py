@@ -1,4 +1,4 @@
-"""Exception to message, next step and exit status: the one place. 0 done, 1 failed, 2 wrong use or settings."""
+"""Exception to message, next step and exit status: the one place. EXIT_STATUSES says what each means."""
 
 from __future__ import annotations
 
@@ -25,7 +25,16 @@ from jan_serve.errors import (
 
 FAILED: Final = 1
 WRONG_USE: Final = 2
+NO_SERVER: Final = 3
 INTERRUPTED: Final = 130
+
+EXIT_STATUSES: Final = {
+    0: "Done.",
+    FAILED: "It failed: the message says why, and what to do next.",
+    WRONG_USE: "Wrong use: an argument, a setting, a key or a name that is not known. The same again will not help.",
+    NO_SERVER: "No server answers, or it went away. Of commands that ask the running server.",
+    INTERRUPTED: "Ctrl-C.",
+}
 
 
 class CommandError(Exception):

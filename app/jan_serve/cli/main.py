@@ -12,15 +12,21 @@ import typer.main
 from jan_serve import __version__
 from jan_serve.cli.config import config_app
 from jan_serve.cli.doctor import doctor
+from jan_serve.cli.embed import embed
 from jan_serve.cli.errors import report
 from jan_serve.cli.grammar import grammar
 from jan_serve.cli.import_ import import_
+from jan_serve.cli.load import load
 from jan_serve.cli.ls import ls
 from jan_serve.cli.output import Output
+from jan_serve.cli.own_server import OWN_SERVER_COMMAND, own_server
+from jan_serve.cli.ps import ps
 from jan_serve.cli.pull import pull
 from jan_serve.cli.rm import rm
 from jan_serve.cli.serve import serve_command
 from jan_serve.cli.show import show
+from jan_serve.cli.stop import stop
+from jan_serve.cli.tokenize import tokenize
 
 _GLOBAL_FLAGS = frozenset({"--version", "--help", "-h", "--install-completion", "--show-completion"})
 
@@ -54,9 +60,15 @@ def build_app() -> typer.Typer:
     app.command("ls")(ls)
     app.command("show")(show)
     app.command("rm")(rm)
+    app.command("ps")(ps)
+    app.command("load")(load)
+    app.command("stop")(stop)
+    app.command("embed")(embed)
+    app.command("tokenize")(tokenize)
     app.command("doctor")(doctor)
     app.command("grammar")(grammar)
     app.add_typer(config_app, name="config")
+    app.command(OWN_SERVER_COMMAND, hidden=True)(own_server)
     return app
 
 

@@ -9,7 +9,15 @@ from typing import Annotated, Any
 
 import typer
 
-from jan_serve.config import LoadedSettings, Option, Settings, load_settings, setting_options
+from jan_serve.cli.connection import Connection
+from jan_serve.config import (
+    LoadedSettings,
+    Option,
+    Settings,
+    load_settings,
+    server_address,
+    setting_options,
+)
 
 ConfigOption = Annotated[
     Path | None,
@@ -22,12 +30,25 @@ ModelsDirOption = Annotated[
     Path | None,
     typer.Option("--models-dir", metavar="FOLDER", help="Models folder, instead of the configured one."),
 ]
+UrlOption = Annotated[
+    str | None,
+    typer.Option(
+        "--url",
+        metavar="URL",
+        help="The server to ask: the configured host and port without it, or what JAN_SERVE_URL says.",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
 
 
 def store_settings(config: Path | None, models_dir: Path | None) -> Settings:
     """The settings of a command that works on the models folder. Raises SettingsError."""
     return load_settings({"models_dir": models_dir}, config).settings
+
+
+def connection_to(config: Path | None, url: str | None) -> Connection:
+    """The running server of a command that works on one. Connects to nothing yet. Raises SettingsError."""
+    return Connection(server_address(load_settings(config_file=config), url))
 
 
 def with_setting_flags(run: Callable[[LoadedSettings], int]) -> Callable[..., None]:

@@ -19,7 +19,7 @@ from jan_serve.config import LoadedSettings, Settings
 from jan_serve.errors import SettingsError
 from jan_serve.log_file import LogFileHandler, LogFileUnavailable, open_log_file
 from jan_serve.logs import configure_logging
-from jan_serve.store.resolve import DefaultModel
+from jan_serve.store.resolve import DefaultModel, ModelResolver
 from jan_serve.wiring import build_library, build_manager, build_renderer, build_resolver
 
 
@@ -30,9 +30,6 @@ def serve_command() -> Callable[..., None]:
 
 def serve(loaded: LoadedSettings) -> int:
     """Serve models over HTTP. Ctrl-C or SIGTERM lets running requests finish; a second one ends at once."""
-    # The server's packages take most of the start-up time: the other commands do without.
-    from jan_serve.api.server import run
-
     settings = loaded.settings
     output = Output()
     resolver = build_resolver(settings)
@@ -51,8 +48,16 @@ def serve(loaded: LoadedSettings) -> int:
         if not settings.is_loopback and not settings.api_keys:
             output.warning(f"{settings.host} can be reached from other machines, and no key is asked for")
         print_banner(output, settings, default, sock)
-        library = build_library(resolver, settings, free_memory)
-        return run(settings, build_manager(resolver, settings), build_renderer(), sock, library)
+        return run_server(settings, resolver, sock)
+
+
+def run_server(settings: Settings, resolver: ModelResolver, sock: socket.socket) -> int:
+    """The server with all its parts, until it is told to stop; the value is the exit status."""
+    # The server's packages take most of the start-up time: the other commands do without.
+    from jan_serve.api.server import run
+
+    library = build_library(resolver, settings, free_memory)
+    return run(settings, build_manager(resolver, settings), build_renderer(), sock, library)
 
 
 @contextmanager
