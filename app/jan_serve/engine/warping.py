@@ -21,6 +21,8 @@ Ids = npt.NDArray[np.intp]
 
 _FIRST_SORTED: Final = 2048
 _MORE: Final = 16
+_LARGEST: Final = 1e30
+"""Beyond what logits are, and within what float32 holds."""
 
 
 class Warper:
@@ -53,19 +55,21 @@ class Warper:
             return
         repeat, frequency = self._params.repeat_penalty, self._params.frequency_penalty
         seen = np.flatnonzero(self._counts)
-        values = logits[seen]
+        values = logits[seen].astype(np.float64)
         if repeat != 1.0:
-            values = np.where(values < 0, values * repeat, values / repeat).astype(np.float32)
+            values = np.where(values < 0, values * repeat, values / repeat)
         if frequency != 0.0:
-            values -= self._counts[seen] * np.float32(frequency / self._length)
-        logits[seen] = values
+            values -= self._counts[seen] * (frequency / self._length)
+        logits[seen] = np.clip(values, -_LARGEST, _LARGEST)
 
     def warp(self, logits: Floats) -> Floats:
         """What the token is drawn from: excluded tokens at -inf. Greedy leaves all as they are."""
         params = self._params
         if params.temperature <= 0.0:
             return logits
-        warped = logits / np.float32(params.temperature)
+        # From the best one down: whatever the temperature, it stays finite.
+        falls = (logits - logits.max()).astype(np.float64) / params.temperature
+        warped = np.where(falls < -_LARGEST, -np.inf, falls).astype(np.float32)
         if 0 < params.top_k < len(warped):
             least = np.partition(warped, len(warped) - params.top_k)[len(warped) - params.top_k]
             warped[warped < least] = -np.inf

@@ -125,3 +125,16 @@ def test_greedy_takes_the_best_and_leaves_the_logits() -> None:
     subject = warper(temperature=0.0, top_k=3, top_p=0.5)
     assert subject.warp(logits) is logits
     assert subject.draw(logits) == int(logits.argmax())
+
+
+@pytest.mark.parametrize("temperature", [1e-300, 1e-9, 1e9, 1e300])
+@pytest.mark.parametrize("repeat", [1e-300, 1e300])
+def test_extremes_stay_finite(temperature: float, repeat: float) -> None:
+    subject = warper(temperature=temperature, repeat_penalty=repeat, top_p=0.9, typical_p=0.9)
+    subject.observe_prompt(np.arange(10, dtype=np.int32))
+    logits = logits_of(8)
+    subject.penalise(logits)
+    assert np.isfinite(logits).all()
+    warped = subject.warp(logits)
+    assert np.isfinite(warped.max())
+    assert np.isfinite(warped[subject.draw(warped)])
