@@ -1,0 +1,64 @@
+"""/extras/grammar: the grammar of a constraint, or the refusal that a generation would get."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jan_serve.grammar import json_schema_to_gbnf, parse_gbnf, regex_to_gbnf
+from tests.support.fake_client import FakeModels
+from tests.support.fronts import http_client
+
+pytestmark = pytest.mark.anyio
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"schema": SCHEMA}}},
+            json_schema_to_gbnf(SCHEMA),
+        ),
+        ({"response_format": {"type": "json_object"}}, json_schema_to_gbnf({"type": "object"})),
+        ({"response_format": {"type": "regex", "value": "[ab]{2}"}}, regex_to_gbnf("[ab]{2}")),
+    ],
+)
+async def test_a_constraint_becomes_gbnf_without_a_model(body: dict[str, Any], expected: str) -> None:
+    models = FakeModels()
+    async with http_client(models) as client:
+        response = await client.post("/extras/grammar", json=body)
+    assert (response.status_code, response.json()) == (200, {"grammar": expected})
+    assert models.leased == []
+    parse_gbnf(response.json()["grammar"])
+
+
+async def test_gbnf_is_checked() -> None:
+    async with http_client() as client:
+        good = await client.post("/extras/grammar", json={"grammar": 'root ::= "yes" | "no"'})
+        bad = await client.post("/extras/grammar", json={"grammar": "root ::= missing"})
+    assert good.status_code == 200
+    assert (bad.status_code, bad.json()["error"]["code"]) == (400, "invalid_grammar")
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "words"),
+    [
+        ({}, "invalid_request", "response_format or grammar"),
+        ({"response_format": {"type": "text"}}, "invalid_request", "response_format or grammar"),
+        ({"response_format": {"type": "regex", "value": "(a"}}, "unsupported_pattern", "character"),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "objekt"}}}},
+            "invalid_schema",
+            "/type",
+        ),
+    ],
+)
+async def test_a_refusal_says_where(body: dict[str, Any], code: str, words: str) -> None:
+    async with http_client() as client:
+        response = await client.post("/extras/grammar", json=body)
+    assert response.status_code == 400
+    assert response.json()["error"]["code"] == code
+    assert words in response.json()["error"]["message"]
