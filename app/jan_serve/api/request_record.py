@@ -23,7 +23,10 @@ _KEY = "jan_serve.record"
 
 @dataclass(slots=True)
 class RequestRecord:
-    """Filled by whoever learns something. Times are seconds; `first_token_s` counts from the arrival of the request."""
+    """Filled by whoever learns something. Times are seconds; `first_token_s` counts from the arrival of the request.
+
+    token_gaps_s: between pieces of an answer that follow each other, over all choices. finish_reasons: of the choices.
+    """
 
     request_id: str
     started: float = field(default_factory=time.perf_counter)
@@ -36,9 +39,12 @@ class RequestRecord:
     queue_s: float | None = None
     prefill_s: float | None = None
     decode_s: float | None = None
+    token_gaps_s: list[float] = field(default_factory=list[float])
+    finish_reasons: list[str] = field(default_factory=list[str])
     error: str | None = None
     warnings: tuple[str, ...] = ()
     cancelled: bool = False
+    _last_token_s: float = 0.0
 
     def elapsed_s(self) -> float:
         """Since the request arrived."""
@@ -51,10 +57,11 @@ class RequestRecord:
                 self.model = event.model
                 self.prompt_tokens += event.prompt_tokens
                 self.warnings = event.warnings
-            case TextDelta() | ReasoningDelta() | ToolCallDelta() if self.first_token_s is None:
-                self.first_token_s = self.elapsed_s()
+            case TextDelta() | ReasoningDelta() | ToolCallDelta():
+                self._observe_piece(self.elapsed_s())
             case Finished():
                 self.completion_tokens += event.completion_tokens
+                self.finish_reasons.append(event.reason)
             case Completed():
                 self.count(event.usage)
                 self.queue_s = event.timings.queue_s
@@ -62,6 +69,13 @@ class RequestRecord:
                 self.decode_s = event.timings.decode_s
             case _:
                 pass
+
+    def _observe_piece(self, at_s: float) -> None:
+        if self.first_token_s is None:
+            self.first_token_s = at_s
+        else:
+            self.token_gaps_s.append(at_s - self._last_token_s)
+        self._last_token_s = at_s
 
     def count(self, usage: Usage) -> None:
         """The final counts."""

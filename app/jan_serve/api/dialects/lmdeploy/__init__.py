@@ -6,6 +6,7 @@ from typing import Final
 
 from jan_serve.api.dialect import Dialect
 from jan_serve.api.dialects.lmdeploy.errors import render_error
+from jan_serve.api.dialects.lmdeploy.metrics import LmdeployMetrics
 from jan_serve.api.dialects.lmdeploy.routes import PREFIX, ROOT_PATHS, lmdeploy_router
 
 LMDEPLOY: Final = Dialect(
@@ -13,4 +14,5 @@ LMDEPLOY: Final = Dialect(
     error_prefixes=(PREFIX, *ROOT_PATHS),
     render_error=render_error,
     router=lmdeploy_router,
+    metrics=LmdeployMetrics,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Callable
 from enum import Enum
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ from jan_serve.api.dialects.lmdeploy.serving import Serving, serving_over
 from jan_serve.api.dialects.lmdeploy.wire_common import ErrorBody, KeyErrorBody, ValidationErrorBody
 from jan_serve.api.dialects.lmdeploy.wire_extras import ModelCard, ModelList
 from jan_serve.api.json_body import JsonRoute
+from jan_serve.api.metrics import CONTENT_TYPE
 from jan_serve.api.replies import json_reply
 
 PREFIX: Final = "/lmdeploy"
@@ -51,11 +53,11 @@ def lmdeploy_router(services: Services) -> APIRouter:
         add_encode_route(router, serving, prefix)
         add_pooling_route(router, serving, prefix)
     add_embedding_route(router, serving, PREFIX)
-    _add_fact_routes(router, serving)
+    _add_fact_routes(router, serving, services.metrics_page)
     return router
 
 
-def _add_fact_routes(router: APIRouter, serving: Serving) -> None:
+def _add_fact_routes(router: APIRouter, serving: Serving, metrics_page: Callable[[], bytes]) -> None:
     @router.get(f"{PREFIX}/v1/models", tags=_TAGS, response_model=ModelList)
     async def available_models() -> Response:
         """The models that can be asked for."""
@@ -67,6 +69,16 @@ def _add_fact_routes(router: APIRouter, serving: Serving) -> None:
     async def health() -> Response:
         """Alive: an empty 200."""
         return Response()
+
+    @router.get(
+        f"{PREFIX}/metrics",
+        tags=_TAGS,
+        responses={200: {"content": {"text/plain": {}}}},
+        response_class=Response,
+    )
+    async def metrics() -> Response:
+        """Prometheus text exposition; the same page as at the root."""
+        return Response(metrics_page(), headers={"content-type": CONTENT_TYPE})
 
 
 def _card(name: str, created: int) -> ModelCard:
