@@ -6,15 +6,19 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
+import numpy as np
+
 from jan_serve.core.events import TokenInfo
+from jan_serve.core.sequence_state import SequenceState
 from jan_serve.engine.cells import CellCounter
 from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_NO_CELLS, DECODE_OK, Batch, LlamaContext
 from jan_serve.engine.pacing import Pacer
 from jan_serve.engine.phase import PhaseClock
 from jan_serve.engine.prefix_cache import PrefixCache
-from jan_serve.engine.sampler import Sampled, score
+from jan_serve.engine.sampler import Floats, Sampled, score
 from jan_serve.engine.scheduler import Admission, PlanItem, Scheduler
 from jan_serve.engine.sequence import RequestState, Sequence, Status
+from jan_serve.engine.state_shelf import StateShelf, state_bytes
 from jan_serve.errors import EngineFailure, JanServeError
 from jan_serve.ipc.messages import (
     Chunk,
@@ -25,6 +29,7 @@ from jan_serve.ipc.messages import (
     PromptScored,
     RequestCompleted,
     SequenceFinished,
+    StateKept,
 )
 
 
@@ -43,9 +48,11 @@ class Engine:
         cache_sequences: int,
         step_target_s: float,
         phase: PhaseClock,
+        shelf: StateShelf | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._context = context
+        self._shelf = shelf
         self._vocab = context.model.vocab
         self._cells = CellCounter(min(n_ctx, context.n_ctx))
         self._cache = PrefixCache(whole_only=context.model.is_recurrent)
@@ -131,7 +138,8 @@ class Engine:
             self._start(admission)
 
     def _start(self, admission: Admission) -> None:
-        sequence, prefix = admission.sequence, admission.prefix
+        sequence = admission.sequence
+        prefix = admission.prefix if sequence.resumed is None else None
         if prefix is not None:
             self._cache.touch(prefix.seq_id)
         sequence.seq_id = self._take_id(keep=prefix.seq_id if prefix is not None else None)
@@ -153,6 +161,21 @@ class Engine:
         sequence.status = Status.RUNNING
         self._scheduler.waiting.remove(sequence)
         self._scheduler.running.append(sequence)
+        if sequence.resumed is not None:
+            self._resume(sequence, sequence.resumed)
+
+    def _resume(self, sequence: Sequence, state: SequenceState) -> None:
+        """Put in place what another server computed, and go on behind it. Where it has no room, it is computed here."""
+        sequence.resumed = None
+        length = len(state.tokens)
+        while self._cells.free < length and (oldest := self._cache.least_recent()) is not None:
+            self._evict(oldest)
+        if not self._context.restore_sequence(sequence.seq_id, np.frombuffer(state.memory, np.uint8)):
+            return
+        self._cells.extend(sequence.seq_id, length)
+        self._cached += length
+        sequence.num_computed = sequence.num_cached = sequence.state.cached_tokens = length
+        self._advance(sequence, np.frombuffer(state.logits, "<f4").copy())
 
     def _take_id(self, keep: int | None) -> int:
         """A sequence id that holds nothing; evicts a cached sequence if all are in use. `keep` is not evicted."""
@@ -271,7 +294,7 @@ class Engine:
             if item.outputs == "all":
                 self._score_prompt(sequence, item.count, index)
             if sequence.num_uncomputed == 0:
-                self._advance(sequence, index)
+                self._advance(sequence, self._context.logits(index))
 
     def _score_prompt(self, sequence: Sequence, count: int, last_index: int) -> None:
         """Logits at position p score the token at p + 1."""
@@ -294,8 +317,8 @@ class Engine:
 
     # One token
 
-    def _advance(self, sequence: Sequence, index: int) -> None:
-        """Sample the next token of a sequence whose logits are at `index`, and emit what it gives."""
+    def _advance(self, sequence: Sequence, logits: Floats) -> None:
+        """Sample the next token of a sequence from its logits, which change, and emit what it gives."""
         state = sequence.state
         if state.first_token is None:
             state.first_token = self._clock()
@@ -303,8 +326,11 @@ class Engine:
             self._finish(sequence, "length")
             return
         self._phase.enter("sample", sequence.request.id)
+        first = logits.tobytes() if sequence.request.keep_state and sequence.num_generated == 0 else None
         try:
-            tokens = self._next_tokens(sequence, index)
+            tokens = self._next_tokens(sequence, logits)
+            if first is not None:
+                self._keep(sequence, first, tokens[0].token)
         except JanServeError as error:
             self._fail(state, error)
             return
@@ -322,7 +348,27 @@ class Engine:
             if sequence.status is Status.FINISHED:
                 return
 
-    def _next_tokens(self, sequence: Sequence, index: int) -> list[Sampled]:
+    def _keep(self, sequence: Sequence, logits: bytes, next_token: int) -> None:
+        """Put what was computed of a prompt on the shelf, for another server. Raises Overloaded, EngineFailure."""
+        if self._shelf is None:
+            raise EngineFailure("this worker keeps no states")
+        request_id = sequence.request.id
+        tokens = tuple(sequence.tokens.view(0, sequence.num_computed).tolist())
+        memory = self._context.save_sequence(sequence.seq_id).data
+        self._shelf.reserve(request_id, state_bytes(len(memory), self._vocab.n_tokens, len(tokens)))
+        self._shelf.keep(
+            request_id,
+            SequenceState(
+                tokens=tokens,
+                seed=sequence.seed or 0,
+                next_token=next_token,
+                logits=logits,
+                memory=memory,
+            ),
+        )
+        self._events.append(StateKept(id=request_id, tokens=len(tokens), next_token=next_token))
+
+    def _next_tokens(self, sequence: Sequence, logits: Floats) -> list[Sampled]:
         """One sampled token and what the grammar forces after it; or only what it forces from the very start."""
         sampler = sequence.sampler
         if sequence.num_generated == 0:
@@ -330,7 +376,7 @@ class Engine:
             if forced:
                 self._forced += len(forced)
                 return [Sampled(token) for token in forced]
-        sampled = sampler.sample(self._context.logits(index))
+        sampled = sampler.sample(logits)
         forced = sampler.take_forced()
         self._forced += len(forced)
         return [sampled, *(Sampled(token) for token in forced)]

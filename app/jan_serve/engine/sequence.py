@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from jan_serve.core.events import Timings, TokenInfo
+from jan_serve.core.sequence_state import SequenceState
 from jan_serve.engine.output import SequenceText
 from jan_serve.engine.tokens import TokenBuffer
 from jan_serve.ipc.messages import GenerateRequest
@@ -63,6 +64,7 @@ class Sequence:
     prefill_end: tokens it had at the (last) admission; computing them is its prefill.
     guide: what `sampler` follows, where that counts thoughts.
     max_new: tokens it may still generate in all, bounded by the context and the server's ceiling.
+    resumed: what another server computed of it, until it has been put in place.
     """
 
     state: RequestState
@@ -82,6 +84,7 @@ class Sequence:
     sum_logprob: float = 0.0
     prompt_infos: list[TokenInfo] = field(default_factory=list[TokenInfo])
     guide: GuidedExecutor | None = None
+    resumed: SequenceState | None = None
 
     @property
     def request(self) -> GenerateRequest:

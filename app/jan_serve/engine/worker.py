@@ -1,8 +1,9 @@
 """The worker process: one model behind the pipe. Started as `jan-serve worker`; not for people.
 
-Three threads. The reader takes frames off the pipe: pings are answered and running prefills interrupted at once, also
-during a decode (the bindings release the GIL). The intake tokenises and checks. The engine thread, the main one, owns
-the llama.cpp contexts: nothing else touches them. The process ends when the pipe does.
+Four threads. The reader takes frames off the pipe: pings are answered and running prefills interrupted at once, also
+during a decode (the bindings release the GIL). The intake tokenises and checks. The transfer thread moves states of
+sequences in and out. The engine thread, the main one, owns the llama.cpp contexts: nothing else touches them. The
+process ends when the pipe does.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from jan_serve.engine.llama.chain import Candidates
 from jan_serve.engine.loader import LoadedModel, load
 from jan_serve.engine.phase import PhaseClock
 from jan_serve.engine.sequence import Sequence
+from jan_serve.engine.state_transfer import StateTransfer
 from jan_serve.errors import EngineFailure, JanServeError, ProtocolError, SettingsError, UnsupportedOperation
 from jan_serve.ipc.channel import BlockingChannel, take_over_stdio
 from jan_serve.ipc.messages import (
@@ -36,6 +38,7 @@ from jan_serve.ipc.messages import (
     Accepted,
     Detokenized,
     DetokenizeRequest,
+    DropState,
     EmbedRequest,
     EngineStats,
     Failed,
@@ -45,9 +48,11 @@ from jan_serve.ipc.messages import (
     LoadProgress,
     PingRequest,
     Pong,
+    ReadState,
     Ready,
     ShutdownRequest,
     Step,
+    StoreState,
     Tokenized,
     TokenizeRequest,
 )
@@ -83,7 +88,7 @@ class Inbox:
 
 
 class Worker:
-    """One model and the three threads around it. Pings are answered from the start; requests once it is loaded."""
+    """One model and the four threads around it. Pings are answered from the start; requests once it is loaded."""
 
     def __init__(self, channel: BlockingChannel, request: LoadModel) -> None:
         self._channel = channel
@@ -94,6 +99,7 @@ class Worker:
         self._aborted: set[int] = set()
         self._jobs: deque[EmbedJob] = deque()
         self._process = psutil.Process()
+        self._transfer = StateTransfer(request, channel.send)
         self._engine: Engine | None = None
 
     def run(self) -> int:
@@ -107,6 +113,7 @@ class Worker:
             return 1
         self._take_over(loaded)
         threading.Thread(target=_process_ends_with(self._take_in), name="intake", daemon=True).start()
+        threading.Thread(target=_process_ends_with(self._transfer.run), name="transfer", daemon=True).start()
         self._phase.enter("idle")
         self._channel.send(Ready(loaded.facts))
         _process_ends_with(self._serve)()
@@ -124,6 +131,7 @@ class Worker:
                 cache_sequences=loaded.cache_sequences,
                 step_target_s=settings.step_target_s,
                 phase=self._phase,
+                shelf=self._transfer.shelf,
             )
         vocab = loaded.model.vocab
         # The intake only hands the candidates on to the samplers it makes: the engine thread alone uses them.
@@ -132,6 +140,7 @@ class Worker:
             Candidates(vocab.n_tokens),
             n_ctx=facts.n_ctx,
             max_tokens_ceiling=settings.max_tokens_ceiling,
+            shelf=self._transfer.shelf,
         )
 
     # The reader thread
@@ -148,6 +157,8 @@ class Worker:
                     self._abort(message)
                 case LoadModel():
                     raise ProtocolError("a worker loads one model")
+                case ReadState() | StoreState() | DropState():
+                    self._transfer.put(message)
                 case _:
                     self._intake_queue.put(message)
 
@@ -162,7 +173,9 @@ class Worker:
     def _pong(self, nonce: int) -> Pong:
         phase, seconds, request_id = self._phase.read()
         stats = self._engine.stats() if self._engine is not None else EngineStats()
-        stats = msgspec.structs.replace(stats, rss_bytes=self._process.memory_info().rss)
+        stats = msgspec.structs.replace(
+            stats, states=len(self._transfer.shelf), rss_bytes=self._process.memory_info().rss
+        )
         return Pong(nonce=nonce, phase=phase, phase_s=seconds, phase_id=request_id, stats=stats)
 
     # The intake thread

@@ -1,8 +1,8 @@
 """Every value that crosses the worker pipe, and nothing else.
 
 Front to worker: LoadModel once, then any of GenerateRequest, EmbedRequest, TokenizeRequest, DetokenizeRequest,
-AbortRequest, PingRequest, ShutdownRequest. Worker to front: LoadProgress*, then Ready or LoadFailed; then one Step per
-engine step (the events of all requests of that step) and the direct answers.
+AbortRequest, ReadState, StoreState, DropState, PingRequest, ShutdownRequest. Worker to front: LoadProgress*, then Ready
+or LoadFailed; then one Step per engine step (the events of all requests of that step) and the direct answers.
 Request ids are chosen by the front and are unique within one worker process.
 """
 
@@ -26,6 +26,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     n_ctx: KV cells shared by all sequences, and the longest single sequence. parallel: sequences that run at once.
     n_batch: tokens of one step at most. n_gpu_layers: -1 all, None fits the free device memory.
     cache_sequences: finished sequences kept as prefix cache.
+    state_bytes: memory for states of sequences on their way from or to other servers.
     layer_bytes, other_bytes: tensor sizes from the GGUF header (per block; the rest), for the offload decision.
     step_target_s: prefill chunks beside running streams are cut so that a step stays near this time.
     max_tokens_ceiling: completions end with `length` there even if the request set no limit. 0 is the context.
@@ -47,6 +48,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     cache_sequences: int = 16
     step_target_s: float = 0.1
     max_tokens_ceiling: int = 0
+    state_bytes: int = 2 << 30
     layer_bytes: tuple[int, ...] = ()
     other_bytes: int = 0
 
@@ -59,6 +61,13 @@ class LoadModel(msgspec.Struct, frozen=True, kw_only=True, tag="load"):
     protocol: int = PROTOCOL_VERSION
 
 
+class ResumeState(msgspec.Struct, frozen=True):
+    """The id of a state that is here, and the token that follows it (None: whichever the state says)."""
+
+    state: int
+    token: int | None = None
+
+
 class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True, tag="generate"):
     """Run `n` sequences from one prompt. The worker tokenises; it never sees a template or a schema.
 
@@ -66,6 +75,8 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True, tag="generate")
     as they are. add_special: BOS/EOS are added as the GGUF says; a BOS that the text brought is not doubled.
     prompt_param: the request field that errors about the prompt name. guide: in place of `grammar`, where only part of
     the answer is held to one. visible_specials: control tokens, by their text, that stay in the text all the same.
+    keep_state: what was computed of the only sequence is kept under the request's id (StateKept), until DropState.
+    resume: go on from a state that StoreState brought; the prompt must be that state's.
     """
 
     id: int
@@ -83,6 +94,8 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True, tag="generate")
     return_tokens: bool = False
     skip_special_tokens: bool = True
     visible_specials: tuple[str, ...] = ()
+    keep_state: bool = False
+    resume: ResumeState | None = None
 
 
 class EmbedRequest(msgspec.Struct, frozen=True, kw_only=True, tag="embed"):
@@ -117,6 +130,34 @@ class AbortRequest(msgspec.Struct, frozen=True, tag="abort"):
     id: int
 
 
+class ReadState(msgspec.Struct, frozen=True, kw_only=True, tag="read_state"):
+    """A part of the state that a GenerateRequest with this id kept. Answered by StatePart or Failed."""
+
+    id: int
+    state: int
+    offset: int
+    length: int
+
+
+class StoreState(msgspec.Struct, frozen=True, kw_only=True, tag="store_state"):
+    """The next part of a state from elsewhere, which becomes `state` once all `total` bytes are here and were checked.
+
+    Answered by StateStored or Failed.
+    """
+
+    id: int
+    state: int
+    offset: int
+    total: int
+    data: bytes
+
+
+class DropState(msgspec.Struct, frozen=True, tag="drop_state"):
+    """Forget a state, kept or brought. Unknown ones are ignored."""
+
+    state: int
+
+
 class PingRequest(msgspec.Struct, frozen=True, tag="ping"):
     """Answered by Pong at once, also during a decode."""
 
@@ -134,6 +175,9 @@ WorkerRequest = (
     | TokenizeRequest
     | DetokenizeRequest
     | AbortRequest
+    | ReadState
+    | StoreState
+    | DropState
     | PingRequest
     | ShutdownRequest
 )
@@ -233,6 +277,14 @@ class Chunk(msgspec.Struct, frozen=True, tag="chunk"):
     tokens: tuple[TokenInfo, ...] = ()
 
 
+class StateKept(msgspec.Struct, frozen=True, kw_only=True, tag="state_kept"):
+    """Before the end of a request with `keep_state`: tokens that the state covers, and the token behind them."""
+
+    id: int
+    tokens: int
+    next_token: int
+
+
 class SequenceFinished(msgspec.Struct, frozen=True, kw_only=True, tag="finished"):
     """One sequence of a request ended. Fields as in core.events.Finished."""
 
@@ -266,7 +318,7 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
     payload: dict[str, Any]
 
 
-EngineEvent = Accepted | PromptScored | Chunk | SequenceFinished | RequestCompleted | Failed
+EngineEvent = Accepted | PromptScored | Chunk | StateKept | SequenceFinished | RequestCompleted | Failed
 
 
 class Step(msgspec.Struct, frozen=True, tag="step"):
@@ -299,8 +351,26 @@ class Detokenized(msgspec.Struct, frozen=True, tag="detokenized"):
     text: str
 
 
+class StatePart(msgspec.Struct, frozen=True, kw_only=True, tag="state_part"):
+    """Bytes of a kept state from the offset asked for; `total` is the size of all of it."""
+
+    id: int
+    data: bytes
+    total: int
+
+
+class StateStored(msgspec.Struct, frozen=True, tag="state_stored"):
+    """So many bytes of a state are here."""
+
+    id: int
+    received: int
+
+
 class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
-    """Counters since the worker started (`*_total`), gauges of now. Forced tokens were generated without sampling."""
+    """Counters since the worker started (`*_total`), gauges of now. Forced tokens were generated without sampling.
+
+    states: of sequences, kept for other servers or brought from them.
+    """
 
     steps_total: int = 0
     prompt_tokens_total: int = 0
@@ -313,6 +383,7 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
     cells_used: int = 0
     cells_total: int = 0
     cached_sequences: int = 0
+    states: int = 0
     rss_bytes: int = 0
 
 
@@ -329,4 +400,16 @@ class Pong(msgspec.Struct, frozen=True, kw_only=True, tag="pong"):
     stats: EngineStats = EngineStats()
 
 
-WorkerEvent = LoadProgress | Ready | LoadFailed | Step | Failed | Embedded | Tokenized | Detokenized | Pong
+WorkerEvent = (
+    LoadProgress
+    | Ready
+    | LoadFailed
+    | Step
+    | Failed
+    | Embedded
+    | Tokenized
+    | Detokenized
+    | StatePart
+    | StateStored
+    | Pong
+)

@@ -1,0 +1,130 @@
+"""What a model has computed of one sequence, as bytes that another server with the same model goes on from. Pure.
+
+Layout: magic, u32 length of the head, the head (msgpack), the logits behind the last token (float32, little endian),
+the memory (llama.cpp's own form), and a BLAKE2b digest over all before it. Not a format to store: both ends are one
+version of this program.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Final
+
+import msgspec
+
+from jan_serve.errors import InvalidState
+
+FORMAT_VERSION: Final = 1
+_MAGIC: Final = b"JSEQ"
+_PREFIX: Final = struct.Struct("<4sI")
+_MAX_HEAD_BYTES: Final = 64 * 1024 * 1024
+_DIGEST_BYTES: Final = 32
+
+
+class StateIdentity(msgspec.Struct, frozen=True, kw_only=True):
+    """What has to be equal on both sides. model: a digest of the weights. llama_state: version of llama.cpp's form."""
+
+    model: str
+    type_k: str
+    type_v: str
+    llama_state: int
+    format: int = FORMAT_VERSION
+
+    def difference(self, other: StateIdentity) -> str | None:
+        """Why a state of `other` cannot be used here, in words; None where it can."""
+        if self.format != other.format or self.llama_state != other.llama_state:
+            return (
+                f"it has version {other.format}.{other.llama_state}, and this server reads"
+                f" {self.format}.{self.llama_state}"
+            )
+        if self.model != other.model:
+            return f"it is of another model ({other.model[:12]}, and this one is {self.model[:12]})"
+        if (self.type_k, self.type_v) != (other.type_k, other.type_v):
+            return (
+                f"its cache has the types {other.type_k} and {other.type_v}, and this one"
+                f" {self.type_k} and {self.type_v}"
+            )
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SequenceState:
+    """A sequence after its prompt.
+
+    tokens: what the memory covers. seed: what the sequence samples with. next_token: what was sampled behind `tokens`
+    from `logits` (n_vocab float32, little endian), and is not part of the memory. memory: see LlamaContext.
+    """
+
+    tokens: tuple[int, ...]
+    seed: int
+    next_token: int
+    logits: bytes
+    memory: memoryview
+
+
+class _Head(msgspec.Struct, frozen=True, kw_only=True):
+    identity: StateIdentity
+    tokens: tuple[int, ...]
+    seed: int
+    next_token: int
+    logits_bytes: int
+    memory_bytes: int
+
+
+_encoder = msgspec.msgpack.Encoder()
+_heads: msgspec.msgpack.Decoder[_Head] = msgspec.msgpack.Decoder(_Head)
+
+
+def encode_state(state: SequenceState, identity: StateIdentity) -> tuple[bytes | memoryview, ...]:
+    """The parts whose concatenation is the state. Takes time in proportion to the size; copies nothing large."""
+    head = _encoder.encode(
+        _Head(
+            identity=identity,
+            tokens=state.tokens,
+            seed=state.seed,
+            next_token=state.next_token,
+            logits_bytes=len(state.logits),
+            memory_bytes=len(state.memory),
+        )
+    )
+    parts = (_PREFIX.pack(_MAGIC, len(head)) + head, state.logits, state.memory)
+    return (*parts, _digest(parts))
+
+
+def decode_state(data: bytes | bytearray, expected: StateIdentity) -> SequenceState:
+    """Inverse of `encode_state`. Raises InvalidState where it is damaged or does not belong here."""
+    body = memoryview(data)
+    if len(body) < _PREFIX.size + _DIGEST_BYTES:
+        raise InvalidState("The state is incomplete.")
+    magic, head_bytes = _PREFIX.unpack_from(body)
+    if magic != _MAGIC or head_bytes > min(_MAX_HEAD_BYTES, len(body)):
+        raise InvalidState("This is not the state of a sequence.")
+    if _digest((body[:-_DIGEST_BYTES],)) != bytes(body[-_DIGEST_BYTES:]):
+        raise InvalidState("The state is damaged: its checksum is wrong.")
+    start = _PREFIX.size + head_bytes
+    try:
+        head = _heads.decode(body[_PREFIX.size : start])
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        raise InvalidState(f"The state has another form: {error}.") from None
+    if difference := expected.difference(head.identity):
+        raise InvalidState(f"The state cannot be used here: {difference}.")
+    end = start + head.logits_bytes
+    if min(head.logits_bytes, head.memory_bytes) < 0 or end + head.memory_bytes + _DIGEST_BYTES != len(body):
+        raise InvalidState("The state is incomplete.")
+    return SequenceState(
+        tokens=head.tokens,
+        seed=head.seed,
+        next_token=head.next_token,
+        logits=bytes(body[start:end]),
+        memory=body[end : end + head.memory_bytes],
+    )
+
+
+def _digest(parts: Sequence[bytes | memoryview]) -> bytes:
+    digest = blake2b(digest_size=_DIGEST_BYTES)
+    for part in parts:
+        digest.update(part)
+    return digest.digest()

@@ -1,0 +1,30 @@
+"""A digest of a model's weights: equal for equal files, wherever they lie."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+_PART = re.compile(r"(?P<stem>.*)-(?P<part>\d{5})-of-(?P<count>\d{5})\.gguf\Z")
+
+
+def model_parts(path: Path) -> tuple[Path, ...]:
+    """All files of a model, by the name of its first: split ones are numbered (llama.cpp's `gguf-split`)."""
+    match = _PART.match(path.name)
+    if match is None:
+        return (path,)
+    count = int(match["count"])
+    return tuple(
+        path.with_name(f"{match['stem']}-{part:05d}-of-{count:05d}.gguf") for part in range(1, count + 1)
+    )
+
+
+def digest_files(paths: Sequence[Path]) -> str:
+    """SHA-256 over the files, in hex. Reads all of them: seconds for large models. Raises OSError."""
+    whole = hashlib.sha256()
+    for path in paths:
+        with path.open("rb") as file:
+            whole.update(hashlib.file_digest(file, "sha256").digest())
+    return whole.hexdigest()

@@ -1,0 +1,70 @@
+"""The form in which a sequence travels."""
+
+from __future__ import annotations
+
+import struct
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+import pytest
+
+from jan_serve.core.sequence_state import SequenceState, StateIdentity, decode_state, encode_state
+from jan_serve.errors import InvalidState
+
+HERE = StateIdentity(model="ab" * 32, type_k="f16", type_v="q8_0", llama_state=3)
+STATE = SequenceState(
+    tokens=(1, 2, 70_000),
+    seed=2**32 - 1,
+    next_token=5,
+    logits=bytes(range(16)),
+    memory=memoryview(b"m" * 1000),
+)
+
+
+def encoded(identity: StateIdentity = HERE) -> bytes:
+    return b"".join(encode_state(STATE, identity))
+
+
+def test_it_comes_back_as_it_was() -> None:
+    found = decode_state(encoded(), HERE)
+    assert (found.tokens, found.seed, found.next_token) == (STATE.tokens, STATE.seed, STATE.next_token)
+    assert (bytes(found.logits), bytes(found.memory)) == (STATE.logits, bytes(STATE.memory))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"model": "cd" * 32}, "another model"),
+        ({"type_k": "f32"}, "types f32 and q8_0, and this one f16 and q8_0"),
+        ({"type_v": "f16"}, "types f16 and f16"),
+        ({"llama_state": 4}, "version 1.4, and this server reads 1.3"),
+        ({"format": 2}, "version 2.3"),
+    ],
+)
+def test_another_identity_is_named(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidState, match=words):
+        decode_state(encoded(msgspec.structs.replace(HERE, **changes)), HERE)
+
+
+def test_every_cut_and_every_flipped_byte_is_seen() -> None:
+    data = encoded()
+    for end in range(0, len(data), 7):
+        with pytest.raises(InvalidState):
+            decode_state(data[:end], HERE)
+    for at in range(0, len(data), 5):
+        with pytest.raises(InvalidState):
+            decode_state(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :], HERE)
+
+
+@pytest.mark.parametrize(
+    "changes", [None, {"memory_bytes": 1 << 40}, {"logits_bytes": -16}, {"tokens": "text"}, {"identity": {}}]
+)
+def test_a_forged_head_with_the_right_checksum_is_refused(changes: dict[str, object] | None) -> None:
+    data = encoded()
+    (size,) = struct.unpack_from("<I", data, 4)
+    known: dict[str, object] = msgspec.msgpack.decode(data[8 : 8 + size])
+    head = b"\xff" * size if changes is None else msgspec.msgpack.encode({**known, **changes})
+    body = data[:4] + struct.pack("<I", len(head)) + head + data[8 + size : -32]
+    with pytest.raises(InvalidState):
+        decode_state(body + blake2b(body, digest_size=32).digest(), HERE)
