@@ -12,7 +12,7 @@ BIN := .venv/bin
 
 export PYTHON CMAKE_ARGS
 
-.PHONY: help install serve test test-clients check format bench conformance model model-eval docs lock clean
+.PHONY: help install page serve test test-clients test-page check format bench conformance model model-eval docs lock clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -20,7 +20,10 @@ help: ## what can be made
 install: ## the virtual environment with everything that is pinned
 	@scripts/install
 
-serve: install ## the server (ARGS: as jan-serve serve)
+page: ## the page for browsers, where node and npm are there
+	@scripts/build-page
+
+serve: install page ## the server (ARGS: as jan-serve serve)
 	@exec $(BIN)/jan-serve serve $(ARGS)
 
 test: install ## all tests (ARGS: as pytest)
@@ -31,6 +34,10 @@ test-clients: install ## other people's clients, those in JavaScript too, which 
 	@scripts/install-clients
 	cd tests/clients/node && npm ci --no-audit --no-fund --loglevel=error
 	$(BIN)/python -m pytest tests/clients $(ARGS)
+
+test-page: install ## the page in a headless Chromium, which has to be installed (ARGS: as pytest)
+	@scripts/build-page --required
+	$(BIN)/python -m pytest tests/page $(ARGS)
 
 check: install ## lint, format, types, import rules, sizes, derived documents
 	@scripts/check

@@ -1,0 +1,88 @@
+// Streams of /v1/chat/completions.
+import { ApiError, call, readError } from "./http";
+import { readEvents } from "./sse";
+
+export interface WireToolCall {
+  id: string;
+  type: "function";
+  function: { name: string; arguments: string };
+}
+
+export type WirePart =
+  | { type: "text"; text: string }
+  | { type: "image_url"; image_url: { url: string } };
+
+export interface WireMessage {
+  role: "system" | "user" | "assistant" | "tool";
+  content: string | WirePart[] | null;
+  reasoning_content?: string;
+  tool_calls?: WireToolCall[];
+  tool_call_id?: string;
+}
+
+export interface ChatRequest {
+  model?: string;
+  messages: WireMessage[];
+  temperature?: number;
+  max_tokens?: number;
+  tools?: unknown[];
+  reasoning_effort?: string;
+  response_format?: unknown;
+  grammar?: string;
+}
+
+export interface CallFragment {
+  index: number;
+  id?: string;
+  function?: { name?: string; arguments?: string };
+}
+
+export interface Timings {
+  prompt_n: number;
+  cache_n: number;
+  prompt_ms: number;
+  predicted_n: number;
+  predicted_per_second: number;
+}
+
+/** What is new of an answer. */
+export interface ChatNews {
+  text?: string;
+  reasoning?: string;
+  calls?: CallFragment[];
+  finish?: string;
+  timings?: Timings;
+}
+
+interface Chunk {
+  choices?: {
+    delta?: { content?: string | null; reasoning_content?: string; tool_calls?: CallFragment[] };
+    finish_reason?: string | null;
+  }[];
+  timings?: Timings;
+}
+
+/** The news of one answer until it ends. Throws ApiError, also for an error inside the stream. */
+export async function* streamChat(request: ChatRequest, signal: AbortSignal): AsyncGenerator<ChatNews> {
+  const body = JSON.stringify({ ...request, stream: true, stream_options: { include_usage: true } });
+  const response = await call("v1/chat/completions", { method: "POST", body, signal });
+  for await (const { data } of readEvents(response)) {
+    if (data === "[DONE]") return;
+    const failure = readError(data, response.status);
+    if (failure !== null) throw failure;
+    const news = newsOf(JSON.parse(data) as Chunk);
+    if (news !== null) yield news;
+  }
+  if (!signal.aborted) throw new ApiError("The answer broke off: the connection was closed.", 0, "cut");
+}
+
+function newsOf(chunk: Chunk): ChatNews | null {
+  const choice = chunk.choices?.[0];
+  const news: ChatNews = {};
+  if (choice?.delta?.content) news.text = choice.delta.content;
+  if (choice?.delta?.reasoning_content) news.reasoning = choice.delta.reasoning_content;
+  if (choice?.delta?.tool_calls) news.calls = choice.delta.tool_calls;
+  if (choice?.finish_reason) news.finish = choice.finish_reason;
+  if (chunk.timings) news.timings = chunk.timings;
+  return Object.keys(news).length > 0 ? news : null;
+}

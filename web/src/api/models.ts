@@ -1,0 +1,84 @@
+// The models of this server: listed, loaded, unloaded, pulled, deleted.
+import { call, getJson, postJson, readError } from "./http";
+import { readEvents } from "./sse";
+
+export interface ModelStatus {
+  value: "unloaded" | "loading" | "loaded" | "unloading" | "failed";
+  reason?: string;
+  progress?: { value: number };
+}
+
+export interface Model {
+  id: string;
+  source: string;
+  can_remove: boolean;
+  size_bytes: number;
+  architecture: { input_modalities: string[] };
+  status: ModelStatus;
+  context_length: number | null;
+  meta: { quantization?: string | null; n_params?: number | null; title?: string | null; pooling?: string | null };
+  running: number;
+  queued: number;
+  memory: { weights: number; kv_cache: number; resident: number } | null;
+  device: string | null;
+}
+
+export async function listModels(signal?: AbortSignal): Promise<Model[]> {
+  return (await getJson<{ data: Model[] }>("models", signal)).data;
+}
+
+export async function loadModel(name: string): Promise<void> {
+  await postJson("models/load", { model: name, wait: false });
+}
+
+export async function unloadModel(name: string): Promise<void> {
+  await postJson("models/unload", { model: name });
+}
+
+export async function deleteModel(name: string): Promise<void> {
+  const path = name.split("/").map(encodeURIComponent).join("/");
+  await call(`models/${path}`, { method: "DELETE" });
+}
+
+/** What a pull tells. done and total in bytes. */
+export type PullNews =
+  | { kind: "started"; name: string; reason: string; total: number }
+  | { kind: "progress"; done: number; total: number }
+  | { kind: "message"; text: string }
+  | { kind: "finished"; model: string };
+
+interface PullEvent {
+  event: string;
+  data: Record<string, unknown>;
+}
+
+/** Throws ApiError, also for an error inside the stream. Aborting stops the pull; the server keeps what came. */
+export async function* pullModel(name: string, signal: AbortSignal): AsyncGenerator<PullNews> {
+  const body = JSON.stringify({ model: name, stream: true });
+  const response = await call("models/pull", { method: "POST", body, signal });
+  for await (const { data } of readEvents(response)) {
+    if (data === "[DONE]") return;
+    const failure = readError(data, response.status);
+    if (failure !== null) throw failure;
+    const news = newsOf(JSON.parse(data) as PullEvent);
+    if (news !== null) yield news;
+  }
+}
+
+function newsOf({ event, data }: PullEvent): PullNews | null {
+  switch (event) {
+    case "download_started":
+      return { kind: "started", name: String(data.name), reason: String(data.reason ?? ""), total: Number(data.total) };
+    case "download_progress": {
+      const files = Object.values(data) as { done: number; total: number }[];
+      const sum = (key: "done" | "total") => files.reduce((total, file) => total + file[key], 0);
+      return { kind: "progress", done: sum("done"), total: sum("total") };
+    }
+    case "download_message":
+      return { kind: "message", text: String(data.message) };
+    case "download_finished":
+      return { kind: "finished", model: String(data.model) };
+    default:
+      return null;
+  }
+}

@@ -1,0 +1,14 @@
+// The server itself.
+import { getJson } from "./http";
+
+export interface Health {
+  status: string;
+  state: string;
+  version: string;
+  uptime_s: number;
+  open_requests: number;
+}
+
+export function readHealth(signal?: AbortSignal): Promise<Health> {
+  return getJson<Health>("health", signal);
+}

@@ -1,0 +1,60 @@
+// How the open conversation is asked: instructions, sampling, tools.
+import { changeSettings, open } from "../state/conversations";
+import { toolsOf, type ChatSettings } from "../state/conversation";
+import { messageOf } from "../api/http";
+
+const EFFORTS: [ChatSettings["effort"], string][] = [
+  ["", "As the model does"],
+  ["none", "Off"],
+  ["low", "Short"],
+  ["medium", "Medium"],
+  ["high", "Long"],
+];
+
+export function ChatSettingsPanel() {
+  const { settings } = open.value;
+  return (
+    <section class="chat-settings" aria-label="Settings of this chat">
+      <label class="wide">
+        Instructions (system prompt)
+        <textarea rows={3} value={settings.system} onInput={(event) => changeSettings({ system: event.currentTarget.value })} />
+      </label>
+      <label>
+        Temperature
+        <input type="number" min={0} max={2} step={0.1} placeholder="default" value={settings.temperature ?? ""} onInput={(event) => changeSettings({ temperature: numberOf(event.currentTarget) })} />
+      </label>
+      <label>
+        Longest answer, in tokens
+        <input type="number" min={1} step={1} placeholder="no limit" value={settings.maxTokens ?? ""} onInput={(event) => changeSettings({ maxTokens: numberOf(event.currentTarget) })} />
+      </label>
+      <label>
+        Thinking
+        <select value={settings.effort} onChange={(event) => changeSettings({ effort: event.currentTarget.value as ChatSettings["effort"] })}>
+          {EFFORTS.map(([value, text]) => (
+            <option key={value} value={value}>
+              {text}
+            </option>
+          ))}
+        </select>
+      </label>
+      <label class="wide">
+        Tools (a JSON list, as OpenAI's API has it). You give the results of their calls.
+        <textarea rows={4} spellcheck={false} class="code" value={settings.tools} aria-invalid={toolsProblem(settings) !== null} onInput={(event) => changeSettings({ tools: event.currentTarget.value })} />
+      </label>
+      {toolsProblem(settings) && <p class="problem wide">{toolsProblem(settings)}</p>}
+    </section>
+  );
+}
+
+function numberOf(input: HTMLInputElement): number | null {
+  return input.value === "" || Number.isNaN(input.valueAsNumber) ? null : input.valueAsNumber;
+}
+
+function toolsProblem(settings: ChatSettings): string | null {
+  try {
+    toolsOf(settings);
+    return null;
+  } catch (error) {
+    return messageOf(error);
+  }
+}

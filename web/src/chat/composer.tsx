@@ -1,0 +1,102 @@
+// Where a question is written.
+import { useRef, useState } from "preact/hooks";
+import { ask, edit, isAnswering, open, stop } from "../state/conversations";
+import type { Attachment } from "../state/conversation";
+import { currentModel, seesImages } from "../state/models";
+import { Icon } from "../ui/icons";
+import { say } from "../ui/notice";
+import { MAX_ATTACHMENTS, readAttachment } from "./attachments";
+
+export function Composer() {
+  const [text, setText] = useState("");
+  const [attached, setAttached] = useState<Attachment[]>([]);
+  const [edited, setEdited] = useState<string | null>(null);
+  const picker = useRef<HTMLInputElement>(null);
+  const images = seesImages(currentModel.value);
+  const ready = (text.trim() !== "" || attached.length > 0) && currentModel.value !== undefined;
+
+  const send = () => {
+    if (!ready || isAnswering.value) return;
+    const question = text.trim();
+    setText("");
+    setAttached([]);
+    setEdited(null);
+    void (edited === null ? ask(question, attached) : edit(edited, question));
+  };
+  const key = (event: KeyboardEvent) => {
+    // While an input method composes, Enter chooses a candidate.
+    if (event.isComposing) return;
+    if (event.key === "Enter" && !event.shiftKey) {
+      event.preventDefault();
+      send();
+    } else if (event.key === "Escape" && isAnswering.value) stop();
+    else if (event.key === "Escape" && edited !== null) {
+      setEdited(null);
+      setText("");
+    } else if (event.key === "ArrowUp" && text === "" && !isAnswering.value) {
+      const last = open.value.messages.findLast(({ role }) => role === "user");
+      if (last === undefined) return;
+      event.preventDefault();
+      setText(last.text);
+      setEdited(last.id);
+    }
+  };
+  const attach = async (files: Iterable<File>) => {
+    const added: Attachment[] = [];
+    for (const file of files) {
+      try {
+        added.push(await readAttachment(file, images));
+      } catch (error) {
+        say(error instanceof Error ? error.message : String(error), true);
+      }
+    }
+    setAttached((known) => [...known, ...added].slice(0, MAX_ATTACHMENTS));
+  };
+  const paste = (event: ClipboardEvent) => {
+    const files = [...(event.clipboardData?.files ?? [])];
+    if (files.length === 0) return;
+    event.preventDefault();
+    void attach(files);
+  };
+
+  return (
+    <form
+      class="composer"
+      onSubmit={(event) => (event.preventDefault(), send())}
+      onDragOver={(event) => event.preventDefault()}
+      onDrop={(event) => (event.preventDefault(), void attach(event.dataTransfer?.files ?? []))}
+    >
+      {edited !== null && <p class="hint">Editing your last question. Escape leaves it as it was.</p>}
+      {attached.length > 0 && (
+        <ul class="attached">
+          {attached.map((file, index) => (
+            <li key={index}>
+              {file.kind === "image" ? <img src={file.content} alt={file.name} /> : <span>{file.name}</span>}
+              <button type="button" class="quiet small" aria-label={`Remove ${file.name}`} onClick={() => setAttached(attached.filter((_, at) => at !== index))}>
+                <Icon name="close" />
+              </button>
+            </li>
+          ))}
+        </ul>
+      )}
+      <div class="composer-row">
+        <button type="button" class="quiet" aria-label={images ? "Attach pictures or text files" : "Attach text files"} onClick={() => picker.current?.click()}>
+          <Icon name="attach" />
+        </button>
+        <input ref={picker} type="file" multiple hidden tabIndex={-1} onChange={(event) => (void attach([...(event.currentTarget.files ?? [])]), (event.currentTarget.value = ""))} />
+        <div class="grow" data-text={text}>
+          <textarea id="question" rows={1} aria-label="Your question" placeholder="Ask something" value={text} onInput={(event) => setText(event.currentTarget.value)} onKeyDown={key} onPaste={paste} autofocus />
+        </div>
+        {isAnswering.value ? (
+          <button type="button" class="primary round" aria-label="Stop" onClick={() => stop()}>
+            <Icon name="stop" />
+          </button>
+        ) : (
+          <button type="submit" class="primary round" aria-label="Send" disabled={!ready}>
+            <Icon name="send" />
+          </button>
+        )}
+      </div>
+    </form>
+  );
+}

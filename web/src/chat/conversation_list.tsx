@@ -1,0 +1,61 @@
+// The conversations of this browser.
+import { useState } from "preact/hooks";
+import { conversations, deleteConversation, open, openConversation, renameConversation, storageProblem } from "../state/conversations";
+import { goTo, view } from "../state/view";
+import { Icon } from "../ui/icons";
+
+export function ConversationList({ onOpen }: { onOpen: () => void }) {
+  const [renamed, setRenamed] = useState("");
+  const choose = (id: string) => {
+    openConversation(id);
+    goTo("chat");
+    onOpen();
+  };
+  return (
+    <section class="conversations" aria-label="Conversations">
+      {storageProblem.value && <p class="problem">Chats are not kept: {storageProblem.value}</p>}
+      <ul>
+        {conversations.value.map(({ id, title }) => (
+          <li key={id} class={view.value === "chat" && open.value.id === id ? "current" : ""}>
+            {renamed === id ? (
+              <TitleField title={title} onDone={(text) => (renameConversation(id, text), setRenamed(""))} />
+            ) : (
+              <>
+                <button type="button" class="open-chat" aria-current={open.value.id === id} onClick={() => choose(id)}>
+                  {title}
+                </button>
+                <button type="button" class="quiet small" aria-label={`Rename ${title}`} onClick={() => setRenamed(id)}>
+                  <Icon name="edit" />
+                </button>
+                <button type="button" class="quiet small" aria-label={`Delete ${title}`} onClick={() => remove(id, title)}>
+                  <Icon name="trash" />
+                </button>
+              </>
+            )}
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+function remove(id: string, title: string): void {
+  if (window.confirm(`Delete “${title}”?`)) void deleteConversation(id);
+}
+
+function TitleField({ title, onDone }: { title: string; onDone: (text: string) => void }) {
+  const key = (event: KeyboardEvent) => {
+    if (event.key === "Enter") onDone((event.currentTarget as HTMLInputElement).value);
+    if (event.key === "Escape") onDone(title);
+  };
+  return (
+    <input
+      aria-label="Title"
+      defaultValue={title}
+      maxLength={200}
+      autofocus
+      onKeyDown={key}
+      onBlur={(event) => onDone(event.currentTarget.value)}
+    />
+  );
+}

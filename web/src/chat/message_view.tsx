@@ -1,0 +1,125 @@
+// One message: text, thoughts, calls, pictures, and what can be done with it.
+import { useState } from "preact/hooks";
+import { memo } from "preact/compat";
+import { edit, isAnswering, regenerate } from "../state/conversations";
+import type { Message } from "../state/conversation";
+import { CopyButton } from "../ui/copy";
+import { rate } from "../ui/format";
+import { Icon } from "../ui/icons";
+import { MarkdownView } from "../ui/markdown_view";
+import { CallResults, CallView } from "./tool_calls";
+
+interface Props {
+  message: Message;
+  isLast: boolean;
+  isWriting: boolean;
+}
+
+const ENDINGS: Record<string, string> = {
+  length: "The answer reached its limit of tokens.",
+  stopped: "Stopped.",
+  content_filter: "The answer was withheld.",
+};
+
+export const MessageView = memo(function MessageView({ message, isLast, isWriting }: Props) {
+  switch (message.role) {
+    case "user":
+      return <Question message={message} />;
+    case "tool":
+      return (
+        <article class="message tool" aria-label="Result of a tool">
+          <div class="label">Result</div>
+          <pre class="plain">{message.text}</pre>
+        </article>
+      );
+    case "assistant":
+      return <Answer message={message} isLast={isLast} isWriting={isWriting} />;
+  }
+});
+
+function Question({ message }: { message: Message }) {
+  const [draft, setDraft] = useState<string | null>(null);
+  const save = (event: SubmitEvent) => {
+    event.preventDefault();
+    if (draft?.trim()) void edit(message.id, draft.trim());
+    setDraft(null);
+  };
+  if (draft !== null) {
+    return (
+      <article class="message user editing">
+        <form onSubmit={save}>
+          <textarea aria-label="Edit your question" rows={3} value={draft} autofocus onInput={(event) => setDraft(event.currentTarget.value)} />
+          <div class="actions">
+            <button type="button" onClick={() => setDraft(null)}>
+              Cancel
+            </button>
+            <button type="submit" class="primary">
+              Ask again
+            </button>
+          </div>
+        </form>
+      </article>
+    );
+  }
+  return (
+    <article class="message user" aria-label="Your question">
+      {message.attachments?.map((file, index) =>
+        file.kind === "image" ? <img key={index} class="picture" src={file.content} alt={file.name} /> : <div key={index} class="file">{file.name}</div>,
+      )}
+      <div class="bubble">{message.text}</div>
+      <div class="tools">
+        <CopyButton text={message.text} label="Copy question" />
+        <button type="button" class="quiet" disabled={isAnswering.value} onClick={() => setDraft(message.text)}>
+          Edit
+        </button>
+      </div>
+    </article>
+  );
+}
+
+function Answer({ message, isLast, isWriting }: Props) {
+  const { text, reasoning, calls, error, finish, timings } = message;
+  const ending = finish === undefined ? undefined : ENDINGS[finish];
+  const nothing = !text && !reasoning && !calls?.length;
+  return (
+    <article class="message assistant" aria-label="Answer" aria-busy={isWriting}>
+      {reasoning && <Thoughts text={reasoning} thinking={isWriting && !text && !calls?.length} />}
+      {text && <MarkdownView text={text} />}
+      {calls?.map((call, index) => <CallView key={index} call={call} />)}
+      {isWriting && nothing && (
+        <div class="waiting" aria-hidden="true">
+          <i /> <i /> <i />
+        </div>
+      )}
+      {error && (
+        <p class="problem" role="alert">
+          {error}
+        </p>
+      )}
+      {ending && <p class="hint">{ending}</p>}
+      {isLast && !isWriting && calls && calls.length > 0 && <CallResults calls={calls} />}
+      {!isWriting && (
+        <div class="tools">
+          {text && <CopyButton text={text} label="Copy answer" />}
+          <button type="button" class="quiet" disabled={isAnswering.value} onClick={() => void regenerate(message.id)}>
+            <Icon name="again" /> Regenerate
+          </button>
+          {timings && timings.predicted_n > 0 && (
+            <span class="hint" title={`${timings.prompt_n} prompt tokens computed, ${timings.cache_n} from the cache`}>
+              {message.model} · {timings.predicted_n} tokens · {rate(timings.predicted_per_second)} tokens/s
+            </span>
+          )}
+        </div>
+      )}
+    </article>
+  );
+}
+
+function Thoughts({ text, thinking }: { text: string; thinking: boolean }) {
+  return (
+    <details class="thoughts">
+      <summary>{thinking ? "Thinking…" : "Thoughts"}</summary>
+      <MarkdownView text={text} />
+    </details>
+  );
+}

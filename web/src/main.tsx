@@ -1,0 +1,11 @@
+import { render } from "preact";
+import { App } from "./app";
+import { saveNow } from "./state/conversations";
+import "./styles/base.css";
+import "./styles/layout.css";
+import "./styles/chat.css";
+import "./styles/markdown.css";
+import "./styles/panels.css";
+
+window.addEventListener("pagehide", saveNow);
+render(<App />, document.getElementById("page")!);

@@ -1,0 +1,94 @@
+// The models that are here: load, unload, delete; and pulling others.
+import { useState } from "preact/hooks";
+import { deleteModel, loadModel, unloadModel, type Model } from "../api/models";
+import { messageOf } from "../api/http";
+import { chosenModel, embedsOnly, models, modelsProblem, refreshModels } from "../state/models";
+import { goTo } from "../state/view";
+import { bytes } from "../ui/format";
+import { say } from "../ui/notice";
+import { PullForm } from "./pull_form";
+
+export function ModelsView() {
+  return (
+    <div class="panel">
+      <h1>Models</h1>
+      <PullForm />
+      {modelsProblem.value !== null && <p class="problem">{modelsProblem.value}</p>}
+      <ul class="cards" aria-label="Models on this server">
+        {models.value.map((model) => (
+          <ModelCard key={model.id} model={model} />
+        ))}
+      </ul>
+      {models.value.length === 0 && modelsProblem.value === null && <p class="hint">There is no model here yet.</p>}
+    </div>
+  );
+}
+
+function ModelCard({ model }: { model: Model }) {
+  const [busy, setBusy] = useState(false);
+  const { value, reason, progress } = model.status;
+  const run = async (work: Promise<void>) => {
+    setBusy(true);
+    try {
+      await work;
+    } catch (error) {
+      say(messageOf(error), true);
+    } finally {
+      await refreshModels();
+      setBusy(false);
+    }
+  };
+  const remove = () => {
+    if (window.confirm(`Delete ${model.id} from this machine?`)) void run(deleteModel(model.id));
+  };
+  const chat = () => {
+    chosenModel.value = model.id;
+    goTo("chat");
+  };
+  return (
+    <li class="card" aria-label={model.id}>
+      <div class="card-head">
+        <h2>{model.id}</h2>
+        <span class={`state ${value}`}>{value}</span>
+      </div>
+      <p class="facts">{facts(model).join(" · ")}</p>
+      {value === "loading" && <progress aria-label={`Loading ${model.id}`} max={1} {...(progress ? { value: progress.value } : {})} />}
+      {reason && <p class="problem">{reason}</p>}
+      <div class="actions">
+        {!embedsOnly(model) && (
+          <button type="button" onClick={chat}>
+            Chat
+          </button>
+        )}
+        {value === "loaded" || value === "loading" ? (
+          <button type="button" disabled={busy} onClick={() => void run(unloadModel(model.id))}>
+            Unload
+          </button>
+        ) : (
+          <button type="button" disabled={busy || value === "unloading"} onClick={() => void run(loadModel(model.id))}>
+            Load
+          </button>
+        )}
+        {model.can_remove && (
+          <button type="button" class="danger" disabled={busy} onClick={remove}>
+            Delete
+          </button>
+        )}
+      </div>
+    </li>
+  );
+}
+
+function facts(model: Model): string[] {
+  const { quantization, n_params: parameters } = model.meta;
+  return [
+    bytes(model.size_bytes),
+    ...(parameters ? [`${parameters >= 1e9 ? `${(parameters / 1e9).toFixed(1)} B` : `${Math.round(parameters / 1e6)} M`} parameters`] : []),
+    ...(quantization ? [quantization] : []),
+    ...(model.context_length ? [`${model.context_length.toLocaleString("en")} tokens of context`] : []),
+    ...(embedsOnly(model) ? ["embeddings"] : []),
+    ...(model.memory ? [`${bytes(model.memory.resident || model.memory.weights + model.memory.kv_cache)} in memory`] : []),
+    ...(model.device ? [model.device] : []),
+    model.source,
+  ];
+}

@@ -1,0 +1,97 @@
+// Getting a model from the hub, with its progress.
+import { signal } from "@preact/signals";
+import { messageOf, wasAborted } from "../api/http";
+import { pullModel } from "../api/models";
+import { chosenModel, refreshModels } from "../state/models";
+import { bytes, duration } from "../ui/format";
+import { say } from "../ui/notice";
+
+interface Pull {
+  name: string;
+  done: number;
+  total: number;
+  /** What the server says about it. */
+  words: string;
+  /** Bytes a second, over the whole pull. */
+  rate: number;
+  controller: AbortController;
+}
+
+// Outside of the component: a pull goes on while another view is shown.
+const pull = signal<Pull | null>(null);
+const problem = signal<string | null>(null);
+
+async function start(name: string): Promise<void> {
+  const controller = new AbortController();
+  problem.value = null;
+  let now: Pull = { name, done: 0, total: 0, words: "Looking for it", rate: 0, controller };
+  pull.value = now;
+  let first: { at: number; done: number } | null = null;
+  try {
+    for await (const news of pullModel(name, controller.signal)) {
+      if (news.kind === "started") now = { ...now, total: news.total, words: news.reason };
+      else if (news.kind === "message") now = { ...now, words: news.text };
+      else if (news.kind === "progress") {
+        // A pull that goes on where another stopped did not just get all of that.
+        first ??= { at: performance.now(), done: news.done };
+        const seconds = (performance.now() - first.at) / 1000;
+        now = { ...now, done: news.done, total: news.total, rate: seconds > 0 ? (news.done - first.done) / seconds : 0 };
+      } else {
+        chosenModel.value = news.model;
+        say(`${news.model} is here`);
+      }
+      pull.value = now;
+    }
+  } catch (error) {
+    if (!wasAborted(error)) problem.value = messageOf(error);
+  } finally {
+    pull.value = null;
+    await refreshModels();
+  }
+}
+
+export function PullForm() {
+  const running = pull.value;
+  const submit = (event: SubmitEvent) => {
+    event.preventDefault();
+    const name = String(new FormData(event.currentTarget as HTMLFormElement).get("name") ?? "").trim();
+    if (name) void start(name);
+  };
+  return (
+    <section class="pull" aria-label="Get a model">
+      <form class="row" onSubmit={submit}>
+        <label class="fill">
+          Get a model from the hub
+          <input name="name" placeholder="org/repository, org/repository:Q4_K_M, or a name of the catalogue" required disabled={running !== null} spellcheck={false} autocapitalize="off" />
+        </label>
+        <button type="submit" class="primary" disabled={running !== null}>
+          Pull
+        </button>
+      </form>
+      {running && (
+        <div class="pulling">
+          <div class="pull-words">
+            <strong>{running.name}</strong> <span class="hint">{words(running)}</span>
+          </div>
+          <div class="row">
+            <progress class="fill" aria-label={`Pulling ${running.name}`} max={running.total || 1} {...(running.total > 0 ? { value: running.done } : {})} />
+            <button type="button" onClick={() => running.controller.abort()}>
+              Cancel
+            </button>
+          </div>
+        </div>
+      )}
+      {problem.value && (
+        <p class="problem" role="alert">
+          {problem.value}
+        </p>
+      )}
+    </section>
+  );
+}
+
+function words({ done, total, rate, words: said }: Pull): string {
+  if (done === 0) return said;
+  const left = rate > 0 ? `, ${bytes(rate)}/s, ${duration((total - done) / rate)} left` : "";
+  return `${bytes(done)} of ${bytes(total)}${left}`;
+}

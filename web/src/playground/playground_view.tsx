@@ -1,0 +1,142 @@
+// What a constraint becomes, and what a model writes under it.
+import { useEffect, useState } from "preact/hooks";
+import { streamChat } from "../api/chat";
+import { messageOf, postJson, wasAborted } from "../api/http";
+import { ModelChoice } from "../models/model_choice";
+import { currentModel } from "../state/models";
+import { CopyButton } from "../ui/copy";
+import { EXAMPLES, fieldsOf, fits, KINDS, type Kind } from "./constraint";
+
+const PAUSE_MS = 300;
+
+interface Translated {
+  gbnf: string;
+  problem: string | null;
+}
+
+export function PlaygroundView() {
+  const [kind, setKind] = useState<Kind>("schema");
+  const [texts, setTexts] = useState(EXAMPLES);
+  const text = texts[kind];
+  const { gbnf, problem } = useTranslation(kind, text);
+  return (
+    <div class="panel">
+      <h1>Constraint playground</h1>
+      <p class="hint">Say what an answer has to be. It is enforced token by token, exactly, or refused with the place that cannot be.</p>
+      <fieldset class="kinds">
+        <legend class="off-screen">Kind of constraint</legend>
+        {KINDS.map(({ name, title }) => (
+          <label key={name} class={kind === name ? "chosen" : ""}>
+            <input type="radio" name="kind" checked={kind === name} onChange={() => setKind(name)} /> {title}
+          </label>
+        ))}
+      </fieldset>
+      <div class="columns">
+        <label>
+          {KINDS.find(({ name }) => name === kind)!.title}
+          <textarea class="code tall" spellcheck={false} value={text} aria-invalid={problem !== null} onInput={(event) => setTexts({ ...texts, [kind]: event.currentTarget.value })} />
+        </label>
+        <section aria-label="Its grammar">
+          <div class="label-row">
+            <span>GBNF</span>
+            {gbnf && <CopyButton text={gbnf} label="Copy grammar" />}
+          </div>
+          {problem !== null ? (
+            <p class="problem" role="alert">
+              {problem}
+            </p>
+          ) : (
+            <pre class="code-box" tabIndex={0}>
+              {gbnf}
+            </pre>
+          )}
+        </section>
+      </div>
+      <Trial kind={kind} text={text} ready={problem === null && gbnf !== ""} />
+    </div>
+  );
+}
+
+/** The grammar of the text, a moment after the last key. */
+function useTranslation(kind: Kind, text: string): Translated {
+  const [result, setResult] = useState<Translated>({ gbnf: "", problem: null });
+  useEffect(() => {
+    const controller = new AbortController();
+    const timer = window.setTimeout(async () => {
+      try {
+        const answer = await postJson<{ grammar: string }>("extras/grammar", fieldsOf(kind, text), controller.signal);
+        setResult({ gbnf: answer.grammar, problem: null });
+      } catch (error) {
+        if (!wasAborted(error)) setResult({ gbnf: "", problem: messageOf(error) });
+      }
+    }, PAUSE_MS);
+    return () => {
+      window.clearTimeout(timer);
+      controller.abort();
+    };
+  }, [kind, text]);
+  return result;
+}
+
+function Trial({ kind, text, ready }: { kind: Kind; text: string; ready: boolean }) {
+  const [question, setQuestion] = useState("Invent a person.");
+  const [answer, setAnswer] = useState("");
+  const [problem, setProblem] = useState<string | null>(null);
+  const [verdict, setVerdict] = useState<string | null>(null);
+  const [controller, setController] = useState<AbortController | null>(null);
+
+  const run = async (event: SubmitEvent) => {
+    event.preventDefault();
+    const started = new AbortController();
+    setController(started);
+    setAnswer("");
+    setProblem(null);
+    setVerdict(null);
+    let written = "";
+    let finish = "";
+    try {
+      const request = { model: currentModel.value?.id ?? "", messages: [{ role: "user" as const, content: question }], max_tokens: 1024, ...fieldsOf(kind, text) };
+      for await (const news of streamChat(request, started.signal)) {
+        written += news.text ?? "";
+        finish = news.finish ?? finish;
+        setAnswer(written);
+      }
+      setVerdict(finish === "length" ? "Cut off at the limit of tokens: only the beginning of a valid text." : fits(kind, text, written));
+    } catch (error) {
+      if (!wasAborted(error)) setProblem(messageOf(error));
+    } finally {
+      setController(null);
+    }
+  };
+  return (
+    <section aria-label="Try it">
+      <form class="row" onSubmit={run}>
+        <ModelChoice />
+        <label class="fill">
+          <span class="off-screen">Question</span>
+          <input value={question} onInput={(event) => setQuestion(event.currentTarget.value)} required />
+        </label>
+        {controller === null ? (
+          <button type="submit" class="primary" disabled={!ready}>
+            Generate
+          </button>
+        ) : (
+          <button type="button" onClick={() => controller.abort()}>
+            Stop
+          </button>
+        )}
+      </form>
+      {(answer || controller) && (
+        <pre class="code-box" aria-label="Generated text" tabIndex={0}>
+          {answer}
+        </pre>
+      )}
+      {verdict && <p class="verdict">{verdict}</p>}
+      {problem && (
+        <p class="problem" role="alert">
+          {problem}
+        </p>
+      )}
+    </section>
+  );
+}

@@ -1,0 +1,73 @@
+// Settings of programs that speak OpenAI's API. `jan-serve connect` has more of them, and writes them by itself.
+
+export interface Place {
+  /** Of this server, without a slash at the end. */
+  url: string;
+  model: string;
+  /** Whether the server asks for a key. */
+  keyed: boolean;
+}
+
+interface Client {
+  name: string;
+  /** Where the settings go. */
+  where: string;
+  settings: (place: Place) => string;
+}
+
+// Most programs insist on a key, and do not mind which.
+function key({ keyed }: Place): string {
+  return keyed ? "YOUR-KEY" : "none";
+}
+
+export const CLIENTS: Client[] = [
+  {
+    name: "Any OpenAI client",
+    where: "environment variables",
+    settings: (place) => `OPENAI_BASE_URL=${place.url}/v1\nOPENAI_API_KEY=${key(place)}`,
+  },
+  {
+    name: "curl",
+    where: "a shell",
+    settings: (place) =>
+      [
+        `curl ${place.url}/v1/chat/completions \\`,
+        "  -H 'Content-Type: application/json' \\",
+        ...(place.keyed ? ["  -H 'Authorization: Bearer YOUR-KEY' \\"] : []),
+        `  -d '${JSON.stringify({ model: place.model, messages: [{ role: "user", content: "Hello!" }] }).replaceAll("'", "'\\''")}'`,
+      ].join("\n"),
+  },
+  {
+    name: "Python",
+    where: "pip install openai",
+    settings: (place) =>
+      [
+        "from openai import OpenAI",
+        "",
+        `client = OpenAI(base_url=${JSON.stringify(`${place.url}/v1`)}, api_key=${JSON.stringify(key(place))})`,
+        "answer = client.chat.completions.create(",
+        `    model=${JSON.stringify(place.model)},`,
+        '    messages=[{"role": "user", "content": "Hello!"}],',
+        ")",
+        "print(answer.choices[0].message.content)",
+      ].join("\n"),
+  },
+  {
+    name: "Continue",
+    where: "~/.continue/config.yaml, under models:",
+    settings: (place) =>
+      [
+        `- name: ${JSON.stringify(place.model)}`,
+        "  provider: openai",
+        `  model: ${JSON.stringify(place.model)}`,
+        `  apiBase: ${place.url}/v1`,
+        `  apiKey: ${key(place)}`,
+        "  roles: [chat, edit, apply]",
+      ].join("\n"),
+  },
+  {
+    name: "aider",
+    where: "~/.aider.conf.yml",
+    settings: (place) => [`model: ${JSON.stringify(`openai/${place.model}`)}`, `openai-api-base: ${place.url}/v1`, `openai-api-key: ${key(place)}`].join("\n"),
+  },
+];

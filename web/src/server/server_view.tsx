@@ -1,0 +1,95 @@
+// What the server does now, and how other programs are pointed at it.
+import { useEffect, useState } from "preact/hooks";
+import { messageOf } from "../api/http";
+import { readMetrics } from "../api/metrics";
+import { readHealth, type Health } from "../api/server";
+import { apiKey, forgetKey } from "../state/key";
+import { bytes, duration, percent, rate } from "../ui/format";
+import { say } from "../ui/notice";
+import { Chart } from "./chart";
+import { EditorSettings } from "./editor_settings";
+import { counted, type Reading } from "./reading";
+
+const EVERY_MS = 2_000;
+const KEPT = 90;
+
+export function ServerView() {
+  const { health, readings, problem } = useReadings();
+  const now = readings.at(-1);
+  const rates = readings.slice(1).map((reading, at) => speed(readings[at]!, reading));
+  return (
+    <div class="panel">
+      <h1>Server</h1>
+      {problem !== null && <p class="problem">{problem}</p>}
+      {health && now && (
+        <>
+          <dl class="tiles">
+            <Tile name="State" value={health.state} more={`jan-serve ${health.version}, up ${duration(health.uptime_s)}`} />
+            <Tile name="Requests now" value={String(now.requests)} more={`${now.running} generating, ${now.waiting} waiting`} />
+            <Tile name="Tokens per second" value={rate(rates.at(-1) ?? 0)} more={`${now.generated.toLocaleString("en")} generated`} />
+            <Tile name="Memory of models" value={bytes(now.memory)} more={`${now.loaded} loaded`} />
+            <Tile name="Prompt tokens from cache" value={percent(now.cached, now.prompt)} more={`${now.cached.toLocaleString("en")} of ${now.prompt.toLocaleString("en")}`} />
+          </dl>
+          <Chart title="Tokens per second" values={rates} slots={KEPT} />
+        </>
+      )}
+      <EditorSettings />
+      {apiKey.value && (
+        <p>
+          <button type="button" onClick={() => (forgetKey(), say("The key is forgotten"))}>
+            Forget the key
+          </button>
+        </p>
+      )}
+    </div>
+  );
+}
+
+function Tile({ name, value, more }: { name: string; value: string; more: string }) {
+  return (
+    <div class="tile">
+      <dt>{name}</dt>
+      <dd>
+        <span class="figure">{value}</span>
+        <span class="hint">{more}</span>
+      </dd>
+    </div>
+  );
+}
+
+/** Tokens per second between two readings. A worker that was unloaded takes its counter with it. */
+function speed(before: Reading, after: Reading): number {
+  const seconds = (after.at - before.at) / 1000;
+  return seconds > 0 ? Math.max(0, after.generated - before.generated) / seconds : 0;
+}
+
+function useReadings() {
+  const [health, setHealth] = useState<Health | null>(null);
+  const [readings, setReadings] = useState<Reading[]>([]);
+  const [problem, setProblem] = useState<string | null>(null);
+  useEffect(() => {
+    const controller = new AbortController();
+    let timer = 0;
+    const read = async () => {
+      if (document.visibilityState === "visible") {
+        try {
+          const [state, samples] = await Promise.all([readHealth(controller.signal), readMetrics(controller.signal)]);
+          if (controller.signal.aborted) return;
+          setHealth(state);
+          setReadings((known) => [...known, counted(samples, performance.now())].slice(-KEPT - 1));
+          setProblem(null);
+        } catch (error) {
+          if (controller.signal.aborted) return;
+          setProblem(messageOf(error));
+        }
+      }
+      timer = window.setTimeout(read, EVERY_MS);
+    };
+    void read();
+    return () => {
+      controller.abort();
+      window.clearTimeout(timer);
+    };
+  }, []);
+  return { health, readings, problem };
+}

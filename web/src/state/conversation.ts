@@ -1,0 +1,146 @@
+// What a conversation is, and how it is written to the server. Values only.
+import type { CallFragment, ChatNews, ChatRequest, Timings, WireMessage, WirePart } from "../api/chat";
+
+export interface Attachment {
+  kind: "image" | "text";
+  name: string;
+  /** A data: URL of an image, or the text itself. */
+  content: string;
+}
+
+export interface ToolCall {
+  id: string;
+  name: string;
+  /** JSON, as the model wrote it. */
+  arguments: string;
+}
+
+export interface Message {
+  id: string;
+  role: "user" | "assistant" | "tool";
+  text: string;
+  reasoning?: string;
+  calls?: ToolCall[];
+  /** Of a tool's result: the call that it answers. */
+  callId?: string;
+  attachments?: Attachment[];
+  model?: string;
+  finish?: string;
+  error?: string;
+  timings?: Timings;
+}
+
+export interface ChatSettings {
+  system: string;
+  temperature: number | null;
+  maxTokens: number | null;
+  /** "" leaves it to the model. */
+  effort: "" | "none" | "low" | "medium" | "high";
+  /** A JSON list of tools in OpenAI's form, or nothing. */
+  tools: string;
+}
+
+export interface Conversation {
+  id: string;
+  title: string;
+  updated: number;
+  settings: ChatSettings;
+  messages: Message[];
+}
+
+const TITLE_CHARS = 48;
+
+export function newConversation(): Conversation {
+  const settings: ChatSettings = { system: "", temperature: null, maxTokens: null, effort: "", tools: "" };
+  return { id: crypto.randomUUID(), title: "New chat", updated: Date.now(), settings, messages: [] };
+}
+
+export function newMessage(role: Message["role"], text: string): Message {
+  return { id: crypto.randomUUID(), role, text };
+}
+
+export function titleOf(text: string): string {
+  const line = text.trim().split("\n", 1)[0] ?? "";
+  return line.length > TITLE_CHARS ? `${line.slice(0, TITLE_CHARS - 1)}…` : line || "New chat";
+}
+
+/** The message with the news added. */
+export function withNews(message: Message, news: ChatNews): Message {
+  const changed = { ...message };
+  if (news.text) changed.text += news.text;
+  if (news.reasoning) changed.reasoning = (changed.reasoning ?? "") + news.reasoning;
+  if (news.calls) changed.calls = withFragments(changed.calls ?? [], news.calls);
+  if (news.finish) changed.finish = news.finish;
+  if (news.timings) changed.timings = news.timings;
+  return changed;
+}
+
+function withFragments(calls: ToolCall[], fragments: CallFragment[]): ToolCall[] {
+  const changed = [...calls];
+  for (const { index, id, function: part } of fragments) {
+    const known = changed[index] ?? { id: "", name: "", arguments: "" };
+    changed[index] = {
+      id: id ?? known.id,
+      name: known.name + (part?.name ?? ""),
+      arguments: known.arguments + (part?.arguments ?? ""),
+    };
+  }
+  return changed;
+}
+
+/** The tools of the settings. Throws an Error that says what is wrong with them. */
+export function toolsOf(settings: ChatSettings): unknown[] {
+  if (settings.tools.trim() === "") return [];
+  let tools: unknown;
+  try {
+    tools = JSON.parse(settings.tools);
+  } catch (error) {
+    throw new Error(`The tools are not JSON: ${error instanceof Error ? error.message : ""}`);
+  }
+  if (!Array.isArray(tools)) throw new Error("The tools have to be a JSON list.");
+  return tools;
+}
+
+export function chatRequest(conversation: Conversation, model: string): ChatRequest {
+  const { settings } = conversation;
+  const request: ChatRequest = { model, messages: conversation.messages.flatMap(wireMessage) };
+  if (settings.system.trim()) request.messages.unshift({ role: "system", content: settings.system });
+  if (settings.temperature !== null) request.temperature = settings.temperature;
+  if (settings.maxTokens !== null) request.max_tokens = settings.maxTokens;
+  if (settings.effort) request.reasoning_effort = settings.effort;
+  const tools = toolsOf(settings);
+  if (tools.length > 0) request.tools = tools;
+  return request;
+}
+
+function wireMessage(message: Message): WireMessage[] {
+  switch (message.role) {
+    case "user":
+      return [{ role: "user", content: userContent(message) }];
+    case "tool":
+      return [{ role: "tool", content: message.text, tool_call_id: message.callId ?? "" }];
+    case "assistant": {
+      if (!message.text && !message.calls?.length) return [];
+      const wire: WireMessage = { role: "assistant", content: message.text || null };
+      if (message.calls?.length) {
+        wire.tool_calls = message.calls.map(({ id, name, arguments: text }) => ({
+          id,
+          type: "function",
+          function: { name, arguments: text },
+        }));
+        // What was thought before a call belongs to the turn that goes on after it.
+        if (message.reasoning) wire.reasoning_content = message.reasoning;
+      }
+      return [wire];
+    }
+  }
+}
+
+function userContent(message: Message): string | WirePart[] {
+  const attachments = message.attachments ?? [];
+  const files = attachments.filter(({ kind }) => kind === "text").map(({ name, content }) => `${name}:\n\n${content}`);
+  const text = [...files, message.text].join("\n\n");
+  const images = attachments.filter(({ kind }) => kind === "image");
+  if (images.length === 0) return text;
+  return [{ type: "text", text }, ...images.map(({ content }): WirePart => ({ type: "image_url", image_url: { url: content } }))];
+}

@@ -1,0 +1,184 @@
+// All conversations, the one that is open, and the answers that are being written.
+import { computed, signal } from "@preact/signals";
+import { streamChat } from "../api/chat";
+import { messageOf, wasAborted } from "../api/http";
+import { chatRequest, newConversation, newMessage, titleOf, withNews } from "./conversation";
+import type { Attachment, ChatSettings, Conversation, Message } from "./conversation";
+import { dropConversation, readConversations, writeConversation } from "./database";
+import { currentModel, refreshModels } from "./models";
+
+const SAVE_MS = 1_000;
+
+/** Most recently changed first. */
+export const conversations = signal<Conversation[]>([]);
+export const openId = signal("");
+/** Why nothing can be kept in this browser, where that is so. */
+export const storageProblem = signal<string | null>(null);
+
+const running = signal<ReadonlyMap<string, AbortController>>(new Map());
+const draft = signal(newConversation());
+
+export const open = computed(() => conversations.value.find(({ id }) => id === openId.value) ?? draft.value);
+export const isAnswering = computed(() => running.value.has(open.value.id));
+
+export async function loadConversations(): Promise<void> {
+  try {
+    const stored = await readConversations();
+    const known = new Set(conversations.value.map(({ id }) => id));
+    const all = [...conversations.value, ...stored.filter(({ id }) => !known.has(id))];
+    conversations.value = all.sort((one, other) => other.updated - one.updated);
+  } catch (error) {
+    storageProblem.value = messageOf(error);
+  }
+}
+
+export function openConversation(id: string): void {
+  openId.value = id;
+}
+
+export function startConversation(): void {
+  // The system prompt and the tools are usually wanted again.
+  draft.value = { ...newConversation(), settings: open.value.settings };
+  openId.value = draft.value.id;
+}
+
+export function renameConversation(id: string, title: string): void {
+  change(id, (conversation) => ({ ...conversation, title: title.trim() || conversation.title }));
+}
+
+export async function deleteConversation(id: string): Promise<void> {
+  stop(id);
+  conversations.value = conversations.value.filter((conversation) => conversation.id !== id);
+  if (openId.value === id) startConversation();
+  window.clearTimeout(saves.get(id));
+  saves.delete(id);
+  await kept(dropConversation(id));
+}
+
+export function changeSettings(settings: Partial<ChatSettings>): void {
+  change(open.value.id, (conversation) => ({ ...conversation, settings: { ...conversation.settings, ...settings } }));
+}
+
+/** Ask something new in the open conversation. */
+export async function ask(text: string, attachments: Attachment[]): Promise<void> {
+  const message: Message = newMessage("user", text);
+  if (attachments.length > 0) message.attachments = attachments;
+  await answer((messages) => [...messages, message]);
+}
+
+/** Answer a tool's calls: results by the id of the call. */
+export async function giveResults(results: ReadonlyMap<string, string>): Promise<void> {
+  const given = [...results].map(([callId, text]): Message => ({ ...newMessage("tool", text), callId }));
+  await answer((messages) => [...messages, ...given]);
+}
+
+/** Drop an answer with all that follows, and write it anew. */
+export async function regenerate(id: string): Promise<void> {
+  await answer((messages) => messages.slice(0, indexOf(messages, id)));
+}
+
+/** Change a question, drop what followed, and answer it. */
+export async function edit(id: string, text: string): Promise<void> {
+  await answer((messages) => {
+    const at = indexOf(messages, id);
+    return [...messages.slice(0, at), { ...messages[at]!, text }];
+  });
+}
+
+export function stop(id: string = open.value.id): void {
+  running.value.get(id)?.abort();
+}
+
+async function answer(prepare: (messages: Message[]) => Message[]): Promise<void> {
+  const { id } = open.value;
+  if (running.value.has(id)) return;
+  const controller = new AbortController();
+  const model = currentModel.value?.id ?? "";
+  const reply: Message = { ...newMessage("assistant", ""), model };
+  change(id, (conversation) => prepared(conversation, prepare));
+  const asked = conversations.value.find((conversation) => conversation.id === id)!;
+  change(id, (conversation) => ({ ...conversation, messages: [...conversation.messages, reply] }));
+  running.value = new Map(running.value).set(id, controller);
+  try {
+    let current = reply;
+    for await (const news of streamChat(chatRequest(asked, model), controller.signal)) {
+      current = withNews(current, news);
+      replace(id, current);
+    }
+  } catch (error) {
+    const words = wasAborted(error) ? { finish: "stopped" } : { error: messageOf(error) };
+    patch(id, reply.id, words);
+  } finally {
+    const left = new Map(running.value);
+    left.delete(id);
+    running.value = left;
+    void refreshModels();
+  }
+}
+
+function prepared(conversation: Conversation, prepare: (messages: Message[]) => Message[]): Conversation {
+  const messages = prepare(conversation.messages);
+  const first = messages.find(({ role }) => role === "user");
+  const untitled = conversation.messages.length === 0 && conversation.title === "New chat";
+  return { ...conversation, messages, title: untitled && first ? titleOf(first.text) : conversation.title };
+}
+
+function indexOf(messages: Message[], id: string): number {
+  const at = messages.findIndex((message) => message.id === id);
+  return at < 0 ? messages.length : at;
+}
+
+function replace(id: string, message: Message): void {
+  patch(id, message.id, message);
+}
+
+function patch(id: string, messageId: string, changes: Partial<Message>): void {
+  change(id, (conversation) => ({
+    ...conversation,
+    messages: conversation.messages.map((known) => (known.id === messageId ? { ...known, ...changes } : known)),
+  }));
+}
+
+function change(id: string, how: (conversation: Conversation) => Conversation): void {
+  const known = conversations.value.find((conversation) => conversation.id === id);
+  if (known === undefined && id !== draft.value.id) return;
+  const changed = { ...how(known ?? draft.value), updated: Date.now() };
+  if (known === undefined && changed.messages.length === 0) {
+    draft.value = changed; // nothing was said yet: not worth a place in the list
+    return;
+  }
+  openId.value ||= id;
+  conversations.value = [changed, ...conversations.value.filter((conversation) => conversation.id !== id)];
+  saveSoon(id);
+}
+
+const saves = new Map<string, number>();
+
+function saveSoon(id: string): void {
+  if (saves.has(id)) return;
+  const save = () => {
+    saves.delete(id);
+    const conversation = conversations.value.find((known) => known.id === id);
+    if (conversation) void kept(writeConversation(conversation));
+  };
+  saves.set(id, window.setTimeout(save, SAVE_MS));
+}
+
+/** Writes at once what waits to be written: the page may be gone the next moment. */
+export function saveNow(): void {
+  for (const [id, timer] of saves) {
+    window.clearTimeout(timer);
+    const conversation = conversations.value.find((known) => known.id === id);
+    if (conversation) void kept(writeConversation(conversation));
+  }
+  saves.clear();
+}
+
+async function kept(work: Promise<void>): Promise<void> {
+  try {
+    await work;
+    storageProblem.value = null;
+  } catch (error) {
+    storageProblem.value = messageOf(error);
+  }
+}

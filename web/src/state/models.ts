@@ -1,0 +1,64 @@
+// The list of models that all views share, and the one that new chats use.
+import { computed, effect, signal } from "@preact/signals";
+import { listModels, type Model } from "../api/models";
+import { messageOf } from "../api/http";
+
+const NAME = "model";
+const SLOW_MS = 15_000;
+const FAST_MS = 700;
+
+export const models = signal<Model[]>([]);
+export const modelsProblem = signal<string | null>(null);
+export const chosenModel = signal(localStorage.getItem(NAME) ?? "");
+
+effect(() => localStorage.setItem(NAME, chosenModel.value));
+
+/** Models that answer chats. */
+export const chatModels = computed(() => models.value.filter((model) => !embedsOnly(model)));
+
+/** The chosen one where it is still there, else a loaded one, else the first. */
+export const currentModel = computed(() => {
+  const found = chatModels.value.find((model) => model.id === chosenModel.value);
+  return found ?? chatModels.value.find((model) => model.status.value === "loaded") ?? chatModels.value[0];
+});
+
+/** Whether the model is known for embeddings only, by its pooling. */
+export function embedsOnly(model: Model): boolean {
+  const pooling = model.meta.pooling;
+  return typeof pooling === "string" && pooling !== "none";
+}
+
+export function seesImages(model: Model | undefined): boolean {
+  return model?.architecture.input_modalities.includes("image") ?? false;
+}
+
+export async function refreshModels(): Promise<void> {
+  try {
+    models.value = await listModels();
+    modelsProblem.value = null;
+  } catch (error) {
+    modelsProblem.value = messageOf(error);
+  }
+}
+
+/** Keeps the list fresh: often while something changes, seldom else, never in a hidden tab. Returns how to stop it. */
+export function watchModels(): () => void {
+  let timer = 0;
+  let stopped = false;
+  const tick = async () => {
+    if (document.visibilityState === "visible") await refreshModels();
+    const changing = models.value.some(({ status }) => status.value === "loading" || status.value === "unloading");
+    if (!stopped) timer = window.setTimeout(tick, changing ? FAST_MS : SLOW_MS);
+  };
+  const look = () => {
+    window.clearTimeout(timer);
+    void tick();
+  };
+  document.addEventListener("visibilitychange", look);
+  look();
+  return () => {
+    stopped = true;
+    window.clearTimeout(timer);
+    document.removeEventListener("visibilitychange", look);
+  };
+}

@@ -1,0 +1,30 @@
+// Numbers for people.
+
+const UNITS = ["B", "KB", "MB", "GB", "TB"];
+
+/** Decimal units, as disks and hubs are labelled. */
+export function bytes(count: number): string {
+  let value = count;
+  let unit = 0;
+  while (value >= 999.5 && unit < UNITS.length - 1) {
+    value /= 1000;
+    unit += 1;
+  }
+  return `${unit === 0 || value >= 99.5 ? Math.round(value) : value.toFixed(1)} ${UNITS[unit]}`;
+}
+
+export function duration(seconds: number): string {
+  if (!Number.isFinite(seconds)) return "";
+  if (seconds < 60) return `${Math.ceil(seconds)} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min`;
+  if (seconds < 86_400) return `${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} min`;
+  return `${Math.floor(seconds / 86_400)} d ${Math.floor((seconds % 86_400) / 3600)} h`;
+}
+
+export function percent(part: number, whole: number): string {
+  return whole > 0 ? `${Math.round((100 * part) / whole)} %` : "–";
+}
+
+export function rate(perSecond: number): string {
+  return perSecond >= 99.5 ? String(Math.round(perSecond)) : perSecond.toFixed(1);
+}
