@@ -31,6 +31,8 @@ from jan_serve.api.errors import (
     problem_of,
     validation_problem,
 )
+from jan_serve.api.generate_dispatch import GenerateDispatch
+from jan_serve.api.generate_limits import GenerateLimits
 from jan_serve.api.guards.auth import KeyGuard
 from jan_serve.api.guards.body import BodyGuard
 from jan_serve.api.guards.drain import DrainGuard
@@ -46,6 +48,7 @@ from jan_serve.api.page import page_router
 from jan_serve.api.request_context import RequestContext
 from jan_serve.api.request_record import record_of
 from jan_serve.config import Settings
+from jan_serve.core.sampling import Watermark
 from jan_serve.errors import JanServeError
 from jan_serve.generation.constraints import ConstraintCompiler
 from jan_serve.generation.deadline import RunningRequests
@@ -104,6 +107,8 @@ def create_app(
         running=running,
         streams=StreamSettings(settings.sse_ping_s, settings.write_timeout_s),
         metrics_page=metrics.page,
+        registry=metrics.registry,
+        generate_limits=_generate_limits(settings),
     )
     routers = [
         health_router(models, lifecycle, metrics),
@@ -118,7 +123,7 @@ def create_app(
         docs_url=None,  # the pages of these two load their scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,
-        middleware=_middleware(settings, envelopes, metrics, lifecycle),
+        middleware=_middleware(settings, envelopes, metrics, lifecycle, dialects),
         exception_handlers=_exception_handlers(
             envelopes, [route for router in routers for route in router.routes]
         ),
@@ -131,18 +136,38 @@ def create_app(
 
 
 def _middleware(
-    settings: Settings, envelopes: Envelopes, metrics: Metrics, lifecycle: Lifecycle
+    settings: Settings,
+    envelopes: Envelopes,
+    metrics: Metrics,
+    lifecycle: Lifecycle,
+    dialects: tuple[Dialect, ...],
 ) -> list[Middleware]:
     """Outermost first. Nothing is asked of a request whose Host is wrong; CORS headers stand on every later refusal."""
     keys = [key.get_secret_value() for key in settings.api_keys]
+    open_paths = [path for dialect in dialects for path in dialect.open_paths]
+    dispatch = [Middleware(GenerateDispatch) for dialect in dialects if dialect.name == "lmdeploy"]
     return [
         Middleware(RequestContext, envelopes=envelopes, metrics=metrics, lifecycle=lifecycle),
         Middleware(HostGuard, envelopes=envelopes, bound=settings.host, allowed=settings.allowed_hosts),
         Middleware(OriginGuard, envelopes=envelopes, allowed=settings.allowed_origins),
-        Middleware(KeyGuard, envelopes=envelopes, keys=keys),
+        Middleware(KeyGuard, envelopes=envelopes, keys=keys, open_paths=open_paths),
         Middleware(DrainGuard, envelopes=envelopes, lifecycle=lifecycle),
         Middleware(BodyGuard, envelopes=envelopes, max_bytes=settings.max_body_bytes),
+        *dispatch,
     ]
+
+
+def _generate_limits(settings: Settings) -> GenerateLimits:
+    return GenerateLimits(
+        max_concurrent_requests=settings.tgi_max_concurrent_requests,
+        max_best_of=settings.tgi_max_best_of,
+        max_stop_sequences=settings.tgi_max_stop_sequences,
+        max_top_n_tokens=settings.tgi_max_top_n_tokens,
+        max_client_batch_size=settings.tgi_max_client_batch_size,
+        max_input_tokens=settings.tgi_max_input_tokens,
+        max_total_tokens=settings.tgi_max_total_tokens,
+        watermark=Watermark(settings.watermark_gamma, settings.watermark_delta),
+    )
 
 
 def _exception_handlers(

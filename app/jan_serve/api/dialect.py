@@ -9,6 +9,7 @@ from fastapi import APIRouter
 from prometheus_client import CollectorRegistry
 
 from jan_serve.api.errors import ErrorRenderer
+from jan_serve.api.generate_limits import GenerateLimits
 from jan_serve.api.metrics import RequestObserver
 from jan_serve.api.models_port import Models, ModelsState
 from jan_serve.generation.deadline import RunningRequests
@@ -32,6 +33,8 @@ class Services:
     running: RunningRequests
     streams: StreamSettings
     metrics_page: Callable[[], bytes]
+    registry: CollectorRegistry
+    generate_limits: GenerateLimits
 
 
 MetricsFactory = Callable[[CollectorRegistry, Callable[[], ModelsState]], RequestObserver]
@@ -40,10 +43,14 @@ MetricsFactory = Callable[[CollectorRegistry, Callable[[], ModelsState]], Reques
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """A protocol. error_prefixes: path prefixes whose errors it renders; "" is every path that no other claims."""
+    """A protocol. error_prefixes: path prefixes whose errors it renders; "" is every path that no other claims.
+
+    open_paths: what may be read (GET) without a key.
+    """
 
     name: str
     error_prefixes: tuple[str, ...]
     render_error: ErrorRenderer
     router: Callable[[Services], APIRouter]
     metrics: MetricsFactory | None = None
+    open_paths: tuple[str, ...] = ()

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
+from jan_serve.config.generate_options import GENERATE_GROUP, GenerateOptions
 from jan_serve.config.model_options import MEMORY_GROUP, MODEL_GROUP, Flag, ModelOptions
 from jan_serve.store.paths import default_data_dir
 
@@ -50,14 +51,16 @@ _LIMITS = "Limits"
 _STORE = "Storage"
 _WATCH = "Watchdog"
 _LOG = "Logging"
-GROUPS: Final = (_SERVER, _GUARDS, _LIMITS, _STORE, MODEL_GROUP, MEMORY_GROUP, _WATCH, _LOG)
+GROUPS: Final = (
+    _SERVER, _GUARDS, _LIMITS, _STORE, MODEL_GROUP, MEMORY_GROUP, GENERATE_GROUP, _WATCH, _LOG
+)  # fmt: skip
 """In the order to show them."""
 
 _ORIGIN = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^\s/?#@]+\Z")
 _HOST_NAME = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_.-]+)(:\d{1,5})?\Z")
 
 
-class Settings(ModelOptions, BaseSettings):
+class Settings(GenerateOptions, ModelOptions, BaseSettings):
     """What the server was told, validated. Frozen: a change needs a restart, but for tables of models.
 
     Times are seconds, sizes bytes, lengths tokens. It is not the state of anything, and no request changes it.
@@ -319,6 +322,13 @@ class Settings(ModelOptions, BaseSettings):
                 f"host {self.host} can be reached from other machines, and no API key is set. Set one with"
                 " --api-key (or JAN_SERVE_API_KEYS), or say --no-auth to serve everyone."
             )
+        return self
+
+    @model_validator(mode="after")
+    def _check_lengths(self) -> Self:
+        longest, total = self.tgi_max_input_tokens, self.tgi_max_total_tokens
+        if longest is not None and total is not None and longest >= total:
+            raise ValueError(f"tgi_max_input_tokens {longest} must be below tgi_max_total_tokens {total}")
         return self
 
     @property

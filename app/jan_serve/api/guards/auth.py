@@ -21,15 +21,20 @@ _BEARER: Final = b"bearer "
 class KeyGuard(Guard):
     """Lets through who presents a configured key as `Authorization: Bearer` or `x-api-key`."""
 
-    def __init__(self, app: ASGIApp, *, envelopes: Envelopes, keys: Iterable[str]) -> None:
-        """keys: none means that no key is asked for; an empty text is no key."""
+    def __init__(
+        self, app: ASGIApp, *, envelopes: Envelopes, keys: Iterable[str], open_paths: Iterable[str] = ()
+    ) -> None:
+        """keys: none means that no key is asked for; an empty text is no key. open_paths: of reads without a key."""
         super().__init__(app, envelopes)
+        self._open_paths = frozenset(open_paths)
         self._digests = tuple(sha256(key.encode()).digest() for key in keys if key)
 
     def check(self, scope: Scope) -> None:
         """Raises 401."""
         path = scope["path"]
         if not self._digests or path in OPEN_PATHS or is_page_path(scope["method"], path):
+            return
+        if path in self._open_paths and scope["method"] in ("GET", "HEAD"):
             return
         if not any([self._known(key) for key in _presented(scope)]):
             raise http_problem(

@@ -1,0 +1,78 @@
+"""`POST /generate` at the root: two protocols have this route, and the members of the body tell which one is meant.
+
+`inputs` is Text Generation Inference's, `prompt` and `input_ids` are LMDeploy's; with none of them, `parameters` is the
+former's. Decided before the body is validated, so that each protocol refuses what is meant for it in its own words.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from jan_serve.api.errors import HttpError
+
+SHARED_PATH: Final = "/generate"
+LMDEPLOY_PATH: Final = "/lmdeploy/generate"
+_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+def is_lmdeploys(body: bytes) -> bool:
+    """Whether a body is meant for LMDeploy. What is no JSON object is not."""
+    try:
+        members = _members(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    if "inputs" in members:
+        return False
+    return "prompt" in members or "input_ids" in members or "parameters" not in members
+
+
+class GenerateDispatch:
+    """Innermost middleware. Sends LMDeploy's requests on to that dialect's strict mount, whose routes these are."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] != SHARED_PATH or scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+        body = _ReadBody(receive)
+        if is_lmdeploys(await body.read()):
+            # In place: the guards outside name the route in the log, and render errors by the path.
+            scope["path"], scope["raw_path"] = LMDEPLOY_PATH, LMDEPLOY_PATH.encode()
+        await self._app(scope, body, send)
+
+
+class _ReadBody:
+    """An ASGI receive that was read ahead; what went wrong while reading is told to whoever reads next."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._messages: list[Message] = []
+        self._refused: HttpError | None = None
+
+    async def read(self) -> bytes:
+        """The whole body; what came of it where the client left or a limit was broken."""
+        parts: list[bytes] = []
+        more = True
+        while more:
+            try:
+                message = await self._receive()
+            except HttpError as error:
+                self._refused = error
+                break
+            self._messages.append(message)
+            parts.append(message.get("body", b""))
+            more = message["type"] == "http.request" and message.get("more_body", False)
+        self._messages.reverse()
+        return b"".join(parts)
+
+    async def __call__(self) -> Message:
+        if self._messages:
+            return self._messages.pop()
+        if self._refused is not None:
+            raise self._refused
+        return await self._receive()
