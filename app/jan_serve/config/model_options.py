@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
+from pydantic_settings import SettingsConfigDict
 
 KvType = Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl"]
 Pooling = Literal["none", "mean", "cls", "last", "rank"]
@@ -27,7 +28,7 @@ class Flag:
 class ModelOptions(BaseModel):
     """What can be said of all models and of each. Frozen. Times are seconds, lengths tokens."""
 
-    model_config = ConfigDict(
+    model_config: ClassVar[SettingsConfigDict] = SettingsConfigDict(
         frozen=True, extra="forbid", protected_namespaces=(), validate_default=True, hide_input_in_errors=True
     )
 
