@@ -75,9 +75,12 @@ def serving(folder: Path, *flags: str) -> Generator[Served]:
 
 @contextmanager
 def running(
-    folder: Path, command: Sequence[str], variables: Mapping[str, str] | None = None
+    folder: Path,
+    command: Sequence[str],
+    variables: Mapping[str, str] | None = None,
+    pass_fds: Sequence[int] = (),
 ) -> Generator[Served]:
-    """Start a server command in `folder`; whatever is left of it is killed at the end."""
+    """Start a server command in `folder`; whatever is left of it is killed at the end. pass_fds: it inherits these."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("JAN_SERVE_")}
     process = subprocess.Popen(
         command,
@@ -88,6 +91,7 @@ def running(
         text=True,
         errors="replace",
         cwd=folder,
+        pass_fds=pass_fds,
     )
     served = Served(process)
     try:

@@ -16,7 +16,7 @@ from jan_serve.api.connection import Connection
 from jan_serve.api.guards.drain import RETRY_AFTER_S
 from jan_serve.api.management.ports import ManagedSnapshot, Management, ModelControl
 from jan_serve.api.models_port import Models
-from jan_serve.chosen_templates import chosen_templates
+from jan_serve.api.observer import NoObserver, ServerObserver
 from jan_serve.config import Settings
 from jan_serve.errors import Draining, JanServeError
 from jan_serve.generation.ports import TemplateRenderer
@@ -63,9 +63,15 @@ class DrainingServer(uvicorn.Server):
     """
 
     def __init__(
-        self, config: uvicorn.Config, parts: AppParts, models: ManagedModels, drain_s: float
+        self,
+        config: uvicorn.Config,
+        parts: AppParts,
+        models: ManagedModels,
+        drain_s: float,
+        observer: ServerObserver | None = None,
     ) -> None:
         super().__init__(config)
+        self._observer = observer or NoObserver()
         self._parts = parts
         self._models = models
         self._drain_s = drain_s
@@ -85,8 +91,10 @@ class DrainingServer(uvicorn.Server):
         """Wait for the end; uvicorn's own loop wakes ten times a second."""
         self._loop = asyncio.get_running_loop()
         self.listening.set()
+        self._observer.listening(self._stop_soon)
         while not self.should_exit:
             await self.on_tick(0)
+            self._observer.alive()
             try:
                 async with asyncio.timeout(_TICK_S):
                     await self._stop.wait()
@@ -99,6 +107,7 @@ class DrainingServer(uvicorn.Server):
         first = not self._parts.lifecycle.draining
         self._parts.lifecycle.draining = True
         drain_s = self._drain_s if first else 0.0
+        self._observer.stopping(drain_s)
         task = asyncio.get_running_loop().create_task(self._end(drain_s), name="drain")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -139,10 +148,13 @@ def run(
     renderer: ManagedRenderer,
     sock: socket.socket,
     library: ModelLibrary | None = None,
+    observer: ServerObserver | None = None,
+    profiles: ModelProfiles | None = None,
 ) -> int:
     """Serve on `sock`, which listens already; blocks until the server has stopped. Returns the exit status.
 
-    library: the folder that models are managed in; None offers no management.
+    library: the folder that models are managed in; None offers no management. observer: who is told of the server's
+    life. profiles: what is configured for single models.
     """
     app = create_app(
         settings,
@@ -155,7 +167,7 @@ def run(
     )
     config = server_config(app)
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
-        server = DrainingServer(config, app.state.parts, models, settings.drain_timeout_s)
+        server = DrainingServer(config, app.state.parts, models, settings.drain_timeout_s, observer)
         return runner.run(_serve(server, models, renderer, sock, preload=settings.model))
 
 

@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
 
 from jan_serve import __version__
 from jan_serve.cli.errors import CommandError
@@ -16,11 +17,16 @@ from jan_serve.cli.options import with_setting_flags
 from jan_serve.cli.output import Output
 from jan_serve.cli.probe import ProbeFailed, device_names, probe_engine
 from jan_serve.config import LoadedSettings, Settings
+from jan_serve.daemon.activation import WrongSocket, inherited_socket
+from jan_serve.daemon.notify import systemd_notifier
 from jan_serve.errors import SettingsError
 from jan_serve.log_file import LogFileHandler, LogFileUnavailable, open_log_file
 from jan_serve.logs import configure_logging
 from jan_serve.store.resolve import DefaultModel, ModelResolver
 from jan_serve.wiring import build_library, build_manager, build_renderer, build_resolver
+
+if TYPE_CHECKING:
+    from jan_serve.api.observer import ServerObserver
 
 
 def serve_command() -> Callable[..., None]:
@@ -30,17 +36,46 @@ def serve_command() -> Callable[..., None]:
 
 def serve(loaded: LoadedSettings) -> int:
     """Serve models over HTTP. Ctrl-C or SIGTERM lets running requests finish; a second one ends at once."""
-    settings = loaded.settings
     output = Output()
+    with from_manager() as (inherited, observer):
+        try:
+            return serve_on(loaded, output, inherited, observer)
+        except AlreadyServing as running:
+            output.note(f"jan-serve is {running}.")
+            return 0
+
+
+@contextmanager
+def from_manager(
+    launchd_name: str | None = None,
+) -> Generator[tuple[socket.socket | None, ServerObserver | None]]:
+    """What the service manager that started us passed: a listening socket, and who wants to be told. Often neither."""
+    with ExitStack() as taken:
+        try:
+            inherited = inherited_socket(launchd_name=launchd_name)
+        except WrongSocket as error:
+            raise CommandError(str(error), "`jan-serve service install` writes units that fit.") from None
+        if inherited is not None:
+            taken.enter_context(inherited)
+        notifier = systemd_notifier()
+        if notifier is not None:
+            taken.callback(notifier.close)
+        yield inherited, notifier
+
+
+def serve_on(
+    loaded: LoadedSettings,
+    output: Output,
+    inherited: socket.socket | None = None,
+    observer: ServerObserver | None = None,
+) -> int:
+    """Serve on the inherited socket, else on one that is made as the settings say. Raises AlreadyServing."""
+    settings = loaded.settings if inherited is None else _as_inherited(loaded.settings, inherited, output)
     resolver = build_resolver(settings)
     default = resolver.default()
     if settings.device is not None:
         _check_device(settings.device)
-    try:
-        sock = listen(settings.host, settings.port)
-    except AlreadyServing as running:
-        output.note(f"jan-serve is {running}.")
-        return 0
+    sock = inherited if inherited is not None else listen(settings.host, settings.port)
     with sock, log_file(settings, output) as file:
         configure_logging(settings.log_level, as_json=settings.log_json, file=file)
         for warning in loaded.warnings:
@@ -48,16 +83,34 @@ def serve(loaded: LoadedSettings) -> int:
         if not settings.is_loopback and not settings.api_keys:
             output.warning(f"{settings.host} can be reached from other machines, and no key is asked for")
         print_banner(output, settings, default, sock)
-        return run_server(settings, resolver, sock)
+        return run_server(settings, resolver, sock, observer)
 
 
-def run_server(settings: Settings, resolver: ModelResolver, sock: socket.socket) -> int:
+def _as_inherited(settings: Settings, sock: socket.socket, output: Output) -> Settings:
+    """The settings with the address that the socket really has, which the guards of requests go by."""
+    host, port = sock.getsockname()[:2]
+    actual = settings.model_copy(update={"host": host, "port": port})
+    if not actual.is_loopback and not actual.api_keys and not actual.no_auth:
+        raise SettingsError(
+            f"host: the service manager listens on {host}, which other machines can reach, and no API key is set"
+        )
+    if port != settings.port or (host != settings.host and not (actual.is_loopback and settings.is_loopback)):
+        output.warning(
+            f"the service manager listens on {host} port {port}, but the settings say {settings.host} port"
+            f" {settings.port}: `jan-serve service install` passes them on"
+        )
+    return actual
+
+
+def run_server(
+    settings: Settings, resolver: ModelResolver, sock: socket.socket, observer: ServerObserver | None = None
+) -> int:
     """The server with all its parts, until it is told to stop; the value is the exit status."""
     # The server's packages take most of the start-up time: the other commands do without.
     from jan_serve.api.server import run
 
     library = build_library(resolver, settings, free_memory)
-    return run(settings, build_manager(resolver, settings), build_renderer(), sock, library)
+    return run(settings, build_manager(resolver, settings), build_renderer(), sock, library, observer)
 
 
 @contextmanager

@@ -1,0 +1,127 @@
+"""Property lists of launchd: an agent of the user's session, or a daemon of the machine under that user's account.
+
+Keys: launchd.plist(5). launchd holds the socket of an on-demand service; `activation` takes it over.
+"""
+
+from __future__ import annotations
+
+import plistlib
+import re
+from pathlib import PurePath, PurePosixPath
+from typing import Any, Final, Literal
+
+from jan_serve.daemon.plan import NAME, Command, Plan, ServiceSpec, State, UnitFile
+
+LABEL: Final = "ai.jan.serve"
+SOCKET_KEY: Final = "Listener"
+SYSTEM_CONFIG: Final = PurePosixPath("/Library/Application Support") / NAME / "config.toml"
+SYSTEM_DATA: Final = SYSTEM_CONFIG.parent
+_DAEMONS: Final = PurePosixPath("/Library/LaunchDaemons")
+_STOP_S: Final = 45
+
+
+def property_list(spec: ServiceSpec) -> str:
+    """The text of the .plist file."""
+    content: dict[str, Any] = {
+        "Label": LABEL,
+        "ProgramArguments": list(spec.run_command),
+        # Exit status 0 is a stop that was asked for; anything else is tried again.
+        "KeepAlive": {"SuccessfulExit": False},
+        "RunAtLoad": spec.start == "at-login",
+        "ThrottleInterval": 10,
+        "ExitTimeOut": _STOP_S,
+        # The others are slowed down by the system when no window belongs to them.
+        "ProcessType": "Interactive",
+        "Umask": 0o077,
+        # The server writes its log itself; this is for what comes before that, and for crashes of the interpreter.
+        "StandardOutPath": "/dev/null",
+        "StandardErrorPath": str(spec.data_dir / "logs" / "service.err"),
+    }
+    if spec.start == "on-demand":
+        host, port = spec.address
+        content["Sockets"] = {
+            SOCKET_KEY: {
+                "SockNodeName": host,
+                "SockServiceName": str(port),
+                "SockType": "stream",
+                "SockFamily": "IPv6" if ":" in host else "IPv4",
+            }
+        }
+        # With a socket, KeepAlive would start it at once.
+        del content["KeepAlive"]
+    if spec.scope == "system":
+        content["UserName"] = spec.user
+    return plistlib.dumps(content, sort_keys=False).decode()
+
+
+def system_config(data_dir: PurePath = SYSTEM_DATA) -> str:
+    """The configuration file that a service of the machine begins with."""
+    return f'# Settings of the {NAME} service.\ndata_dir = "{data_dir}"\n'
+
+
+class Launchd:
+    """See ServiceManager."""
+
+    name = "launchd"
+
+    def install(self, spec: ServiceSpec) -> Plan:
+        """Part of ServiceManager."""
+        path = _path(spec)
+        files = [UnitFile(path, property_list(spec))]
+        if spec.scope == "system" and spec.config_file == SYSTEM_CONFIG:
+            files.append(UnitFile(SYSTEM_CONFIG, system_config(), keep=True))
+        return Plan(
+            folders=(spec.data_dir / "logs",),
+            before=(_launchctl("bootout", _target(spec), may_fail=True),),
+            files=tuple(files),
+            after=(
+                _launchctl("enable", _target(spec)),
+                # It is an error to load what is loaded.
+                _launchctl("bootstrap", _domain(spec), str(path), may_fail=True),
+                _launchctl("print", _target(spec)),
+            ),
+        )
+
+    def uninstall(self, spec: ServiceSpec) -> Plan:
+        """Part of ServiceManager."""
+        return Plan(
+            before=(_launchctl("bootout", _target(spec), may_fail=True),),
+            removed=(_path(spec), spec.data_dir / "logs" / "service.err"),
+        )
+
+    def control(self, spec: ServiceSpec, action: Literal["start", "stop", "restart"]) -> tuple[Command, ...]:
+        """Part of ServiceManager."""
+        if action == "stop":
+            return (_launchctl("kill", "SIGTERM", _target(spec)),)
+        again = ("-k",) if action == "restart" else ()
+        return (_launchctl("kickstart", *again, _target(spec)),)
+
+    def query(self, spec: ServiceSpec) -> Command:
+        """Part of ServiceManager."""
+        return _launchctl("print", _target(spec), may_fail=True)
+
+    def state(self, status: int, output: str) -> State | None:
+        """Part of ServiceManager. launchctl(1) calls this output unstable: only its two oldest lines are read."""
+        if status != 0:
+            return None
+        state = re.search(r"(?m)^\tstate = (.+)$", output)
+        pid = re.search(r"(?m)^\tpid = (\d+)$", output)
+        detail = state[1] if state else "loaded"
+        return State(True, pid is not None, int(pid[1]) if pid else None, detail)
+
+
+def _path(spec: ServiceSpec) -> PurePath:
+    folder = _DAEMONS if spec.scope == "system" else spec.home / "Library" / "LaunchAgents"
+    return folder / f"{LABEL}.plist"
+
+
+def _domain(spec: ServiceSpec) -> str:
+    return "system" if spec.scope == "system" else f"gui/{spec.uid}"
+
+
+def _target(spec: ServiceSpec) -> str:
+    return f"{_domain(spec)}/{LABEL}"
+
+
+def _launchctl(*words: str, may_fail: bool = False) -> Command:
+    return Command(("launchctl", *words), may_fail)

@@ -1,0 +1,183 @@
+"""Windows: a scheduled task at the user's logon, or a service of the machine. Neither starts by a connection.
+
+Task: the XML schema of Task Scheduler 1.2. Service: the Service Control Manager, through sc.exe; `win_service` is the
+side of it that runs.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import PurePath
+from typing import Final, Literal
+from xml.sax.saxutils import escape
+
+from jan_serve.daemon.plan import NAME, TITLE, Command, Plan, ServiceSpec, State, UnitFile
+
+LOCAL_SERVICE: Final = "NT AUTHORITY\\LocalService"
+_LOCAL_SERVICE_SID: Final = "*S-1-5-19"
+_SERVICE_STOPPED: Final = "1"
+_SERVICE_RUNNING: Final = "4"
+_TASK_RUNNING: Final = "4"
+
+
+def task_xml(spec: ServiceSpec) -> str:
+    """The task: at logon, hidden, without a time limit, and at normal priority (the default of tasks is below)."""
+    program, *arguments = spec.run_command
+    user = escape(spec.user)
+    return f"""<?xml version="1.0" encoding="UTF-16"?>
+<Task version="1.2" xmlns="http://schemas.microsoft.com/windows/2004/02/mit/task">
+  <RegistrationInfo>
+    <Description>{escape(TITLE)}</Description>
+  </RegistrationInfo>
+  <Triggers>
+    <LogonTrigger>
+      <UserId>{user}</UserId>
+    </LogonTrigger>
+  </Triggers>
+  <Principals>
+    <Principal id="Author">
+      <UserId>{user}</UserId>
+      <LogonType>InteractiveToken</LogonType>
+      <RunLevel>LeastPrivilege</RunLevel>
+    </Principal>
+  </Principals>
+  <Settings>
+    <MultipleInstancesPolicy>IgnoreNew</MultipleInstancesPolicy>
+    <DisallowStartIfOnBatteries>false</DisallowStartIfOnBatteries>
+    <StopIfGoingOnBatteries>false</StopIfGoingOnBatteries>
+    <ExecutionTimeLimit>PT0S</ExecutionTimeLimit>
+    <Hidden>true</Hidden>
+    <Priority>5</Priority>
+    <RestartOnFailure>
+      <Interval>PT1M</Interval>
+      <Count>3</Count>
+    </RestartOnFailure>
+  </Settings>
+  <Actions Context="Author">
+    <Exec>
+      <Command>{escape(program)}</Command>
+      <Arguments>{escape(subprocess.list2cmdline(arguments))}</Arguments>
+    </Exec>
+  </Actions>
+</Task>
+"""
+
+
+def system_config(data_dir: PurePath) -> str:
+    """The configuration file that a service of the machine begins with."""
+    return f"# Settings of the {NAME} service.\ndata_dir = '{data_dir}'\n"
+
+
+class WindowsTask:
+    """See ServiceManager: a scheduled task."""
+
+    name = "Task Scheduler"
+
+    def install(self, spec: ServiceSpec) -> Plan:
+        """Part of ServiceManager."""
+        path = _task_file(spec)
+        return Plan(
+            before=(Command(("schtasks.exe", "/End", "/TN", NAME), may_fail=True),),
+            files=(UnitFile(path, task_xml(spec), encoding="utf-16"),),
+            after=(
+                Command(("schtasks.exe", "/Create", "/TN", NAME, "/XML", str(path), "/F")),
+                Command(("schtasks.exe", "/Run", "/TN", NAME)),
+            ),
+        )
+
+    def uninstall(self, spec: ServiceSpec) -> Plan:
+        """Part of ServiceManager."""
+        return Plan(
+            before=(
+                Command(("schtasks.exe", "/End", "/TN", NAME), may_fail=True),
+                Command(("schtasks.exe", "/Delete", "/TN", NAME, "/F"), may_fail=True),
+            ),
+            removed=(_task_file(spec),),
+        )
+
+    def control(self, spec: ServiceSpec, action: Literal["start", "stop", "restart"]) -> tuple[Command, ...]:
+        """Part of ServiceManager. The task scheduler ends a program at once: running requests do not finish."""
+        end = Command(("schtasks.exe", "/End", "/TN", NAME), may_fail=action == "restart")
+        start = Command(("schtasks.exe", "/Run", "/TN", NAME))
+        return {"start": (start,), "stop": (end,), "restart": (end, start)}[action]
+
+    def query(self, spec: ServiceSpec) -> Command:
+        """Part of ServiceManager. A number, because words are translated."""
+        script = f"(Get-ScheduledTask -TaskName '{NAME}' -ErrorAction Stop).State.value__"
+        return Command(("powershell.exe", "-NoProfile", "-Command", script), may_fail=True)
+
+    def state(self, status: int, output: str) -> State | None:
+        """Part of ServiceManager."""
+        number = output.strip()
+        if status != 0 or not number.isdigit():
+            return None
+        running = number == _TASK_RUNNING
+        enabled = number != "1"
+        return State(
+            enabled, running, None, "running" if running else "not running" if enabled else "disabled"
+        )
+
+
+class WindowsService:
+    """See ServiceManager: a service of the machine, under the account with the fewest rights."""
+
+    name = "Windows services"
+
+    def install(self, spec: ServiceSpec) -> Plan:
+        """Part of ServiceManager."""
+        folder = str(spec.data_dir)
+        options = ("binPath=", _command_line(spec), "start=", "auto", "obj=", LOCAL_SERVICE)
+        restart = "restart/2000/restart/10000/restart/60000"
+        files: tuple[UnitFile, ...] = ()
+        if spec.config_file is not None and spec.config_file.parent == spec.data_dir:
+            files = (UnitFile(spec.config_file, system_config(spec.data_dir), keep=True),)
+        return Plan(
+            folders=(spec.data_dir,),
+            files=files,
+            after=(
+                _sc("create", NAME, *options, "DisplayName=", NAME, may_fail=True),
+                _sc("config", NAME, *options),
+                _sc("description", NAME, TITLE),
+                _sc("failure", NAME, "reset=", "60", "actions=", restart),
+                Command(("icacls.exe", folder, "/grant", f"{_LOCAL_SERVICE_SID}:(OI)(CI)M")),
+                _sc("start", NAME, may_fail=True),
+                _sc("query", NAME),
+            ),
+        )
+
+    def uninstall(self, spec: ServiceSpec) -> Plan:
+        """Part of ServiceManager."""
+        return Plan(after=(_sc("stop", NAME, may_fail=True), _sc("delete", NAME, may_fail=True)))
+
+    def control(self, spec: ServiceSpec, action: Literal["start", "stop", "restart"]) -> tuple[Command, ...]:
+        """Part of ServiceManager. PowerShell's restart waits for the end; sc.exe does not."""
+        if action == "restart":
+            return (Command(("powershell.exe", "-NoProfile", "-Command", f"Restart-Service {NAME}")),)
+        return (_sc(action, NAME),)
+
+    def query(self, spec: ServiceSpec) -> Command:
+        """Part of ServiceManager."""
+        return _sc("queryex", NAME, may_fail=True)
+
+    def state(self, status: int, output: str) -> State | None:
+        """Part of ServiceManager. The lines are translated, their order and numbers are not."""
+        numbers = re.findall(r"(?m)^[ \t]*\S[^:\n]*:[ \t]*(\d+)", output)
+        if status != 0 or len(numbers) < 2:
+            return None
+        running = numbers[1] == _SERVICE_RUNNING
+        pid = int(numbers[-1]) if running and len(numbers) > 3 else None
+        detail = "running" if running else "stopped" if numbers[1] == _SERVICE_STOPPED else "changing"
+        return State(True, running, pid or None, detail)
+
+
+def _command_line(spec: ServiceSpec) -> str:
+    return subprocess.list2cmdline([*spec.run_command, "--windows-service"])
+
+
+def _task_file(spec: ServiceSpec) -> PurePath:
+    return spec.data_dir / "service" / f"{NAME}.xml"
+
+
+def _sc(*words: str, may_fail: bool = False) -> Command:
+    return Command(("sc.exe", *words), may_fail)

@@ -1,0 +1,47 @@
+"""What systemd is told, read from a socket as its own."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from jan_serve.daemon.notify import SystemdNotifier, systemd_notifier
+
+pytestmark = pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="needs Unix sockets")
+
+
+@pytest.mark.parametrize("abstract", [False, True])
+def test_the_life_of_a_service(tmp_path: Path, abstract: bool) -> None:
+    name = f"@jan-serve-test-{tmp_path.name}" if abstract else str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        try:
+            manager.bind("\0" + name[1:] if abstract else name)
+        except OSError:
+            pytest.skip("this system has no abstract sockets")
+        manager.settimeout(5)
+        environment = {"NOTIFY_SOCKET": name, "OTHER": "stays"}
+        notifier = systemd_notifier(environment)
+        assert notifier is not None
+        assert environment == {"OTHER": "stays"}
+        notifier.listening(lambda: None)
+        notifier.alive()
+        notifier.stopping(30)
+        notifier.close()
+        messages = [manager.recv(1024).decode().splitlines() for _ in range(3)]
+    assert messages[0][0] == "READY=1"
+    assert messages[1] == ["WATCHDOG=1"]
+    assert messages[2][:2] == ["STOPPING=1", "EXTEND_TIMEOUT_USEC=45000000"]
+
+
+@pytest.mark.parametrize("environment", [{}, {"NOTIFY_SOCKET": ""}, {"NOTIFY_SOCKET": "vsock:1:2"}])
+def test_nobody_waits(environment: dict[str, str]) -> None:
+    assert systemd_notifier(environment) is None
+    assert environment == {}
+
+
+def test_a_manager_that_is_gone_ends_nothing(tmp_path: Path) -> None:
+    notifier = SystemdNotifier(str(tmp_path / "absent"))
+    notifier.alive()
+    notifier.close()
