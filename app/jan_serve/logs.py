@@ -65,7 +65,7 @@ class LineFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """One record as text."""
         time = datetime.fromtimestamp(record.created).astimezone().strftime(self._time_format)[:-3]
-        fields = "".join(f" {name}={_plain(value)}" for name, value in _extra_fields(record).items())
+        fields = fields_text(_extra_fields(record))
         line = f"{time} {record.levelname:<7} {record.name}: {printable(record.getMessage())}{fields}"
         return line + _indented_traceback(self, record)
 
@@ -75,16 +75,26 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """One record as a JSON object."""
-        content: dict[str, Any] = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-            **_extra_fields(record),
-        }
-        if record.exc_info:
-            content["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(content, ensure_ascii=True, default=str)
+        return json.dumps(record_content(record), ensure_ascii=True, default=str)
+
+
+def record_content(record: logging.LogRecord) -> dict[str, Any]:
+    """One record as an object of JSON: what JsonFormatter writes."""
+    content: dict[str, Any] = {
+        "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+        "level": record.levelname.lower(),
+        "logger": record.name,
+        "message": record.getMessage(),
+        **_extra_fields(record),
+    }
+    if record.exc_info:
+        content["traceback"] = logging.Formatter().formatException(record.exc_info)
+    return content
+
+
+def fields_text(fields: Mapping[str, Any]) -> str:
+    """` name=value` of each field."""
+    return "".join(f" {name}={_plain(value)}" for name, value in fields.items())
 
 
 def _extra_fields(record: logging.LogRecord) -> Mapping[str, Any]:

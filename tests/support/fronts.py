@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from fastapi import FastAPI
 
 from jan_serve.api.app import create_app
 from jan_serve.api.connection import Connection
@@ -55,11 +56,19 @@ async def live_server(
     models: Models | None = None, *, connection: type[Connection] = Connection, **settings: Any
 ) -> AsyncGenerator[int]:
     """A server on this event loop; the value is its port. It has ended when the block has."""
-    app_settings = make_settings(**settings)
     served: Any = NoShutdown(models or FakeModels())
-    app = create_app(app_settings, served, InlineRenderer())
+    app = create_app(make_settings(**settings), served, InlineRenderer())
+    async with serve_app(app, served, connection=connection) as port:
+        yield port
+
+
+@contextlib.asynccontextmanager
+async def serve_app(
+    app: FastAPI, models: Any, *, connection: type[Connection] = Connection
+) -> AsyncGenerator[int]:
+    """As live_server, for an application that the caller has made over `models`."""
     config = server_config(app, connection=connection)
-    server = DrainingServer(config, app.state.parts, served, drain_s=0.0)
+    server = DrainingServer(config, app.state.parts, models, drain_s=0.0)
     with socket.create_server(("127.0.0.1", 0)) as sock:
         serving = asyncio.create_task(server.serve(sockets=[sock]))
         await server.listening.wait()

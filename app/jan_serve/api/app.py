@@ -40,11 +40,13 @@ from jan_serve.api.guards.host import HostGuard
 from jan_serve.api.guards.origin import OriginGuard
 from jan_serve.api.health import health_router
 from jan_serve.api.lifecycle import Lifecycle
+from jan_serve.api.log_route import log_router
 from jan_serve.api.management.ports import Management
 from jan_serve.api.management.routes import management_router
 from jan_serve.api.metrics import Metrics
 from jan_serve.api.models_port import Models
 from jan_serve.api.page import page_router
+from jan_serve.api.recent_log import RecentLog
 from jan_serve.api.request_context import RequestContext
 from jan_serve.api.request_record import record_of
 from jan_serve.config import Settings
@@ -76,12 +78,14 @@ def create_app(
     templates: Mapping[str, TemplateOverride] | None = None,
     page: Path | None = None,
     management: Management | None = None,
+    log: RecentLog | None = None,
     dialects: tuple[Dialect, ...] = DIALECTS,
 ) -> FastAPI:
     """The application over these models and this renderer, which the caller keeps and shuts down.
 
     named_grammars: GBNF texts by name. templates: chat templates by model, in place of the models' own.
     page: the folder of the page for browsers. management: what lists, loads and pulls models; None has no such routes.
+    log: what GET /logs shows; None has no such route.
     """
     lifecycle = Lifecycle()
     metrics = Metrics(models.snapshot, lifecycle)
@@ -113,6 +117,7 @@ def create_app(
     routers = [
         health_router(models, lifecycle, metrics),
         page_router(page),
+        *([log_router(log, lifecycle, services.streams)] if log is not None else ()),
         *([management_router(management, services.streams)] if management is not None else ()),
         *(dialect.router(services) for dialect in dialects),
     ]

@@ -16,6 +16,7 @@ from jan_serve.api.connection import Connection
 from jan_serve.api.guards.drain import RETRY_AFTER_S
 from jan_serve.api.management.ports import ManagedSnapshot, Management, ModelControl
 from jan_serve.api.models_port import Models
+from jan_serve.api.recent_log import recent_log
 from jan_serve.api.observer import NoObserver, ServerObserver
 from jan_serve.config import Settings
 from jan_serve.errors import Draining, JanServeError
@@ -156,19 +157,21 @@ def run(
     library: the folder that models are managed in; None offers no management. observer: who is told of the server's
     life. profiles: what is configured for single models.
     """
-    app = create_app(
-        settings,
-        models,
-        renderer,
-        named_grammars=NamedGrammars(shipped_grammars(), settings.grammars_dir),
-        templates=chosen_templates(settings.chat_template),
-        page=page_folder(),
-        management=Management(models, library) if library is not None else None,
-    )
-    config = server_config(app)
-    with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
-        server = DrainingServer(config, app.state.parts, models, settings.drain_timeout_s, observer)
-        return runner.run(_serve(server, models, renderer, sock, preload=settings.model))
+    with recent_log() as log:
+        app = create_app(
+            settings,
+            models,
+            renderer,
+            named_grammars=NamedGrammars(shipped_grammars(), settings.grammars_dir),
+            templates=chosen_templates(settings.chat_template),
+            page=page_folder(),
+            management=Management(models, library) if library is not None else None,
+            log=log,
+        )
+        config = server_config(app)
+        with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
+            server = DrainingServer(config, app.state.parts, models, settings.drain_timeout_s, observer)
+            return runner.run(_serve(server, models, renderer, sock, preload=settings.model))
 
 
 async def _serve(
