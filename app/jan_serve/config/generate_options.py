@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+from pydantic_settings import BaseSettings
 
 from jan_serve.config.model_options import Flag
 
 GENERATE_GROUP: Final = "Text Generation Inference"
 
 
-class GenerateOptions(BaseModel):
-    """What one request to that API may ask for; its /info shows them. Frozen. Lengths are tokens."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", protected_namespaces=(), validate_default=True, hide_input_in_errors=True
-    )
+class GenerateOptions(BaseSettings):
+    """What one request to that API may ask for; its /info shows them. Part of Settings. Lengths are tokens."""
 
     tgi_max_concurrent_requests: Annotated[
         int,

@@ -60,7 +60,7 @@ _ORIGIN = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^\s/?#@]+\Z")
 _HOST_NAME = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_.-]+)(:\d{1,5})?\Z")
 
 
-class Settings(GenerateOptions, ModelOptions, BaseSettings):
+class Settings(ModelOptions, GenerateOptions):
     """What the server was told, validated. Frozen: a change needs a restart, but for tables of models.
 
     Times are seconds, sizes bytes, lengths tokens. It is not the state of anything, and no request changes it.
