@@ -339,7 +339,7 @@ class ModelFailed(Unavailable):
 
 
 class InsufficientMemory(Unavailable):
-    """The model and its context need more memory than is free."""
+    """The model and its context need more memory than is free. Both figures are None where they are not known."""
 
     code = "insufficient_memory"
 
@@ -372,6 +372,33 @@ class Draining(Unavailable):
     """The server has been told to stop and takes no new requests."""
 
     code = "draining"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        retry_after: float | None = 1.0,
+        param: str | None = None,
+        needed_bytes: int | None = None,
+        available_bytes: int | None = None,
+    ) -> None:
+        super().__init__(message, retry_after=retry_after, param=param)
+        self.needed_bytes = needed_bytes
+        self.available_bytes = available_bytes
+
+    def payload(self) -> dict[str, Any]:
+        figures = {"needed_bytes": self.needed_bytes, "available_bytes": self.available_bytes}
+        return super().payload() | figures
+
+    @classmethod
+    def restore(cls, payload: dict[str, Any]) -> Self:
+        return cls(
+            payload["message"],
+            retry_after=payload.get("retry_after"),
+            param=payload.get("param"),
+            needed_bytes=payload.get("needed_bytes"),
+            available_bytes=payload.get("available_bytes"),
+        )
 
 
 class EngineFailure(JanServeError):

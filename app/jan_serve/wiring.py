@@ -14,10 +14,11 @@ from jan_serve.store.entry import ModelEntry
 from jan_serve.store.fit import FreeMemory
 from jan_serve.store.index import ModelIndex
 from jan_serve.store.library import ModelLibrary
+from jan_serve.store.footprint import Footprint, footprint
 from jan_serve.store.resolve import ModelResolver
 from jan_serve.supervisor.limits import ManagerLimits, WorkerLimits
 from jan_serve.supervisor.model_manager import ModelManager
-from jan_serve.supervisor.ports import ModelSource
+from jan_serve.supervisor.ports import ModelSource, Residence
 from jan_serve.supervisor.template_renderer import TemplateRendererPool, default_render_command
 from jan_serve.supervisor.worker_process import default_worker_command
 

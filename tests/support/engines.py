@@ -11,9 +11,10 @@ from pathlib import Path
 
 from jan_serve.errors import ModelNotFound
 from jan_serve.ipc.messages import EngineSettings
+from jan_serve.store.footprint import Footprint
 from jan_serve.supervisor.limits import ManagerLimits
 from jan_serve.supervisor.model_manager import ModelManager
-from jan_serve.supervisor.ports import ModelSource
+from jan_serve.supervisor.ports import ModelSource, Residence
 from tests.support.processes import wait_until
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -34,6 +35,8 @@ class FakeResolver:
         self.names = list(names)
         self.settings = settings or EngineSettings()
         self.revisions: dict[str, int] = {}
+        self.sizes: dict[str, Footprint] = {}
+        self.residences: dict[str, Residence] = {}
 
     def resolve(self, name: str | None) -> ModelSource:
         """Raises ModelNotFound."""
@@ -46,6 +49,14 @@ class FakeResolver:
     def engine_settings(self, source: ModelSource) -> EngineSettings:
         """The same for all."""
         return self.settings
+
+    def footprint(self, source: ModelSource, settings: EngineSettings) -> Footprint:
+        """What the test says; else nothing."""
+        return self.sizes.get(source.name, Footprint(0, 0, 0, 0))
+
+    def residence(self, source: ModelSource) -> Residence:
+        """What the test says; else the default."""
+        return self.residences.get(source.name, Residence())
 
     def list(self) -> tuple[ModelSource, ...]:
         """All names."""

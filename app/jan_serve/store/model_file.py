@@ -14,13 +14,14 @@ from typing import Final
 
 from jan_serve.errors import InvalidModel
 from jan_serve.store.ggml_types import FILE_TYPES
-from jan_serve.store.gguf import GgufHeader, read_gguf_header
+from jan_serve.store.gguf import ArrayValue, GgufHeader, read_gguf_header
 
 MAX_PARTS: Final = 1024
 _PART_NAME: Final = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf\Z", re.IGNORECASE)
 _BLOCK_TENSOR: Final = re.compile(r"blk\.(\d+)\.")
 _POOLING_NAMES: Final = ("none", "mean", "cls", "last", "rank")
 _MAX_BLOCKS: Final = 4096
+_MAX_LENGTH: Final = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class ModelFile:
     layer_bytes: tensor bytes of each block; other_bytes: of everything else (embeddings, output).
     pooling: what the file says, None where it says nothing.
     n_parameters: elements of all tensors. quantisation: what general.file_type says, for example Q4_K_M.
+    k_elements, v_elements: elements that one token takes in the KV cache, over all blocks.
     """
 
     paths: tuple[Path, ...]
@@ -46,6 +48,10 @@ class ModelFile:
     pooling: str | None
     n_parameters: int = 0
     quantisation: str | None = None
+    n_embd: int = 0
+    n_vocab: int = 0
+    k_elements: int = 0
+    v_elements: int = 0
 
     @property
     def path(self) -> Path:
@@ -88,6 +94,7 @@ def read_model_file(path: Path) -> ModelFile:
             layers[int(match[1])] += tensor.n_bytes
         else:
             other += tensor.n_bytes
+    k_elements, v_elements = _cache_elements(header, architecture, n_layer)
     return ModelFile(
         paths=tuple(part.path for part in headers),
         architecture=architecture,
@@ -101,7 +108,48 @@ def read_model_file(path: Path) -> ModelFile:
         pooling=_pooling(header, architecture),
         n_parameters=n_parameters,
         quantisation=_file_type(header),
+        n_embd=_length(header, f"{architecture}.embedding_length"),
+        n_vocab=_n_vocab(header),
+        k_elements=k_elements,
+        v_elements=v_elements,
     )
+
+
+def _cache_elements(header: GgufHeader, architecture: str, n_layer: int) -> tuple[int, int]:
+    """What one token takes in the KV cache, as llama.cpp computes it from these keys (llama_hparams).
+
+    Blocks without attention have no KV heads. A window that some blocks keep only is not subtracted.
+    """
+    prefix = f"{architecture}.attention"
+    heads = _per_layer(header, f"{prefix}.head_count", n_layer)
+    kv_heads = _per_layer(header, f"{prefix}.head_count_kv", n_layer) or heads
+    n_embd = _length(header, f"{architecture}.embedding_length")
+    width = n_embd // max(heads) if any(heads) else 0
+    k_width = _length(header, f"{prefix}.key_length") or width
+    v_width = _length(header, f"{prefix}.value_length") or width
+    total = sum(kv_heads)
+    return total * k_width, total * v_width
+
+
+def _per_layer(header: GgufHeader, key: str, n_layer: int) -> list[int]:
+    """A value that is one number for all blocks, or one for each; empty where it is absent."""
+    value = header.metadata.get(key)
+    if isinstance(value, ArrayValue):
+        items = [item for item in value.items if isinstance(item, int) and 0 <= item <= _MAX_LENGTH]
+        return items[:n_layer]
+    number = _length(header, key)
+    return [number] * n_layer if number else []
+
+
+def _length(header: GgufHeader, key: str) -> int:
+    """0 where it is absent or senseless: it goes into an estimate only, and llama.cpp refuses what it cannot use."""
+    value = header.integer(key) or 0
+    return value if 0 <= value <= _MAX_LENGTH else 0
+
+
+def _n_vocab(header: GgufHeader) -> int:
+    tokens = header.metadata.get("tokenizer.ggml.tokens")
+    return tokens.length if isinstance(tokens, ArrayValue) else 0
 
 
 def _file_type(header: GgufHeader) -> str | None:

@@ -39,9 +39,13 @@ class RestartLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ManagerLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """max_loaded: models in memory at once. max_queue: requests of one model that wait, beyond those that run."""
+    """max_loaded: models in memory at once, 0 is no limit. memory_budget: bytes for all of them; None: what is free.
+
+    max_queue: requests of one model that wait, beyond those that run.
+    """
 
     max_loaded: int = 1
+    memory_budget: int | None = None
     max_queue: int = 256
     worker: WorkerLimits = WorkerLimits()
     restart: RestartLimits = RestartLimits()

@@ -13,15 +13,31 @@ import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 
 from jan_serve.errors import Draining, JanServeError, ModelFailed, ModelInUse, Overloaded, Unavailable
-from jan_serve.ipc.messages import EngineStats, ModelFacts
+from jan_serve.ipc.messages import ModelFacts
 from jan_serve.supervisor.engine_client import WorkerEngineClient
+from jan_serve.supervisor.fresh_error import fresh
 from jan_serve.supervisor.lease_queue import LeaseQueue
 from jan_serve.supervisor.limits import ManagerLimits
+from jan_serve.supervisor.load_preparation import LoadPreparation, MemoryMeter, Prepared
 from jan_serve.supervisor.model_record import ModelRecord
 from jan_serve.supervisor.model_slot import ModelSlot, SlotState
-from jan_serve.supervisor.policy import Occupant, Pause, Refuse, choose_victim
-from jan_serve.supervisor.ports import ModelSource, Resolver
-from jan_serve.supervisor.snapshot import ManagerSnapshot, ModelState, ModelStatus
+from jan_serve.supervisor.placement import (
+    Candidate,
+    CannotFit,
+    Decision,
+    Evict,
+    Excluded,
+    Load,
+    Room,
+    Wait,
+    free_for_models,
+    place,
+)
+from jan_serve.supervisor.policy import Pause, Refuse
+from jan_serve.supervisor.ports import ModelSource, Residence, Resolver
+from jan_serve.supervisor.refusal import refusal
+from jan_serve.supervisor.snapshot import ManagerSnapshot, model_status
+from jan_serve.supervisor.timer import Timer, wait_at_most
 from jan_serve.supervisor.worker_process import WorkerEnd, WorkerProcess
 
 logger = logging.getLogger(__name__)
@@ -39,8 +55,14 @@ class ModelManager:
         worker_command: Sequence[str],
         limits: ManagerLimits | None = None,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        meter: MemoryMeter | None = None,
+        timer: Timer = wait_at_most,
     ) -> None:
-        """worker_command: see `worker_process.default_worker_command`. clock: seconds, monotonic."""
+        """worker_command: see `worker_process.default_worker_command`. clock: seconds, monotonic; timer goes by it.
+
+        meter: None does not look at memory.
+        """
         self._resolver = resolver
         self._command = tuple(worker_command)
         self._limits = limits or ManagerLimits()
@@ -49,9 +71,12 @@ class ModelManager:
         self._records: dict[str, ModelRecord] = {}
         self._queue: LeaseQueue[ModelSlot] = LeaseQueue()
         self._being_removed: set[str] = set()
-        self._wants_room = False
+        self._preparation = LoadPreparation(resolver, meter, self._poke)
+        self._held_back: frozenset[str] = frozenset()
         self._draining = False
-        self._drained = asyncio.Event()
+        self._closed: JanServeError | None = None
+        self._idle = asyncio.Event()
+        self._timer = timer
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -65,20 +90,25 @@ class ModelManager:
         return await asyncio.to_thread(self._resolver.list)
 
     @contextlib.asynccontextmanager
-    async def lease(self, name: str | None) -> AsyncGenerator[WorkerEngineClient]:
+    async def lease(
+        self, name: str | None, keep_alive_s: float | None = None
+    ) -> AsyncGenerator[WorkerEngineClient]:
         """Hold a model while the block runs, loading it first if needed. None is the default model.
 
-        Raises ModelNotFound, InvalidModel, ModelFailed, InsufficientMemory, Overloaded, Draining. A crash inside the
-        block is raised by the client's methods; the lease stays a valid hold on nothing.
+        keep_alive_s: how long it stays afterwards without a request, instead of as configured; negative is for ever.
+        Raises ModelNotFound, InvalidModel, ModelFailed, InsufficientMemory, Overloaded, Draining, and what `suspend`
+        was given. A crash inside the block is raised by the client's methods; the lease stays a valid hold on nothing.
         """
-        self._refuse_when_draining()
-        source = await asyncio.to_thread(self._resolver.resolve, name)
-        slot = await self._acquire(source)
+        self._refuse_when_closed()
+        source, residence = await asyncio.to_thread(self._resolve, name)
+        slot = await self._acquire(source, residence)
         while slot.leases == 1 and not await self._responds(slot):
             # It died while nobody used it. The request has not been sent, so it need not be lost for it.
             slot.release()
             self._poke()
-            slot = await self._acquire(source)
+            slot = await self._acquire(source, residence)
+        if keep_alive_s is not None:
+            slot.keep_alive_s = keep_alive_s
         since = self._clock()
         assert slot.client is not None
         try:
@@ -96,9 +126,13 @@ class ModelManager:
             self._poke()
             raise
 
-    async def load(self, name: str | None) -> str:
+    def _resolve(self, name: str | None) -> tuple[ModelSource, Residence]:
+        source = self._resolver.resolve(name)
+        return source, self._resolver.residence(source)
+
+    async def load(self, name: str | None, keep_alive_s: float | None = None) -> str:
         """Have a model in memory, and return its canonical name. Raises as `lease` does; cancelling stops the load."""
-        async with self.lease(name) as client:
+        async with self.lease(name, keep_alive_s) as client:
             return client.name
 
     async def unload(self, name: str, *, force: bool = False) -> bool:
@@ -109,9 +143,11 @@ class ModelManager:
         """
         source = await asyncio.to_thread(self._resolver.resolve, name)
         slot = self._slots.get(source.name)
-        if slot is None:
-            return False
         error = Unavailable(f"The model `{source.name}` was unloaded by request.")
+        if slot is None:
+            waited_for = self._queue.waiting(source.name) > 0
+            self._queue.refuse(source, error)
+            return waited_for
         slot.retiring = True
         if slot.state is SlotState.LOADING:
             self._queue.refuse(slot.source, error)
@@ -146,8 +182,24 @@ class ModelManager:
     def snapshot(self) -> ManagerSnapshot:
         """The state of every model that was asked for, as of now. Never waits for a worker."""
         now = self._clock()
-        statuses = tuple(self._status(record, now) for record in self._records.values())
+        statuses = tuple(
+            model_status(record, self._slots.get(name), self._queue.waiting(name), now)
+            for name, record in self._records.items()
+        )
         return ManagerSnapshot(draining=self._draining, models=statuses)
+
+    async def suspend(self, error: JanServeError, drain_s: float) -> None:
+        """Refuse requests with this error until `resume`, and end all workers; running requests have drain_s.
+
+        Returns when the memory is free. What requests a model then is refused before its name is looked at.
+        """
+        self._closed = error
+        await self._end_all(error, drain_s)
+
+    def resume(self) -> None:
+        """Serve again; models are loaded by their next requests. Nothing happens while the server drains."""
+        if not self._draining:
+            self._closed = None
 
     async def shutdown(self, drain_s: float) -> None:
         """Refuse new requests, let those that hold or wait for a model finish for drain_s, then end all workers.
@@ -155,28 +207,37 @@ class ModelManager:
         May be called again, with less time, while it waits. Returns when every worker is reaped.
         """
         self._draining = True
+        message = "The server is shutting down and takes no new requests."
+        self._closed = Draining(message, retry_after=_RETRY_AFTER_STOP_S)
+        await self._end_all(
+            Draining("The server is shutting down.", retry_after=_RETRY_AFTER_STOP_S), drain_s
+        )
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        self._preparation.forget_all()
+        self._slots.clear()
+
+    async def _end_all(self, error: JanServeError, drain_s: float) -> None:
+        """Let what runs and waits finish for drain_s; then fail it with the error, and end every worker."""
+        self._idle.clear()
         self._poke()
         if drain_s > 0 and self._busy():
-            logger.info("draining: waiting up to %.0f s for running requests", drain_s)
+            logger.info("waiting up to %.0f s for running requests", drain_s)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(drain_s):
-                    await self._drained.wait()
-        error = Draining("The server is shutting down.", retry_after=_RETRY_AFTER_STOP_S)
+                    await self._idle.wait()
         for source in self._queue.sources():
             self._queue.refuse(source, error)
         for slot in self._slots.values():
             if slot.client is not None:
                 slot.client.fail_all(error)
-        self._drained.set()
+        self._idle.set()
         await asyncio.gather(*(slot.stop() for slot in self._slots.values()))
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-        self._slots.clear()
 
-    async def _acquire(self, source: ModelSource) -> ModelSlot:
-        self._refuse_when_draining()  # it may have begun while the name was resolved
-        self._admit(source)
+    async def _acquire(self, source: ModelSource, residence: Residence) -> ModelSlot:
+        self._refuse_when_closed()  # it may have begun while the name was resolved
+        self._admit(source, residence)
         slot = self._slots.get(source.name)
         if slot is not None and slot.usable and slot.source == source and not self._must_wait(source):
             slot.hold()
@@ -196,14 +257,14 @@ class ModelManager:
 
     def _must_wait(self, source: ModelSource) -> bool:
         """Others came first: for this model, or for another one that needs its room."""
-        return self._wants_room or self._queue.waiting(source.name) > 0
+        return source.name in self._held_back or self._queue.waiting(source.name) > 0
 
-    def _admit(self, source: ModelSource) -> None:
+    def _admit(self, source: ModelSource, residence: Residence) -> None:
         """Raises Overloaded when the queue of this model is full."""
         record = self._records.get(source.name)
         if record is None:
             record = self._records[source.name] = ModelRecord(source, self._limits.restart)
-        record.seen(source)
+        record.seen(source, residence)
         waiting = self._queue.waiting(source.name)
         slot = self._slots.get(source.name)
         held = slot.leases if slot is not None else 0
@@ -215,10 +276,9 @@ class ModelManager:
                 retry_after=record.retry_after_s(queued + 1),
             )
 
-    def _refuse_when_draining(self) -> None:
-        if self._draining:
-            message = "The server is shutting down and takes no new requests."
-            raise Draining(message, retry_after=_RETRY_AFTER_STOP_S)
+    def _refuse_when_closed(self) -> None:
+        if self._closed is not None:
+            raise fresh(self._closed)
 
     def _busy(self) -> bool:
         return len(self._queue) > 0 or any(slot.leases for slot in self._slots.values())
@@ -239,9 +299,7 @@ class ModelManager:
                 for source in self._queue.sources():
                     self._queue.refuse(source, JanServeError("The model could not be provided."))
                 delay_s = None
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(delay_s):
-                    await self._wake.wait()
+            await self._timer(self._wake, delay_s)
             self._wake.clear()
 
     def _advance(self) -> float | None:
@@ -253,16 +311,38 @@ class ModelManager:
                 case SlotState.READY if slot.worker.end is not None:
                     self._lost(slot, slot.worker.end)
                 case SlotState.READY if slot.retiring and not slot.leases:
-                    logger.info("unloading %s", slot.source.name)
-                    slot.stop()
+                    self._unload(slot, "as requested")
                 case SlotState.GONE:
-                    del self._slots[slot.source.name]
+                    self._forget(slot)
                 case _:
                     pass
-        delay_s = self._serve_queue()
-        if self._draining and not self._busy():
-            self._drained.set()
-        return delay_s
+        delays = [self._serve_queue(), self._unload_what_is_old()]
+        if not self._busy():
+            self._idle.set()
+        return min((delay for delay in delays if delay is not None), default=None)
+
+    def _unload(self, slot: ModelSlot, why: str) -> None:
+        logger.info("unloading %s: %s", slot.source.name, why)
+        slot.stop()
+
+    def _forget(self, slot: ModelSlot) -> None:
+        """Its memory is free, so what was measured before does not hold any more."""
+        del self._slots[slot.source.name]
+        self._preparation.forget_all()
+
+    def _unload_what_is_old(self) -> float | None:
+        """Unload what nobody has asked for as long as it should stay. Returns when the next one is due."""
+        now = self._clock()
+        due: list[float] = []
+        for slot in self._slots.values():
+            left_s = slot.idle_left_s(self._records[slot.source.name].residence, now)
+            if left_s is None or slot.leases or self._queue.waiting(slot.source.name):
+                continue
+            if left_s > 0:
+                due.append(left_s)
+            else:
+                self._unload(slot, "nobody asked for it")
+        return min(due, default=None)
 
     def _look_at_load(self, slot: ModelSlot) -> None:
         match slot.outcome:
@@ -274,6 +354,7 @@ class ModelManager:
                 self._records[slot.source.name].loaded(facts.parallel)
                 logger.info("%s is ready: %s, pid %s", slot.source.name, _summary(facts), slot.worker.pid)
                 slot.become_ready(facts)
+                self._preparation.forget_all()
                 if not slot.retiring:
                     self._grant(slot)
             case WorkerEnd() as end:
@@ -284,9 +365,7 @@ class ModelManager:
                 retry_after = verdict.delay_s if isinstance(verdict, Pause | Refuse) else None
                 self._queue.refuse(slot.source, ModelFailed(message, retry_after=retry_after, param="model"))
             case JanServeError() as error:
-                logger.warning("%s could not be loaded: %s", slot.source.name, error)
-                self._records[slot.source.name].reason = error.message
-                self._queue.refuse(slot.source, error)
+                self._refuse_load(slot.source, error)
                 slot.stop()
 
     def _lost(self, slot: ModelSlot, end: WorkerEnd) -> None:
@@ -295,7 +374,7 @@ class ModelManager:
         ready_for_s = now - slot.worker.ready_at if slot.worker.ready_at is not None else 0.0
         self._records[slot.source.name].ended(end, now, ready_for_s)
         slot.went()
-        del self._slots[slot.source.name]
+        self._forget(slot)
 
     def _grant(self, slot: ModelSlot) -> None:
         for granted in self._queue.take(slot.source):
@@ -304,15 +383,17 @@ class ModelManager:
 
     def _serve_queue(self) -> float | None:
         """For each model that is waited for: grant, refuse, load, or make room. Returns the shortest back-off."""
-        self._wants_room = False
+        held_back: frozenset[str] | None = None
         now = self._clock()
         pauses: list[float] = []
-        for source in self._queue.sources():
+        sources = self._queue.sources()
+        self._preparation.keep_only(sources)
+        for source in sources:
             if source.name in self._being_removed:
                 continue
             slot = self._slots.get(source.name)
             if slot is not None and slot.source == source:
-                if slot.usable and not self._wants_room:
+                if slot.usable and source.name not in (held_back or ()):
                     self._grant(slot)
                 continue
             verdict = self._records[source.name].verdict(now)
@@ -321,63 +402,63 @@ class ModelManager:
                 self._queue.refuse(source, self._records[source.name].refusal(verdict))
             elif isinstance(verdict, Pause):
                 pauses.append(verdict.delay_s)
-            elif slot is None and len(self._slots) < self._limits.max_loaded and not self._wants_room:
-                self._load(source)
-            else:
-                self._make_room(slot)
+            elif held_back is None:
+                # Those behind it get no room before it does, even where there is some for them.
+                held_back = self._provide(source)
+        self._held_back = held_back or frozenset()
         return min(pauses, default=None)
 
-    def _load(self, source: ModelSource) -> None:
+    def _provide(self, source: ModelSource) -> frozenset[str] | None:
+        """Load it, make room for it, or refuse it. While it has to wait: the models that get no new request."""
+        prepared = self._preparation.result(source)
+        if prepared is None:
+            return frozenset()
+        if isinstance(prepared, JanServeError):
+            self._refuse_load(source, prepared)
+            return None
+        match self._place(source, prepared):
+            case Load():
+                self._load(source, prepared)
+                return None
+            case Evict(names):
+                for name in names:
+                    self._unload(self._slots[name], f"{source.name} needs its room")
+                return frozenset(names)
+            case Wait(names):
+                return frozenset(names)
+            case CannotFit() | Excluded() as reason:
+                others = [name for name in self._slots if name != source.name]
+                self._refuse_load(source, refusal(source.name, prepared.footprint, reason, others))
+                return None
+
+    def _place(self, source: ModelSource, prepared: Prepared) -> Decision:
+        slots = list(self._slots.values())
+        free = free_on_device = 0
+        if prepared.free is not None:
+            taken = [slot.taken for slot in slots]
+            free = free_for_models(prepared.free, taken, self._limits.memory_budget)
+            on_their_way = sum(slot.taken.on_device for slot in slots if slot.state is SlotState.LOADING)
+            free_on_device = max(0, sum(prepared.free.accelerators) - on_their_way)
+        room = Room(free if prepared.free is not None else None, free_on_device, self._limits.max_loaded)
+        size = prepared.footprint
+        group = self._records[source.name].residence.group
+        candidate = Candidate(source.name, size.least, size.total, size.on_device, group)
+        return place(
+            candidate, [slot.occupant(self._records[slot.source.name].residence) for slot in slots], room
+        )
+
+    def _refuse_load(self, source: ModelSource, error: JanServeError) -> None:
+        logger.warning("%s could not be loaded: %s", source.name, error)
+        self._records[source.name].reason = error.message
+        self._queue.refuse(source, error)
+
+    def _load(self, source: ModelSource, prepared: Prepared) -> None:
         worker = WorkerProcess(source.name, self._command, self._limits.worker, on_change=self._poke)
-        slot = ModelSlot(source, self._resolver, worker, self._poke, self._clock)
+        slot = ModelSlot(source, prepared, worker, self._poke, self._clock)
         self._slots[source.name] = slot
+        self._preparation.forget_all()
         logger.info("loading %s", source.name)
         slot.load()
-
-    def _make_room(self, outdated: ModelSlot | None) -> None:
-        """Unload a model that nobody holds, or keep new requests from those that are held until one is free.
-
-        outdated: the same model from a file that has changed since; it has to go first.
-        """
-        if any(slot.state is SlotState.STOPPING for slot in self._slots.values()):
-            return
-        slots = [outdated] if outdated is not None else list(self._slots.values())
-        ready = [slot for slot in slots if slot.state is SlotState.READY]
-        victim = choose_victim(Occupant(slot.source.name, slot.leases, slot.last_used) for slot in ready)
-        if victim is None:
-            self._wants_room = True
-            return
-        logger.info("unloading %s", victim)
-        self._slots[victim].stop()
-
-    def _status(self, record: ModelRecord, now: float) -> ModelStatus:
-        slot = self._slots.get(record.source.name)
-        verdict = record.verdict(now)
-        state: ModelState = "unloaded"
-        if slot is not None and slot.state is not SlotState.GONE:
-            dying = slot.worker.ending and slot.state is SlotState.READY
-            state = "restarting" if dying else slot.state.value
-        elif isinstance(verdict, Refuse):
-            state = "failed"
-        elif isinstance(verdict, Pause):
-            state = "restarting"
-        pong = slot.worker.pong if slot is not None else None
-        return ModelStatus(
-            name=record.source.name,
-            path=record.source.path,
-            state=state,
-            pid=slot.worker.pid if slot is not None else None,
-            leases=slot.leases if slot is not None else 0,
-            waiting=self._queue.waiting(record.source.name),
-            load_fraction=slot.worker.load_fraction if slot is not None else 0.0,
-            facts=slot.client.facts if slot is not None and slot.client is not None else None,
-            stats=pong.stats if pong is not None else EngineStats(),
-            loads_total=record.loads_total,
-            crashes_total=record.crashes_total,
-            stalls_total=record.stalls_total,
-            reason=record.reason,
-            retry_after_s=verdict.delay_s if isinstance(verdict, Pause | Refuse) else None,
-        )
 
 
 def _summary(facts: ModelFacts) -> str:

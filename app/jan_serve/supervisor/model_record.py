@@ -5,7 +5,7 @@ from __future__ import annotations
 from jan_serve.errors import ModelFailed
 from jan_serve.supervisor.limits import RestartLimits
 from jan_serve.supervisor.policy import CrashLog, Pause, Refuse, Verdict, retry_after_s
-from jan_serve.supervisor.ports import ModelSource
+from jan_serve.supervisor.ports import ModelSource, Residence
 from jan_serve.supervisor.worker_process import WorkerEnd
 
 _SERVICE_WEIGHT = 0.2
@@ -16,6 +16,8 @@ class ModelRecord:
 
     def __init__(self, source: ModelSource, limits: RestartLimits) -> None:
         self.source = source
+        self.residence = Residence()
+        """As configured when it was last asked for."""
         self.reason: str | None = None
         self.loads_total = 0
         self.crashes_total = 0
@@ -26,8 +28,9 @@ class ModelRecord:
         self._crashes = CrashLog(limits)
         self._mean_service_s = 1.0
 
-    def seen(self, source: ModelSource) -> None:
+    def seen(self, source: ModelSource, residence: Residence) -> None:
         """A request resolved to this file."""
+        self.residence = residence
         if source != self.source:
             self.source = source
             self.reason = None

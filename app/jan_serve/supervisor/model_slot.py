@@ -6,17 +6,16 @@ The model manager owns the slots and alone decides; a slot only carries out. It 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from enum import StrEnum
 
-from jan_serve.errors import JanServeError
 from jan_serve.ipc.messages import LoadModel, ModelFacts
+from jan_serve.store.footprint import Footprint
 from jan_serve.supervisor.engine_client import WorkerEngineClient
-from jan_serve.supervisor.ports import ModelSource, Resolver
+from jan_serve.supervisor.load_preparation import Prepared
+from jan_serve.supervisor.placement import Occupant, Taken
+from jan_serve.supervisor.ports import ModelSource, Residence
 from jan_serve.supervisor.worker_process import LoadOutcome, WorkerEnd, WorkerProcess
-
-logger = logging.getLogger(__name__)
 
 
 class SlotState(StrEnum):
@@ -34,7 +33,7 @@ class ModelSlot:
     def __init__(
         self,
         source: ModelSource,
-        resolver: Resolver,
+        prepared: Prepared,
         worker: WorkerProcess,
         on_change: Callable[[], None],
         clock: Callable[[], float],
@@ -45,11 +44,14 @@ class ModelSlot:
         self.client: WorkerEngineClient | None = None
         self.leases = 0
         self.last_used = clock()
+        self.keep_alive_s: float | None = None
+        """How long it stays idle, if a request said so; the last one that did counts."""
+        self.taken = taken_while_loading(prepared.footprint)
         self.retiring = False
         """No new request gets it, and it goes once nobody holds it."""
         self.gone = asyncio.Event()
         """Set when its memory is free."""
-        self._resolver = resolver
+        self._prepared = prepared
         self._on_change = on_change
         self._clock = clock
         self._early_outcome: LoadOutcome | None = None
@@ -73,19 +75,44 @@ class ModelSlot:
     def become_ready(self, facts: ModelFacts) -> WorkerEngineClient:
         """The load succeeded: route the worker's events to a client."""
         self.client = WorkerEngineClient(self.source.name, facts, self.worker)
+        self.taken = taken_when_loaded(self._prepared.footprint, facts)
         self.state = SlotState.READY
         self.worker.listen(self.client)
         return self.client
 
-    def hold(self) -> None:
-        """One more request uses it."""
+    def hold(self, keep_alive_s: float | None = None) -> None:
+        """One more request uses it. keep_alive_s: how long it wants it to stay afterwards."""
         self.leases += 1
+        if keep_alive_s is not None:
+            self.keep_alive_s = keep_alive_s
         self.last_used = self._clock()
 
     def release(self) -> None:
         """One request less uses it."""
         self.leases -= 1
         self.last_used = self._clock()
+
+    def idle_left_s(self, residence: Residence, now: float) -> float | None:
+        """For how long it may stay without a request, from now; None is for ever, or while it is not loaded."""
+        keep_alive_s = self.keep_alive_s
+        if keep_alive_s is None:
+            keep_alive_s = -1.0 if residence.pinned else residence.keep_alive_s
+        if self.state is not SlotState.READY or keep_alive_s < 0:
+            return None
+        return max(0.0, self.last_used + keep_alive_s - now)
+
+    def occupant(self, residence: Residence) -> Occupant:
+        """As the decision who may be in memory sees it. A load under way is in use by those who wait for it."""
+        return Occupant(
+            name=self.source.name,
+            leases=self.leases + (self.state is SlotState.LOADING),
+            last_used=self.last_used,
+            takes=self.taken.total,
+            takes_on_device=self.taken.on_device,
+            pinned=residence.pinned,
+            group=residence.group,
+            leaving=self.state in (SlotState.STOPPING, SlotState.GONE) or (self.retiring and not self.leases),
+        )
 
     def stop(self) -> asyncio.Task[None]:
         """Unload: the memory is free once the state is GONE. The second call returns the same task."""
@@ -96,19 +123,12 @@ class ModelSlot:
 
     async def _load(self) -> None:
         try:
-            settings = await asyncio.to_thread(self._resolver.engine_settings, self.source)
-            await self.worker.start(LoadModel(path=self.source.path, settings=settings))
-        except JanServeError as error:
-            self._early_outcome = error
+            await self.worker.start(LoadModel(path=self.source.path, settings=self._prepared.settings))
         except OSError as error:
             # No processes or descriptors left, or no interpreter. Counts as a crash: it is not tried in a loop.
             self._early_outcome = WorkerEnd(
                 requested=False, status=f"could not be started ({error.strerror})"
             )
-        except Exception:
-            # A bug in the resolver must not leave the requests waiting.
-            logger.exception("the settings of %s could not be made", self.source.name)
-            self._early_outcome = JanServeError(f"The model `{self.source.name}` could not be prepared.")
         self._on_change()
 
     async def _stop(self) -> None:
@@ -123,3 +143,16 @@ class ModelSlot:
         """Its worker has ended, by itself or because it was told to."""
         self.state = SlotState.GONE
         self.gone.set()
+
+
+def taken_while_loading(footprint: Footprint) -> Taken:
+    """All of it is still to come, as estimated."""
+    return Taken(footprint.total, footprint.on_device, footprint.total)
+
+
+def taken_when_loaded(footprint: Footprint, facts: ModelFacts) -> Taken:
+    """What the worker said where it did; layers on an accelerator have left the mapped file."""
+    there = facts.n_gpu_layers / (facts.n_layer + 1)
+    loaded = facts.size_bytes + facts.kv_bytes
+    unseen = int(facts.size_bytes * (1 - there)) if footprint.mapped else 0
+    return Taken(loaded + footprint.working, int(loaded * there), unseen)

@@ -1,11 +1,9 @@
-"""Decisions of the model manager, pure: when to start a crashed model again, whom to unload, when to come back.
+"""Decisions of the model manager, pure: when to start a crashed model again, when refused requests may come back.
 
 Times are seconds of any monotonic clock, given by the caller.
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterable
 
 import msgspec
 
@@ -71,17 +69,3 @@ class CrashLog:
 def retry_after_s(waiting: int, parallel: int, mean_service_s: float) -> float:
     """When a refused request may come back: the time that `parallel` places need for those `waiting`, 1 to 60 s."""
     return min(max(waiting * mean_service_s / max(parallel, 1), MIN_RETRY_S), MAX_RETRY_S)
-
-
-class Occupant(msgspec.Struct, frozen=True):
-    """A loaded model as the choice of a victim sees it."""
-
-    name: str
-    leases: int
-    last_used: float
-
-
-def choose_victim(occupants: Iterable[Occupant]) -> str | None:
-    """The least recently used model that nobody leases; None while all are leased."""
-    free = [occupant for occupant in occupants if occupant.leases == 0]
-    return min(free, key=lambda occupant: (occupant.last_used, occupant.name)).name if free else None

@@ -7,6 +7,7 @@ from typing import Protocol
 import msgspec
 
 from jan_serve.ipc.messages import EngineSettings
+from jan_serve.store.footprint import Footprint
 
 
 class ModelSource(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,3 +42,11 @@ class Resolver(Protocol):
     def list(self) -> tuple[ModelSource, ...]:
         """Every model that `resolve` knows by its own name, in the order to show them."""
         ...
+    def footprint(self, source: ModelSource, settings: EngineSettings) -> Footprint:
+        """How much memory it will take, loaded with these settings. Reads the header, as `engine_settings`."""
+        ...
+
+    def residence(self, source: ModelSource) -> Residence:
+        """How it stays in memory, as configured now. Called for every request: reads no GGUF."""
+        ...
+

@@ -7,11 +7,9 @@ import pytest
 from jan_serve.supervisor.limits import RestartLimits
 from jan_serve.supervisor.policy import (
     CrashLog,
-    Occupant,
     Pause,
     Refuse,
     Start,
-    choose_victim,
     retry_after_s,
 )
 
@@ -77,20 +75,3 @@ def test_retry_after_is_the_time_the_queue_needs(
     waiting: int, parallel: int, mean_s: float, expected: float
 ) -> None:
     assert retry_after_s(waiting, parallel, mean_s) == expected
-
-
-@pytest.mark.parametrize(
-    ("occupants", "expected"),
-    [
-        ([], None),
-        ([Occupant("a", 1, 0.0)], None),
-        ([Occupant("a", 0, 5.0), Occupant("b", 0, 3.0)], "b"),
-        ([Occupant("a", 0, 5.0), Occupant("b", 2, 3.0)], "a"),
-        ([Occupant("b", 0, 3.0), Occupant("a", 0, 3.0)], "a"),
-    ],
-    ids=["none", "leased", "least recently used", "never a leased one", "same time"],
-)
-def test_the_victim_is_the_least_recently_used_model_without_a_lease(
-    occupants: list[Occupant], expected: str | None
-) -> None:
-    assert choose_victim(occupants) == expected

@@ -1,0 +1,49 @@
+"""Why a model is not loaded, in words that say what is needed, what there is, and what helps. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jan_serve.errors import InsufficientMemory, Unavailable
+from jan_serve.store.footprint import Footprint
+from jan_serve.supervisor.placement import CannotFit, Excluded
+
+
+def refusal(
+    name: str, size: Footprint, reason: CannotFit | Excluded, others: Sequence[str]
+) -> InsufficientMemory | Unavailable:
+    """The error for its requests. others: the models in memory."""
+    match reason:
+        case Excluded(pinned):
+            text = (
+                f"The model `{name}` cannot be loaded beside {_listed(pinned)}, which stays in memory (pin)."
+            )
+            return Unavailable(f"{text} Unload that first.", retry_after=None, param="model")
+        case CannotFit():
+            parts = (
+                f"{_gb(size.weights)} for its weights, {_gb(size.least_context)} for its context,"
+                f" {_gb(size.working)} to work with"
+            )
+            free = f"{_gb(reason.available)} can be had"
+            if reason.pinned:
+                free += f" beside {_listed(reason.pinned)}, which stays in memory (pin)"
+            elif others:
+                free += f", even without {_listed(others)}"
+            return InsufficientMemory(
+                f"The model `{name}` needs about {_gb(reason.needed)} of memory ({parts}), and {free}. Use a smaller"
+                " quantisation, a shorter context (n_ctx), a smaller type of cache (type_k, type_v), or close other"
+                " programs.",
+                retry_after=None,
+                param="model",
+                needed_bytes=reason.needed,
+                available_bytes=reason.available,
+            )
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(f"`{name}`" for name in names[:3])
+    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
+
+
+def _gb(n_bytes: int) -> str:
+    return f"{n_bytes / 1e9:.2f} GB"
