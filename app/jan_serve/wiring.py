@@ -12,9 +12,9 @@ from jan_serve.resources import BUILTIN_MODEL, builtin_model, catalogue_file
 from jan_serve.store.catalogue import Catalogue
 from jan_serve.store.entry import ModelEntry
 from jan_serve.store.fit import FreeMemory
+from jan_serve.store.footprint import Footprint, footprint
 from jan_serve.store.index import ModelIndex
 from jan_serve.store.library import ModelLibrary
-from jan_serve.store.footprint import Footprint, footprint
 from jan_serve.store.resolve import ModelResolver
 from jan_serve.supervisor.limits import ManagerLimits, WorkerLimits
 from jan_serve.supervisor.model_manager import ModelManager
@@ -41,6 +41,22 @@ class ModelSources:
         """How to load it. Reads the header. Raises InvalidModel, ModelNotFound."""
         model = self._resolver.model_file(Path(source.path), source.name)
         return engine_settings(self._settings, model)
+
+    def footprint(self, source: ModelSource, settings: EngineSettings) -> Footprint:
+        """How much memory it takes with these settings. Reads the header. Raises InvalidModel, ModelNotFound."""
+        return footprint(
+            self._resolver.model_file(Path(source.path), source.name),
+            n_ctx=settings.n_ctx,
+            type_k=settings.type_k,
+            type_v=settings.type_v,
+            n_ubatch=settings.n_ubatch,
+            gpu_layers=settings.n_gpu_layers,
+            mapped=settings.use_mmap and not settings.use_mlock,
+        )
+
+    def residence(self, source: ModelSource) -> Residence:
+        """How it stays in memory."""
+        return Residence(keep_alive_s=self._settings.ttl_s)
 
     def list(self) -> tuple[ModelSource, ...]:
         """Every model that can be asked for, in the order to show them."""

@@ -22,6 +22,18 @@ class ModelSource(msgspec.Struct, frozen=True, kw_only=True):
     revision: tuple[int, ...] = ()
 
 
+class Residence(msgspec.Struct, frozen=True, kw_only=True):
+    """How a model stays in memory.
+
+    keep_alive_s: seconds that it stays without a request; negative is for ever. pinned: it is not unloaded for another
+    model, nor for its age. group: models of one group are not in memory together.
+    """
+
+    keep_alive_s: float = 600.0
+    pinned: bool = False
+    group: str | None = None
+
+
 class Resolver(Protocol):
     """Names to model files. Methods may block on the disk: they are called in threads, also several at once."""
 
@@ -39,9 +51,6 @@ class Resolver(Protocol):
         """
         ...
 
-    def list(self) -> tuple[ModelSource, ...]:
-        """Every model that `resolve` knows by its own name, in the order to show them."""
-        ...
     def footprint(self, source: ModelSource, settings: EngineSettings) -> Footprint:
         """How much memory it will take, loaded with these settings. Reads the header, as `engine_settings`."""
         ...
@@ -50,3 +59,6 @@ class Resolver(Protocol):
         """How it stays in memory, as configured now. Called for every request: reads no GGUF."""
         ...
 
+    def list(self) -> tuple[ModelSource, ...]:
+        """Every model that `resolve` knows by its own name, in the order to show them."""
+        ...
