@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from jan_serve.config import Settings, engine_settings
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.resources import BUILTIN_MODEL, builtin_model, catalogue_file
@@ -15,6 +17,7 @@ from jan_serve.store.fit import FreeMemory
 from jan_serve.store.footprint import Footprint, footprint
 from jan_serve.store.index import ModelIndex
 from jan_serve.store.library import ModelLibrary
+from jan_serve.store.paths import StorePaths
 from jan_serve.store.resolve import ModelResolver
 from jan_serve.supervisor.limits import ManagerLimits, WorkerLimits
 from jan_serve.supervisor.model_manager import ModelManager
@@ -40,7 +43,8 @@ class ModelSources:
     def engine_settings(self, source: ModelSource) -> EngineSettings:
         """How to load it. Reads the header. Raises InvalidModel, ModelNotFound."""
         model = self._resolver.model_file(Path(source.path), source.name)
-        return engine_settings(self._settings, model)
+        cache_dir = StorePaths(self._settings.data_dir, self._settings.models_dir).cache_dir
+        return msgspec.structs.replace(engine_settings(self._settings, model), cache_dir=str(cache_dir))
 
     def footprint(self, source: ModelSource, settings: EngineSettings) -> Footprint:
         """How much memory it takes with these settings. Reads the header. Raises InvalidModel, ModelNotFound."""

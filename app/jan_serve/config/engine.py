@@ -27,7 +27,13 @@ def engine_settings(settings: ModelOptions, model: ModelFile) -> EngineSettings:
         use_mlock=settings.mlock,
         pooling=settings.pooling,
         cache_sequences=settings.cache_sequences,
+        cache_ram_bytes=_bytes(settings.cache_ram_mib),
+        cache_disk_bytes=_bytes(settings.cache_disk_mib),
         max_tokens_ceiling=settings.max_tokens_ceiling,
         layer_bytes=model.layer_bytes,
         other_bytes=model.other_bytes,
     )
+
+
+def _bytes(mib: int | None) -> int | None:
+    return None if mib is None else mib * 2**20

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, Field
-from pydantic_settings import SettingsConfigDict
+from pydantic import Field
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 KvType = Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl"]
 Pooling = Literal["none", "mean", "cls", "last", "rank"]
@@ -25,10 +25,10 @@ class Flag:
     metavar: str | None = None
 
 
-class ModelOptions(BaseModel):
+class ModelOptions(BaseSettings):
     """What can be said of all models and of each. Frozen. Times are seconds, lengths tokens."""
 
-    model_config: ClassVar[SettingsConfigDict] = SettingsConfigDict(
+    model_config = SettingsConfigDict(
         frozen=True, extra="forbid", protected_namespaces=(), validate_default=True, hide_input_in_errors=True
     )
 
@@ -119,9 +119,39 @@ class ModelOptions(BaseModel):
         ),
         Flag(MEMORY_GROUP),
     ] = 16
+    cache_ram_mib: Annotated[
+        int | None,
+        Field(
+            ge=0,
+            description="Memory for prompts that had to leave the KV cache, in MiB; 0 keeps none. By default a sixteenth"
+            " of the memory, 2048 at most.",
+        ),
+        Flag(MEMORY_GROUP),
+    ] = None
+    cache_disk_mib: Annotated[
+        int | None,
+        Field(
+            ge=0,
+            description="Disk space for prompts that are kept over a restart, in MiB; 0 keeps none. By default a tenth"
+            " of what is free, 8192 at most.",
+        ),
+        Flag(MEMORY_GROUP),
+    ] = None
     mmap: Annotated[
         bool, Field(description="Map the weights from the file instead of reading them."), Flag(MEMORY_GROUP)
     ] = True
     mlock: Annotated[bool, Field(description="Keep the weights in physical memory."), Flag(MEMORY_GROUP)] = (
         False
     )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Only the values handed in: `sources.load_settings` merges the others and knows where each is from."""
+        return (init_settings,)

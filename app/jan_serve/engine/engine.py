@@ -14,11 +14,14 @@ from jan_serve.engine.cells import CellCounter
 from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_NO_CELLS, DECODE_OK, Batch, LlamaContext
 from jan_serve.engine.pacing import Pacer
 from jan_serve.engine.phase import PhaseClock
-from jan_serve.engine.prefix_cache import PrefixCache
+from jan_serve.engine.prefix_cache import PrefixCache, PrefixMatch
 from jan_serve.engine.sampler import Floats, Sampled, score
 from jan_serve.engine.scheduler import Admission, PlanItem, Scheduler
 from jan_serve.engine.sequence import RequestState, Sequence, Status
+from jan_serve.engine.state_cache import StateCache
+from jan_serve.engine.state_restorer import StateRestorer
 from jan_serve.engine.state_shelf import StateShelf, state_bytes
+from jan_serve.engine.tokens import ends_of_turns
 from jan_serve.errors import EngineFailure, JanServeError
 from jan_serve.ipc.messages import (
     Chunk,
@@ -49,6 +52,7 @@ class Engine:
         step_target_s: float,
         phase: PhaseClock,
         shelf: StateShelf | None = None,
+        states: StateCache | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._context = context
@@ -62,6 +66,7 @@ class Engine:
         self._free_ids = list(range(parallel + cache_sequences - 1, -1, -1))
         self._phase = phase
         self._clock = clock
+        self._states = StateRestorer(states or StateCache(0), context, self._cells, self._cache)
         self._events: list[EngineEvent] = []
         self._prefilling: frozenset[int] = frozenset()
         self._abort_lock = threading.Lock()
@@ -86,11 +91,16 @@ class Engine:
             cells_used=self._cells.used,
             cells_total=self._cells.capacity,
             cached_sequences=len(self._cache),
+            saved_total=self._states.saved,
+            restored_total=self._states.restored,
+            cache_ram_bytes=self._states.ram_used,
         )
 
     def add(self, sequences: Iterable[Sequence]) -> None:
         """Queue the sequences of a request."""
         for sequence in sequences:
+            if self._cache.whole_only:
+                sequence.checkpoints = ends_of_turns(sequence.tokens.view(), self._vocab.eog_ids)
             if sequence.index == 0:
                 self._prompt_tokens += sequence.state.prompt_length
             self._scheduler.waiting.append(sequence)
@@ -99,6 +109,7 @@ class Engine:
         """Drop a request: its cells are free (or cached) at once, and no event of it follows."""
         for sequence in [s for s in self._scheduler.waiting if s.request.id == request_id]:
             self._scheduler.waiting.remove(sequence)
+            self._states.forget(sequence)
             sequence.status = Status.FINISHED
         for sequence in [s for s in self._scheduler.running if s.request.id == request_id]:
             self._retire(sequence)
@@ -108,6 +119,10 @@ class Engine:
         with self._abort_lock:
             if request_id in self._prefilling:
                 self._context.abort_flag.set()
+
+    def save(self, patience_s: float) -> None:
+        """Keep what is cached for the next worker of this model. Blocks for the disk, and so long at most."""
+        self._states.save_all(patience_s)
 
     def step(self) -> list[EngineEvent]:
         """Admit, compute one batch, sample. Blocks for the batch. Returns what happened, in order."""
@@ -134,8 +149,10 @@ class Engine:
     # Admission and cells
 
     def _admit(self) -> None:
-        while (admission := self._scheduler.next_admission()) is not None:
+        while (admission := self._scheduler.next_admission(self._states.is_fetching)) is not None:
             self._start(admission)
+        if not self._scheduler.running:
+            self._states.wait()
 
     def _start(self, admission: Admission) -> None:
         sequence = admission.sequence
@@ -143,16 +160,13 @@ class Engine:
         if prefix is not None:
             self._cache.touch(prefix.seq_id)
         sequence.seq_id = self._take_id(keep=prefix.seq_id if prefix is not None else None)
-        sequence.num_computed = sequence.num_cached = 0
         sequence.prefill_end = len(sequence.tokens)
-        if prefix is not None:
-            if self._cache.whole_only:
-                self._context.copy_all(prefix.seq_id, sequence.seq_id)
-            else:
-                self._context.copy_prefix(prefix.seq_id, sequence.seq_id, prefix.length)
-            self._cells.share(prefix.seq_id, sequence.seq_id, prefix.length)
-            sequence.num_computed = sequence.num_cached = prefix.length
-            self._cached += prefix.length
+        restored = self._states.restore(sequence, prefix.length if prefix else 0, self._free_cells)
+        self._cells.extend(sequence.seq_id, restored)
+        if not restored and prefix is not None and self._holds(prefix.seq_id):
+            restored = self._share(prefix, sequence.seq_id)
+        sequence.num_computed = sequence.num_cached = restored
+        self._cached += restored
         state = sequence.state
         if state.started is None:
             state.started = self._clock()
@@ -164,10 +178,27 @@ class Engine:
         if sequence.resumed is not None:
             self._resume(sequence, sequence.resumed)
 
+    def _holds(self, seq_id: int) -> bool:
+        """Whether a sequence has not been evicted in the meantime."""
+        return seq_id in self._cache or any(s.seq_id == seq_id for s in self._scheduler.running)
+
+    def _share(self, prefix: PrefixMatch, target: int) -> int:
+        """Give a sequence the first cells of another; how many."""
+        if self._cache.whole_only:
+            self._context.copy_all(prefix.seq_id, target)
+        else:
+            self._context.copy_prefix(prefix.seq_id, target, prefix.length)
+        self._cells.share(prefix.seq_id, target, prefix.length)
+        return prefix.length
+
     def _resume(self, sequence: Sequence, state: SequenceState) -> None:
         """Put in place what another server computed, and go on behind it. Where it has no room, it is computed here."""
         sequence.resumed = None
         length = len(state.tokens)
+        if sequence.num_computed:  # from the caches of this worker, which need not be as long
+            self._context.remove(sequence.seq_id)
+            self._cells.remove(sequence.seq_id)
+            sequence.num_computed = sequence.num_cached = 0
         while self._cells.free < length and (oldest := self._cache.least_recent()) is not None:
             self._evict(oldest)
         if not self._context.restore_sequence(sequence.seq_id, np.frombuffer(state.memory, np.uint8)):
@@ -185,8 +216,20 @@ class Engine:
         return self._free_ids.pop()
 
     def _evict(self, seq_id: int) -> None:
+        self._states.save_evicted(seq_id)
         self._cache.remove(seq_id)
         self._release(seq_id)
+
+    def _free_cells(self, count: int) -> bool:
+        """Evict cached sequences until so many cells are free; none where that would not do."""
+        if count > self._cells.capacity - self._cells.held_by(s.seq_id for s in self._scheduler.running):
+            return False
+        while self._cells.free < count:
+            oldest = self._cache.least_recent()
+            if oldest is None:
+                return False
+            self._evict(oldest)
+        return True
 
     def _release(self, seq_id: int) -> None:
         self._context.remove(seq_id)
@@ -287,6 +330,8 @@ class Engine:
         for item in plan:
             item.sequence.num_computed += item.count
             self._cells.extend(item.sequence.seq_id, item.count)
+            if item.sequence.num_computed in item.sequence.checkpoints:
+                self._states.save_checkpoint(item.sequence)
         for item, index in zip(plan, indices, strict=True):
             sequence = item.sequence
             if sequence.status is not Status.RUNNING:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 import psutil
@@ -13,10 +15,16 @@ import psutil
 from jan_serve.engine import offload
 from jan_serve.engine.embedder import DEFAULT_N_CTX, Embedder
 from jan_serve.engine.llama import backend
+from jan_serve.engine.llama.bindings import lib
 from jan_serve.engine.llama.context import LlamaContext
 from jan_serve.engine.llama.model import LlamaModel
+from jan_serve.engine.model_identity import model_parts
+from jan_serve.engine.state_cache import StateCache
+from jan_serve.engine.state_files import StateFiles, state_key
 from jan_serve.errors import InsufficientMemory
 from jan_serve.ipc.messages import DeviceInfo, EngineSettings, LoadModel, ModelFacts
+
+logger = logging.getLogger(__name__)
 
 _BYTES_PER_ELEMENT = {
     "f32": 4.0,
@@ -29,6 +37,8 @@ _BYTES_PER_ELEMENT = {
     "iq4_nl": 18 / 32,
 }
 _ONE_THREAD_BYTES = 16 * 1024 * 1024
+_MAX_CACHE_RAM = 2 * 2**30
+_MAX_CACHE_DISK = 8 * 2**30
 _MAX_SEQUENCES = 256  # LLAMA_MAX_SEQ
 # Every sequence of a recurrent model has a state of its own, which cells are not: few are kept.
 _RECURRENT_CACHE_SEQUENCES = 4
@@ -43,6 +53,7 @@ class LoadedModel:
     embedder: Embedder
     facts: ModelFacts
     cache_sequences: int
+    states: StateCache
 
 
 def load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedModel:
@@ -77,7 +88,35 @@ def load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedMode
     )
     facts = _facts(model, settings, n_ctx, parallel, threads, layers, devices, pooling, embedding_only)
     facts = msgspec.structs.replace(facts, load_seconds=time.monotonic() - started)
-    return LoadedModel(model, context, embedder, facts, cache)
+    states = StateCache(0) if embedding_only else _states(request, model)
+    return LoadedModel(model, context, embedder, facts, cache, states)
+
+
+def _states(request: LoadModel, model: LlamaModel) -> StateCache:
+    """The tiers below the KV cache, as large as the settings or the machine allow."""
+    settings = request.settings
+    ram = settings.cache_ram_bytes
+    if ram is None:
+        ram = min(_MAX_CACHE_RAM, psutil.virtual_memory().total // 16)
+    disk = settings.cache_disk_bytes
+    files = None
+    if settings.cache_dir is not None and disk != 0:
+        root = Path(settings.cache_dir)
+        try:
+            root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if disk is None:
+                disk = min(_MAX_CACHE_DISK, psutil.disk_usage(str(root)).free // 10)
+            files = StateFiles(root, _state_key(request), disk)
+        except OSError as error:
+            logger.warning("prompt states are not kept on disk: %s", error)
+    return StateCache(ram, files, whole_only=model.is_recurrent)
+
+
+def _state_key(request: LoadModel) -> str:
+    """What llama.cpp's bytes of a state depend on, beside the tokens."""
+    settings = request.settings
+    layout = (settings.type_k, settings.type_v, settings.flash_attn, str(lib.LLAMA_STATE_SEQ_VERSION))
+    return state_key(model_parts(Path(request.path)), backend.version(), *layout)
 
 
 def default_threads(weight_bytes: int) -> int:

@@ -84,6 +84,10 @@ class PrefixCache:
         self._entries[seq_id] = CachedSequence(seq_id, tokens, self._time)
         return covered
 
+    def tokens(self, seq_id: int) -> Tokens:
+        """The tokens that an entry holds."""
+        return self._entries[seq_id].tokens
+
     def remove(self, seq_id: int) -> None:
         """Forget an entry."""
         self._entries.pop(seq_id, None)

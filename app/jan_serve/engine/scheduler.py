@@ -7,6 +7,7 @@ now waits for it, and lets others pass, rather than computing the same prefix ag
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -58,14 +59,21 @@ class Scheduler:
         """Whether a step would do anything."""
         return bool(self.waiting or self.running)
 
-    def next_admission(self) -> Admission | None:
-        """The next waiting sequence that may run, if there is room. The caller moves it to `running` and asks again."""
+    def next_admission(
+        self, is_fetching: Callable[[Sequence, int], bool] = lambda _sequence, _have: False
+    ) -> Admission | None:
+        """The next waiting sequence that may run, if there is room. The caller moves it to `running` and asks again.
+
+        is_fetching: whether more of a sequence than so many tokens is on its way, so that it should wait.
+        """
         if len(self.running) >= self.parallel:
             return None
         for sequence in self.waiting:
             prefix = self._find_prefix(sequence)
             have = prefix.length if prefix is not None else 0
             if self._being_prefilled(sequence) >= have + MIN_SHARED_PREFILL:
+                continue
+            if is_fetching(sequence, have):
                 continue
             if not self._has_room(len(sequence.tokens) - have, prefix):
                 return None
@@ -92,7 +100,7 @@ class Scheduler:
                 break
             if not sequence.is_prefilling:
                 continue
-            count = min(sequence.num_uncomputed, room)
+            count = min(sequence.num_prefill, room)
             if sequence.wants_prompt_scores:
                 count = min(count, SCORED_CHUNK)
                 items.append(PlanItem(sequence, count, "all"))

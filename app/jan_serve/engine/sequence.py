@@ -64,6 +64,7 @@ class Sequence:
     prefill_end: tokens it had at the (last) admission; computing them is its prefill.
     guide: what `sampler` follows, where that counts thoughts.
     max_new: tokens it may still generate in all, bounded by the context and the server's ceiling.
+    checkpoints: numbers of tokens at which its state is kept during the prefill, in ascending order.
     resumed: what another server computed of it, until it has been put in place.
     """
 
@@ -85,6 +86,7 @@ class Sequence:
     prompt_infos: list[TokenInfo] = field(default_factory=list[TokenInfo])
     guide: GuidedExecutor | None = None
     resumed: SequenceState | None = None
+    checkpoints: tuple[int, ...] = ()
 
     @property
     def request(self) -> GenerateRequest:
@@ -95,6 +97,12 @@ class Sequence:
     def num_uncomputed(self) -> int:
         """Tokens not in the KV cache yet. While decoding: the newest one and what a grammar forced after it."""
         return len(self.tokens) - self.num_computed
+
+    @property
+    def num_prefill(self) -> int:
+        """Tokens that one batch may take of its prefill: up to its end, or to the next checkpoint."""
+        stops = (*self.checkpoints, self.prefill_end)
+        return min(stop for stop in stops if stop > self.num_computed) - self.num_computed
 
     @property
     def is_prefilling(self) -> bool:

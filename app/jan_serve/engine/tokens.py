@@ -39,6 +39,13 @@ class TokenBuffer:
         return self._data[start : self._size if end is None else min(end, self._size)]
 
 
+def ends_of_turns(tokens: Tokens, end_ids: Sequence[int]) -> tuple[int, ...]:
+    """Lengths of the prefixes that end with the first and with the last end-of-turn token: in a chat the system prompt
+    or the first message, and the newest message. None at the very end."""
+    ends = (np.flatnonzero(np.isin(tokens[:-1], end_ids)) + 1).tolist()
+    return tuple(sorted({ends[0], ends[-1]})) if ends else ()
+
+
 def common_prefix(a: Tokens, b: Tokens) -> int:
     """Number of leading ids that `a` and `b` share."""
     n = min(len(a), len(b))

@@ -59,7 +59,11 @@ from jan_serve.ipc.messages import (
 from jan_serve.ipc.parent_death import end_with_parent, write_no_core_dump
 
 IntakeItem = GenerateRequest | EmbedRequest | TokenizeRequest | DetokenizeRequest | AbortRequest
-InboxItem = list[Sequence] | EmbedJob | AbortRequest
+InboxItem = list[Sequence] | EmbedJob | AbortRequest | ShutdownRequest
+
+# At the end of the process: the step that runs, and then what the disk takes. Together below WorkerLimits.stop_s.
+_SAVE_BEGINS_S = 1.0
+_SAVE_S = 5.0
 
 
 @dataclass(slots=True)
@@ -101,6 +105,7 @@ class Worker:
         self._process = psutil.Process()
         self._transfer = StateTransfer(request, channel.send)
         self._engine: Engine | None = None
+        self._saving, self._saved = threading.Event(), threading.Event()
 
     def run(self) -> int:
         """Load, then serve until the pipe ends. Returns only when the model cannot be loaded, with the exit status.
@@ -131,6 +136,7 @@ class Worker:
                 cache_sequences=loaded.cache_sequences,
                 step_target_s=settings.step_target_s,
                 phase=self._phase,
+                states=loaded.states,
                 shelf=self._transfer.shelf,
             )
         vocab = loaded.model.vocab
@@ -149,7 +155,10 @@ class Worker:
         while True:
             message = self._channel.receive()
             match message:
-                case None | ShutdownRequest():
+                case None:
+                    return
+                case ShutdownRequest():
+                    self._save(message)
                     return
                 case PingRequest():
                     self._channel.send(self._pong(message.nonce))
@@ -161,6 +170,14 @@ class Worker:
                     self._transfer.put(message)
                 case _:
                     self._intake_queue.put(message)
+
+    def _save(self, message: ShutdownRequest) -> None:
+        """Have the engine thread keep its cache on disk, unless that thread is busy for longer than one waits."""
+        if self._engine is None:
+            return
+        self._inbox.put(message)
+        if self._saving.wait(_SAVE_BEGINS_S):
+            self._saved.wait(_SAVE_S + _SAVE_BEGINS_S)
 
     def _abort(self, message: AbortRequest) -> None:
         """Reach the request wherever it is: before the intake, in it (it follows there), or with the engine."""
@@ -251,6 +268,11 @@ class Worker:
                     self._engine.abort(item.id)
             case EmbedJob():
                 self._jobs.append(item)
+            case ShutdownRequest():
+                self._saving.set()
+                if self._engine is not None:
+                    self._engine.save(_SAVE_S)
+                self._saved.set()
             case _:
                 if self._engine is not None:
                     self._engine.add(item)

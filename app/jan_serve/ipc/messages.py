@@ -20,12 +20,29 @@ from jan_serve.core.sampling import SamplingParams, StopConditions
 PROTOCOL_VERSION = 1
 
 
+class AdapterFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A LoRA adapter to load with the model. path: absolute. scale: of requests that say none."""
+
+    name: str
+    path: str
+    scale: float = 1.0
+
+
+class AdapterUse(msgspec.Struct, frozen=True, order=True, array_like=True):
+    """The adapter at this place among those of the model, applied with this scale, which is not 0."""
+
+    place: int
+    scale: float
+
+
 class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How a worker loads its model. None means "decide from the model and the machine".
 
     n_ctx: KV cells shared by all sequences, and the longest single sequence. parallel: sequences that run at once.
     n_batch: tokens of one step at most. n_gpu_layers: -1 all, None fits the free device memory.
     cache_sequences: finished sequences kept as prefix cache.
+    cache_ram_bytes, cache_disk_bytes: for states of sequences that left the KV cache, 0 none; the files go below
+    cache_dir, without which there are none.
     state_bytes: memory for states of sequences on their way from or to other servers.
     layer_bytes, other_bytes: tensor sizes from the GGUF header (per block; the rest), for the offload decision.
     step_target_s: prefill chunks beside running streams are cut so that a step stays near this time.
@@ -46,11 +63,15 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     use_mlock: bool = False
     pooling: Literal["none", "mean", "cls", "last", "rank"] | None = None
     cache_sequences: int = 16
+    cache_ram_bytes: int | None = None
+    cache_disk_bytes: int | None = None
+    cache_dir: str | None = None
     step_target_s: float = 0.1
     max_tokens_ceiling: int = 0
     state_bytes: int = 2 << 30
     layer_bytes: tuple[int, ...] = ()
     other_bytes: int = 0
+    adapters: tuple[AdapterFile, ...] = ()
 
 
 class LoadModel(msgspec.Struct, frozen=True, kw_only=True, tag="load"):
@@ -75,6 +96,7 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True, tag="generate")
     as they are. add_special: BOS/EOS are added as the GGUF says; a BOS that the text brought is not doubled.
     prompt_param: the request field that errors about the prompt name. guide: in place of `grammar`, where only part of
     the answer is held to one. visible_specials: control tokens, by their text, that stay in the text all the same.
+    adapters: LoRA adapters that apply, each once, in order.
     keep_state: what was computed of the only sequence is kept under the request's id (StateKept), until DropState.
     resume: go on from a state that StoreState brought; the prompt must be that state's.
     """
@@ -94,6 +116,7 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True, tag="generate")
     return_tokens: bool = False
     skip_special_tokens: bool = True
     visible_specials: tuple[str, ...] = ()
+    adapters: tuple[AdapterUse, ...] = ()
     keep_state: bool = False
     resume: ResumeState | None = None
 
@@ -104,6 +127,7 @@ class EmbedRequest(msgspec.Struct, frozen=True, kw_only=True, tag="embed"):
     id: int
     inputs: tuple[str | tuple[int, ...], ...]
     normalize: bool = True
+    adapters: tuple[AdapterUse, ...] = ()
 
 
 class TokenizeRequest(msgspec.Struct, frozen=True, kw_only=True, tag="tokenize"):
@@ -200,6 +224,13 @@ class SpecialToken(msgspec.Struct, frozen=True):
     text: str
 
 
+class AdapterFacts(msgspec.Struct, frozen=True):
+    """A loaded LoRA adapter: its name, and the scale of requests that say none."""
+
+    name: str
+    scale: float
+
+
 class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What is known only once the model is loaded. Sizes in bytes, lengths in tokens.
 
@@ -233,6 +264,7 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     metadata: dict[str, str]
     kv_bytes: int = 0
     load_seconds: float = 0.0
+    adapters: tuple[AdapterFacts, ...] = ()
 
 
 class LoadProgress(msgspec.Struct, frozen=True, tag="load_progress"):
@@ -368,6 +400,7 @@ class StateStored(msgspec.Struct, frozen=True, tag="state_stored"):
 
 class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
     """Counters since the worker started (`*_total`), gauges of now. Forced tokens were generated without sampling.
+    saved, restored: sequences out of the KV cache and back into it; cache_ram_bytes: what the saved ones take in RAM.
 
     states: of sequences, kept for other servers or brought from them.
     """
@@ -383,6 +416,9 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
     cells_used: int = 0
     cells_total: int = 0
     cached_sequences: int = 0
+    saved_total: int = 0
+    restored_total: int = 0
+    cache_ram_bytes: int = 0
     states: int = 0
     rss_bytes: int = 0
 

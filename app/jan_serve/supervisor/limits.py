@@ -11,7 +11,7 @@ class WorkerLimits(msgspec.Struct, frozen=True, kw_only=True):
     load_s: without progress of the load. decode_s: in one `llama_decode` (prefill chunk or step). sample_s: in
     sampling one token, which llama.cpp cannot interrupt. other_s: in any other phase, or idle beside open requests.
     silent_s: without answer to a ping. ping_s: between pings while there is work; an idle worker is not pinged.
-    stop_s: from asking to SIGKILL.
+    stop_s: from asking to SIGKILL; a worker writes its cache to disk in that time.
     """
 
     load_s: float = 300.0
@@ -20,7 +20,7 @@ class WorkerLimits(msgspec.Struct, frozen=True, kw_only=True):
     other_s: float = 60.0
     silent_s: float = 30.0
     ping_s: float = 1.0
-    stop_s: float = 2.0
+    stop_s: float = 8.0
 
 
 class RestartLimits(msgspec.Struct, frozen=True, kw_only=True):

@@ -215,8 +215,6 @@ class WorkerProcess:
             self._stop_requested = True
             self._set_state(WorkerState.STOPPING)
             self.send_nowait(ShutdownRequest())
-            if self._channel is not None:
-                self._channel.close()
         try:
             async with asyncio.timeout(self._limits.stop_s):
                 await asyncio.shield(self._life)

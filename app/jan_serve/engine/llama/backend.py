@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from jan_serve.engine.llama.bindings import ggml_function, lib
+from jan_serve.engine.llama.bindings import bindings_version, ggml_function, lib
 from jan_serve.ipc.messages import DeviceInfo
 
 # enum ggml_backend_dev_type
@@ -86,10 +86,15 @@ def device_pointer(name: str) -> int | None:
     return None
 
 
+def version() -> str:
+    """Versions of llama.cpp and of the bindings, which are pinned to one commit of it."""
+    return f"{lib.llama_version().decode('utf-8', 'replace')} ({bindings_version})"
+
+
 def build_features() -> dict[str, Any]:
     """What this build of llama.cpp can do, for `doctor`."""
     return {
-        "llama_cpp": lib.llama_version().decode("utf-8", "replace"),
+        "llama_cpp": version(),
         "system_info": lib.llama_print_system_info().decode("utf-8", "replace").strip(),
         "supports_gpu_offload": bool(lib.llama_supports_gpu_offload()),
         "supports_mmap": bool(lib.llama_supports_mmap()),

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import llama_cpp.llama_cpp as _llama
-from llama_cpp import _ggml
+from llama_cpp import __version__, _ggml
 
 lib: Any = _llama
 ggml: Any = _ggml.libggml
+bindings_version: str = __version__
 
 
 def ggml_function(name: str, restype: Any, argtypes: list[Any]) -> Any:

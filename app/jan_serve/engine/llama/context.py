@@ -217,7 +217,7 @@ class LlamaContext:
         lib.llama_memory_seq_rm(self._memory, seq_id, -1, -1)
 
     def save_sequence(self, seq_id: int) -> SequenceBytes:
-        """`llama_state_seq_get_data`: everything the memory holds of a sequence, as llama.cpp writes it. Blocks to copy.
+        """`llama_state_seq_get_data`: all that the memory holds of a sequence, as llama.cpp writes it. Blocks to copy.
 
         Only a context of the same weights, KV types and llama.cpp build can read it.
         """

@@ -1,0 +1,162 @@
+"""The tiers below the KV cache: states of sequences that had to leave it, in RAM and behind that on disk.
+
+It moves bytes and knows nothing of llama.cpp; the engine saves and restores. All methods are thread-safe, and none
+blocks on the disk but `flush`: files are read and written by a thread of its own.
+"""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+
+from jan_serve.engine.llama.context import SequenceBytes
+from jan_serve.engine.state_files import StateFile, StateFiles
+from jan_serve.engine.tokens import Tokens, common_prefix
+
+MIN_TOKENS = 64
+"""A shorter prefix is computed in about the time that it takes to bring it back."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeptState:
+    """The state of a sequence after `tokens`, as llama.cpp wrote it."""
+
+    tokens: Tokens
+    data: SequenceBytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StateMatch:
+    """The first `length` tokens of a prompt are in this state."""
+
+    length: int
+    source: KeptState | StateFile
+
+
+class StateCache:
+    """States by recency, in `ram_bytes` and in `files`. `whole_only`: they can only be used as a whole."""
+
+    def __init__(self, ram_bytes: int, files: StateFiles | None = None, *, whole_only: bool = False) -> None:
+        self._whole_only = whole_only
+        self._ram_bytes = ram_bytes
+        self._used = 0
+        self._states: list[KeptState] = []  # least recently used first
+        self._files = files
+        self._unwritten = 0
+        self._lock = threading.Lock()
+        # One thread: it alone touches the files.
+        self._disk = ThreadPoolExecutor(1, "states") if files is not None else None
+
+    @property
+    def ram_used(self) -> int:
+        """Bytes of the states in RAM."""
+        return self._used
+
+    @property
+    def is_off(self) -> bool:
+        """Whether it keeps nothing, so that saving a state is for nothing."""
+        return self._ram_bytes == 0 and self._files is None
+
+    def put(self, tokens: Tokens, data: SequenceBytes) -> None:
+        """Keep a state; it takes the place of those that hold no more than it."""
+        state = KeptState(tokens.copy(), data)
+        with self._lock:
+            for other in [s for s in self._states if self._covers(state, s)]:
+                self._drop(other)
+            self._states.append(state)
+            self._used += len(data)
+            while self._used > self._ram_bytes:
+                oldest = self._states[0]
+                self._drop(oldest)
+                self._write(oldest)
+
+    def match(self, prompt: Tokens) -> StateMatch | None:
+        """The state with the longest usable prefix of `prompt`, of which one token at least is left to compute."""
+        best: StateMatch | None = None
+        limit = len(prompt) - 1
+        with self._lock:
+            sources: list[KeptState | StateFile] = [*reversed(self._states), *(self._files or ())]
+        for source in sources:
+            length = common_prefix(prompt[:limit], source.tokens)
+            if self._whole_only and length != len(source.tokens):
+                continue
+            if length >= MIN_TOKENS and (best is None or length > best.length):
+                best = StateMatch(length, source)
+        return best
+
+    def fetch(self, match: StateMatch) -> Future[KeptState | None]:
+        """The state of a match: done at once from RAM, later from disk. None if it is no longer there, or damaged."""
+        future: Future[KeptState | None] = Future()
+        source = match.source
+        if isinstance(source, KeptState):
+            with self._lock:
+                if source in self._states:
+                    self._states.remove(source)
+                    self._states.append(source)
+            future.set_result(source)
+            return future
+        if self._disk is None:
+            raise ValueError("a state on disk of a cache without files")
+        return self._disk.submit(self._read, source)
+
+    def flush(self, patience_s: float) -> None:
+        """Write what is in RAM to disk, most recently used first, for so many seconds at most. For the end."""
+        if self._disk is None:
+            return
+        with self._lock:
+            states, self._states, self._used = self._states, [], 0
+        writes = [self._disk.submit(self._write_now, state) for state in reversed(states)]
+        wait(writes, timeout=patience_s)
+        self._disk.shutdown(wait=False, cancel_futures=True)
+
+    def clear(self) -> None:
+        """Forget everything, files included."""
+        with self._lock:
+            self._states, self._used = [], 0
+        if self._disk is not None and self._files is not None:
+            self._disk.submit(self._files.clear).result()
+
+    def _covers(self, new: KeptState, old: KeptState) -> bool:
+        if self._whole_only:
+            return len(new.tokens) == len(old.tokens) and common_prefix(new.tokens, old.tokens) == len(
+                new.tokens
+            )
+        return common_prefix(new.tokens, old.tokens) == len(old.tokens)
+
+    def _drop(self, state: KeptState) -> None:
+        self._states.remove(state)
+        self._used -= len(state.data)
+
+    def _write(self, state: KeptState) -> None:
+        """Hand a state to the disk thread, unless that is behind by more than the whole budget of the RAM."""
+        if self._disk is None or self._unwritten + len(state.data) > max(self._ram_bytes, len(state.data)):
+            return
+        self._unwritten += len(state.data)
+        self._disk.submit(self._write_later, state)
+
+    def _write_later(self, state: KeptState) -> None:
+        try:
+            self._write_now(state)
+        finally:
+            with self._lock:
+                self._unwritten -= len(state.data)
+
+    def _write_now(self, state: KeptState) -> None:
+        assert self._files is not None
+        if any(self._covers(KeptState(file.tokens, state.data), state) for file in self._files):
+            return
+        for file in self._files:
+            if self._covers(state, KeptState(file.tokens, state.data)):
+                self._files.remove(file)
+        self._files.write(state.tokens, state.data)
+
+    def _read(self, file: StateFile) -> KeptState | None:
+        assert self._files is not None
+        data = self._files.read(file)
+        if data is None:
+            return None
+        state = KeptState(file.tokens, data)
+        if self._ram_bytes:
+            self.put(state.tokens, state.data)
+        return state

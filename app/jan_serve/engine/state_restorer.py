@@ -1,0 +1,109 @@
+"""Moves sequences between the KV cache and the tiers below it: out when they are evicted, back in when a prompt begins
+like them. Used by the engine's thread alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+
+from jan_serve.engine.cells import CellCounter
+from jan_serve.engine.llama.context import LlamaContext
+from jan_serve.engine.prefix_cache import PrefixCache
+from jan_serve.engine.sequence import Sequence
+from jan_serve.engine.state_cache import MIN_TOKENS, KeptState, StateCache
+from jan_serve.engine.tokens import common_prefix
+
+
+class StateRestorer:
+    """Saving and restoring for one context, whose cells and cached sequences it reads and never changes."""
+
+    def __init__(
+        self, states: StateCache, context: LlamaContext, cells: CellCounter, cache: PrefixCache
+    ) -> None:
+        self._states = states
+        self._context = context
+        self._cells = cells
+        self._cache = cache
+        self._fetches: dict[int, Future[KeptState | None]] = {}
+        self.saved = self.restored = 0
+
+    @property
+    def ram_used(self) -> int:
+        """Bytes of states in RAM."""
+        return self._states.ram_used
+
+    def save_evicted(self, seq_id: int) -> None:
+        """Keep what an entry of the prefix cache holds, before its cells go. Blocks for the copy.
+
+        Not where the rest of the KV cache goes on holding nearly all of it.
+        """
+        tokens = self._cache.tokens(seq_id)
+        alone = len(tokens) if self._cache.whole_only else self._cells.exclusive(seq_id)
+        if alone >= MIN_TOKENS and not self._states.is_off:
+            self._states.put(tokens, self._context.save_sequence(seq_id))
+            self.saved += 1
+
+    def save_checkpoint(self, sequence: Sequence) -> None:
+        """Keep a running sequence as far as it is computed."""
+        if not self._states.is_off:
+            self._states.put(
+                sequence.tokens.view(0, sequence.num_computed), self._context.save_sequence(sequence.seq_id)
+            )
+            self.saved += 1
+
+    def save_all(self, patience_s: float) -> None:
+        """Keep all cached sequences and write all states to disk, for so many seconds at most. For the end."""
+        if not self._states.is_off:
+            for seq_id in self._cache.seq_ids:
+                self.save_evicted(seq_id)
+            self._states.flush(patience_s)
+
+    def is_fetching(self, sequence: Sequence, have: int) -> bool:
+        """Whether a state with more of the prompt than the `have` tokens of the KV cache is on its way from disk.
+
+        Starts to fetch it at the first call.
+        """
+        if sequence.wants_prompt_scores or sequence.resumed is not None:
+            return False
+        key = id(sequence)
+        fetch = self._fetches.get(key)
+        if fetch is None:
+            match = self._states.match(sequence.tokens.view())
+            if match is None or match.length < have + MIN_TOKENS:
+                return False
+            fetch = self._fetches[key] = self._states.fetch(match)
+        return not fetch.done()
+
+    def wait(self) -> None:
+        """Block until a fetch is done. For when there is nothing else to do."""
+        for fetch in list(self._fetches.values()):
+            if not fetch.done():
+                fetch.exception()
+                return
+
+    def forget(self, sequence: Sequence) -> None:
+        """The sequence is not waiting any more."""
+        self._fetches.pop(id(sequence), None)
+
+    def restore(self, sequence: Sequence, have: int, make_room: Callable[[int], bool]) -> int:
+        """Put a fetched state into the sequence's empty cells; the number of tokens that it has now, 0 if none.
+
+        make_room: evicts until so many cells are free. Nothing is restored that is not MIN_TOKENS more than `have`.
+        """
+        fetch = self._fetches.pop(id(sequence), None)
+        state = fetch.result() if fetch is not None else None
+        if state is None:
+            return 0
+        # Preempted sequences come back with more tokens than they were matched with.
+        length = common_prefix(sequence.tokens.view()[:-1], state.tokens)
+        if self._cache.whole_only and length < len(state.tokens):
+            return 0
+        if length < have + MIN_TOKENS or not make_room(len(state.tokens)):
+            return 0
+        if not self._context.restore_sequence(sequence.seq_id, state.data):
+            return 0
+        if length < len(state.tokens) and not self._context.truncate(sequence.seq_id, length):
+            self._context.remove(sequence.seq_id)
+            return 0
+        self.restored += 1
+        return length

@@ -1,0 +1,106 @@
+"""What leaves the KV cache comes back from RAM, and over a restart from disk; the answers do not change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jan_serve.ipc.messages import ShutdownRequest
+from tests.support.models import EXACT
+from tests.support.worker import Prompt, Worker, generate, running_worker
+
+pytestmark = pytest.mark.integration
+
+LONG = " ".join(f"water {n} house {n * 7 % 50} door" for n in range(30))
+OTHER = " ".join(f"people {n} think {n * 3 % 40} large" for n in range(30))
+
+
+def answer(worker: Worker, prompt: Prompt, **fields: Any) -> tuple[str, int]:
+    """Text, and the tokens of the prompt that were not computed again."""
+    result = worker.run_one(prompt, max_tokens=8, ignore_eos=True, **fields)
+    return result.text, result.usage.cached_tokens
+
+
+def end(worker: Worker) -> None:
+    """As the front does it: asked to, and gone by itself."""
+    worker.send(ShutdownRequest())
+    assert worker.process.wait(30.0) == 0
+
+
+def test_two_clients_with_long_prefixes_that_do_not_fit_together_both_stay_warm(exact_llama: Path) -> None:
+    with running_worker(exact_llama, n_ctx=512, parallel=1, cache_ram_bytes=1 << 26, **EXACT) as worker:
+        cold = {prompt: answer(worker, prompt)[0] for prompt in (LONG, OTHER)}
+        assert worker.stats().saved_total == 1, "one of them had to leave the cells"
+        for prompt in (LONG, OTHER, LONG, OTHER):
+            text, cached = answer(worker, prompt)
+            assert text == cold[prompt]
+            assert cached > 200
+        assert worker.stats().restored_total >= 3
+        assert worker.stats().cache_ram_bytes > 0
+
+
+def test_no_tier_no_saving(exact_llama: Path) -> None:
+    with running_worker(exact_llama, n_ctx=512, parallel=1, cache_ram_bytes=0, **EXACT) as worker:
+        for prompt in (LONG, OTHER, LONG):
+            text, cached = answer(worker, prompt)
+            assert cached == 0
+        assert worker.stats().saved_total == 0
+
+
+@pytest.mark.parametrize("model", ["exact_llama", "exact_recurrent", "exact_hybrid"])
+def test_a_prompt_is_still_there_after_a_restart(
+    model: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    path: Path = request.getfixturevalue(model)
+    settings: dict[str, Any] = {"n_ctx": 512, "parallel": 2, "cache_dir": str(tmp_path), **EXACT}
+    with running_worker(path, **settings) as worker:
+        first = worker.run_one(LONG, max_tokens=8, ignore_eos=True, return_tokens=True)
+        longer = (*worker.tokenize(LONG).tokens, *first.choice.ids, *worker.tokenize("and then").tokens)
+        end(worker)
+    with running_worker(path, **settings) as worker:
+        text, cached = answer(worker, longer)
+        assert cached > 200
+    with running_worker(path, **{**settings, "cache_dir": None}) as worker:
+        assert answer(worker, longer) == (text, 0)
+
+
+def test_states_of_other_kv_types_are_not_used(exact_llama: Path, tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"n_ctx": 512, "parallel": 1, "cache_dir": str(tmp_path), **EXACT}
+    with running_worker(exact_llama, **settings) as worker:
+        answer(worker, LONG)
+        end(worker)
+    with running_worker(exact_llama, **{**settings, "type_k": "f16"}) as worker:
+        assert answer(worker, LONG)[1] == 0
+
+
+def test_a_damaged_file_costs_only_the_computation(exact_llama: Path, tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"n_ctx": 512, "parallel": 1, "cache_dir": str(tmp_path), **EXACT}
+    with running_worker(exact_llama, **settings) as worker:
+        cold = answer(worker, LONG)
+        end(worker)
+    [path] = tmp_path.glob("*/*.state")
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 1
+    path.write_bytes(content)
+    with running_worker(exact_llama, **settings) as worker:
+        assert answer(worker, LONG) == cold
+
+
+@pytest.mark.parametrize("model", ["exact_recurrent", "exact_hybrid"])
+def test_a_second_turn_does_not_prefill_the_first_again(model: str, request: pytest.FixtureRequest) -> None:
+    """Though the answer is not part of the second prompt: as when a template leaves thoughts out."""
+    path: Path = request.getfixturevalue(model)
+    with running_worker(path, n_ctx=512, parallel=1, cache_sequences=1, **EXACT) as worker:
+        eot = worker.facts.eog_token_ids[0]
+        turn = (*worker.tokenize(LONG).tokens, eot)
+        question = (*turn, *worker.tokenize("first").tokens)
+        worker.run_one(question, max_tokens=8, ignore_eos=True)
+        again = worker.run(generate((*turn, *worker.tokenize("another thing").tokens), ignore_eos=True))[0]
+        assert again.usage.cached_tokens == len(turn)
+        # Its only cached sequence belongs to the last answer, so this came from a checkpoint.
+        assert worker.stats().restored_total == 1
+    with running_worker(path, n_ctx=512, parallel=1, cache_ram_bytes=0, **EXACT) as worker:
+        alone = worker.run(generate((*turn, *worker.tokenize("another thing").tokens), ignore_eos=True))[0]
+        assert alone.text == again.text
