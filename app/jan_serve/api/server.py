@@ -16,8 +16,9 @@ from jan_serve.api.connection import Connection
 from jan_serve.api.guards.drain import RETRY_AFTER_S
 from jan_serve.api.management.ports import ManagedSnapshot, Management, ModelControl
 from jan_serve.api.models_port import Models
-from jan_serve.api.recent_log import recent_log
 from jan_serve.api.observer import NoObserver, ServerObserver
+from jan_serve.api.recent_log import recent_log
+from jan_serve.chosen_templates import chosen_templates
 from jan_serve.config import Settings
 from jan_serve.errors import Draining, JanServeError
 from jan_serve.generation.ports import TemplateRenderer
@@ -84,9 +85,14 @@ class DrainingServer(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """The signal handler."""
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(self.stop)
+            self._stop_soon()
         else:
             self.should_exit = True
+
+    def _stop_soon(self) -> None:
+        """As `stop`, from any thread."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self.stop)
 
     async def main_loop(self) -> None:
         """Wait for the end; uvicorn's own loop wakes ten times a second."""
@@ -150,12 +156,11 @@ def run(
     sock: socket.socket,
     library: ModelLibrary | None = None,
     observer: ServerObserver | None = None,
-    profiles: ModelProfiles | None = None,
 ) -> int:
     """Serve on `sock`, which listens already; blocks until the server has stopped. Returns the exit status.
 
     library: the folder that models are managed in; None offers no management. observer: who is told of the server's
-    life. profiles: what is configured for single models.
+    life.
     """
     with recent_log() as log:
         app = create_app(
