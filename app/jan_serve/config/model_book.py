@@ -32,7 +32,8 @@ class ModelBook:
     ) -> None:
         """models: the tables as they were read with the settings. file: what they were read from, to follow it."""
         self._settings = settings
-        self._tables: Mapping[str, ModelSettings] = dict(models or {})
+        given = with_templates({}, settings.chat_template, settings) if models is None else models
+        self._tables: Mapping[str, ModelSettings] = dict(given)
         self._path = file.path if file is not None else None
         self._lock = threading.Lock()
         self._stamp = _stamp(self._path)

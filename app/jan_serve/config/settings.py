@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, field_validator, model_validator
-from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import NoDecode, SettingsConfigDict
 
 from jan_serve.config.generate_options import GENERATE_GROUP, GenerateOptions
 from jan_serve.config.model_options import MEMORY_GROUP, MODEL_GROUP, Flag, ModelOptions
@@ -337,18 +337,6 @@ class Settings(ModelOptions, GenerateOptions):
         if self.host.lower() == "localhost":
             return True
         return _is_address(self.host) and ipaddress.ip_address(self.host).is_loopback
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Only the values handed in: `sources.load_settings` merges the others and knows where each is from."""
-        return (init_settings,)
 
 
 def _is_address(host: str) -> bool:
