@@ -61,15 +61,21 @@ def chat_request(body: wire.ChatRequest) -> GenerationRequest:
         constraint=_constraint(body.response_format),
         logprobs=_logprobs(body),
         return_tokens=True,
-        # Parsers of calls read the markers, which are special tokens in many models.
         skip_special_tokens=body.skip_special_tokens is not False,
     )
 
 
 def _logprobs(body: wire.ChatRequest) -> int | None:
     """Only where both fields ask. One more than asked for: the chosen token is left out of its own list."""
-    wanted = candidates(body.top_logprobs, "top_logprobs")
-    return wanted + 1 if body.logprobs and wanted is not None else None
+    wanted = body.top_logprobs or 0
+    if wanted < 0 or (wanted and not body.logprobs):
+        raise InvalidRequest(
+            f"Invalid logprobs({body.logprobs})/top_logprobs({str(wanted)[:20]}) requested when logprobs_mode is"
+            " enabled in engine configuration.",
+            param="top_logprobs",
+        )
+    found = candidates(wanted, "top_logprobs")
+    return None if found is None else found + 1
 
 
 def _prompt(body: wire.ChatRequest) -> Prompt:
@@ -80,22 +86,24 @@ def _prompt(body: wire.ChatRequest) -> Prompt:
             "do_preprocess: without the template, messages must be one text", param="do_preprocess"
         )
     tools, choice = _tools(body)
+    kwargs = _template_kwargs(body)
     return ChatPrompt(
         messages=tuple(_message(item, at) for at, item in enumerate(body.messages)),
         tools=tools,
         tool_choice=choice,
-        split_thoughts=body.enable_thinking is not False,
-        template_kwargs=_template_kwargs(body),
+        split_thoughts=kwargs.get("enable_thinking") is not False,
+        template_kwargs=kwargs,
     )
 
 
 def _template_kwargs(body: wire.ChatRequest) -> dict[str, Any]:
-    said: dict[str, Any] = {}
-    if body.enable_thinking is not None:
-        said["enable_thinking"] = body.enable_thinking
+    """What the template sees. chat_template_kwargs has precedence, but for a null in it."""
+    kwargs = dict(body.chat_template_kwargs or {})
+    if body.enable_thinking is not None and kwargs.get("enable_thinking") is None:
+        kwargs["enable_thinking"] = body.enable_thinking
     if body.reasoning_effort is not None:
-        said["reasoning_effort"] = body.reasoning_effort
-    return {**said, **(body.chat_template_kwargs or {})}
+        kwargs.setdefault("reasoning_effort", body.reasoning_effort)
+    return kwargs
 
 
 def _tools(body: wire.ChatRequest) -> tuple[tuple[core.Tool, ...], core.ToolChoice]:

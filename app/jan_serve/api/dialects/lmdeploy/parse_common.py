@@ -122,12 +122,17 @@ def wanted_session(session_id: int | None) -> int | None:
 
 
 def candidates(logprobs: int | None, name: str) -> int | None:
-    """How many likely tokens to tell beside the chosen one; None is no log-probabilities at all."""
-    if logprobs is not None and not 0 <= logprobs <= limits.MAX_LOGPROBS:
+    """How many likely tokens to tell beside the chosen one; None is no log-probabilities at all, as is 0."""
+    wanted = logprobs or 0
+    if wanted < 0:
         raise InvalidRequest(
-            f"{name}: must be from 0 to {limits.MAX_LOGPROBS}, got {_short(logprobs)}", param=name
+            f"{name} must be non-negative when logprobs_mode is enabled in engine configuration.", param=name
         )
-    return logprobs or None
+    if wanted > limits.MAX_LOGPROBS:
+        raise InvalidRequest(
+            f"{name}: must be from 0 to {limits.MAX_LOGPROBS}, got {_short(wanted)}", param=name
+        )
+    return wanted or None
 
 
 def logit_bias(by_text: Mapping[str, float] | None) -> dict[int, float]:

@@ -153,7 +153,7 @@ class ChatChunks:
             "role": "assistant",
             "content": content,
             "reasoning_content": thought,
-            "gen_tokens": ids_of(tokens) if self._form.token_ids and tokens else None,
+            "gen_tokens": ids_of(tokens) if self._form.token_ids else None,
             "tool_calls": calls or [],
         }
 

@@ -90,7 +90,7 @@ class CompletionChunks:
             "index": index,
             "text": text,
             "logprobs": logprobs,
-            "gen_tokens": ids_of(tokens) if self._form.token_ids and tokens else None,
+            "gen_tokens": ids_of(tokens) if self._form.token_ids else None,
             "finish_reason": reason,
         }
         return reply_of(self._head, [choice], None)
@@ -127,9 +127,15 @@ class LogprobsBuilder:
             lists["text_offset"].append(self._offset)
             lists["token_logprobs"].append(token.logprob)
             lists["tokens"].append(text_of(token))
-            lists["top_logprobs"].append(
-                {entry.piece.decode("utf-8", "replace"): entry.logprob for entry in token.top}
-            )
+            lists["top_logprobs"].append(_candidates(token))
             if not token.special:
                 self._offset += len(self._decoder.decode(token.piece))
         return lists
+
+
+def _candidates(token: TokenInfo) -> dict[str, float]:
+    """By their texts, the chosen one among them."""
+    found = {entry.piece.decode("utf-8", "replace"): entry.logprob for entry in token.top}
+    if token.logprob is not None:
+        found[text_of(token)] = token.logprob
+    return found

@@ -118,7 +118,8 @@ class ChatRequest(SamplingFields):
     enable_thinking: Annotated[
         bool | None,
         Field(
-            description="Goes to the template; `false` also leaves thoughts in the text, with their markers."
+            description="Goes to the template, unless chat_template_kwargs says it; `false` also leaves thoughts in the"
+            " text, with their markers."
         ),
     ] = None
     chat_template_kwargs: Annotated[

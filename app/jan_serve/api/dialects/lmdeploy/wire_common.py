@@ -31,9 +31,16 @@ class GenerationFields(WireModel):
     ignore_eos: Annotated[
         bool | None, Field(description="Neither end-of-text tokens nor stop texts end the answer.")
     ] = False
-    skip_special_tokens: bool | None = True
-    spaces_between_special_tokens: bool | None = True
-    include_stop_str_in_output: bool | None = False
+    skip_special_tokens: Annotated[
+        bool | None, Field(description="`false` shows special tokens in the text.")
+    ] = True
+    spaces_between_special_tokens: Annotated[
+        bool | None,
+        Field(description="Read, and changes nothing: tokens are joined as fast tokenizers join them."),
+    ] = True
+    include_stop_str_in_output: Annotated[
+        bool | None, Field(description="The token or text that ends the answer is part of it.")
+    ] = False
     session_id: Annotated[Int | None, Field(description="A number that `/abort_request` knows it by.")] = -1
     stream: bool | None = False
     mm_processor_kwargs: dict[str, Any] | None = None
