@@ -28,14 +28,20 @@ from jan_serve.ipc.messages import (
     AbortRequest,
     Detokenized,
     DetokenizeRequest,
+    DropState,
     Embedded,
     EmbedRequest,
     EngineEvent,
     Failed,
     GenerateRequest,
     ModelFacts,
+    ReadState,
     RequestCompleted,
+    StateKept,
+    StatePart,
+    StateStored,
     Step,
+    StoreState,
     Tokenized,
     TokenizeRequest,
     WorkerEvent,
@@ -45,9 +51,9 @@ from jan_serve.supervisor.fresh_error import fresh
 from jan_serve.supervisor.inbox import Inbox
 from jan_serve.supervisor.worker_process import WorkerEnd
 
-_Call = EmbedRequest | TokenizeRequest | DetokenizeRequest
-_Answer = Embedded | Tokenized | Detokenized
-_A = TypeVar("_A", Embedded, Tokenized, Detokenized)
+_Call = EmbedRequest | TokenizeRequest | DetokenizeRequest | ReadState | StoreState
+_Answer = Embedded | Tokenized | Detokenized | StatePart | StateStored
+_A = TypeVar("_A", Embedded, Tokenized, Detokenized, StatePart, StateStored)
 
 FIRST_ID: Final = 1
 
@@ -142,6 +148,18 @@ class WorkerEngineClient:
         """Token ids to text. Raises as `generate` does."""
         return (await self._call(request, Detokenized)).text
 
+    async def read_state(self, request: ReadState) -> StatePart:
+        """A part of the state of a sequence that the worker keeps. Raises as `generate` does."""
+        return await self._call(request, StatePart)
+
+    async def store_state(self, request: StoreState) -> StateStored:
+        """Give the worker a part of a state. Raises as `generate` does."""
+        return await self._call(request, StateStored)
+
+    def drop_state(self, state: int) -> None:
+        """Have the worker forget a state. Never waits."""
+        self._pipe.send_nowait(DropState(state))
+
     def fail_all(self, error: JanServeError) -> None:
         """End every open request with `error` and abort it in the worker; later ones end with it at once."""
         self._failure = self._failure or error
@@ -159,7 +177,7 @@ class WorkerEngineClient:
                     self._deliver(part)
             case Failed():
                 self._deliver(event)
-            case Embedded() | Tokenized() | Detokenized():
+            case Embedded() | Tokenized() | Detokenized() | StatePart() | StateStored():
                 entry = self._open.get(event.id)
                 if entry is not None and entry.answer is not None and not entry.answer.done():
                     entry.since = None
@@ -235,8 +253,10 @@ class WorkerEngineClient:
 
     def _deliver(self, event: EngineEvent) -> None:
         entry = self._open.get(event.id)
-        if entry is None:
-            return  # aborted while the event was on its way
+        if entry is None:  # aborted while the event was on its way
+            if isinstance(event, StateKept):
+                self.drop_state(event.id)
+            return
         if isinstance(event, Failed | RequestCompleted):
             entry.since = None
         if entry.inbox is not None:
