@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, Self, cast
 from urllib.parse import urlsplit
 
 from jan_serve import __version__
-from jan_serve.cli.errors import FAILED, NO_SERVER, WRONG_USE, CommandError
+from jan_serve.cli.errors import FAILED, NO_SERVER, WRONG_USE, CommandError, advice
 from jan_serve.config import ServerAddress
+from jan_serve.errors import ModelNotFound
 
 if TYPE_CHECKING:
     import httpx2
@@ -115,7 +116,7 @@ class Connection:
                     return
                 event = self._parsed(data)
                 if isinstance(event.get("error"), dict):
-                    raise self._failure(HTTPStatus.INTERNAL_SERVER_ERROR, event, {})
+                    raise self._failure(_status_of(event["error"]), event, {})
                 yield event
 
     def _object(self, response: httpx2.Response) -> dict[str, Any]:
@@ -224,14 +225,23 @@ def _reason(error: Exception) -> str:
 
 def _next_step(status: int, code: str, message: str, headers: Mapping[str, str]) -> tuple[str | None, int]:
     """What helps after this refusal, and the exit status."""
-    if code == "model_not_found":
+    known = advice(code)
+    if code == ModelNotFound.code:
         return None if "jan-serve ls" in message else "`jan-serve ls` lists the models.", WRONG_USE
-    if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
-        wait = headers.get("retry-after")
-        return (f"Try again in {wait} s." if wait else _LOG_HINT), FAILED
-    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+    if known is not None:
+        return known
+    wait = headers.get("retry-after")
+    if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE) and wait:
+        return f"Try again in {wait} s.", FAILED
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status == HTTPStatus.TOO_MANY_REQUESTS:
         return _LOG_HINT, FAILED
     return None, WRONG_USE
+
+
+def _status_of(error: Mapping[str, Any]) -> int:
+    """The status that an error in a stream would have had in place of it, as far as its type tells."""
+    wrong = error.get("type") == "invalid_request_error"
+    return HTTPStatus.BAD_REQUEST if wrong else HTTPStatus.INTERNAL_SERVER_ERROR
 
 
 def _event_data(pieces: Iterable[bytes]) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Annotated, Final
 
@@ -12,7 +11,7 @@ from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.input import read_input
 from jan_serve.cli.loading import load_model
 from jan_serve.cli.options import ConfigOption, JsonOption, UrlOption
-from jan_serve.cli.output import Output
+from jan_serve.cli.output import Output, on_terminal
 from jan_serve.cli.own_server import any_server
 from jan_serve.config import load_settings
 
@@ -64,7 +63,7 @@ def embed(
     if as_json:
         items = [{"text": text, "embedding": vector} for text, vector in zip(given, vectors, strict=True)]
         output.json({"model": name, "tokens": n_tokens, "embeddings": items})
-    elif sys.stdout.isatty():
+    elif on_terminal():
         _show(given, vectors, output)
         output.note(f"{n_tokens} tokens, {len(vectors[0])} numbers a text; --json has all of them.")
     else:

@@ -84,6 +84,14 @@ _NEXT_STEPS: Final[tuple[tuple[type[JanServeError], int, str | None], ...]] = (
 )
 
 
+def advice(code: str) -> tuple[str | None, int] | None:
+    """The next step and the exit status for an error of the server, by its code; None where there is none."""
+    for kind, status, next_step in _NEXT_STEPS:
+        if kind.code == code and kind is not InvalidRequest:
+            return next_step, status
+    return None
+
+
 def report(error: BaseException, output: Output) -> int:
     """Say what went wrong and what to do; the value is the exit status. A bug of ours shows its traceback."""
     if isinstance(error, SystemExit):

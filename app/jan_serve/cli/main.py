@@ -17,6 +17,7 @@ from jan_serve.cli.errors import report
 from jan_serve.cli.grammar import grammar
 from jan_serve.cli.import_ import import_
 from jan_serve.cli.load import load
+from jan_serve.cli.logs import logs
 from jan_serve.cli.ls import ls
 from jan_serve.cli.output import Output
 from jan_serve.cli.own_server import OWN_SERVER_COMMAND, own_server
@@ -63,6 +64,7 @@ def build_app() -> typer.Typer:
     app.command("ps")(ps)
     app.command("load")(load)
     app.command("stop")(stop)
+    app.command("logs")(logs)
     app.command("embed")(embed)
     app.command("tokenize")(tokenize)
     app.command("doctor")(doctor)

@@ -26,12 +26,17 @@ def printable_lines(text: str) -> str:
     return "\n".join(printable(line) for line in text.splitlines())
 
 
+def on_terminal() -> bool:
+    """Whether a person reads standard output as it comes."""
+    return sys.stdout.isatty()
+
+
 class Output:
     """Writes to the two standard streams, with colour where they are terminals."""
 
     def __init__(self) -> None:
         # Without a terminal nothing is wrapped: programs that read a table get one row a line.
-        width = None if sys.stdout.isatty() else _UNBOUNDED
+        width = None if on_terminal() else _UNBOUNDED
         self._out = Console(file=sys.stdout, highlight=False, width=width)
         self._err = Console(file=sys.stderr, highlight=False, soft_wrap=True)
 
@@ -41,11 +46,20 @@ class Output:
 
     def raw(self, text: str) -> None:
         """A text as it is, to be piped: nothing in it is escaped where it does not go to a terminal."""
-        sys.stdout.write((printable_lines(text) if sys.stdout.isatty() else text) + "\n")
+        sys.stdout.write((printable_lines(text) if on_terminal() else text) + "\n")
 
     def json(self, value: Any) -> None:
         """The result as JSON, for programs."""
         sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n")
+
+    def json_line(self, value: Any) -> None:
+        """One of many results as JSON on a line of its own; it goes out at once."""
+        sys.stdout.write(json.dumps(value, ensure_ascii=False, default=str) + "\n")
+        sys.stdout.flush()
+
+    def styled(self, *parts: tuple[str, str]) -> None:
+        """One line of the result, of texts with a style (or "") each."""
+        self._out.print(Text.assemble(*((printable(text), style) for text, style in parts)), soft_wrap=True)
 
     def table(
         self, columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str | None = None

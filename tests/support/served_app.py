@@ -1,0 +1,61 @@
+"""The application on a real socket in a thread of the test's process: for clients that block, such as the commands."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jan_serve.api.dialect import StreamSettings
+from jan_serve.api.log_route import log_router
+from jan_serve.api.recent_log import RecentLog
+from tests.support.fronts import NoShutdown, serve_app
+from tests.support.managed import Managed, managed_app
+
+_LIMIT_S = 20.0
+
+
+@dataclass(frozen=True)
+class ServedApp:
+    """Where it is, its parts, which live on its own event loop, and the log that it shows."""
+
+    url: str
+    parts: Managed
+    log: RecentLog
+
+
+@contextlib.contextmanager
+def served_app(folder: Path, **settings: Any) -> Generator[ServedApp]:
+    """`managed_app` over the models in `folder`, on a free port; it has ended when the block has."""
+    ready: list[ServedApp] = []
+    started = threading.Event()
+    stop: list[Callable[[], object]] = []
+
+    async def run() -> None:
+        ended = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        async with managed_app(folder, **settings) as parts:
+            log = RecentLog()
+            lifecycle = parts.app.state.parts.lifecycle
+            parts.app.include_router(log_router(log, lifecycle, StreamSettings(15.0, 60.0)))
+            models: Any = parts.manager
+            async with serve_app(parts.app, NoShutdown(models)) as port:
+                ready.append(ServedApp(f"http://127.0.0.1:{port}", parts, log))
+                stop.append(lambda: loop.call_soon_threadsafe(ended.set))
+                started.set()
+                await ended.wait()
+
+    thread = threading.Thread(target=asyncio.run, args=(run(),), name="served app")
+    thread.start()
+    try:
+        assert started.wait(_LIMIT_S)
+        yield ready[0]
+    finally:
+        for end in stop:
+            end()
+        thread.join(_LIMIT_S)
+        assert not thread.is_alive()

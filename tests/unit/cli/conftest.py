@@ -1,0 +1,65 @@
+"""Commands in the test's process, against an application on a socket."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from jan_serve.cli.main import main
+from tests.support.managed import add_model
+from tests.support.served_app import ServedApp, served_app
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a command left behind."""
+
+    status: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Ran]
+
+
+@pytest.fixture(scope="package")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[ServedApp]:
+    """Fake engines behind the real routes: the models `alpha`, `beta-7b` and one that cannot be loaded."""
+    folder = tmp_path_factory.mktemp("served")
+    for name in ("alpha", "beta-7b", "fail-load"):
+        add_model(folder, name)
+    with served_app(folder, model="alpha") as served:
+        yield served
+
+
+@pytest.fixture
+def own_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A configuration file of the test's own."""
+    config = tmp_path / "config.toml"
+    config.write_text('data_dir = "data"\n')
+    monkeypatch.setenv("JAN_SERVE_CONFIG", str(config))
+    return config
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, own_settings: Path) -> Run:
+    """Runs a command line; `stdin` is piped in."""
+
+    def run_words(*words: str, stdin: bytes = b"") -> Ran:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8"))
+        status = main(list(words))
+        captured = capsys.readouterr()
+        return Ran(status, captured.out, captured.err)
+
+    return run_words
+
+
+@pytest.fixture
+def ask(run: Run, server: ServedApp, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """As `run`, with the server of the package as the one to ask."""
+    monkeypatch.setenv("JAN_SERVE_URL", server.url)
+    return run
