@@ -40,6 +40,15 @@ def _none_word(value: object) -> object:
     return None if value == "none" else value
 
 
+def _bytes_of_size(value: object) -> object:
+    """`8GB`, `7.5 GiB` and `500M` as bytes; what is no size is left to the type."""
+    match = _SIZE.match(value.strip()) if isinstance(value, str) else None
+    if match is None:
+        return value
+    power = "kmgt".find(match["prefix"].lower()) + 1 if match["prefix"] else 0
+    return int(float(match["number"]) * (1024 if match["binary"] else 1000) ** power)
+
+
 StrList = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split_list)]
 SecretList = Annotated[tuple[SecretStr, ...], NoDecode, BeforeValidator(_split_list)]
 Folder = Annotated[Path, AfterValidator(_absolute)]
@@ -57,6 +66,9 @@ GROUPS: Final = (
 """In the order to show them."""
 
 _ORIGIN = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^\s/?#@]+\Z")
+_SIZE = re.compile(
+    r"(?P<number>\d{1,15}(\.\d{1,6})?) ?((?P<prefix>[kmgt])(?P<binary>i)?)?b?\Z", re.IGNORECASE
+)
 _HOST_NAME = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_.-]+)(:\d{1,5})?\Z")
 
 
@@ -127,6 +139,18 @@ class Settings(ModelOptions, GenerateOptions):
         ),
         Flag(_LIMITS),
     ] = 256
+    max_models: Annotated[
+        int, Field(ge=0, le=1000, description="Models in memory at once. 0 sets no limit."), Flag(_LIMITS)
+    ] = 4
+    memory_budget: Annotated[
+        Literal["auto", "off"] | Annotated[int, Field(ge=0)],
+        BeforeValidator(_bytes_of_size),
+        Field(
+            description="Memory for all models together, as `8GB` or in bytes. `auto` takes what the machine has free;"
+            " `off` does not look at memory before a model is loaded."
+        ),
+        Flag(_LIMITS, metavar="auto|off|SIZE"),
+    ] = "auto"
     drain_timeout_s: Annotated[
         float,
         Field(ge=0, le=3600, description="How long running requests may finish after the signal to stop."),
