@@ -1,6 +1,7 @@
 """How the next token is picked and when a sequence ends. Values only; the defaults switch everything off.
 
-Each dialect fills in its own defaults, so a field that is absent here never means "the server decides".
+Each dialect fills in its own defaults, so a field that is absent here never means "the server decides". What the caller
+did not say may be configured for the model (GenerationRequest.given).
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ class StopConditions(msgspec.Struct, frozen=True, kw_only=True):
     unless include_stop is set.
     stop_at_token_end: stop strings count only where a token ends with one, or with one and a line break behind it; the
     text then includes it in any case. As Text Generation Inference looks for them.
+    stop_after_min: stop strings are looked for behind the first min_tokens tokens only. As LMDeploy does.
     ignore_eos: end-of-generation tokens never end the sequence (their logits are masked).
     max_decode_s: seconds after the first token, beyond which a text that has a line break ends.
     """
@@ -70,5 +72,6 @@ class StopConditions(msgspec.Struct, frozen=True, kw_only=True):
     stop_token_ids: tuple[int, ...] = ()
     include_stop: bool = False
     stop_at_token_end: bool = False
+    stop_after_min: bool = False
     ignore_eos: bool = False
     max_decode_s: float | None = None

@@ -176,6 +176,7 @@ class Intake:
             include_stop=request.stopping.include_stop,
             keep_tokens=request.return_tokens or request.logprobs is not None,
             at_token_end=request.stopping.stop_at_token_end,
+            free_tokens=request.stopping.min_tokens if request.stopping.stop_after_min else 0,
         )
         return Sequence(
             state=state,

@@ -26,14 +26,24 @@ class SequenceText:
     """
 
     def __init__(
-        self, stops: tuple[str, ...], *, include_stop: bool, keep_tokens: bool, at_token_end: bool = False
+        self,
+        stops: tuple[str, ...],
+        *,
+        include_stop: bool,
+        keep_tokens: bool,
+        at_token_end: bool = False,
+        free_tokens: int = 0,
     ) -> None:
-        """at_token_end: see StopConditions.stop_at_token_end. Nothing is held back for stop strings then."""
+        """at_token_end: see StopConditions.stop_at_token_end. Nothing is held back for stop strings then.
+
+        free_tokens: the first tokens, in which no stop string is looked for.
+        """
         self._decoder = Utf8Decoder()
         self._matcher = StopMatcher(() if at_token_end else stops)
         self._token_ends = TokenEndMatcher(stops) if at_token_end else None
         self._include_stop = include_stop
         self._keep_tokens = keep_tokens
+        self._free_tokens = free_tokens
         self._seen = 0
         self._emitted = 0
         self._waiting: deque[tuple[int, TokenInfo]] = deque()
@@ -41,12 +51,19 @@ class SequenceText:
     def push(self, piece: bytes, info: TokenInfo | None) -> Emission:
         """Add one token: its bytes (empty when it has no text to show) and its info when tokens are kept."""
         start = self._seen
+        free = self._free_tokens > 0
+        if free:
+            self._free_tokens -= 1
         text = self._decoder.feed(piece)
         self._seen += len(text)
         if self._keep_tokens and info is not None:
             self._waiting.append((start, info))
         if not text:
             return Emission("", self._release(self._idle_at(start)), None)
+        if free:
+            self._matcher.skip(text)
+            self._emitted += len(text)
+            return Emission(text, self._release(self._idle_at(self._seen)), None)
         released, match = self._matcher.feed(text)
         if match is not None:
             return self._end(released, match)

@@ -55,6 +55,12 @@ class StopMatcher:
         self._held = window[len(window) - keep :]
         return window[: len(window) - keep], None
 
+    def skip(self, text: str) -> None:
+        """Count text in which no stop string is looked for. Only before anything was fed."""
+        if self._held:
+            raise ValueError("text that is held back cannot be skipped")
+        self._seen += len(text)
+
     def finish(self) -> str:
         """End of the stream: release what was held back."""
         held, self._held = self._held, ""

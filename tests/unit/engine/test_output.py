@@ -164,3 +164,21 @@ def test_stops_at_token_ends_stay_in_the_text_and_hold_nothing_back() -> None:
     assert [emission.text.encode() for emission in emissions] == list(pieces)
     assert [emission.stop for emission in emissions] == [None, None, None, "END"]
     assert [len(emission.tokens) for emission in emissions] == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("free_tokens", "text", "stop"),
+    [(0, "", "ab"), (1, "ab", "ab"), (2, "ab", "ab"), (3, "ababa", None), (9, "ababa", None)],
+)
+def test_no_stop_is_looked_for_in_the_first_tokens(free_tokens: int, text: str, stop: str | None) -> None:
+    sequence = SequenceText(("ab",), include_stop=False, keep_tokens=True, free_tokens=free_tokens)
+    emissions: list[Emission] = []
+    for number, piece in enumerate((b"a", b"b", b"a", b"b", b"a")):
+        emissions.append(sequence.push(piece, token(number, piece)))
+        if emissions[-1].stop is not None:
+            break
+    else:
+        emissions.append(sequence.finish())
+    assert "".join(emission.text for emission in emissions) == text
+    assert b"".join(info.piece for emission in emissions for info in emission.tokens) == text.encode()
+    assert emissions[-1].stop == stop

@@ -144,3 +144,13 @@ def test_stops_at_token_ends(tokens: list[str], found_at: int | None, stop: str)
     found = [matcher.feed(token) for token in tokens]
     expected = [None] * len(tokens) if found_at is None else [None] * found_at + [stop]
     assert found[: len(expected)] == expected
+
+
+def test_skipped_text_counts_and_is_not_searched() -> None:
+    matcher = StopMatcher(("ab",))
+    matcher.skip("ab a")
+    assert matcher.feed("bab") == ("b", StopMatch("ab", 5, 7))
+    held = StopMatcher(("ab",))
+    held.feed("a")
+    with pytest.raises(ValueError, match="held back"):
+        held.skip("b")

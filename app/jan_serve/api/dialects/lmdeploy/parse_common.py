@@ -78,6 +78,7 @@ def stop_conditions(
         stop=stops,
         stop_token_ids=tuple(stop_token_ids),
         include_stop=bool(body.include_stop_str_in_output),
+        stop_after_min=minimum > 0,
         ignore_eos=bool(body.ignore_eos),
     )
 

@@ -127,7 +127,10 @@ STOPPED: dict[str, tuple[dict[str, Any], StopConditions]] = {
         StopConditions(stop=("a",), include_stop=True),
     ),
     "nothing stops": ({"stop": "a", "ignore_eos": True}, StopConditions(ignore_eos=True)),
-    "minimum": ({"min_new_tokens": 3, "max_tokens": 5}, StopConditions(max_tokens=5, min_tokens=3)),
+    "minimum": (
+        {"min_new_tokens": 3, "max_tokens": 5},
+        StopConditions(max_tokens=5, min_tokens=3, stop_after_min=True),
+    ),
     "a minimum out of reach is none": (
         {"min_new_tokens": 6, "max_tokens": 5},
         StopConditions(max_tokens=5),
