@@ -1,40 +1,65 @@
-"""Chat templates that the settings choose for models: reads their files."""
+"""The chat templates that are set for models, from files that may be edited while the server runs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+import threading
 from pathlib import Path
 from typing import Final
 
 from jan_serve.errors import SettingsError
 from jan_serve.generation.template_choice import TemplateOverride
 
+logger = logging.getLogger(__name__)
+
 MAX_FILE_BYTES: Final = 1 << 20
 
 
-def chosen_templates(settings: Iterable[str]) -> dict[str, TemplateOverride]:
-    """By model, from `MODEL=FILE` and `MODEL=NAME`. What is no file is taken for a name. Raises SettingsError."""
-    chosen: dict[str, TemplateOverride] = {}
-    for setting in settings:
-        model, _, value = setting.partition("=")
-        if not model or not value:
-            raise SettingsError(f"chat_template: {setting!r} is not MODEL=FILE or MODEL=NAME")
-        chosen[model] = _override(value)
-    return chosen
+class ChosenTemplates:
+    """Files are read again when they have changed. What cannot be read then is logged, and the former text stays."""
+
+    def __init__(self) -> None:
+        self._read: dict[str, tuple[tuple[int, int] | None, TemplateOverride]] = {}
+        self._lock = threading.Lock()
+
+    def get(self, value: str) -> TemplateOverride:
+        """The template of a setting: an absolute path, or a name. Raises SettingsError for what never was a file."""
+        path = Path(value)
+        if not path.is_absolute():
+            return TemplateOverride(value)
+        stamp = _stamp(path)
+        with self._lock:
+            known = self._read.get(value)
+            if known is not None and known[0] == stamp:
+                return known[1]
+            try:
+                template = read_template(path)
+            except SettingsError as error:
+                if known is None:
+                    raise
+                logger.error("the chat template stays as it was: %s", error)
+                template = known[1]
+            self._read[value] = (stamp, template)
+            return template
 
 
-def _override(value: str) -> TemplateOverride:
-    path = Path(value).expanduser()
-    if not path.is_file():
-        if "/" in value or path.suffix:
-            raise SettingsError(f"chat_template: there is no file {value}")
-        return TemplateOverride(value)
+def read_template(path: Path) -> TemplateOverride:
+    """The template in a file. Blocks on the disk. Raises SettingsError."""
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
         if len(data) > MAX_FILE_BYTES:
-            raise SettingsError(f"chat_template: {value} is longer than {MAX_FILE_BYTES} bytes")
+            raise SettingsError(f"template: {path} is longer than {MAX_FILE_BYTES} bytes")
         return TemplateOverride(path.name, data.decode("utf-8"))
     except OSError as error:
-        raise SettingsError(f"chat_template: {value} cannot be read: {error.strerror}") from None
+        raise SettingsError(f"template: {path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
-        raise SettingsError(f"chat_template: {value} is not UTF-8 at byte {error.start}") from None
+        raise SettingsError(f"template: {path} is not UTF-8 at byte {error.start}") from None
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size

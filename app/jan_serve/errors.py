@@ -6,6 +6,7 @@ JanServeError
 │   ├── ContextLengthExceeded     prompt, or prompt plus completion, does not fit the context
 │   ├── UnsupportedContent        a content part (image, audio) that the model cannot read
 │   ├── UnsupportedOperation      the model cannot do this (embeddings of …, infill without FIM tokens)
+│   ├── AdapterNotFound           the model has no LoRA adapter of that name
 │   ├── TemplateError             the chat template raised, or broke a limit
 │   ├── InvalidGrammar            a GBNF text that does not parse or breaks a limit
 │   ├── InvalidSchema             not a JSON Schema
@@ -132,6 +133,35 @@ class UnsupportedOperation(InvalidRequest):
     """The model cannot do what the route does."""
 
     code = "unsupported_operation"
+
+
+class AdapterNotFound(InvalidRequest):
+    """The model has no such LoRA adapter; `known` are those that it has."""
+
+    code = "adapter_not_found"
+
+    def __init__(
+        self, adapter: str, model: str, known: tuple[str, ...] = (), *, param: str | None = "model"
+    ) -> None:
+        has = f"it has {', '.join(known)}" if known else "it has none"
+        super().__init__(f"The model `{model}` has no LoRA adapter `{adapter}`; {has}.", param=param)
+        self.adapter = adapter
+        self.model = model
+        self.known = known
+
+    def payload(self) -> dict[str, Any]:
+        return {
+            "adapter": self.adapter,
+            "model": self.model,
+            "known": list(self.known),
+            "param": self.param,
+        }
+
+    @classmethod
+    def restore(cls, payload: dict[str, Any]) -> Self:
+        return cls(
+            payload["adapter"], payload["model"], tuple(payload.get("known", ())), param=payload.get("param")
+        )
 
 
 class TemplateError(InvalidRequest):

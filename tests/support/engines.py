@@ -46,6 +46,10 @@ class FakeResolver:
             raise ModelNotFound(name)
         return self._source(name)
 
+    def adapter(self, name: str | None) -> str | None:
+        """None: these models have none."""
+        return None
+
     def engine_settings(self, source: ModelSource) -> EngineSettings:
         """The same for all."""
         return self.settings

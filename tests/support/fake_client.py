@@ -25,9 +25,13 @@ from jan_serve.ipc.messages import (
     GenerateRequest,
     ModelFacts,
     PromptScored,
+    ReadState,
     RequestCompleted,
     SequenceFinished,
     SpecialToken,
+    StatePart,
+    StateStored,
+    StoreState,
     Tokenized,
     TokenizeRequest,
 )
@@ -134,6 +138,8 @@ class FakeClient:
     script: Script = field(default_factory=lambda: saying("Hel", "lo."))
     requests: list[GenerateRequest] = field(default_factory=list[GenerateRequest])
     closed_early: list[int] = field(default_factory=list[int])
+    adapter: str | None = None
+    states: dict[int, bytes] = field(default_factory=dict[int, bytes])
     _ids: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
     def next_id(self) -> int:
@@ -175,6 +181,22 @@ class FakeClient:
             if not 0 <= token < N_VOCAB:
                 raise InvalidRequest(f"token {token} is outside the vocabulary", param="tokens")
         return bytes(token for token in request.tokens if token < 256).decode("utf-8", "replace")
+
+    async def read_state(self, request: ReadState) -> StatePart:
+        """A part of `states`."""
+        data = self.states[request.state]
+        part = data[request.offset : request.offset + request.length]
+        return StatePart(id=request.id, data=part, total=len(data))
+
+    async def store_state(self, request: StoreState) -> StateStored:
+        """Into `states`."""
+        data = self.states.get(request.state, b"") + request.data
+        self.states[request.state] = data
+        return StateStored(request.id, len(data))
+
+    def drop_state(self, state: int) -> None:
+        """From `states`."""
+        self.states.pop(state, None)
 
 
 @dataclass(frozen=True)

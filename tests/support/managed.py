@@ -21,7 +21,8 @@ from jan_serve.store.hub_http import HubAccess, Patience
 from jan_serve.store.library import ModelLibrary
 from jan_serve.store.pull import Puller
 from jan_serve.supervisor.model_manager import ModelManager
-from jan_serve.wiring import ModelSources, build_resolver, manager_limits
+from jan_serve.model_sources import ModelSources
+from jan_serve.wiring import build_resolver, manager_limits
 from tests.support.engines import FAKE_ENGINE
 from tests.support.rendering import InlineRenderer
 from tests.unit.store.gguf_builder import GgufBytes

@@ -56,7 +56,7 @@ from jan_serve.generation.constraints import ConstraintCompiler
 from jan_serve.generation.deadline import RunningRequests
 from jan_serve.generation.ports import TemplateRenderer
 from jan_serve.generation.prepare import RequestPreparer
-from jan_serve.generation.template_choice import TemplateOverride
+from jan_serve.generation.profiles import ModelProfiles
 
 _COMPILERS: Final = 2
 
@@ -75,7 +75,7 @@ def create_app(
     renderer: TemplateRenderer,
     *,
     named_grammars: Mapping[str, str] | None = None,
-    templates: Mapping[str, TemplateOverride] | None = None,
+    profiles: ModelProfiles | None = None,
     page: Path | None = None,
     management: Management | None = None,
     log: RecentLog | None = None,
@@ -83,7 +83,7 @@ def create_app(
 ) -> FastAPI:
     """The application over these models and this renderer, which the caller keeps and shuts down.
 
-    named_grammars: GBNF texts by name. templates: chat templates by model, in place of the models' own.
+    named_grammars: GBNF texts by name. profiles: what is configured for single models.
     page: the folder of the page for browsers. management: what lists, loads and pulls models; None has no such routes.
     log: what GET /logs shows; None has no such route.
     """
@@ -106,7 +106,7 @@ def create_app(
             ConstraintCompiler(compilers, named_grammars),
             renderer,
             now=lambda: datetime.now().astimezone(),
-            overrides=templates,
+            profiles=profiles,
         ),
         running=running,
         streams=StreamSettings(settings.sse_ping_s, settings.write_timeout_s),

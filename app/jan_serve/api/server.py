@@ -18,10 +18,10 @@ from jan_serve.api.management.ports import ManagedSnapshot, Management, ModelCon
 from jan_serve.api.models_port import Models
 from jan_serve.api.observer import NoObserver, ServerObserver
 from jan_serve.api.recent_log import recent_log
-from jan_serve.chosen_templates import chosen_templates
 from jan_serve.config import Settings
 from jan_serve.errors import Draining, JanServeError
 from jan_serve.generation.ports import TemplateRenderer
+from jan_serve.generation.profiles import ModelProfiles
 from jan_serve.named_grammars import NamedGrammars
 from jan_serve.resources import page_folder, shipped_grammars
 from jan_serve.store.library import ModelLibrary
@@ -156,11 +156,12 @@ def run(
     sock: socket.socket,
     library: ModelLibrary | None = None,
     observer: ServerObserver | None = None,
+    profiles: ModelProfiles | None = None,
 ) -> int:
     """Serve on `sock`, which listens already; blocks until the server has stopped. Returns the exit status.
 
     library: the folder that models are managed in; None offers no management. observer: who is told of the server's
-    life.
+    life. profiles: what is configured for single models.
     """
     with recent_log() as log:
         app = create_app(
@@ -168,7 +169,7 @@ def run(
             models,
             renderer,
             named_grammars=NamedGrammars(shipped_grammars(), settings.grammars_dir),
-            templates=chosen_templates(settings.chat_template),
+            profiles=profiles,
             page=page_folder(),
             management=Management(models, library) if library is not None else None,
             log=log,

@@ -28,6 +28,7 @@ from jan_serve.cli.output import Output
 from jan_serve.cli.serve import run_server
 from jan_serve.config import LoadedSettings, ServerAddress, load_settings, server_address
 from jan_serve.logs import configure_logging
+from jan_serve.model_sources import ModelSources
 from jan_serve.wiring import build_resolver
 
 OWN_SERVER_COMMAND: Final = "own-server"
@@ -129,16 +130,19 @@ def own_server(
 ) -> None:
     """Serve on a free port of this machine until standard input ends; the address is the first line of the output."""
     flags = {"host": "127.0.0.1", "port": 0, "model": str(model) if model is not None else None}
-    settings = load_settings(flags, config).settings
+    loaded = load_settings(flags, config)
+    settings = loaded.settings
     if no_default:
         settings = settings.model_copy(update={"model": None})
-    resolver = build_resolver(settings)
+    book = loaded.book()
+    resolver = build_resolver(settings, book)
     with listen(settings.host, settings.port) as sock:
         configure_logging(settings.log_level, as_json=settings.log_json)
         sys.stdout.write(url_of(sock) + "\n")
         sys.stdout.flush()
         threading.Thread(target=_stop_at_end_of_input, daemon=True).start()
-        raise typer.Exit(run_server(settings, resolver, sock))
+        sources = ModelSources(resolver, settings, book)
+        raise typer.Exit(run_server(settings, resolver, sources, sock))
 
 
 def _stop_at_end_of_input() -> None:

@@ -22,6 +22,7 @@ from jan_serve.daemon.notify import systemd_notifier
 from jan_serve.errors import SettingsError
 from jan_serve.log_file import LogFileHandler, LogFileUnavailable, open_log_file
 from jan_serve.logs import configure_logging
+from jan_serve.model_sources import ModelSources
 from jan_serve.store.resolve import DefaultModel, ModelResolver
 from jan_serve.wiring import build_library, build_manager, build_renderer, build_resolver
 
@@ -71,7 +72,9 @@ def serve_on(
 ) -> int:
     """Serve on the inherited socket, else on one that is made as the settings say. Raises AlreadyServing."""
     settings = loaded.settings if inherited is None else _as_inherited(loaded.settings, inherited, output)
-    resolver = build_resolver(settings)
+    book = loaded.book()
+    resolver = build_resolver(settings, book)
+    sources = ModelSources(resolver, settings, book)
     default = resolver.default()
     if settings.device is not None:
         _check_device(settings.device)
@@ -83,7 +86,7 @@ def serve_on(
         if not settings.is_loopback and not settings.api_keys:
             output.warning(f"{settings.host} can be reached from other machines, and no key is asked for")
         print_banner(output, settings, default, sock)
-        return run_server(settings, resolver, sock, observer)
+        return run_server(settings, resolver, sources, sock, observer)
 
 
 def _as_inherited(settings: Settings, sock: socket.socket, output: Output) -> Settings:
@@ -103,14 +106,19 @@ def _as_inherited(settings: Settings, sock: socket.socket, output: Output) -> Se
 
 
 def run_server(
-    settings: Settings, resolver: ModelResolver, sock: socket.socket, observer: ServerObserver | None = None
+    settings: Settings,
+    resolver: ModelResolver,
+    sources: ModelSources,
+    sock: socket.socket,
+    observer: ServerObserver | None = None,
 ) -> int:
     """The server with all its parts, until it is told to stop; the value is the exit status."""
     # The server's packages take most of the start-up time: the other commands do without.
     from jan_serve.api.server import run
 
     library = build_library(resolver, settings, free_memory)
-    return run(settings, build_manager(resolver, settings), build_renderer(), sock, library, observer)
+    manager = build_manager(sources, settings)
+    return run(settings, manager, build_renderer(), sock, library, observer, sources)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import msgspec
 
 from jan_serve.core.constraint import Constraint
 from jan_serve.core.messages import Message, Tool, ToolChoice
+from jan_serve.core.migration import RemoteState
 from jan_serve.core.sampling import SamplingParams, StopConditions
 
 
@@ -65,6 +66,13 @@ class ChatPrompt(msgspec.Struct, frozen=True, kw_only=True, tag="chat"):
 Prompt = TextPrompt | TokenPrompt | InfillPrompt | ChatPrompt
 
 
+class AdapterChoice(msgspec.Struct, frozen=True):
+    """A LoRA adapter of the model by its name, or by its place among them (from 0). scale: None is as configured."""
+
+    adapter: str | int
+    scale: float | None = None
+
+
 class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One prompt and how to continue it.
 
@@ -76,6 +84,11 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     return_tokens: TokenInfo of every token, with or without logprobs.
     skip_special_tokens: control tokens do not appear in the text.
     logit_bias_text: as sampling.logit_bias, but by text: the bias goes to every token of it.
+    keep_state: keep what is computed of the prompt for another server. resume: go on from what another one keeps.
+    given: the fields of sampling and stopping that the caller set; what is configured for the model goes for the
+    others. None: all of them.
+    adapters: LoRA adapters to apply, none of the others; None is what the model's name says. skip_unknown_adapters: one
+    that the model does not have is left out instead of refused.
     """
 
     model: str | None = None
@@ -90,3 +103,8 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     prompt_logprobs: int | None = None
     return_tokens: bool = False
     skip_special_tokens: bool = True
+    keep_state: bool = False
+    resume: RemoteState | None = None
+    given: frozenset[str] | None = None
+    adapters: tuple[AdapterChoice, ...] | None = None
+    skip_unknown_adapters: bool = False

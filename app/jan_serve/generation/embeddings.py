@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack
 import msgspec
 
 from jan_serve.errors import InvalidRequest, UnsupportedOperation
+from jan_serve.generation.adapters import chosen_adapters
 from jan_serve.generation.deadline import RunningRequests
 from jan_serve.generation.ports import ModelLeases
 from jan_serve.ipc.messages import EmbedRequest
@@ -54,7 +55,9 @@ class EmbeddingService:
                         f"dimensions: must be from 1 to {n_embd} for the model `{client.name}`, got {dimensions}",
                         param="dimensions",
                     )
-                request = EmbedRequest(id=client.next_id(), inputs=tuple(inputs))
+                request = EmbedRequest(
+                    id=client.next_id(), inputs=tuple(inputs), adapters=chosen_adapters(None, client)
+                )
                 embedded = await deadline.wait(client.embed(request))
         vectors = embedded.vectors
         if dimensions is not None and dimensions < embedded.dimensions:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
+from jan_serve.core.migration import RemoteState
 from jan_serve.ipc.messages import (
     DetokenizeRequest,
     Embedded,
@@ -13,6 +14,10 @@ from jan_serve.ipc.messages import (
     EngineEvent,
     GenerateRequest,
     ModelFacts,
+    ReadState,
+    StatePart,
+    StateStored,
+    StoreState,
     Tokenized,
     TokenizeRequest,
 )
@@ -30,6 +35,11 @@ class EngineClient(Protocol):
     @property
     def facts(self) -> ModelFacts:
         """What the worker said when it was ready."""
+        ...
+
+    @property
+    def adapter(self) -> str | None:
+        """The LoRA adapter that the model was asked for with, by its name."""
         ...
 
     def next_id(self) -> int:
@@ -50,6 +60,31 @@ class EngineClient(Protocol):
 
     async def detokenize(self, request: DetokenizeRequest) -> str:
         """Token ids to text."""
+        ...
+
+
+    async def read_state(self, request: ReadState) -> StatePart:
+        """A part of the state of a sequence that the worker keeps."""
+        ...
+
+    async def store_state(self, request: StoreState) -> StateStored:
+        """Give the worker a part of a state."""
+        ...
+
+    def drop_state(self, state: int) -> None:
+        """Have the worker forget a state. Never waits; unknown ones are ignored."""
+        ...
+
+
+class SequenceStates(Protocol):
+    """Other servers, as far as prompts are computed for them or by them."""
+
+    def keep(self, owner: EngineClient, state: int) -> int:
+        """Take over what a worker keeps. Returns a handle."""
+        ...
+
+    async def fetch(self, wanted: RemoteState, taker: EngineClient, state: int) -> None:
+        """Bring a state to a worker, as its `state`, which the caller drops. Raises InvalidRequest, PeerFailed."""
         ...
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from jan_serve.core.request import ChatPrompt, GenerationRequest, InfillPrompt, 
 from jan_serve.core.sampling import SamplingParams
 from jan_serve.core.template import TemplateFacts
 from jan_serve.errors import InvalidRequest, UnsupportedOperation
+from jan_serve.generation.adapters import chosen_adapters
 from jan_serve.generation.chat_plan import (
     AnswerHold,
     AnswerParsers,
@@ -27,7 +28,8 @@ from jan_serve.generation.chat_plan import (
 from jan_serve.generation.constraints import ConstraintCompiler
 from jan_serve.generation.infill import infill_pieces
 from jan_serve.generation.ports import EngineClient, TemplateRenderer
-from jan_serve.generation.template_choice import TemplateOverride, template_of
+from jan_serve.generation.profiles import ModelProfiles, NoProfiles, with_defaults
+from jan_serve.generation.template_choice import template_of
 from jan_serve.ipc.messages import GenerateRequest, ModelFacts, TokenizeRequest
 from jan_serve.ipc.rendering import RenderRequest
 
@@ -81,12 +83,12 @@ class RequestPreparer:
         *,
         now: Callable[[], datetime],
         seed: Callable[[], int] = draw_seed,
-        overrides: Mapping[str, TemplateOverride] | None = None,
+        profiles: ModelProfiles | None = None,
     ) -> None:
-        """overrides: templates by the name of a model. now: the local time, for templates that print the date."""
+        """profiles: what is configured for single models. now: the local time, for templates that print the date."""
         self._constraints = constraints
         self._renderer = renderer
-        self._overrides = overrides or {}
+        self._profiles = profiles or NoProfiles()
         # Models whose lack of a template was logged.
         self._without_template: set[str] = set()
         self._now = now
@@ -95,6 +97,7 @@ class RequestPreparer:
     async def prepare(self, request: GenerationRequest, client: EngineClient) -> PreparedRequest:
         """What to submit. Raises InvalidRequest and its subclasses."""
         _check_generates(client.facts)
+        request = with_defaults(request, self._profiles.profile(client.name))
         chat: _ChatAnswer | None = None
         if isinstance(request.prompt, ChatPrompt):
             prompt, chat = await self._chat(request.prompt, request.constraint, client)
@@ -123,6 +126,7 @@ class RequestPreparer:
             return_tokens=request.return_tokens,
             skip_special_tokens=request.skip_special_tokens,
             visible_specials=() if chat is None else chat.form.special_tokens,
+            adapters=chosen_adapters(request.adapters, client, skip_unknown=request.skip_unknown_adapters),
         )
         parsers = None if chat is None else chat.parsers
         return PreparedRequest(engine_request, prompt.infilled, prompt.truncated, parsers, hold.warnings)
@@ -149,7 +153,8 @@ class RequestPreparer:
         return await self._constraints.compile(constraint)
 
     def _template(self, client: EngineClient, prompt: ChatPrompt) -> str | None:
-        template = template_of(client.name, client.facts, self._overrides, with_tools=bool(prompt.tools))
+        override = self._profiles.profile(client.name).template
+        template = template_of(client.name, client.facts, override, with_tools=bool(prompt.tools))
         if template is None and client.name not in self._without_template:
             self._without_template.add(client.name)
             logger.warning("%s brings no chat template: chats are written to it as ChatML", client.name)

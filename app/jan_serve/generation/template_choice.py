@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -22,14 +21,13 @@ class TemplateOverride(msgspec.Struct, frozen=True):
 
 
 def template_of(
-    model: str, facts: ModelFacts, overrides: Mapping[str, TemplateOverride], *, with_tools: bool
+    model: str, facts: ModelFacts, override: TemplateOverride | None, *, with_tools: bool
 ) -> str | None:
     """The template's text; None where there is none. Raises TemplateError for an override that names none.
 
     Without an override it is the GGUF's own, or its one for tools, where there are tools and it has one.
     """
     templates = facts.chat_templates
-    override = overrides.get(model)
     if override is None:
         return templates.get("tool_use" if with_tools and "tool_use" in templates else "default")
     if override.source is not None:

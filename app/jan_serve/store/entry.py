@@ -13,7 +13,8 @@ class ModelEntry:
     """A model that is here. `name` is canonical: the path in the models folder with `/`, without `.gguf`.
 
     size_bytes and modified_ns (nanoseconds since 1970) are of the first file of a split model. record: what the index
-    knows about it, None where it was put there by hand and never looked at.
+    knows about it, None where it was put there by hand and never looked at. table: the name under which something was
+    configured for it; aliases and adapters (names of LoRA adapters) are from there.
     """
 
     name: str
@@ -22,3 +23,14 @@ class ModelEntry:
     modified_ns: int
     origin: str = "models folder"
     record: ModelRecord | None = None
+    table: str | None = None
+    aliases: tuple[str, ...] = ()
+    adapters: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ConfiguredNames:
+    """What a configuration says of the names of a model. adapters: LoRA adapters that it is loaded with."""
+
+    aliases: tuple[str, ...] = ()
+    adapters: tuple[str, ...] = ()

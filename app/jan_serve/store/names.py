@@ -5,11 +5,13 @@ Pure: it compares strings. What a name may look like at all is checked before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Final
 
-from jan_serve.store.entry import ModelEntry
+from jan_serve.errors import AdapterNotFound
+from jan_serve.store.entry import ConfiguredNames, ModelEntry
 from jan_serve.store.model_file import part_number
 from jan_serve.store.quantisation import quantisation_of
 
@@ -26,14 +28,55 @@ def best_matches(name: str, entries: Sequence[ModelEntry]) -> list[ModelEntry]:
     with a quantisation behind a colon, or alone; a beginning of the name or the file's name.
     """
     wanted = without_suffix(_without_hub(name))
+    return exact_matches(name, entries) or _beginning_with(wanted.casefold(), entries)
+
+
+def exact_matches(name: str, entries: Sequence[ModelEntry]) -> list[ModelEntry]:
+    """As `best_matches`, without the rule of beginnings."""
+    wanted = without_suffix(_without_hub(name))
     for names_of in (_canonical, _file_stem, _aliases, _repo_names):
         for fold in (str, str.casefold):
             matches = _matching(fold(wanted), entries, names_of, fold)
             if matches:
                 return matches
-    if len(wanted) < MIN_PREFIX_LENGTH:
+    return []
+
+
+def adapter_matches(name: str, entries: Sequence[ModelEntry]) -> list[tuple[ModelEntry, str]]:
+    """The LoRA adapters that `name` means: `MODEL:ADAPTER`, or the adapter's own name.
+
+    Raises AdapterNotFound where MODEL has adapters, and none of that name.
+    """
+    model, colon, adapter = name.rpartition(":")
+    owners = [entry for entry in exact_matches(model, entries) if entry.adapters] if colon and model else []
+    found = _with_adapter(adapter, owners) or _with_adapter(name, entries)
+    if owners and not found:
+        raise AdapterNotFound(adapter, owners[0].name, owners[0].adapters)
+    return found
+
+
+def configured(entries: Sequence[ModelEntry], names: Mapping[str, ConfiguredNames]) -> tuple[ModelEntry, ...]:
+    """The entries with what `names` has for each, by a full name of it; the model's own name counts before others."""
+    found = {entry.name: entry for entry in entries}
+    for table, said in names.items():
+        for entry in exact_matches(table, entries):
+            if found[entry.name].table is None or entry.name == table:
+                found[entry.name] = replace(entry, table=table, aliases=said.aliases, adapters=said.adapters)
+    return tuple(found.values())
+
+
+def _with_adapter(name: str, entries: Sequence[ModelEntry]) -> list[tuple[ModelEntry, str]]:
+    return [
+        (entry, adapter)
+        for entry in entries
+        for adapter in entry.adapters
+        if adapter.casefold() == name.casefold()
+    ]
+
+
+def _beginning_with(prefix: str, entries: Sequence[ModelEntry]) -> list[ModelEntry]:
+    if len(prefix) < MIN_PREFIX_LENGTH:
         return []
-    prefix = wanted.casefold()
     return [
         entry
         for entry in entries
@@ -85,9 +128,7 @@ def _file_stem(entry: ModelEntry) -> tuple[str, ...]:
 
 
 def _aliases(entry: ModelEntry) -> tuple[str, ...]:
-    if entry.record is None:
-        return ()
-    aliases = entry.record.aliases
+    aliases = (*entry.aliases, *(entry.record.aliases if entry.record is not None else ()))
     return (*aliases, *(alias[: -len(_LATEST)] for alias in aliases if alias.endswith(_LATEST)))
 
 

@@ -11,18 +11,25 @@ import difflib
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from stat import S_ISREG
 from typing import Final
 
 from jan_serve.errors import InvalidRequest, ModelNotFound
-from jan_serve.store.entry import ModelEntry
+from jan_serve.store.entry import ConfiguredNames, ModelEntry
 from jan_serve.store.facts import facts_of
 from jan_serve.store.index import FileRecord, HeaderFacts, ModelIndex, ModelRecord, Source
 from jan_serve.store.model_file import ModelFile, part_number, read_model_file
-from jan_serve.store.names import best_matches, name_of, without_suffix
+from jan_serve.store.names import (
+    adapter_matches,
+    best_matches,
+    configured,
+    exact_matches,
+    name_of,
+    without_suffix,
+)
 
 MAX_NAME_LENGTH: Final = 255
 _MAX_DEPTH: Final = 8
@@ -49,15 +56,18 @@ class ModelResolver:
         default: str | None = None,
         builtin: tuple[str, Path] | None = None,
         index: ModelIndex | None = None,
+        names: Callable[[], Mapping[str, ConfiguredNames]] | None = None,
     ) -> None:
         """`default` is --model: a path of a file, or a name. `builtin`: name and file of the model that ships with us.
-        `index`: where sources and aliases come from; without one, files have their names only.
+        `index`: where sources and aliases come from; without one, files have their names only. `names`: what is
+        configured as of now, by a full name of a model; asked for each list.
 
         Raises ModelNotFound when `default` is neither.
         """
         self._models_dir = models_dir
         self._builtin = builtin
         self._index = index
+        self._names = names
         self._headers: dict[tuple[str, int, int], ModelFile] = {}
         self._lock = threading.Lock()
         self._named = self._entry_of_path(default) if default is not None else None
@@ -77,7 +87,8 @@ class ModelResolver:
             built_in = _entry(name, path, origin="built in")
             if built_in is not None:
                 found.setdefault(name, built_in)
-        return tuple(found.values())
+        entries = tuple(found.values())
+        return entries if self._names is None else configured(entries, self._names())
 
     def resolve(self, name: str | None) -> ModelEntry:
         """The model of that name (None: the default one), in the order of `names.best_matches`.
@@ -87,7 +98,29 @@ class ModelResolver:
         if name is None:
             return self._resolve_default()
         _check_name(name)
+        return self._find(name, self.entries())
+
+    def choose(self, name: str | None) -> tuple[ModelEntry, str | None]:
+        """As `resolve`, where a name may also be `MODEL:ADAPTER` or a LoRA adapter's own: the model and the adapter.
+
+        Raises AdapterNotFound beside.
+        """
+        if name is None:
+            return self._resolve_default(), None
+        _check_name(name)
         entries = self.entries()
+        if not exact_matches(name, entries):
+            adapters = adapter_matches(name, entries)
+            if len(adapters) > 1:
+                names = ", ".join(f"{entry.name}:{adapter}" for entry, adapter in adapters[:5])
+                raise InvalidRequest(
+                    f"The adapter `{name}` can be any of: {names}. Use one of these.", param="model"
+                )
+            if adapters:
+                return adapters[0]
+        return self._find(name, entries), None
+
+    def _find(self, name: str, entries: Sequence[ModelEntry]) -> ModelEntry:
         matches = best_matches(name, entries)
         if len(matches) == 1:
             return matches[0]

@@ -7,6 +7,7 @@ with an error that says why.
 from __future__ import annotations
 
 import asyncio
+import copy
 import itertools
 import time
 from collections.abc import AsyncGenerator, Callable
@@ -92,7 +93,8 @@ class WorkerEngineClient:
         self._clock = clock
         self._ids = itertools.count(FIRST_ID)
         self._open: dict[int, _Open] = {}
-        self._failure: JanServeError | None = None
+        self._failures: list[JanServeError] = []
+        self._adapter: str | None = None
 
     @property
     def name(self) -> str:
@@ -103,6 +105,17 @@ class WorkerEngineClient:
     def facts(self) -> ModelFacts:
         """What the worker said when it was ready."""
         return self._facts
+
+    @property
+    def adapter(self) -> str | None:
+        """The LoRA adapter that the model was asked for with, by its name."""
+        return self._adapter
+
+    def adapted(self, adapter: str) -> WorkerEngineClient:
+        """The same client, whose requests and end are those of this one, for a caller that asked for an adapter."""
+        view = copy.copy(self)
+        view._adapter = adapter
+        return view
 
     @property
     def open_requests(self) -> int:
@@ -162,7 +175,7 @@ class WorkerEngineClient:
 
     def fail_all(self, error: JanServeError) -> None:
         """End every open request with `error` and abort it in the worker; later ones end with it at once."""
-        self._failure = self._failure or error
+        self._failures.append(error)
         for request_id, entry in self._open.items():
             entry.fail(fresh(error))
             if entry.since is not None:
@@ -192,7 +205,7 @@ class WorkerEngineClient:
 
     def on_end(self, end: WorkerEnd) -> None:
         """WorkerListener: the worker is gone; so is every request that has not ended."""
-        self._failure = self._failure or self._lost(end, None)
+        self._failures.append(self._lost(end, None))
         for request_id, entry in self._open.items():
             entry.since = None
             blamed = end.stall is not None and end.stall.request_id == request_id and entry.has_grammar
@@ -210,8 +223,8 @@ class WorkerEngineClient:
         )
 
     def _register(self, request_id: int, entry: _Open) -> None:
-        if self._failure is not None:
-            raise fresh(self._failure)
+        if self._failures:
+            raise fresh(self._failures[0])
         if request_id in self._open:
             raise ProtocolError(f"request id {request_id} is in use")
         self._open[request_id] = entry

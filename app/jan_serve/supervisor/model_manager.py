@@ -100,7 +100,7 @@ class ModelManager:
         was given. A crash inside the block is raised by the client's methods; the lease stays a valid hold on nothing.
         """
         self._refuse_when_closed()
-        source, residence = await asyncio.to_thread(self._resolve, name)
+        source, residence, adapter = await asyncio.to_thread(self._resolve, name)
         slot = await self._acquire(source, residence)
         while slot.leases == 1 and not await self._responds(slot):
             # It died while nobody used it. The request has not been sent, so it need not be lost for it.
@@ -112,7 +112,7 @@ class ModelManager:
         since = self._clock()
         assert slot.client is not None
         try:
-            yield slot.client
+            yield slot.client if adapter is None else slot.client.adapted(adapter)
         finally:
             slot.release()
             self._records[source.name].served(self._clock() - since)
@@ -126,9 +126,10 @@ class ModelManager:
             self._poke()
             raise
 
-    def _resolve(self, name: str | None) -> tuple[ModelSource, Residence]:
+    def _resolve(self, name: str | None) -> tuple[ModelSource, Residence, str | None]:
         source = self._resolver.resolve(name)
-        return source, self._resolver.residence(source)
+        adapter = self._resolver.adapter(name) if source.adapters else None
+        return source, self._resolver.residence(source), adapter
 
     async def load(self, name: str | None, keep_alive_s: float | None = None) -> str:
         """Have a model in memory, and return its canonical name. Raises as `lease` does; cancelling stops the load."""

@@ -14,12 +14,14 @@ class ModelSource(msgspec.Struct, frozen=True, kw_only=True):
     """A model file that can be loaded.
 
     name: canonical; what clients see. path: absolute. revision: differs whenever the file does (size and time of
-    change, say); a loaded model whose source has another revision is loaded again.
+    change, say); a loaded model whose source has another revision is loaded again. adapters: names of the LoRA adapters
+    that it is loaded with.
     """
 
     name: str
     path: str
     revision: tuple[int, ...] = ()
+    adapters: tuple[str, ...] = ()
 
 
 class Residence(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +44,10 @@ class Resolver(Protocol):
 
         Raises ModelNotFound.
         """
+        ...
+
+    def adapter(self, name: str | None) -> str | None:
+        """The LoRA adapter that the name means beside the model; asked only for models that have any. As `resolve`."""
         ...
 
     def engine_settings(self, source: ModelSource) -> EngineSettings:
