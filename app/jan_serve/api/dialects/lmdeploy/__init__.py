@@ -15,4 +15,5 @@ LMDEPLOY: Final = Dialect(
     render_error=render_error,
     router=lmdeploy_router,
     metrics=LmdeployMetrics,
+    open_paths=(f"{PREFIX}/health",),
 )

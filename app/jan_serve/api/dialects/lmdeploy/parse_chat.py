@@ -12,6 +12,7 @@ from jan_serve.api.dialects.lmdeploy import wire_chat as wire
 from jan_serve.api.dialects.lmdeploy.parse_common import (
     candidates,
     choice_count,
+    given,
     logit_bias,
     sampling_params,
     stop_conditions,
@@ -62,6 +63,7 @@ def chat_request(body: wire.ChatRequest) -> GenerationRequest:
         logprobs=_logprobs(body),
         return_tokens=True,
         skip_special_tokens=body.skip_special_tokens is not False,
+        given=given(body),
     )
 
 

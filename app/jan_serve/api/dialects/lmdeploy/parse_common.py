@@ -10,6 +10,7 @@ from typing import Final
 
 from jan_serve.api.dialects.lmdeploy import limits
 from jan_serve.api.dialects.lmdeploy.wire_common import GenerationFields
+from jan_serve.api.given import given_fields
 from jan_serve.api.wire_types import MAX_INT
 from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.errors import InvalidRequest
@@ -58,6 +59,11 @@ def sampling_params(
         seed=seed % _SEED_BITS if seed else None,
         logit_bias=dict(logit_bias or {}),
     )
+
+
+def given(body: GenerationFields) -> frozenset[str]:
+    """What the caller set of sampling and stopping."""
+    return given_fields(body, repetition_penalty="repeat_penalty", max_completion_tokens="max_tokens")
 
 
 def stop_conditions(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from jan_serve.api.dialects.lmdeploy.parse_common import (
     candidates,
     choice_count,
+    given,
     sampling_params,
     stop_conditions,
     token_limit,
@@ -37,6 +38,7 @@ def completion_requests(body: CompletionRequest) -> list[GenerationRequest]:
             logprobs=candidates(body.logprobs, "logprobs"),
             return_tokens=True,
             skip_special_tokens=body.skip_special_tokens is not False,
+            given=given(body),
         )
         for prompt in prompts
     ]
@@ -84,6 +86,7 @@ def generate_request(body: GenerateRequest) -> GenerationRequest:
         logprobs=0 if body.return_logprob else None,
         return_tokens=True,
         skip_special_tokens=body.skip_special_tokens is not False,
+        given=given(body),
     )
 
 

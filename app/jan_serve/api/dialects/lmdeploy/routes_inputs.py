@@ -45,17 +45,18 @@ def add_encode_route(router: APIRouter, serving: Serving, prefix: str) -> None:
 
 async def _encoded(serving: Serving, texts: Sequence[str], body: wire.EncodeRequest) -> list[list[int]]:
     _, facts = await serving.templates.facts(None)
-    bos = facts.special_tokens.get("bos") if facts.add_bos else None
+    bos = facts.special_tokens.get("bos")
     rows: list[list[int]] = []
     for text in texts:
         if body.do_preprocess:
             chat = ChatPrompt(messages=(Message(role="user", content=text),))
             text = await serving.templates.apply(None, chat)
-        row = list((await serving.tokenizer.tokenize(None, text, add_special=False)).tokens)
+        row = list((await serving.tokenizer.tokenize(None, text)).tokens)
         if bos is not None:
-            # A text may bring one, by its template or by itself: it is neither doubled nor kept where it is not wanted.
-            row = row[1:] if row[:1] == [bos.id] else row
-            row = [bos.id, *row] if body.add_bos is not False else row
+            if row[:2] == [bos.id, bos.id]:
+                row = row[1:]  # a template, or the text itself, brought one
+            if body.add_bos is False and row[:1] == [bos.id]:
+                row = row[1:]
         rows.append(row)
     return rows
 

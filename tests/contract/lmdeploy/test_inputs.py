@@ -1,0 +1,150 @@
+"""LMDeploy's routes over whole inputs, its models and its metrics."""
+
+from __future__ import annotations
+
+import base64
+import struct
+from typing import Any
+
+import pytest
+
+from tests.support.fake_client import N_EMBD, FakeClient, FakeModels, fake_facts
+from tests.support.fronts import http_client
+
+pytestmark = pytest.mark.anyio
+
+BOS = 256
+
+
+async def call(path: str, body: dict[str, Any], **facts: Any) -> tuple[int, Any]:
+    async with http_client(FakeModels(FakeClient(facts=fake_facts(**facts)))) as client:
+        response = await client.post(path, json=body)
+    return response.status_code, response.json()
+
+
+ENCODED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "with BOS": ({"input": "ab"}, {"input_ids": [BOS, 97, 98], "length": 3}),
+    "without": ({"input": "ab", "add_bos": False}, {"input_ids": [97, 98], "length": 2}),
+    "null is the default": ({"input": "a", "add_bos": None}, {"input_ids": [BOS, 97], "length": 2}),
+    "several": (
+        {"input": ["a", "bc"], "add_bos": False},
+        {"input_ids": [[97], [98, 99]], "length": [1, 2]},
+    ),
+    "none": ({"input": []}, {"input_ids": [], "length": []}),
+    "empty": ({"input": "", "add_bos": False}, {"input_ids": [], "length": 0}),
+}
+
+
+@pytest.mark.parametrize("prefix", ["", "/lmdeploy"])
+@pytest.mark.parametrize("case", ENCODED)
+async def test_encode(case: str, prefix: str) -> None:
+    body, wanted = ENCODED[case]
+    assert await call(f"{prefix}/v1/encode", body) == (200, wanted)
+
+
+async def test_encode_puts_the_template_around_a_text() -> None:
+    template = "{{ bos_token }}{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}"
+    body = {"input": "Hi", "do_preprocess": True, "add_bos": False}
+    _, reply = await call("/v1/encode", body, chat_templates={"default": template})
+    assert bytes(reply["input_ids"]).decode() == "<s>[user]Hi"
+
+
+async def test_too_many_inputs() -> None:
+    status, reply = await call("/v1/encode", {"input": ["a"] * 2049})
+    assert (status, reply["message"]) == (400, "input: has 2049 items, the limit is 2048")
+
+
+async def test_embeddings() -> None:
+    floats: list[Any] = []
+    for encoding in (None, "float", "base64"):
+        body = {"model": "fake", "input": ["a", "b"], "encoding_format": encoding}
+        status, reply = await call("/lmdeploy/v1/embeddings", body)
+        assert (status, reply["model"], [item["index"] for item in reply["data"]]) == (200, "fake", [0, 1])
+        assert reply["usage"] == {"prompt_tokens": 2, "total_tokens": 2}
+        vector = reply["data"][0]["embedding"]
+        if encoding == "base64":
+            vector = list(struct.unpack(f"<{N_EMBD}f", base64.b64decode(vector)))
+        floats.append(vector)
+    assert floats == [pytest.approx([0.6, 0.8, 0.0, 0.0])] * 3
+    status, reply = await call("/lmdeploy/v1/embeddings", {"model": "fake", "input": "a", "dimensions": 0})
+    assert (status, reply["message"]) == (400, "dimensions: must be 1 or more, got 0")
+
+
+@pytest.mark.parametrize("prefix", ["", "/lmdeploy"])
+@pytest.mark.parametrize("given", ["a", ["a", "b"], [1, 2], [[1], [2]]])
+async def test_pooling_of_vectors(given: Any, prefix: str) -> None:
+    status, reply = await call(f"{prefix}/pooling", {"input": given}, is_embedding_model=True)
+    assert status == 200
+    assert reply["id"].startswith("pool-")
+    count = 2 if given in (["a", "b"], [[1], [2]]) else 1
+    assert [(item["index"], item["object"]) for item in reply["data"]] == [
+        (index, "pooling") for index in range(count)
+    ]
+    assert len(reply["data"][0]["data"]) == N_EMBD
+    assert reply["usage"]["completion_tokens"] == 0
+    assert reply["model"] == "fake"
+
+
+async def test_pooling_needs_a_model_that_is_made_for_it() -> None:
+    status, reply = await call("/pooling", {"input": "a"})
+    assert (status, reply["object"]) == (400, "error")
+    assert "pooling needs a reward, reranking or embedding model" in reply["message"]
+
+
+async def test_models() -> None:
+    async with http_client(FakeModels(FakeClient(name="one"), FakeClient(name="two"))) as client:
+        reply = (await client.get("/lmdeploy/v1/models")).json()
+    assert reply["object"] == "list"
+    assert [(card["id"], card["root"], card["owned_by"]) for card in reply["data"]] == [
+        ("one", "one", "lmdeploy"),
+        ("two", "two", "lmdeploy"),
+    ]
+    [permission] = reply["data"][0]["permission"]
+    assert permission["id"].startswith("modelperm-")
+    assert permission["organization"] == "*"
+
+
+async def test_health_is_open_and_empty() -> None:
+    async with http_client(api_keys=("k",)) as client:
+        response = await client.get("/lmdeploy/health")
+    assert (response.status_code, response.content) == (200, b"")
+
+
+SERIES = (
+    "lmdeploy:prompt_tokens_total 2.0",
+    "lmdeploy:generation_tokens_total 6.0",
+    "lmdeploy:request_prompt_tokens_count 1.0",
+    "lmdeploy:request_generation_tokens_sum 6.0",
+    "lmdeploy:time_to_first_token_seconds_count 1.0",
+    "lmdeploy:iter_token_latency_count 1.0",
+    "lmdeploy:time_per_output_token_seconds_sum 0.06",
+    "lmdeploy:e2e_request_latency_seconds_count 1.0",
+    "lmdeploy:request_queue_time_seconds_sum 0.1",
+    "lmdeploy:request_prefill_time_seconds_sum 0.2",
+    "lmdeploy:request_decode_time_seconds_sum 0.3",
+    "lmdeploy:request_inference_time_seconds_sum 0.5",
+    "lmdeploy:request_success_total{stop} 1.0",
+    "lmdeploy:num_requests_completed 1.0",
+    "lmdeploy:num_api_requests_routed 0.0",
+    "lmdeploy:num_api_requests_waiting 0.0",
+    "lmdeploy:num_requests_running 0.0",
+    "lmdeploy:num_requests_waiting 0.0",
+    "lmdeploy:gpu_cache_usage_perc 0.0",
+    "lmdeploy:iteration_tokens_total_count 0.0",
+)
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/lmdeploy/metrics"])
+async def test_metrics_count_the_requests_of_every_dialect(path: str) -> None:
+    async with http_client() as client:
+        await client.post("/v1/completions", json={"prompt": "ab"})
+        page = (await client.get(path)).text
+    labels = 'engine="0",'
+    lines = [
+        line.replace('engine="0",finished_reason="stop",model_name="fake"', "stop").replace(
+            f'{{{labels}model_name="fake"}}', ""
+        )
+        for line in page.splitlines()
+    ]
+    assert set(SERIES) <= set(lines)
+    assert 'lmdeploy:backend_config_info{backend="llama.cpp"' in page
