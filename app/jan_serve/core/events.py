@@ -133,4 +133,24 @@ class Completed(msgspec.Struct, frozen=True, kw_only=True):
     timings: Timings = Timings()
 
 
-GenerationEvent = Started | PromptTokens | TextDelta | ReasoningDelta | ToolCallDelta | Finished | Completed
+class StatePreserved(msgspec.Struct, frozen=True, kw_only=True):
+    """What was computed of the prompt is kept for another server.
+
+    handle: what it is kept under here. tokens: of the prompt. next_token: the one behind them, sampled here.
+    """
+
+    handle: int
+    tokens: int
+    next_token: int
+
+
+GenerationEvent = (
+    Started
+    | PromptTokens
+    | StatePreserved
+    | TextDelta
+    | ReasoningDelta
+    | ToolCallDelta
+    | Finished
+    | Completed
+)

@@ -22,7 +22,8 @@ from jan_serve.errors import EngineFailure
 from jan_serve.generation.best_of import BestOf
 from jan_serve.generation.closing import closing
 from jan_serve.generation.deadline import RunningRequests
-from jan_serve.generation.ports import ModelLeases
+from jan_serve.generation.migration import Migration
+from jan_serve.generation.ports import ModelLeases, SequenceStates
 from jan_serve.generation.prepare import PreparedRequest, RequestPreparer
 from jan_serve.ipc.messages import (
     Accepted,
@@ -32,16 +33,25 @@ from jan_serve.ipc.messages import (
     PromptScored,
     RequestCompleted,
     SequenceFinished,
+    StateKept,
 )
 
 
 class GenerationService:
     """Generates text from any loaded or loadable model. One instance serves all requests of a dialect."""
 
-    def __init__(self, models: ModelLeases, preparer: RequestPreparer, running: RunningRequests) -> None:
+    def __init__(
+        self,
+        models: ModelLeases,
+        preparer: RequestPreparer,
+        running: RunningRequests,
+        states: SequenceStates | None = None,
+    ) -> None:
+        """states: other servers, for requests that go on from them or are computed for them."""
         self._models = models
         self._preparer = preparer
         self._running = running
+        self._states = states
 
     async def generate(self, request: GenerationRequest) -> AsyncGenerator[GenerationEvent]:
         """Yield the request's events from Started to Completed; waits while the model loads or the queue is long.
@@ -53,8 +63,11 @@ class GenerationService:
             async with AsyncExitStack() as stack:
                 client = await deadline.wait(stack.enter_async_context(self._models.lease(request.model)))
                 prepared = await deadline.wait(self._preparer.prepare(request, client))
-                events = client.generate(prepared.submitted)
-                answer = _Answer(client.name, prepared, _best_of(request, prepared.submitted))
+                migration = Migration(request, client, self._states)
+                stack.callback(migration.close)
+                submitted = await deadline.wait(migration.submitted(prepared.submitted))
+                events = client.generate(submitted)
+                answer = _Answer(client.name, prepared, _best_of(request, submitted), migration)
                 async with closing(events):
                     completed = False
                     while not completed:
@@ -80,10 +93,13 @@ async def _next(events: AsyncIterator[EngineEvent]) -> EngineEvent:
 class _Answer:
     """From what the engine says to what callers get: the best choices, read by the model's format."""
 
-    def __init__(self, model: str, prepared: PreparedRequest, best: BestOf | None) -> None:
+    def __init__(
+        self, model: str, prepared: PreparedRequest, best: BestOf | None, migration: Migration
+    ) -> None:
         self._model = model
         self._prepared = prepared
         self._best = best
+        self._migration = migration
         self._reasoning_tokens = 0
 
     def translate(self, event: EngineEvent) -> Iterable[GenerationEvent]:
@@ -101,6 +117,8 @@ class _Answer:
                 ]
             case PromptScored():
                 return [PromptTokens(event.tokens)]
+            case StateKept():
+                return [self._migration.kept(event)]
             case Chunk():
                 return self._choice(TextDelta(event.index, event.text, event.tokens))
             case SequenceFinished():
