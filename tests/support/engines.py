@@ -9,6 +9,8 @@ import sys
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
+import msgspec
+
 from jan_serve.errors import ModelNotFound
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.store.footprint import Footprint
@@ -51,8 +53,10 @@ class FakeResolver:
         return None
 
     def engine_settings(self, source: ModelSource) -> EngineSettings:
-        """The same for all."""
-        return self.settings
+        """The same for all, but for the size of the weights."""
+        if source.name not in self.sizes:
+            return self.settings
+        return msgspec.structs.replace(self.settings, other_bytes=self.sizes[source.name].weights)
 
     def footprint(self, source: ModelSource, settings: EngineSettings) -> Footprint:
         """What the test says; else nothing."""

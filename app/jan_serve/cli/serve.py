@@ -117,7 +117,7 @@ def run_server(
     from jan_serve.api.server import run
 
     library = build_library(resolver, settings, free_memory)
-    manager = build_manager(sources, settings)
+    manager = build_manager(sources, settings, free_memory)
     return run(settings, manager, build_renderer(), sock, library, observer, sources)
 
 

@@ -87,11 +87,15 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class CannotFit:
-    """Not even with every other model gone that may go. available: bytes there would be then. pinned: who stays."""
+    """Not even with every other model gone that may go. available: bytes there would be then. pinned: who stays.
+
+    on_device: the figures are of accelerators alone, because it is there that it does not fit.
+    """
 
     needed: int
     available: int
     pinned: tuple[str, ...]
+    on_device: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +116,13 @@ def place(candidate: Candidate, occupants: Sequence[Occupant], room: Room) -> De
     if in_the_way or (room.max_loaded and len(pinned) >= room.max_loaded):
         return Excluded(_names(in_the_way or pinned))
     movable = [other for other in occupants if other not in pinned]
-    if not _has_memory(candidate, candidate.least, room, movable):
-        return CannotFit(candidate.least, (room.free or 0) + _takes(movable), _names(pinned))
+    if room.free is not None:
+        available = room.free + _takes(movable)
+        on_device = room.free_on_device + sum(other.takes_on_device for other in movable)
+        if candidate.least > available:
+            return CannotFit(candidate.least, available, _names(pinned))
+        if candidate.on_device > on_device:
+            return CannotFit(candidate.on_device, on_device, _names(pinned), on_device=True)
     others = [other for other in movable if other not in must_go]
     leaving = [other for other in others if other.leaving]
     idle = [other for other in others if not other.leaving and not other.leases]

@@ -19,6 +19,11 @@ def refusal(
                 f"The model `{name}` cannot be loaded beside {_listed(pinned)}, which stays in memory (pin)."
             )
             return Unavailable(f"{text} Unload that first.", retry_after=None, param="model")
+        case CannotFit(on_device=True):
+            message = (
+                f"The model `{name}` needs about {_gb(reason.needed)} on the accelerators for the layers that its"
+                f" settings put there (n_gpu_layers), and {_gb(reason.available)} can be had. Put fewer there."
+            )
         case CannotFit():
             parts = (
                 f"{_gb(size.weights)} for its weights, {_gb(size.least_context)} for its context,"
@@ -29,15 +34,18 @@ def refusal(
                 free += f" beside {_listed(reason.pinned)}, which stays in memory (pin)"
             elif others:
                 free += f", even without {_listed(others)}"
-            return InsufficientMemory(
+            message = (
                 f"The model `{name}` needs about {_gb(reason.needed)} of memory ({parts}), and {free}. Use a smaller"
                 " quantisation, a shorter context (n_ctx), a smaller type of cache (type_k, type_v), or close other"
-                " programs.",
-                retry_after=None,
-                param="model",
-                needed_bytes=reason.needed,
-                available_bytes=reason.available,
+                " programs."
             )
+    return InsufficientMemory(
+        message,
+        retry_after=None,
+        param="model",
+        needed_bytes=reason.needed,
+        available_bytes=reason.available,
+    )
 
 
 def _listed(names: Sequence[str]) -> str:
