@@ -9,7 +9,6 @@ import msgspec
 from jan_serve.core.constraint import Constraint
 from jan_serve.core.messages import Message, Tool, ToolChoice
 from jan_serve.core.migration import RemoteState
-from jan_serve.core.migration import RemoteState
 from jan_serve.core.sampling import SamplingParams, StopConditions
 
 
@@ -86,7 +85,6 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     skip_special_tokens: control tokens do not appear in the text.
     logit_bias_text: as sampling.logit_bias, but by text: the bias goes to every token of it.
     keep_state: keep what is computed of the prompt for another server. resume: go on from what another one keeps.
-    keep_state: keep what is computed of the prompt for another server. resume: go on from what another one keeps.
     given: the fields of sampling and stopping that the caller set; what is configured for the model goes for the
     others. None: all of them.
     adapters: LoRA adapters to apply, none of the others; None is what the model's name says. skip_unknown_adapters: one
@@ -105,8 +103,6 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     prompt_logprobs: int | None = None
     return_tokens: bool = False
     skip_special_tokens: bool = True
-    keep_state: bool = False
-    resume: RemoteState | None = None
     keep_state: bool = False
     resume: RemoteState | None = None
     given: frozenset[str] | None = None

@@ -37,6 +37,11 @@ class EngineClient(Protocol):
         """What the worker said when it was ready."""
         ...
 
+    @property
+    def adapter(self) -> str | None:
+        """The LoRA adapter that the model was asked for with, by its name."""
+        ...
+
     def next_id(self) -> int:
         """A request id that this worker has not seen."""
         ...
