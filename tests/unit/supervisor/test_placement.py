@@ -59,7 +59,13 @@ CASES: list[tuple[str, Candidate, list[Occupant], Room, Decision]] = [
     ("an older file that is pinned", Candidate("pinned"), [PINNED], Room(100), Evict(("pinned",))),
     ("its group is taken", Candidate("new", group="g"), [Occupant("x", group="g"), A], Room(100), Evict(("x",))),
     ("its group is in use", Candidate("new", group="g"), [Occupant("x", leases=1, group="g")], Room(100), Wait(("x",))),
-    ("its group is pinned", Candidate("n", group="g"), [Occupant("x", 0, 0, 0, 0, True, "g")], Room(), Excluded(("x",))),
+    (
+        "its group is pinned",
+        Candidate("new", group="g"),
+        [Occupant("x", pinned=True, group="g")],
+        Room(100),
+        Excluded(("x",)),
+    ),
     ("another group", Candidate("new", group="g"), [Occupant("x", group="h")], Room(100), Load()),
     ("room on the device", Candidate("new", 8, 8, on_device=5), [], Room(10, free_on_device=5), Load()),
     (
