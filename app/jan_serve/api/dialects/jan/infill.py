@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from jan_serve.api.dialects.jan.parse_adapters import adapter_choices
 from jan_serve.api.dialects.jan.parse_common import stop_texts
 from jan_serve.api.dialects.jan.reply_head import timings_of
 from jan_serve.api.dialects.jan.wire_llama import InfillChunk, InfillRequest, InfillResponse, InfillSettings
+from jan_serve.api.given import given_fields
 from jan_serve.core.events import Completed, Finished, Started, TextDelta, Usage
 from jan_serve.core.request import GenerationRequest, InfillFile, InfillPrompt
 from jan_serve.core.sampling import SamplingParams, StopConditions
@@ -63,6 +65,9 @@ def infill_request(body: InfillRequest) -> GenerationRequest:
             stop=stop_texts(body.stop),
             max_decode_s=body.t_max_predict_ms / 1000 if body.t_max_predict_ms > 0 else None,
         ),
+        # A list of samplers says of all of them whether they are used.
+        given=given_fields(body, n_predict="max_tokens") if body.samplers is None else None,
+        adapters=adapter_choices(body.lora),
     )
 
 

@@ -6,9 +6,11 @@ from typing import Any
 
 from jan_serve.api.dialects.jan import limits
 from jan_serve.api.dialects.jan import wire_chat as wire
+from jan_serve.api.dialects.jan.parse_adapters import adapter_choices
 from jan_serve.api.dialects.jan.parse_common import (
     bias_by_text,
     choice_counts,
+    given,
     require,
     sampling_params,
     stop_conditions,
@@ -51,6 +53,8 @@ def chat_request(body: wire.CreateChatCompletionRequest) -> GenerationRequest:
         n=n,
         best_of=n,
         logprobs=_logprobs(body),
+        given=given(body),
+        adapters=adapter_choices(body.lora),
     )
 
 

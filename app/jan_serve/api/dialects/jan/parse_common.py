@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from jan_serve.api.dialects.jan import limits
 from jan_serve.api.dialects.jan.wire_common import SamplingFields
+from jan_serve.api.given import given_fields
 from jan_serve.api.wire_types import MAX_INT
 from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.errors import InvalidRequest
@@ -38,6 +39,13 @@ def sampling_params(body: SamplingFields) -> SamplingParams:
         mirostat_eta=body.mirostat_eta,
         seed=None if body.seed == RANDOM_SEED else body.seed,
         logit_bias=_bias_by_id(body),
+    )
+
+
+def given(body: SamplingFields) -> frozenset[str]:
+    """What the caller set of sampling and stopping."""
+    return given_fields(
+        body, max_completion_tokens="max_tokens", max_output_tokens="max_tokens", stop_sequences="stop"
     )
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from jan_serve.api.dialects.jan import limits
+from jan_serve.api.dialects.jan.parse_adapters import adapter_choices
 from jan_serve.api.dialects.jan.parse_common import (
     bias_by_text,
     choice_counts,
+    given,
     require,
     sampling_params,
     stop_conditions,
@@ -26,6 +28,7 @@ def completion_requests(body: CreateCompletionRequest) -> list[GenerationRequest
     bias = bias_by_text(body)
     stopping = stop_conditions(body, body.max_tokens or None)
     constraint = constraint_of(body)
+    said, adapters = given(body), adapter_choices(body.lora)
     return [
         GenerationRequest(
             model=body.model or None,
@@ -38,6 +41,8 @@ def completion_requests(body: CreateCompletionRequest) -> list[GenerationRequest
             best_of=best_of,
             logprobs=body.logprobs,
             prompt_logprobs=body.logprobs if body.echo else None,
+            given=said,
+            adapters=adapters,
         )
         for prompt in prompts
     ]

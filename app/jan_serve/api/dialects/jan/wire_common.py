@@ -20,6 +20,24 @@ class StreamOptions(WireModel):
     include_usage: bool | None = None
 
 
+class Adapter(WireModel):
+    """A LoRA adapter of the model, by its name or by its place among them (from 0)."""
+
+    name: str | None = None
+    id: Int | str | None = None
+    scale: float | None = None
+
+
+Adapters = Annotated[
+    list[str | Adapter] | None,
+    AtMost(limits.MAX_ADAPTERS, "lora"),
+    Field(
+        description="LoRA adapters to apply and no others, by name, or as objects with `name` or `id`, and `scale`."
+        " Null is what the model's name says."
+    ),
+]
+
+
 class SamplingFields(WireModel):
     """How tokens are picked and where the text ends. Defaults are those of Jan's API."""
 
@@ -67,5 +85,6 @@ class SamplingFields(WireModel):
     stream: bool = False
     stream_options: StreamOptions | None = None
     model: str | None = None
+    lora: Adapters = None
     n: Int | None = 1
     user: str | None = None

@@ -28,6 +28,7 @@ from jan_serve.api.dialects.tgi.wire_chat import (
     ToolCallPart,
     Usage,
 )
+from jan_serve.api.given import given_fields
 from jan_serve.core import messages as core
 from jan_serve.core.constraint import Constraint
 from jan_serve.core.events import Completed, Finished, Started, TextDelta, TokenInfo
@@ -94,6 +95,7 @@ def chat_generation(body: ChatRequest, text: str, constraint: Constraint | None)
         constraint=constraint,
         logprobs=body.top_logprobs or 0,
         return_tokens=True,
+        given=given_fields(body, presence_penalty="repeat_penalty"),
     )
 
 

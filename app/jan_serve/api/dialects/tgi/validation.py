@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 from jan_serve.api.dialects.tgi import limits
 from jan_serve.api.dialects.tgi.errors import ValidationFailed
 from jan_serve.api.dialects.tgi.wire import GenerateRequest, GrammarValue, Parameters
+from jan_serve.api.given import given_fields
 from jan_serve.core.constraint import Constraint, JsonSchemaConstraint, RegexConstraint
 from jan_serve.core.request import GenerationRequest, TokenPrompt
 from jan_serve.core.sampling import SamplingParams, StopConditions
@@ -146,4 +147,11 @@ def generation_request(
         logprobs=p.top_n_tokens or 0,
         prompt_logprobs=0 if p.decoder_input_details else None,
         return_tokens=True,
+        given=_given(p),
     )
+
+
+def _given(p: Parameters) -> frozenset[str]:
+    """What the caller set. A `do_sample` of false is a temperature of 0."""
+    said = given_fields(p, max_new_tokens="max_tokens", repetition_penalty="repeat_penalty")
+    return said | {"temperature"} if "do_sample" in said and not p.do_sample else said
