@@ -27,6 +27,7 @@ def engine_settings(settings: ModelOptions, model: ModelFile) -> EngineSettings:
         use_mlock=settings.mlock,
         pooling=settings.pooling,
         cache_sequences=settings.cache_sequences,
+        prompt_lookup=settings.prompt_lookup,
         cache_ram_bytes=_bytes(settings.cache_ram_mib),
         cache_disk_bytes=_bytes(settings.cache_disk_mib),
         max_tokens_ceiling=settings.max_tokens_ceiling,

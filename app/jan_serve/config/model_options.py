@@ -119,11 +119,19 @@ class ModelOptions(BaseSettings):
         ),
         Flag(MEMORY_GROUP),
     ] = 16
+    prompt_lookup: Annotated[
+        Literal["auto", "on", "off"],
+        Field(
+            description="Guess what repeats from what was said before: where that pays (`auto`), always, or never."
+            " The answers stay the same."
+        ),
+        Flag(MEMORY_GROUP),
+    ] = "auto"
     cache_ram_mib: Annotated[
         int | None,
         Field(
             ge=0,
-            description="Memory for prompts that had to leave the KV cache, in MiB; 0 keeps none. By default a sixteenth"
+            description="Memory for prompts that left the KV cache, in MiB; 0 keeps none. By default a sixteenth"
             " of the memory, 2048 at most.",
         ),
         Flag(MEMORY_GROUP),

@@ -98,6 +98,16 @@ class CellCounter:
             node.holders += 1
             node = node.parent
 
+    def shrink(self, seq_id: int, count: int) -> None:
+        """The sequence gave up its last `count` cells, which nobody shares."""
+        if count == 0:
+            return
+        leaf = self._leaf[seq_id]
+        if leaf.holders != 1 or leaf.length < count:
+            raise ValueError(f"sequence {seq_id} shares its last {count} cells")
+        leaf.length -= count
+        self.used -= count
+
     def remove(self, seq_id: int) -> None:
         """Drop a sequence."""
         run = self._leaf.pop(seq_id, None)

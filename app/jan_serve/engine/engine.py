@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import numpy as np
 
 from jan_serve.core.events import TokenInfo
 from jan_serve.core.sequence_state import SequenceState
 from jan_serve.engine.cells import CellCounter
+from jan_serve.engine.drafter import Drafter, LookupMode
 from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_NO_CELLS, DECODE_OK, Batch, LlamaContext
 from jan_serve.engine.pacing import Pacer
 from jan_serve.engine.phase import PhaseClock
@@ -21,7 +23,7 @@ from jan_serve.engine.sequence import RequestState, Sequence, Status
 from jan_serve.engine.state_cache import StateCache
 from jan_serve.engine.state_restorer import StateRestorer
 from jan_serve.engine.state_shelf import StateShelf, state_bytes
-from jan_serve.engine.tokens import ends_of_turns
+from jan_serve.engine.tokens import Tokens, ends_of_turns
 from jan_serve.errors import EngineFailure, JanServeError
 from jan_serve.ipc.messages import (
     Chunk,
@@ -34,6 +36,9 @@ from jan_serve.ipc.messages import (
     SequenceFinished,
     StateKept,
 )
+
+_LOOKUP_SEQUENCES = 4
+"""Earlier answers that drafts are looked up in."""
 
 
 class Engine:
@@ -51,6 +56,7 @@ class Engine:
         cache_sequences: int,
         step_target_s: float,
         phase: PhaseClock,
+        prompt_lookup: LookupMode = "off",
         shelf: StateShelf | None = None,
         states: StateCache | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -62,6 +68,8 @@ class Engine:
         self._cache = PrefixCache(whole_only=context.model.is_recurrent)
         self._scheduler = Scheduler(parallel, self._cells, self._cache)
         self._pacer = Pacer(step_target_s, context.n_batch)
+        # A memory that cannot be cut cannot give a wrong draft back.
+        self._drafter = Drafter(self._pacer, "off" if context.model.is_recurrent else prompt_lookup)
         self._batch = Batch(context.n_batch)
         self._free_ids = list(range(parallel + cache_sequences - 1, -1, -1))
         self._phase = phase
@@ -93,6 +101,8 @@ class Engine:
             cached_sequences=len(self._cache),
             saved_total=self._states.saved,
             restored_total=self._states.restored,
+            drafted_total=self._drafter.drafted,
+            accepted_total=self._drafter.accepted,
             cache_ram_bytes=self._states.ram_used,
         )
 
@@ -128,7 +138,7 @@ class Engine:
         """Admit, compute one batch, sample. Blocks for the batch. Returns what happened, in order."""
         self._admit()
         plan = self._scheduler.plan(self._batch.capacity, self._prefill_budget())
-        plan = self._make_room(plan)
+        plan = self._with_drafts(self._make_room(plan))
         if plan:
             indices = self._fill(plan)
             started = self._clock()
@@ -261,6 +271,24 @@ class Engine:
         sequence.prompt_infos.clear()
         self._scheduler.waiting.appendleft(sequence)
 
+    def _with_drafts(self, plan: list[PlanItem]) -> list[PlanItem]:
+        """Use what is left of the batch and of the free cells for drafts, where nothing is prefilled."""
+        if not all(item.is_decode for item in plan):
+            return plan
+        num_tokens = sum(item.count for item in plan)
+        room = min(self._batch.capacity, self._cells.free) - num_tokens
+        drafted: list[PlanItem] = []
+        for item in plan:
+            draft = None
+            if item.count == 1 and item.outputs == "last":
+                left = min(room, self._cells.capacity - len(item.sequence.tokens))
+                draft = self._drafter.draft(
+                    item.sequence, len(plan), left, self._cache.latest(_LOOKUP_SEQUENCES)
+                )
+            room -= 0 if draft is None else len(draft)
+            drafted.append(item if draft is None else replace(item, draft=draft))
+        return drafted
+
     # One batch
 
     def _fill(self, plan: list[PlanItem]) -> list[int]:
@@ -269,7 +297,11 @@ class Engine:
         indices: list[int] = []
         for item in plan:
             s = item.sequence
-            if item.count == 1 and item.outputs == "last":
+            if item.draft is not None:
+                tokens = np.concatenate((s.tokens.view(s.num_computed), item.draft))
+                last = self._batch.add(tokens, s.num_computed, s.seq_id, outputs="all")
+                indices.append(last - len(item.draft))
+            elif item.count == 1 and item.outputs == "last":
                 indices.append(self._batch.add_one(s.tokens[s.num_computed], s.num_computed, s.seq_id))
             else:
                 tokens = s.tokens.view(s.num_computed, s.num_computed + item.count)
@@ -291,8 +323,10 @@ class Engine:
                 self._context.abort_flag.clear()
 
     def _observe(self, plan: list[PlanItem], seconds: float) -> None:
-        decode = sum(item.count for item in plan if item.is_decode)
+        decode = sum(item.size for item in plan if item.is_decode)
         self._pacer.observe(decode, self._batch.size - decode, seconds)
+        if decode == self._batch.size:
+            self._drafter.observe_step(decode, seconds)
         self._steps += 1
         self._computed += self._batch.size
 
@@ -322,14 +356,16 @@ class Engine:
         for sequence in list(self._scheduler.running):
             self._preempt(sequence)
         for seq_id in self._cache.seq_ids:
-            self._evict(seq_id)
+            self._cache.remove(seq_id)
+            self._release(seq_id)
         self._context.clear()
         self._cells.clear()
 
     def _commit(self, plan: list[PlanItem], indices: list[int]) -> None:
         for item in plan:
             item.sequence.num_computed += item.count
-            self._cells.extend(item.sequence.seq_id, item.count)
+            item.sequence.num_drafted = item.size - item.count
+            self._cells.extend(item.sequence.seq_id, item.size)
             if item.sequence.num_computed in item.sequence.checkpoints:
                 self._states.save_checkpoint(item.sequence)
         for item, index in zip(plan, indices, strict=True):
@@ -338,8 +374,34 @@ class Engine:
                 continue
             if item.outputs == "all":
                 self._score_prompt(sequence, item.count, index)
-            if sequence.num_uncomputed == 0:
+            if item.draft is not None:
+                self._verify(sequence, item.draft, index)
+            elif sequence.num_uncomputed == 0:
                 self._advance(sequence, self._context.logits(index))
+
+    def _verify(self, sequence: Sequence, draft: Tokens, index: int) -> None:
+        """Sample behind the newest token, and go on behind each token of the draft that is what was sampled."""
+        accepted = 0
+        while sequence.status is Status.RUNNING and sequence.num_uncomputed == 0:
+            self._advance(sequence, self._context.logits(index + accepted))
+            while (
+                sequence.num_uncomputed
+                and accepted < len(draft)
+                and sequence.tokens[sequence.num_computed] == draft[accepted]
+            ):
+                accepted += 1
+                sequence.num_drafted -= 1
+                sequence.num_computed += 1
+        self._drafter.observe_draft(sequence, len(draft), accepted)
+        if sequence.status is Status.RUNNING:
+            self._drop_draft(sequence)
+
+    def _drop_draft(self, sequence: Sequence) -> None:
+        """Give back the cells of a draft that came to nothing."""
+        if sequence.num_drafted:
+            self._context.truncate(sequence.seq_id, sequence.num_computed)
+            self._cells.shrink(sequence.seq_id, sequence.num_drafted)
+            sequence.num_drafted = 0
 
     def _score_prompt(self, sequence: Sequence, count: int, last_index: int) -> None:
         """Logits at position p score the token at p + 1."""
@@ -512,6 +574,8 @@ class Engine:
     def _retire(self, sequence: Sequence) -> None:
         """A running sequence ends: its cells become a cached sequence."""
         self._scheduler.running.remove(sequence)
+        self._drop_draft(sequence)
+        self._drafter.forget(sequence)
         sequence.status = Status.FINISHED
         if sequence.num_computed == 0:
             self._release(sequence.seq_id)

@@ -25,6 +25,11 @@ class Pacer:
         self._token_s = 0.0
         self._owed_s = 0.0
 
+    @property
+    def prefill_token_s(self) -> float:
+        """Seconds that one token of a prefill takes; 0 before any was seen."""
+        return self._token_s
+
     def observe(self, num_decode: int, num_prefill: int, seconds: float) -> None:
         """Learn from a step that computed so many decode and prefill tokens."""
         if num_decode == 0:

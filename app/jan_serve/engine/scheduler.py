@@ -14,7 +14,7 @@ from typing import Literal
 from jan_serve.engine.cells import CellCounter
 from jan_serve.engine.prefix_cache import PrefixCache, PrefixMatch
 from jan_serve.engine.sequence import Sequence
-from jan_serve.engine.tokens import common_prefix
+from jan_serve.engine.tokens import Tokens, common_prefix
 
 # Waiting for another's prefill costs at least one step; a shorter prefix than this is cheaper to compute again.
 MIN_SHARED_PREFILL = 16
@@ -32,11 +32,20 @@ class Admission:
 
 @dataclass(frozen=True, slots=True)
 class PlanItem:
-    """`count` tokens of a sequence, from its first uncomputed one, for the next batch."""
+    """`count` tokens of a sequence, from its first uncomputed one, for the next batch.
+
+    draft: a guess about the tokens behind them, to compute as well. Only behind a single newest token.
+    """
 
     sequence: Sequence
     count: int
     outputs: Literal["none", "last", "all"]
+    draft: Tokens | None = None
+
+    @property
+    def size(self) -> int:
+        """Tokens in the batch."""
+        return self.count if self.draft is None else self.count + len(self.draft)
 
     @property
     def is_decode(self) -> bool:

@@ -65,6 +65,7 @@ class Sequence:
     guide: what `sampler` follows, where that counts thoughts.
     max_new: tokens it may still generate in all, bounded by the context and the server's ceiling.
     checkpoints: numbers of tokens at which its state is kept during the prefill, in ascending order.
+    num_drafted: cells behind its own that hold a draft.
     resumed: what another server computed of it, until it has been put in place.
     """
 
@@ -87,6 +88,7 @@ class Sequence:
     guide: GuidedExecutor | None = None
     resumed: SequenceState | None = None
     checkpoints: tuple[int, ...] = ()
+    num_drafted: int = 0
 
     @property
     def request(self) -> GenerateRequest:

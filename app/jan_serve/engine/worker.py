@@ -137,6 +137,7 @@ class Worker:
                 step_target_s=settings.step_target_s,
                 phase=self._phase,
                 states=loaded.states,
+                prompt_lookup=settings.prompt_lookup,
                 shelf=self._transfer.shelf,
             )
         vocab = loaded.model.vocab

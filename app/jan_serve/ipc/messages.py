@@ -41,6 +41,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     n_ctx: KV cells shared by all sequences, and the longest single sequence. parallel: sequences that run at once.
     n_batch: tokens of one step at most. n_gpu_layers: -1 all, None fits the free device memory.
     cache_sequences: finished sequences kept as prefix cache.
+    prompt_lookup: drafts from what was said before: where that pays (auto), wherever there is one (on), or none.
     cache_ram_bytes, cache_disk_bytes: for states of sequences that left the KV cache, 0 none; the files go below
     cache_dir, without which there are none.
     state_bytes: memory for states of sequences on their way from or to other servers.
@@ -63,6 +64,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     use_mlock: bool = False
     pooling: Literal["none", "mean", "cls", "last", "rank"] | None = None
     cache_sequences: int = 16
+    prompt_lookup: Literal["auto", "on", "off"] = "off"
     cache_ram_bytes: int | None = None
     cache_disk_bytes: int | None = None
     cache_dir: str | None = None
@@ -400,6 +402,7 @@ class StateStored(msgspec.Struct, frozen=True, tag="state_stored"):
 
 class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
     """Counters since the worker started (`*_total`), gauges of now. Forced tokens were generated without sampling.
+    drafted, accepted: tokens that were guessed, and those of them that were right.
     saved, restored: sequences out of the KV cache and back into it; cache_ram_bytes: what the saved ones take in RAM.
 
     states: of sequences, kept for other servers or brought from them.
@@ -418,6 +421,8 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
     cached_sequences: int = 0
     saved_total: int = 0
     restored_total: int = 0
+    drafted_total: int = 0
+    accepted_total: int = 0
     cache_ram_bytes: int = 0
     states: int = 0
     rss_bytes: int = 0

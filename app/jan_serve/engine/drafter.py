@@ -1,0 +1,78 @@
+"""Chooses drafts for the running streams of an engine, and learns from what becomes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from jan_serve.engine.pacing import Pacer
+from jan_serve.engine.prompt_lookup import MAX_DRAFT, DraftRecord, Guess, StepCost, guess, worthwhile
+from jan_serve.engine.sequence import Sequence
+from jan_serve.engine.tokens import Tokens
+
+# Beside more streams than these a batch is well used without drafts, and looking for them costs time.
+_MAX_STREAMS = 8
+_BEST_SHARE = 0.98
+
+LookupMode = Literal["auto", "on", "off"]
+"""`auto`: where the measured cost of a step says that drafts pay."""
+
+
+class Drafter:
+    """Drafts by prompt lookup. `pacer` knows what a token of a prefill costs."""
+
+    def __init__(self, pacer: Pacer, mode: LookupMode) -> None:
+        self._pacer = pacer
+        self._mode = mode
+        self._cost = StepCost()
+        self._records: dict[int, DraftRecord] = {}
+        self._guesses: dict[int, Guess] = {}
+        self.drafted = self.accepted = 0
+
+    def draft(
+        self, sequence: Sequence, num_streams: int, room: int, earlier: Iterable[Tokens]
+    ) -> Tokens | None:
+        """Tokens to compute behind the newest one of a decoding sequence, `room` at most; None where that pays not.
+
+        earlier: what other sequences said, the latest first.
+        """
+        room = min(room, sequence.max_new - sequence.num_generated - 1)
+        if self._mode == "off" or room <= 0 or not self._worthwhile(_BEST_SHARE, num_streams):
+            return None
+        found = guess(sequence.tokens.view(), earlier)
+        if found is None:
+            return None
+        record = self._records.setdefault(id(sequence), DraftRecord())
+        length = self._worthwhile(record.share(found.agreement), num_streams)
+        tokens = found.tokens[: min(length, room)]
+        if not len(tokens):
+            return None
+        self._guesses[id(sequence)] = found
+        return tokens
+
+    def _worthwhile(self, share: float, num_streams: int) -> int:
+        """Tokens that a draft may have at most, if such a share of them is right."""
+        if self._mode == "on":
+            return MAX_DRAFT
+        if num_streams > _MAX_STREAMS:
+            return 0
+        token_s = self._cost.token(self._pacer.prefill_token_s)
+        return worthwhile(share, token_s, self._cost.step(num_streams, token_s), num_streams)
+
+    def observe_step(self, num_tokens: int, seconds: float) -> None:
+        """A batch of only newest tokens and drafts took so long."""
+        self._cost.observe(num_tokens, seconds)
+
+    def observe_draft(self, sequence: Sequence, drafted: int, accepted: int) -> None:
+        """So many tokens of a draft were what the sequence went on with."""
+        found = self._guesses.pop(id(sequence), None)
+        record = self._records.get(id(sequence))
+        if found is not None and record is not None:
+            record.observe(found.agreement, drafted, accepted)
+        self.drafted += drafted
+        self.accepted += accepted
+
+    def forget(self, sequence: Sequence) -> None:
+        """The sequence ended or was put back."""
+        self._records.pop(id(sequence), None)
+        self._guesses.pop(id(sequence), None)
