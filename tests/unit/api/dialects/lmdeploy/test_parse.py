@@ -51,6 +51,7 @@ def test_defaults_of_a_chat() -> None:
         sampling=V1,
         stopping=StopConditions(),
         return_tokens=True,
+        given=frozenset({"model", "messages"}),
     )
 
 
@@ -62,6 +63,7 @@ def test_defaults_of_a_completion() -> None:
             sampling=V1,
             stopping=StopConditions(max_tokens=16),
             return_tokens=True,
+            given=frozenset({"prompt", "model"}),
         )
     ]
 
@@ -72,6 +74,7 @@ def test_defaults_of_generate() -> None:
         sampling=SamplingParams(temperature=1.0, top_k=0, repeat_last_n=-1),
         stopping=StopConditions(max_tokens=128),
         return_tokens=True,
+        given=frozenset({"prompt"}),
     )
 
 
