@@ -76,9 +76,12 @@ class Connection:
         if not self.get("/health").keys() >= {"status", "version", "models"}:
             raise self._stranger("its health is told in other words")
 
-    def get(self, path: str, params: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """The JSON object that the route answers with, within half a minute."""
-        with self._explained(), self._client.stream("GET", path, params=params) as response:
+    def get(
+        self, path: str, params: Mapping[str, str] | None = None, *, patient: bool = False
+    ) -> dict[str, Any]:
+        """The JSON object that the route answers with, within half a minute, or, if patient, whenever it comes."""
+        timeout = _patient() if patient else self._client.timeout
+        with self._explained(), self._client.stream("GET", path, params=params, timeout=timeout) as response:
             return self._object(response)
 
     def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from jan_serve.cli.own_server import OWN_SERVER_COMMAND, own_server
 from jan_serve.cli.ps import ps
 from jan_serve.cli.pull import pull
 from jan_serve.cli.rm import rm
+from jan_serve.cli.run import run
 from jan_serve.cli.serve import serve_command
 from jan_serve.cli.show import show
 from jan_serve.cli.stop import stop
@@ -61,6 +62,7 @@ def build_app() -> typer.Typer:
     app.command("ls")(ls)
     app.command("show")(show)
     app.command("rm")(rm)
+    app.command("run")(run)
     app.command("ps")(ps)
     app.command("load")(load)
     app.command("stop")(stop)

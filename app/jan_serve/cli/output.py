@@ -26,6 +26,12 @@ def printable_lines(text: str) -> str:
     return "\n".join(printable(line) for line in text.splitlines())
 
 
+def _printable_layout(text: str) -> str:
+    """`text` with its line breaks and tabs, every other control character escaped."""
+    lines = text.replace("\r\n", "\n").split("\n")
+    return "\n".join("\t".join(map(printable, line.split("\t"))) for line in lines)
+
+
 def on_terminal() -> bool:
     """Whether a person reads standard output as it comes."""
     return sys.stdout.isatty()
@@ -47,6 +53,20 @@ class Output:
     def raw(self, text: str) -> None:
         """A text as it is, to be piped: nothing in it is escaped where it does not go to a terminal."""
         sys.stdout.write((printable_lines(text) if on_terminal() else text) + "\n")
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether a person sees standard error as it comes."""
+        return self._err.is_terminal
+
+    def piece(self, text: str) -> None:
+        """A part of a text that comes little by little; it goes out at once, escaped as `raw` does."""
+        sys.stdout.write(_printable_layout(text) if on_terminal() else text)
+        sys.stdout.flush()
+
+    def aside(self, text: str) -> None:
+        """A part of a text that is not the result."""
+        self._err.print(Text(_printable_layout(text), style="dim"), end="")
 
     def json(self, value: Any) -> None:
         """The result as JSON, for programs."""

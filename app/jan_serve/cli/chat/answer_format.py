@@ -1,0 +1,54 @@
+"""What `--format` and `/format` hold an answer to: any JSON, a JSON Schema, or a grammar."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from jan_serve.cli.errors import WRONG_USE, CommandError
+
+_MAX_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerFormat:
+    """fields: what the request gets for it. name: as the person gave it."""
+
+    name: str
+    fields: Mapping[str, Any]
+
+
+def read_format(given: str) -> AnswerFormat:
+    """`json`, a file with a JSON Schema or GBNF, or the name of a grammar that the server has. Raises CommandError."""
+    if given == "json":
+        return AnswerFormat(given, {"response_format": {"type": "json_object"}})
+    path = Path(given).expanduser()
+    if not path.is_file():
+        if path.suffix or len(path.parts) > 1:
+            raise CommandError(
+                f"There is no file {given}.", "A format is `json`, a file, or a grammar's name.", WRONG_USE
+            )
+        return AnswerFormat(given, {"grammar": given})
+    text = _text(path)
+    if "::=" in text:
+        return AnswerFormat(given, {"grammar": text})
+    try:
+        schema = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise CommandError(f"{given} is neither JSON nor GBNF: {error}", None, WRONG_USE) from None
+    wrapped = {"type": "json_schema", "json_schema": {"name": path.stem, "schema": schema}}
+    return AnswerFormat(given, {"response_format": wrapped})
+
+
+def _text(path: Path) -> str:
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            raise CommandError(f"{path} has more than {_MAX_BYTES} bytes.", status=WRONG_USE)
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{path} is not UTF-8 text (byte {error.start}).", status=WRONG_USE) from None
+    except OSError as error:
+        raise CommandError(f"cannot read {path}: {error.strerror}", status=WRONG_USE) from None
