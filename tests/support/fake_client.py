@@ -212,6 +212,7 @@ class FakeState:
     crashes_total: int = 0
     stalls_total: int = 0
     reason: str | None = None
+    facts: ModelFacts | None = None
 
 
 @dataclass(frozen=True)
@@ -229,12 +230,14 @@ class FakeModels:
         self.state = "ready"
         self.held = 0
         self.leased: list[str | None] = []
+        self.keep_alives: list[float | None] = []
         self.refusal: Exception | None = None
 
     @contextlib.asynccontextmanager
-    async def lease(self, name: str | None) -> AsyncGenerator[FakeClient]:
+    async def lease(self, name: str | None, keep_alive_s: float | None = None) -> AsyncGenerator[FakeClient]:
         """Raises `refusal` if that is set, ModelNotFound for other names."""
         self.leased.append(name)
+        self.keep_alives.append(keep_alive_s)
         if self.refusal is not None:
             raise self.refusal
         client = next((client for client in self.clients if name in (None, client.name)), None)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from jan_serve.generation.ports import ModelLeases
-from jan_serve.ipc.messages import EngineStats
+from jan_serve.ipc.messages import EngineStats, ModelFacts
 
 
 class ModelName(Protocol):
@@ -29,6 +29,8 @@ class ModelState(Protocol):
     def leases(self) -> int: ...
     @property
     def waiting(self) -> int: ...
+    @property
+    def facts(self) -> ModelFacts | None: ...
     @property
     def stats(self) -> EngineStats: ...
     @property

@@ -89,6 +89,7 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     others. None: all of them.
     adapters: LoRA adapters to apply, none of the others; None is what the model's name says. skip_unknown_adapters: one
     that the model does not have is left out instead of refused.
+    keep_alive_s: how long the model stays loaded afterwards; negative is for ever, None is as configured.
     """
 
     model: str | None = None
@@ -108,3 +109,4 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     given: frozenset[str] | None = None
     adapters: tuple[AdapterChoice, ...] | None = None
     skip_unknown_adapters: bool = False
+    keep_alive_s: float | None = None

@@ -35,16 +35,23 @@ class EmbeddingService:
         self._running = running
 
     async def embed(
-        self, model: str | None, inputs: Sequence[str | tuple[int, ...]], dimensions: int | None = None
+        self,
+        model: str | None,
+        inputs: Sequence[str | tuple[int, ...]],
+        dimensions: int | None = None,
+        *,
+        keep_alive_s: float | None = None,
     ) -> Embeddings:
         """Embed all inputs; `dimensions` keeps the first ones and scales them to unit length again.
 
+        keep_alive_s: see ModelLeases.
         Raises InvalidRequest (an input over the context, dimensions out of range), UnsupportedOperation, Unavailable
         and EngineFailure. Cancelling it aborts the work.
         """
         with self._running.enter() as deadline:
             async with AsyncExitStack() as stack:
-                client = await deadline.wait(stack.enter_async_context(self._models.lease(model)))
+                lease = self._models.lease(model, keep_alive_s)
+                client = await deadline.wait(stack.enter_async_context(lease))
                 if client.facts.pooling == "rank":
                     raise UnsupportedOperation(
                         f"The model `{client.name}` ranks texts; it does not embed them.", param="model"

@@ -16,13 +16,15 @@ class DefaultingLeases:
         self._models = models
 
     @contextlib.asynccontextmanager
-    async def lease(self, name: str | None) -> AsyncGenerator[EngineClient]:
+    async def lease(
+        self, name: str | None, keep_alive_s: float | None = None
+    ) -> AsyncGenerator[EngineClient]:
         """As ModelLeases.lease; ModelNotFound is raised only when there is no default model either."""
         async with contextlib.AsyncExitStack() as stack:
             try:
-                client = await stack.enter_async_context(self._models.lease(name))
+                client = await stack.enter_async_context(self._models.lease(name, keep_alive_s))
             except ModelNotFound:
                 if name is None:
                     raise
-                client = await stack.enter_async_context(self._models.lease(None))
+                client = await stack.enter_async_context(self._models.lease(None, keep_alive_s))
             yield client

@@ -62,7 +62,6 @@ class EngineClient(Protocol):
         """Token ids to text."""
         ...
 
-
     async def read_state(self, request: ReadState) -> StatePart:
         """A part of the state of a sequence that the worker keeps."""
         ...
@@ -99,9 +98,12 @@ class TemplateRenderer(Protocol):
 class ModelLeases(Protocol):
     """Where loaded models come from."""
 
-    def lease(self, name: str | None) -> AbstractAsyncContextManager[EngineClient]:
+    def lease(
+        self, name: str | None, keep_alive_s: float | None = None
+    ) -> AbstractAsyncContextManager[EngineClient]:
         """Hold a model, loading it first if needed (which waits). None is the default model.
 
+        keep_alive_s: how long it stays loaded afterwards; negative is for ever, None is as configured.
         Raises ModelNotFound, InvalidModel, ModelFailed, InsufficientMemory, Overloaded, Draining.
         """
         ...

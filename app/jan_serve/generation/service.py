@@ -61,7 +61,8 @@ class GenerationService:
         """
         with self._running.enter() as deadline:
             async with AsyncExitStack() as stack:
-                client = await deadline.wait(stack.enter_async_context(self._models.lease(request.model)))
+                lease = self._models.lease(request.model, request.keep_alive_s)
+                client = await deadline.wait(stack.enter_async_context(lease))
                 prepared = await deadline.wait(self._preparer.prepare(request, client))
                 migration = Migration(request, client, self._states)
                 stack.callback(migration.close)

@@ -5,6 +5,8 @@ It loads no model and knows nothing of what is loaded.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +15,7 @@ from typing import TYPE_CHECKING
 from jan_serve.errors import JanServeError
 from jan_serve.store.entry import ModelEntry
 from jan_serve.store.index import HeaderFacts, ModelIndex, ModelRecord
-from jan_serve.store.model_file import part_number
+from jan_serve.store.model_file import MAX_PARTS, part_number
 from jan_serve.store.remove import Removed, remove_model
 from jan_serve.store.resolve import ModelResolver
 
@@ -26,11 +28,13 @@ if TYPE_CHECKING:
 class ListedModel:
     """A model that is here. size_bytes: all its files. source: `hub`, `ollama` …, `folder`, `built in`, `--model`.
 
-    facts: None where the header cannot be read, for the reason in `problem`.
+    adapters: names of LoRA adapters that it is loaded with. facts: None where the header was not read yet, or cannot
+    be, for the reason in `problem`.
     """
 
     name: str
     aliases: tuple[str, ...]
+    adapters: tuple[str, ...]
     source: str
     source_name: str
     size_bytes: int
@@ -55,10 +59,30 @@ class ModelLibrary:
         self._index = ModelIndex(models_dir)
         self._make_puller = make_puller
         self._puller: Puller | None = None
+        self._facts: dict[tuple[str, int, int], HeaderFacts | str] = {}
+        """By file and state of it: what its header says, or why it cannot be served."""
+        self._reading: asyncio.Task[None] | None = None
 
-    def list(self) -> tuple[ListedModel, ...]:
-        """Every model that can be asked for. Headers that nobody has read yet are read, once."""
-        return tuple(self._listed(entry) for entry in self._resolver.entries())
+    async def models(self) -> tuple[ListedModel, ...]:
+        """Every model that can be asked for, in some milliseconds.
+
+        Facts that only a header says which nobody has read yet are left out; they are read now, and are there later.
+        """
+        entries = await asyncio.to_thread(self._resolver.entries)
+        unread = [entry for entry in entries if not self._is_known(entry)]
+        if unread and (self._reading is None or self._reading.done()):
+            self._reading = asyncio.create_task(self._read(unread), name="read headers")
+        return await asyncio.to_thread(lambda: tuple(self._listed(entry) for entry in entries))
+
+    async def _read(self, entries: list[ModelEntry]) -> None:
+        """One header at a time, so that a cancel can come between."""
+        for entry in entries:
+            facts: HeaderFacts | str
+            try:
+                facts = await asyncio.to_thread(self._resolver.facts, entry)
+            except JanServeError as error:
+                facts = error.message
+            self._facts[_stamp(entry)] = facts
 
     def find(self, name: str) -> str:
         """The canonical name of a model. Raises ModelNotFound, InvalidRequest."""
@@ -82,28 +106,42 @@ class ModelLibrary:
             self._puller = self._make_puller()
         return self._puller
 
+    def _is_known(self, entry: ModelEntry) -> bool:
+        return _stamp(entry) in self._facts or (entry.record is not None and entry.record.facts is not None)
+
     def _listed(self, entry: ModelEntry) -> ListedModel:
-        facts: HeaderFacts | None = None
-        problem: str | None = None
-        size_bytes = entry.size_bytes
-        try:
-            facts = self._resolver.facts(entry)
-            if entry.record is not None:
-                size_bytes = sum(file.size_bytes for file in entry.record.files)
-            elif part_number(entry.path.name) is not None:
-                size_bytes = self._resolver.model_file(entry.path, entry.name).file_bytes
-        except JanServeError as error:
-            problem = error.message
-        source = entry.record.source if entry.record is not None else None
+        record = entry.record
+        read = self._facts.get(_stamp(entry))
+        facts = record.facts if record is not None and record.facts is not None else read
         inside = entry.origin == "models folder"
         return ListedModel(
             name=entry.name,
-            aliases=entry.record.aliases if entry.record is not None else (),
-            source=source.kind if source is not None else "folder" if inside else entry.origin,
-            source_name=source.name if source is not None else "",
-            size_bytes=size_bytes,
+            aliases=(*(record.aliases if record is not None else ()), *entry.aliases),
+            adapters=entry.adapters,
+            source=record.source.kind if record is not None else "folder" if inside else entry.origin,
+            source_name=record.source.name if record is not None else "",
+            size_bytes=_size(entry),
             modified_at=entry.modified_ns // 1_000_000_000,
             can_remove=inside,
-            facts=facts,
-            problem=problem,
+            facts=facts if isinstance(facts, HeaderFacts) else None,
+            problem=facts if isinstance(facts, str) else None,
         )
+
+
+def _stamp(entry: ModelEntry) -> tuple[str, int, int]:
+    return str(entry.path), entry.size_bytes, entry.modified_ns
+
+
+def _size(entry: ModelEntry) -> int:
+    """All files of a model. Of a split one that was put there by hand, the parts that are beside the first."""
+    record = entry.record
+    if record is not None and record.source.kind != "folder":
+        return sum(file.size_bytes for file in record.files)
+    place = part_number(entry.path.name)
+    if place is None or place[2] > MAX_PARTS:
+        return entry.size_bytes
+    total = entry.size_bytes
+    for number in range(2, place[2] + 1):
+        with contextlib.suppress(OSError):
+            total += entry.path.with_name(f"{place[0]}-{number:05}-of-{place[2]:05}.gguf").stat().st_size
+    return total

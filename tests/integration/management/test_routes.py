@@ -56,7 +56,8 @@ async def test_a_model_is_listed_loaded_and_unloaded(tmp_path: Path) -> None:
         loaded = await entry(managed, "org/a")
         assert loaded["status"] == {"value": "loaded"}
         assert loaded["context_length"] == loaded["max_model_len"] == 4096
-        assert loaded["memory"]["resident"] >= 0
+        assert loaded["memory"]["weights"] == 68
+        assert 599 < loaded["ttl_s"] <= 600
         pid = managed.manager.snapshot().models[0].pid
         assert (await post(managed, "/models/unload", model="org/a")).json() == {
             "success": True,

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from jan_serve.api.management import wire
 from jan_serve.api.management.ports import ManagedState
+from jan_serve.api.model_cards import OWNER, context_length, meta
 from jan_serve.store.library import ListedModel
-
-OWNER: Final = "jan-serve"
 
 _VALUES: Final[dict[str, wire.StatusValue]] = {
     "loading": "loading",
@@ -46,8 +45,7 @@ def status(state: ManagedState | None, problem: str | None = None) -> wire.Statu
 
 def _model(model: ListedModel, state: ManagedState | None) -> wire.ManagedModel:
     facts = state.facts if state is not None else None
-    n_ctx_train = model.facts.n_ctx_train if model.facts is not None else None
-    context = facts.n_ctx if facts is not None else n_ctx_train
+    context = context_length(model, state)
     return {
         "id": model.name,
         "object": "model",
@@ -61,36 +59,30 @@ def _model(model: ListedModel, state: ManagedState | None) -> wire.ManagedModel:
         "status": status(state, model.problem),
         "context_length": context,
         "max_model_len": context,
-        "meta": _meta(model),
+        "meta": meta(model, state),
         "running": state.leases if state is not None else 0,
         "queued": state.waiting if state is not None else 0,
+        "ttl_s": _rounded(state.idle_left_s) if state is not None else None,
+        "pinned": state is not None and state.pinned,
+        "group": state.group if state is not None else None,
+        "lora": list(model.adapters),
         "memory": _memory(state),
         "parallel": facts.parallel if facts is not None else None,
         "device": facts.device if facts is not None else None,
     }
 
 
-def _meta(model: ListedModel) -> dict[str, Any]:
-    """llama-server's names where it has them."""
-    if model.facts is None:
-        return {"size": model.size_bytes}
-    return {
-        "architecture": model.facts.architecture,
-        "title": model.facts.title,
-        "n_ctx_train": model.facts.n_ctx_train,
-        "n_params": model.facts.n_parameters,
-        "size": model.size_bytes,
-        "quantization": model.facts.quantisation,
-        "has_chat_template": model.facts.has_chat_template,
-        "pooling": model.facts.pooling,
-    }
-
-
 def _memory(state: ManagedState | None) -> wire.Memory | None:
-    if state is None or state.facts is None:
+    if state is None or not state.taken_bytes:
         return None
+    facts = state.facts
     return {
-        "weights": state.facts.size_bytes,
-        "kv_cache": state.facts.kv_bytes,
-        "resident": state.stats.rss_bytes,
+        "total": state.taken_bytes,
+        "weights": facts.size_bytes if facts is not None else None,
+        "kv_cache": facts.kv_bytes if facts is not None else None,
+        "resident": (state.stats.rss_bytes or None) if facts is not None else None,
     }
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 1)

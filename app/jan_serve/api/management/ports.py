@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from jan_serve.api.models_port import ModelState
-from jan_serve.ipc.messages import ModelFacts
 from jan_serve.store.library import ModelLibrary
 
 
@@ -22,9 +21,15 @@ class ManagedState(ModelState, Protocol):
     @property
     def load_fraction(self) -> float: ...
     @property
-    def facts(self) -> ModelFacts | None: ...
-    @property
     def retry_after_s(self) -> float | None: ...
+    @property
+    def taken_bytes(self) -> int: ...
+    @property
+    def idle_left_s(self) -> float | None: ...
+    @property
+    def pinned(self) -> bool: ...
+    @property
+    def group(self) -> str | None: ...
 
 
 class ManagedSnapshot(Protocol):
@@ -41,7 +46,7 @@ class ModelControl(Protocol):
         """Never waits for a worker."""
         ...
 
-    async def load(self, name: str | None) -> str:
+    async def load(self, name: str | None, keep_alive_s: float | None = None) -> str:
         """Have a model in memory; its canonical name. Cancelling stops the load."""
         ...
 

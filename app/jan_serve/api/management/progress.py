@@ -24,10 +24,10 @@ _LOOK_S = 0.1
 _TELL_S = 0.2
 
 
-async def load_events(control: ModelControl, name: str) -> AsyncGenerator[Event]:
+async def load_events(control: ModelControl, name: str, keep_alive_s: float | None) -> AsyncGenerator[Event]:
     """`model_status` events of a load. Closing the stream stops the load. Raises what ModelControl.load raises."""
     told: object = None
-    async with _running(control.load(name)) as work:
+    async with _running(control.load(name, keep_alive_s)) as work:
         while not work.done():
             await asyncio.wait([work], timeout=_LOOK_S)
             now = next((state for state in control.snapshot().models if state.name == name), None)

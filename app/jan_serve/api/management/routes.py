@@ -14,6 +14,7 @@ from starlette.responses import Response
 from jan_serve.api.dialect import StreamSettings
 from jan_serve.api.dialects.jan.errors import error_body
 from jan_serve.api.disconnect import while_connected
+from jan_serve.api.durations import keep_alive_s
 from jan_serve.api.json_body import JsonRoute
 from jan_serve.api.management import wire
 from jan_serve.api.management.listing import model_list
@@ -42,7 +43,7 @@ def _list_route(router: APIRouter, management: Management) -> None:
     @router.get("/models", summary="Models and their state", response_model=wire.ManagedModels)
     async def list_models() -> Response:
         """Every model that is here, with its state."""
-        models = await asyncio.to_thread(management.library.list)
+        models = await management.library.models()
         return json_reply(model_list(models, management.control.snapshot().models))
 
 
@@ -50,9 +51,9 @@ def _memory_routes(router: APIRouter, management: Management, streams: StreamSet
     control, library = management.control, management.library
     loads: set[asyncio.Task[None]] = set()
 
-    async def load_by_itself(name: str) -> None:
+    async def load_by_itself(name: str, keep: float | None) -> None:
         try:
-            await control.load(name)
+            await control.load(name, keep)
         except JanServeError as error:
             logger.warning("%s was not loaded: %s", name, error.message)
 
@@ -60,12 +61,13 @@ def _memory_routes(router: APIRouter, management: Management, streams: StreamSet
     async def load(request: Request, body: wire.LoadRequest) -> Response:
         """Have a model in memory. A client that leaves while it waits stops the load."""
         name = await asyncio.to_thread(library.find, body.model)
+        keep = keep_alive_s(body.keep_alive)
         if body.stream:
-            return await _stream(request, load_events(control, name), streams)
+            return await _stream(request, load_events(control, name, keep), streams)
         if body.wait:
-            await while_connected(request, control.load(name))
+            await while_connected(request, control.load(name, keep))
         else:
-            task = asyncio.create_task(load_by_itself(name), name=f"load {name}")
+            task = asyncio.create_task(load_by_itself(name, keep), name=f"load {name}")
             loads.add(task)
             task.add_done_callback(loads.discard)
         return json_reply({"success": True, "model": name})

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from jan_serve.api.durations import KeepAlive
 from jan_serve.api.wire_types import WireModel
 
 StatusValue = Literal["unloaded", "loading", "loaded", "unloading", "failed"]
@@ -21,6 +22,7 @@ class ModelRequest(WireModel):
 class LoadRequest(ModelRequest):
     """A model to load."""
 
+    keep_alive: KeepAlive = None
     stream: Annotated[bool, Field(description="Answer with events of the progress.")] = False
     wait: Annotated[
         bool, Field(description="Answer when it is loaded; without, at once, and the load goes on by itself.")
@@ -61,11 +63,15 @@ class Status(TypedDict):
 
 
 class Memory(TypedDict):
-    """Bytes. weights: of the tensors. kv_cache: of the whole context. resident: of the worker process, as last seen."""
+    """Bytes. total: what it counts for, as estimated while it loads. The others are None until it is loaded.
 
-    weights: int
-    kv_cache: int
-    resident: int
+    weights: of the tensors. kv_cache: of the whole context. resident: of the worker process, as last seen.
+    """
+
+    total: int
+    weights: int | None
+    kv_cache: int | None
+    resident: int | None
 
 
 class Architecture(TypedDict):
@@ -76,7 +82,10 @@ class Architecture(TypedDict):
 
 
 class ManagedModel(TypedDict):
-    """A model that is here. Lengths in tokens, sizes in bytes. running, queued: requests that hold or want it."""
+    """A model that is here. Lengths in tokens, sizes in bytes. running, queued: requests that hold or want it.
+
+    ttl_s: seconds until it is unloaded if nobody asks for it; null is never, or not loaded. lora: adapters by name.
+    """
 
     id: str
     object: Literal["model"]
@@ -93,6 +102,10 @@ class ManagedModel(TypedDict):
     meta: dict[str, Any]
     running: int
     queued: int
+    ttl_s: float | None
+    pinned: bool
+    group: str | None
+    lora: list[str]
     memory: Memory | None
     parallel: int | None
     device: str | None

@@ -1,0 +1,35 @@
+"""What lists of models say of each: OpenAI's fields, the context as vLLM names it, llama-server's `meta`."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from jan_serve.api.models_port import ModelState
+from jan_serve.store.library import ListedModel
+
+OWNER: Final = "jan-serve"
+
+
+def context_length(model: ListedModel, state: ModelState | None) -> int | None:
+    """Tokens that a request may take together: of the loaded model, else as it was trained."""
+    if state is not None and state.facts is not None:
+        return state.facts.n_ctx
+    return model.facts.n_ctx_train if model.facts is not None else None
+
+
+def meta(model: ListedModel, state: ModelState | None) -> dict[str, Any]:
+    """Facts from the header; those that only a loaded model has, once it was loaded. None where not known yet."""
+    told: dict[str, Any] = {"size": model.size_bytes}
+    if model.facts is not None:
+        told |= {
+            "architecture": model.facts.architecture,
+            "title": model.facts.title,
+            "n_ctx_train": model.facts.n_ctx_train,
+            "n_params": model.facts.n_parameters,
+            "quantization": model.facts.quantisation,
+            "has_chat_template": model.facts.has_chat_template,
+            "pooling": model.facts.pooling,
+        }
+    if state is not None and state.facts is not None:
+        told |= {"n_vocab": state.facts.n_vocab, "n_embd": state.facts.n_embd, "n_ctx": state.facts.n_ctx}
+    return told
