@@ -19,7 +19,8 @@ interface ErrorBody {
 /** A response with a good status. A 401 makes the page ask for the key. Throws ApiError, and AbortError for an abort. */
 export async function call(path: string, options: RequestInit = {}): Promise<Response> {
   const headers = new Headers(options.headers);
-  if (apiKey.value) headers.set("authorization", `Bearer ${apiKey.value}`);
+  const key = apiKey.value;
+  if (key) headers.set("authorization", `Bearer ${key}`);
   if (typeof options.body === "string") headers.set("content-type", "application/json");
   let response: Response;
   try {
@@ -30,7 +31,8 @@ export async function call(path: string, options: RequestInit = {}): Promise<Res
   }
   if (response.ok) return response;
   const error = await errorOf(response);
-  if (error.status === 401) askForKey();
+  // A late answer to another key says nothing about this one.
+  if (error.status === 401 && key === apiKey.value) askForKey();
   throw error;
 }
 

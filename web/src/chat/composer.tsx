@@ -3,6 +3,7 @@ import { useRef, useState } from "preact/hooks";
 import { ask, edit, isAnswering, open, stop } from "../state/conversations";
 import type { Attachment } from "../state/conversation";
 import { currentModel, seesImages } from "../state/models";
+import { useFocus } from "../ui/focus";
 import { Icon } from "../ui/icons";
 import { say } from "../ui/notice";
 import { MAX_ATTACHMENTS, readAttachment } from "./attachments";
@@ -11,6 +12,7 @@ export function Composer() {
   const [text, setText] = useState("");
   const [attached, setAttached] = useState<Attachment[]>([]);
   const [edited, setEdited] = useState<string | null>(null);
+  const field = useFocus<HTMLTextAreaElement>();
   const picker = useRef<HTMLInputElement>(null);
   const images = seesImages(currentModel.value);
   const ready = (text.trim() !== "" || attached.length > 0) && currentModel.value !== undefined;
@@ -85,7 +87,7 @@ export function Composer() {
         </button>
         <input ref={picker} type="file" multiple hidden tabIndex={-1} onChange={(event) => (void attach([...(event.currentTarget.files ?? [])]), (event.currentTarget.value = ""))} />
         <div class="grow" data-text={text}>
-          <textarea id="question" rows={1} aria-label="Your question" placeholder="Ask something" value={text} onInput={(event) => setText(event.currentTarget.value)} onKeyDown={key} onPaste={paste} autofocus />
+          <textarea ref={field} id="question" rows={1} aria-label="Your question" placeholder="Ask something" value={text} onInput={(event) => setText(event.currentTarget.value)} onKeyDown={key} onPaste={paste} />
         </div>
         {isAnswering.value ? (
           <button type="button" class="primary round" aria-label="Stop" onClick={() => stop()}>

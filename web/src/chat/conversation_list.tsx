@@ -2,6 +2,7 @@
 import { useState } from "preact/hooks";
 import { conversations, deleteConversation, open, openConversation, renameConversation, storageProblem } from "../state/conversations";
 import { goTo, view } from "../state/view";
+import { useFocus } from "../ui/focus";
 import { Icon } from "../ui/icons";
 
 export function ConversationList({ onOpen }: { onOpen: () => void }) {
@@ -44,6 +45,7 @@ function remove(id: string, title: string): void {
 }
 
 function TitleField({ title, onDone }: { title: string; onDone: (text: string) => void }) {
+  const field = useFocus<HTMLInputElement>();
   const key = (event: KeyboardEvent) => {
     if (event.key === "Enter") onDone((event.currentTarget as HTMLInputElement).value);
     if (event.key === "Escape") onDone(title);
@@ -53,7 +55,7 @@ function TitleField({ title, onDone }: { title: string; onDone: (text: string) =
       aria-label="Title"
       defaultValue={title}
       maxLength={200}
-      autofocus
+      ref={field}
       onKeyDown={key}
       onBlur={(event) => onDone(event.currentTarget.value)}
     />

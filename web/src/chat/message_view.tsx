@@ -4,6 +4,7 @@ import { memo } from "preact/compat";
 import { edit, isAnswering, regenerate } from "../state/conversations";
 import type { Message } from "../state/conversation";
 import { CopyButton } from "../ui/copy";
+import { useFocus } from "../ui/focus";
 import { rate } from "../ui/format";
 import { Icon } from "../ui/icons";
 import { MarkdownView } from "../ui/markdown_view";
@@ -48,7 +49,7 @@ function Question({ message }: { message: Message }) {
     return (
       <article class="message user editing">
         <form onSubmit={save}>
-          <textarea aria-label="Edit your question" rows={3} value={draft} autofocus onInput={(event) => setDraft(event.currentTarget.value)} />
+          <DraftField text={draft} onInput={setDraft} />
           <div class="actions">
             <button type="button" onClick={() => setDraft(null)}>
               Cancel
@@ -62,7 +63,7 @@ function Question({ message }: { message: Message }) {
     );
   }
   return (
-    <article class="message user" aria-label="Your question">
+    <article class="message user" aria-label="Question">
       {message.attachments?.map((file, index) =>
         file.kind === "image" ? <img key={index} class="picture" src={file.content} alt={file.name} /> : <div key={index} class="file">{file.name}</div>,
       )}
@@ -75,6 +76,11 @@ function Question({ message }: { message: Message }) {
       </div>
     </article>
   );
+}
+
+function DraftField({ text, onInput }: { text: string; onInput: (text: string) => void }) {
+  const field = useFocus<HTMLTextAreaElement>();
+  return <textarea ref={field} aria-label="Edit your question" rows={3} value={text} onInput={(event) => onInput(event.currentTarget.value)} />;
 }
 
 function Answer({ message, isLast, isWriting }: Props) {

@@ -12,9 +12,8 @@ const STATES: Partial<Record<Model["status"]["value"], string>> = {
 export function ModelChoice() {
   if (modelsProblem.value !== null) return <span class="problem">{modelsProblem.value}</span>;
   return (
-    <label class="model-choice">
-      <span class="off-screen">Model</span>
-      <select value={currentModel.value?.id ?? ""} onChange={(event) => (chosenModel.value = event.currentTarget.value)}>
+    <div class="model-choice">
+      <select aria-label="Model" value={currentModel.value?.id ?? ""} onChange={(event) => (chosenModel.value = event.currentTarget.value)}>
         {chatModels.value.map((model) => (
           <option key={model.id} value={model.id}>
             {model.id} ({STATES[model.status.value] ?? bytes(model.size_bytes)})
@@ -22,6 +21,6 @@ export function ModelChoice() {
         ))}
         {chatModels.value.length === 0 && <option value="">no model</option>}
       </select>
-    </label>
+    </div>
   );
 }

@@ -1,5 +1,5 @@
 // The numbers of the server panel, out of the metrics.
-import { sum, type Sample } from "../api/metrics";
+import { sum, type Sample } from "../api/prometheus";
 
 export interface Reading {
   /** Milliseconds of the browser's clock. */

@@ -44,6 +44,7 @@ export function startConversation(): void {
 
 export function renameConversation(id: string, title: string): void {
   change(id, (conversation) => ({ ...conversation, title: title.trim() || conversation.title }));
+  saveNow();
 }
 
 export async function deleteConversation(id: string): Promise<void> {
@@ -99,6 +100,7 @@ async function answer(prepare: (messages: Message[]) => Message[]): Promise<void
   const asked = conversations.value.find((conversation) => conversation.id === id)!;
   change(id, (conversation) => ({ ...conversation, messages: [...conversation.messages, reply] }));
   running.value = new Map(running.value).set(id, controller);
+  saveNow();
   try {
     let current = reply;
     for await (const news of streamChat(chatRequest(asked, model), controller.signal)) {
@@ -109,6 +111,7 @@ async function answer(prepare: (messages: Message[]) => Message[]): Promise<void
     const words = wasAborted(error) ? { finish: "stopped" } : { error: messageOf(error) };
     patch(id, reply.id, words);
   } finally {
+    saveNow();
     const left = new Map(running.value);
     left.delete(id);
     running.value = left;

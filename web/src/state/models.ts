@@ -44,21 +44,20 @@ export async function refreshModels(): Promise<void> {
 /** Keeps the list fresh: often while something changes, seldom else, never in a hidden tab. Returns how to stop it. */
 export function watchModels(): () => void {
   let timer = 0;
-  let stopped = false;
-  const tick = async () => {
-    if (document.visibilityState === "visible") await refreshModels();
-    const changing = models.value.some(({ status }) => status.value === "loading" || status.value === "unloading");
-    if (!stopped) timer = window.setTimeout(tick, changing ? FAST_MS : SLOW_MS);
-  };
   const look = () => {
-    window.clearTimeout(timer);
-    void tick();
+    if (document.visibilityState === "visible") void refreshModels();
   };
+  // Every list that comes, whoever asked for it, sets the time of the next.
+  const stop = effect(() => {
+    const changing = models.value.some(({ status }) => status.value === "loading" || status.value === "unloading");
+    window.clearInterval(timer);
+    timer = window.setInterval(look, changing ? FAST_MS : SLOW_MS);
+  });
   document.addEventListener("visibilitychange", look);
   look();
   return () => {
-    stopped = true;
-    window.clearTimeout(timer);
+    stop();
+    window.clearInterval(timer);
     document.removeEventListener("visibilitychange", look);
   };
 }

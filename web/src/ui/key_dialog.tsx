@@ -1,5 +1,5 @@
 // Asks for the API key when the server wants one.
-import { keyIsAsked, useKey } from "../state/key";
+import { apiKey, keyIsAsked, useKey } from "../state/key";
 import { Dialog } from "./dialog";
 
 export function KeyDialog() {
@@ -13,9 +13,14 @@ export function KeyDialog() {
   return (
     <Dialog title="This server asks for a key" onClose={() => (keyIsAsked.value = false)}>
       <form onSubmit={submit}>
+        {apiKey.value && (
+          <p class="problem" role="alert">
+            The server did not accept this key.
+          </p>
+        )}
         <label>
           API key
-          <input name="key" type="password" autocomplete="off" required autofocus />
+          <input name="key" type="password" autocomplete="off" required />
         </label>
         <label class="check">
           <input name="keep" type="checkbox" /> Keep it in this browser

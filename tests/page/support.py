@@ -1,0 +1,99 @@
+"""A tab of the page, and answers that are written for a test."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Route, expect
+
+KEY = "page-test-key"
+WAIT_MS = 8_000
+"""The longest that anything may take on a busy machine."""
+
+CHATS = "**/v1/chat/completions"
+
+
+class Tab:
+    """A page that is open. `problems` are what no page of ours may have: errors, refusals of its policy, other hosts."""
+
+    def __init__(self, page: Page, url: str) -> None:
+        self.page = page
+        self.url = url
+        self.problems: list[str] = []
+        self.expected: list[str] = []
+        page.on("pageerror", lambda error: self.problems.append(f"error: {error}"))
+        page.on("console", self._console)
+        page.on("dialog", lambda dialog: (self.problems.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        page.on("request", lambda request: self._request(request.url))
+
+    def _console(self, message: ConsoleMessage) -> None:
+        if message.type == "error" and not any(words in message.text for words in self.expected):
+            self.problems.append(f"console: {message.text}")
+
+    def _request(self, url: str) -> None:
+        # Blobs and data never leave the browser.
+        if urlsplit(url).scheme in ("http", "https") and not url.startswith(self.url):
+            self.problems.append(f"request to {url}")
+
+    @property
+    def question(self) -> Locator:
+        """The field for questions."""
+        return self.page.get_by_label("Your question", exact=True)
+
+    @property
+    def answers(self) -> Locator:
+        """All answers."""
+        return self.page.get_by_role("article", name="Answer")
+
+    def ask(self, text: str) -> None:
+        """Type a question and send it; does not wait for the answer."""
+        self.question.fill(text)
+        self.question.press("Enter")
+
+    def wait_for_answer(self) -> None:
+        """Until the last answer is there."""
+        expect(self.page.get_by_role("button", name="Send")).to_be_visible()
+        expect(self.page.get_by_role("button", name="Regenerate").last).to_be_visible()
+
+    def show(self, view: str) -> None:
+        """Go to a view by its link."""
+        self.page.get_by_role("link", name=view).click()
+
+    def answer_chats_with(self, *deltas: dict[str, Any], finish: str = "stop") -> list[dict[str, Any]]:
+        """Have all chats of this tab answered like this. The requests come into the list."""
+        asked: list[dict[str, Any]] = []
+
+        def fulfil(route: Route) -> None:
+            asked.append(route.request.post_data_json)
+            route.fulfill(content_type="text/event-stream", body=stream_of(deltas, finish))
+
+        self.page.route(CHATS, fulfil)
+        return asked
+
+
+def stream_of(deltas: Sequence[dict[str, Any]], finish: str) -> str:
+    """A stream of chunks."""
+    choices = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
+    choices.append({"index": 0, "delta": {}, "finish_reason": finish})
+    events = [json.dumps({"choices": [choice]}) for choice in choices]
+    return "".join(f"data: {event}\n\n" for event in [*events, "[DONE]"])
+
+
+@contextmanager
+def opened_tab(browser: Browser, url: str, **options: Any) -> Generator[Tab]:
+    """A tab with a profile of its own. Fails at the end for what the page must not do."""
+    context = browser.new_context(**options)
+    context.set_default_timeout(WAIT_MS)
+    context.grant_permissions(["clipboard-read", "clipboard-write"], origin=url)
+    expect.set_options(timeout=WAIT_MS)
+    try:
+        tab = Tab(context.new_page(), url)
+        tab.page.goto(url)
+        yield tab
+        assert tab.problems == []
+    finally:
+        context.close()

@@ -1,0 +1,209 @@
+"""Chats: asked, stopped, changed, kept, and shown without trust."""
+
+from __future__ import annotations
+
+import json
+
+from playwright.sync_api import Page, Route, expect
+
+from tests.page.support import CHATS, Tab
+from tests.support.processes import wait_until
+from tests.support.raw_http import get
+
+HOSTILE = """\
+<img src=x onerror="alert(1)"><script>alert(2)</script>
+
+![a picture](https://elsewhere.invalid/p.png) [a link](javascript:alert(3)) [good](https://good.invalid/)
+
+```html
+<b onclick="alert(4)">bold</b>
+```
+
+| a | b |
+|---|---|
+| 1 | **2** |
+"""
+
+
+def clipboard(page: Page) -> str:
+    text: str = page.evaluate("navigator.clipboard.readText()")
+    return text
+
+
+def test_a_question_is_answered_by_the_model(tab: Tab) -> None:
+    tab.ask("Hello! Who are you?")
+    tab.wait_for_answer()
+    expect(tab.answers).to_have_count(1)
+    expect(tab.answers.locator(".markdown")).not_to_be_empty()
+    expect(tab.answers.get_by_text("tokens/s")).to_be_visible()
+
+
+def test_an_answer_can_be_stopped_and_the_server_hears_of_it(tab: Tab) -> None:
+    def long(route: Route) -> None:
+        body = {**route.request.post_data_json, "min_tokens": 1_900}
+        route.continue_(post_data=json.dumps(body))
+
+    before = cancelled(tab.url)
+    tab.page.route(CHATS, long)
+    tab.ask("Tell me everything.")
+    expect(tab.answers.locator(".markdown")).not_to_be_empty()
+    tab.page.get_by_role("button", name="Stop").click()
+    expect(tab.answers.get_by_text("Stopped.")).to_be_visible()
+    expect(tab.answers.locator(".markdown")).not_to_be_empty()
+    wait_until(lambda: cancelled(tab.url) == before + 1)
+
+
+def cancelled(url: str) -> float:
+    lines = get(url, "/metrics").body.decode().splitlines()
+    return float(next(line.split()[1] for line in lines if line.startswith("jan_serve_cancelled_total")))
+
+
+def test_a_question_can_be_edited_and_an_answer_written_anew(tab: Tab) -> None:
+    asked = tab.answer_chats_with({"content": "ok"})
+    tab.ask("one")
+    tab.wait_for_answer()
+    tab.ask("two")
+    expect(tab.answers).to_have_count(2)
+    tab.page.get_by_role("button", name="Regenerate").first.click()
+    expect(tab.answers).to_have_count(1)
+    tab.wait_for_answer()
+    tab.page.get_by_role("button", name="Edit").click()
+    tab.page.get_by_label("Edit your question").fill("three")
+    tab.page.get_by_role("button", name="Ask again").click()
+    expect(tab.page.get_by_text("three").last).to_be_visible()
+    tab.wait_for_answer()
+    asked_texts = [[message["content"] for message in request["messages"]] for request in asked]
+    assert asked_texts == [["one"], ["one", "ok", "two"], ["one"], ["three"]]
+
+
+def test_the_last_question_comes_back_with_the_arrow_key(tab: Tab) -> None:
+    asked = tab.answer_chats_with({"content": "ok"})
+    tab.ask("one")
+    tab.wait_for_answer()
+    tab.question.press("ArrowUp")
+    expect(tab.question).to_have_value("one")
+    tab.question.press("End")
+    tab.question.type(" more")
+    tab.question.press("Enter")
+    expect(tab.page.get_by_label("Your question", exact=True)).to_have_value("")
+    tab.wait_for_answer()
+    expect(tab.page.locator(".bubble")).to_have_text("one more")
+    assert [message["content"] for message in asked[-1]["messages"]] == ["one more"]
+
+
+def test_conversations_are_kept_in_the_browser(tab: Tab) -> None:
+    tab.answer_chats_with({"content": "the first answer"})
+    tab.ask("first question")
+    tab.wait_for_answer()
+    tab.page.keyboard.press("Alt+n")
+    tab.ask("second question")
+    tab.wait_for_answer()
+    tab.page.reload()
+    listed = tab.page.locator(".open-chat")
+    expect(listed).to_have_text(["second question", "first question"])
+    listed.nth(1).click()
+    expect(tab.answers.get_by_text("the first answer")).to_be_visible()
+    tab.page.get_by_role("button", name="Rename first question").click()
+    tab.page.get_by_label("Title").fill("renamed")
+    tab.page.get_by_label("Title").press("Enter")
+    expect(listed.first).to_have_text("renamed")
+    tab.page.evaluate("window.confirm = () => true")
+    tab.page.get_by_role("button", name="Delete second question").click()
+    expect(listed).to_have_text(["renamed"])
+    tab.page.reload()
+    expect(listed).to_have_text(["renamed"])
+
+
+def test_what_a_model_writes_is_shown_and_never_run(tab: Tab) -> None:
+    tab.answer_chats_with({"content": HOSTILE})
+    tab.ask("go on")
+    tab.wait_for_answer()
+    answer = tab.answers.locator(".markdown")
+    expect(answer.get_by_text('<img src=x onerror="alert(1)">')).to_be_visible()
+    expect(answer.locator("img, script, [onclick], [onerror]")).to_have_count(0)
+    expect(answer.get_by_role("link")).to_have_text(["a picture", "good"])
+    expect(answer.locator("a[href^='javascript']")).to_have_count(0)
+    expect(answer.get_by_role("link", name="good")).to_have_attribute("rel", "noopener noreferrer")
+    expect(answer.locator("td strong")).to_have_text("2")
+    expect(answer.locator(".code-language")).to_have_text("html")
+    expect(answer.locator("pre .hljs-tag").first).to_be_visible()
+    answer.get_by_role("button", name="Copy code").click()
+    expect(tab.page.get_by_text("Copied")).to_be_visible()
+    assert clipboard(tab.page) == '<b onclick="alert(4)">bold</b>'
+
+
+def test_thoughts_are_folded(tab: Tab) -> None:
+    tab.answer_chats_with({"reasoning_content": "let me see"}, {"content": "42"})
+    tab.ask("what is it?")
+    tab.wait_for_answer()
+    thoughts = tab.answers.locator("details")
+    expect(thoughts.get_by_text("let me see")).to_be_hidden()
+    thoughts.get_by_text("Thoughts").click()
+    expect(thoughts.get_by_text("let me see")).to_be_visible()
+
+
+def test_calls_of_tools_are_shown_and_answered(tab: Tab) -> None:
+    function = {"name": "weather", "arguments": '{"city": "Oslo"}'}
+    call = {"index": 0, "id": "c1", "type": "function", "function": function}
+    asked = tab.answer_chats_with({"tool_calls": [call]}, finish="tool_calls")
+    tab.page.get_by_role("button", name="Settings of this chat").click()
+    tab.page.get_by_label("Tools").fill("[nothing")
+    expect(tab.page.get_by_text("The tools are not JSON")).to_be_visible()
+    tools = [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}]
+    tab.page.get_by_label("Tools").fill(json.dumps(tools))
+    tab.ask("Is it cold in Oslo?")
+    tab.wait_for_answer()
+    expect(tab.answers.locator(".call")).to_contain_text('"city": "Oslo"')
+    tab.page.unroute(CHATS)
+    again = tab.answer_chats_with({"content": "It is."})
+    tab.page.get_by_label("Result of weather").fill("-5 °C")
+    tab.page.get_by_role("button", name="Give result").click()
+    expect(tab.answers.get_by_text("It is.", exact=True)).to_be_visible()
+    assert asked[0]["tools"] == tools
+    assert again[0]["messages"][1]["tool_calls"][0]["function"] == function
+    assert again[0]["messages"][2] == {"role": "tool", "content": "-5 °C", "tool_call_id": "c1"}
+
+
+def test_settings_and_text_files_go_with_the_question(tab: Tab) -> None:
+    asked = tab.answer_chats_with({"content": "ok"})
+    tab.page.get_by_role("button", name="Settings of this chat").click()
+    tab.page.get_by_label("Instructions").fill("Be brief.")
+    tab.page.get_by_label("Temperature").fill("0.2")
+    tab.page.get_by_label("Longest answer").fill("50")
+    tab.page.get_by_label("Thinking").select_option("Off")
+    picker = tab.page.locator("input[type=file]")
+    picker.set_input_files({"name": "a.txt", "mimeType": "text/plain", "buffer": "héllo".encode()})
+    expect(tab.page.locator(".attached")).to_contain_text("a.txt")
+    picker.set_input_files({"name": "b.png", "mimeType": "image/png", "buffer": b"\x89PNG"})
+    expect(tab.page.get_by_text("b.png: this model does not see pictures")).to_be_visible()
+    tab.ask("What does it say?")
+    tab.wait_for_answer()
+    request = asked[0]
+    assert (request["temperature"], request["max_tokens"], request["reasoning_effort"]) == (0.2, 50, "none")
+    assert request["messages"] == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "a.txt:\n\nhéllo\n\nWhat does it say?"},
+    ]
+
+
+def test_a_failure_is_said_and_can_be_tried_again(tab: Tab) -> None:
+    tab.expected.append("503")
+    error = {"error": {"message": "The model is gone.", "code": "model_failed"}}
+    tab.page.route(CHATS, lambda route: route.fulfill(status=503, json=error))
+    tab.ask("hello")
+    expect(tab.answers.get_by_role("alert")).to_have_text("The model is gone.")
+    tab.page.unroute(CHATS)
+    tab.answer_chats_with({"content": "back again"})
+    tab.page.get_by_role("button", name="Regenerate").click()
+    expect(tab.answers.get_by_text("back again", exact=True)).to_be_visible()
+    expect(tab.answers.get_by_role("alert")).to_have_count(0)
+
+
+def test_an_error_inside_of_a_stream_keeps_what_came_before(tab: Tab) -> None:
+    error = json.dumps({"error": {"message": "It broke.", "code": "engine_crashed"}})
+    chunk = json.dumps({"choices": [{"index": 0, "delta": {"content": "half of"}, "finish_reason": None}]})
+    body = f"data: {chunk}\n\ndata: {error}\n\n"
+    tab.page.route(CHATS, lambda route: route.fulfill(content_type="text/event-stream", body=body))
+    tab.ask("hello")
+    expect(tab.answers.get_by_role("alert")).to_have_text("It broke.")
+    expect(tab.answers.locator(".markdown")).to_have_text("half of")

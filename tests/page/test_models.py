@@ -1,0 +1,87 @@
+"""Models in the page: chosen, loaded, unloaded, pulled, deleted; names are text."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import Locator, expect
+
+from jan_serve.resources import builtin_model
+from tests.page.conftest import HOSTILE_NAME
+from tests.page.support import Tab
+from tests.support.fake_hub import FakeHub, FakeRepo, Fault
+
+REPO = "org/small-GGUF"
+
+
+def card(tab: Tab, name: str) -> Locator:
+    return tab.page.get_by_role("listitem", name=name, exact=True)
+
+
+def test_the_chosen_model_answers(tab: Tab) -> None:
+    asked = tab.answer_chats_with({"content": "ok"})
+    choice = tab.page.get_by_label("Model", exact=True)
+    choice.select_option("second")
+    tab.ask("hello")
+    tab.wait_for_answer()
+    choice.select_option("first")
+    tab.ask("hello again")
+    expect(tab.answers).to_have_count(2)
+    tab.page.reload()
+    expect(choice).to_have_value("first")
+    assert [request["model"] for request in asked] == ["second", "first"]
+
+
+def test_models_are_loaded_and_unloaded(tab: Tab) -> None:
+    tab.show("Models")
+    second = card(tab, "second")
+    second.get_by_role("button", name="Load", exact=True).click()
+    expect(second.locator(".state")).to_have_text("loaded")
+    expect(second.locator(".facts")).to_contain_text("in memory")
+    second.get_by_role("button", name="Unload").click()
+    expect(second.locator(".state")).to_have_text("unloaded")
+
+
+def test_a_model_is_pulled_with_its_progress_and_deleted(tab: Tab, hub: FakeHub) -> None:
+    model = builtin_model()
+    assert model is not None
+    content = model.read_bytes()
+    hub.repos[REPO] = FakeRepo({"small-Q8_0.gguf": content})
+    hub.file_faults.append(Fault(stall_at=len(content) // 2))
+    tab.show("Models")
+    tab.page.get_by_label("Get a model from the hub").fill(REPO)
+    tab.page.get_by_role("button", name="Pull").click()
+    progress = tab.page.get_by_role("progressbar", name=f"Pulling {REPO}")
+    expect(progress).to_have_attribute("value", re.compile(r"[1-9]\d*"))
+    tab.page.get_by_role("button", name="Cancel").click()
+    expect(progress).to_have_count(0)
+    tab.page.get_by_role("button", name="Pull").click()
+    expect(tab.page.get_by_text("is here")).to_be_visible()
+    pulled = tab.page.get_by_role("listitem").filter(has_text="small")
+    expect(pulled).to_have_count(1)
+    assert len(hub.asked("/resolve/")) == 2
+    tab.page.evaluate("window.confirm = () => true")
+    pulled.get_by_role("button", name="Delete").click()
+    expect(pulled).to_have_count(0)
+
+
+def test_what_cannot_be_pulled_says_why(tab: Tab) -> None:
+    tab.expected.append("404")
+    tab.show("Models")
+    tab.page.get_by_label("Get a model from the hub").fill("org/missing")
+    tab.page.get_by_role("button", name="Pull").click()
+    expect(tab.page.get_by_role("alert")).to_contain_text("org/missing")
+
+
+def test_the_name_of_a_model_is_text(tab: Tab) -> None:
+    choice = tab.page.get_by_label("Model", exact=True)
+    choice.select_option(HOSTILE_NAME)
+    tab.answer_chats_with({"content": "ok"})
+    expect(choice).to_have_value(HOSTILE_NAME)
+    tab.show("Models")
+    expect(card(tab, HOSTILE_NAME)).to_be_visible()
+    tab.show("Server")
+    expect(tab.page.get_by_text("OPENAI_BASE_URL")).to_be_visible()
+    tab.page.get_by_label("Program").select_option("curl")
+    expect(tab.page.locator(".code-box")).to_contain_text(HOSTILE_NAME)
+    expect(tab.page.locator("img")).to_have_count(0)

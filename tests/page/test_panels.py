@@ -1,0 +1,61 @@
+"""The playground and the server panel."""
+
+from __future__ import annotations
+
+import json
+
+from playwright.sync_api import expect
+
+from jan_serve.grammar import json_schema_to_gbnf, regex_to_gbnf
+from tests.page.support import Tab
+from tests.support.raw_http import post
+
+SCHEMA = {"type": "object", "properties": {"n": {"enum": [1, 2, 3]}}, "required": ["n"], "additionalProperties": False}
+
+
+def test_a_schema_becomes_a_grammar_and_an_answer_follows_it(tab: Tab) -> None:
+    tab.show("Playground")
+    tab.page.get_by_role("textbox", name="JSON Schema").fill(json.dumps(SCHEMA))
+    expect(tab.page.locator("pre.code-box").first).to_have_text(json_schema_to_gbnf(SCHEMA).strip())
+    tab.page.get_by_label("Question").fill("Choose a number.")
+    tab.page.get_by_role("button", name="Generate").click()
+    expect(tab.page.get_by_text("✓ Valid JSON.")).to_be_visible()
+    written = tab.page.get_by_label("Generated text").text_content()
+    assert written is not None
+    assert json.loads(written)["n"] in (1, 2, 3)
+
+
+def test_an_expression_becomes_a_grammar_and_an_answer_follows_it(tab: Tab) -> None:
+    tab.show("Playground")
+    tab.page.get_by_label("Regular expression").check()
+    tab.page.get_by_role("textbox", name="Regular expression").fill("[ab]{3}x")
+    expect(tab.page.locator("pre.code-box").first).to_have_text(regex_to_gbnf("[ab]{3}x").strip())
+    tab.page.get_by_role("button", name="Generate").click()
+    expect(tab.page.get_by_text("✓")).to_be_visible()
+
+
+def test_what_is_refused_says_where(tab: Tab) -> None:
+    tab.expected.append("400")
+    tab.show("Playground")
+    field = tab.page.get_by_role("textbox", name="JSON Schema")
+    field.fill('{"type": "objekt"}')
+    expect(tab.page.get_by_role("alert")).to_contain_text("/type")
+    expect(tab.page.get_by_role("button", name="Generate")).to_be_disabled()
+    field.fill("{")
+    expect(tab.page.get_by_role("alert")).to_contain_text("JSON")
+    field.fill("true")
+    expect(tab.page.get_by_role("alert")).to_have_count(0)
+
+
+def test_the_server_panel_shows_what_happens(tab: Tab) -> None:
+    post(tab.url, "/v1/chat/completions", {"messages": [{"role": "user", "content": "Hello!"}]})
+    tab.show("Server")
+    expect(tab.page.get_by_text("jan-serve 0.")).to_be_visible()
+    memory = tab.page.locator(".tile").filter(has_text="Memory of models")
+    expect(memory).to_contain_text("MB")
+    expect(tab.page.locator(".tile").filter(has_text="Requests now")).to_contain_text("0 waiting")
+    expect(tab.page.locator(".chart path.line")).to_be_attached()
+    tab.page.get_by_role("button", name="Copy settings").click()
+    expect(tab.page.get_by_text("Copied")).to_be_visible()
+    copied: str = tab.page.evaluate("navigator.clipboard.readText()")
+    assert f"OPENAI_BASE_URL={tab.url}/v1" in copied

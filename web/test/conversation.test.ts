@@ -1,0 +1,98 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import { chatRequest, newConversation, newMessage, titleOf, toolsOf, withNews } from "../src/state/conversation";
+import type { Conversation, Message } from "../src/state/conversation";
+
+function conversation(messages: Message[], settings: Partial<Conversation["settings"]> = {}): Conversation {
+  const made = newConversation();
+  return { ...made, messages, settings: { ...made.settings, ...settings } };
+}
+
+test("news are added up", () => {
+  let message = newMessage("assistant", "");
+  for (const news of [
+    { reasoning: "hm" },
+    { reasoning: "m" },
+    { text: "a" },
+    { text: "b", calls: [{ index: 1, id: "2", function: { name: "g", arguments: "" } }] },
+    { calls: [{ index: 0, id: "1", function: { name: "f", arguments: '{"x"' } }] },
+    { calls: [{ index: 0, function: { arguments: ": 1}" } }] },
+    { finish: "tool_calls" },
+  ]) {
+    message = withNews(message, news);
+  }
+  assert.deepEqual([message.reasoning, message.text, message.finish], ["hmm", "ab", "tool_calls"]);
+  assert.deepEqual(message.calls, [
+    { id: "1", name: "f", arguments: '{"x": 1}' },
+    { id: "2", name: "g", arguments: "" },
+  ]);
+});
+
+test("a request has what was set, and nothing else", () => {
+  assert.deepEqual(chatRequest(conversation([newMessage("user", "hi")]), "m"), {
+    model: "m",
+    messages: [{ role: "user", content: "hi" }],
+  });
+  const set = { system: "Be brief.", temperature: 0, maxTokens: 5, effort: "low" as const, tools: "[{}]" };
+  assert.deepEqual(chatRequest(conversation([newMessage("user", "hi")], set), "m"), {
+    model: "m",
+    messages: [
+      { role: "system", content: "Be brief." },
+      { role: "user", content: "hi" },
+    ],
+    temperature: 0,
+    max_tokens: 5,
+    reasoning_effort: "low",
+    tools: [{}],
+  });
+});
+
+test("calls go back with their results and thoughts; other thoughts and empty answers do not", () => {
+  const call = { id: "1", name: "f", arguments: "{}" };
+  const request = chatRequest(
+    conversation([
+      newMessage("user", "a"),
+      { ...newMessage("assistant", "b"), reasoning: "dropped" },
+      { ...newMessage("assistant", ""), error: "broken off" },
+      { ...newMessage("assistant", ""), reasoning: "kept", calls: [call] },
+      { ...newMessage("tool", "42"), callId: "1" },
+    ]),
+    "m",
+  );
+  assert.deepEqual(request.messages, [
+    { role: "user", content: "a" },
+    { role: "assistant", content: "b" },
+    {
+      role: "assistant",
+      content: null,
+      tool_calls: [{ id: "1", type: "function", function: { name: "f", arguments: "{}" } }],
+      reasoning_content: "kept",
+    },
+    { role: "tool", content: "42", tool_call_id: "1" },
+  ]);
+});
+
+test("attached text stands in the question, pictures beside it", () => {
+  const attachments = [
+    { kind: "text" as const, name: "a.txt", content: "one" },
+    { kind: "image" as const, name: "b.png", content: "data:image/png;base64,AA==" },
+  ];
+  const request = chatRequest(conversation([{ ...newMessage("user", "what?"), attachments }]), "m");
+  assert.deepEqual(request.messages[0]!.content, [
+    { type: "text", text: "a.txt:\n\none\n\nwhat?" },
+    { type: "image_url", image_url: { url: "data:image/png;base64,AA==" } },
+  ]);
+});
+
+test("tools have to be a list", () => {
+  const { settings } = newConversation();
+  assert.deepEqual(toolsOf({ ...settings, tools: " " }), []);
+  assert.throws(() => toolsOf({ ...settings, tools: "{}" }), /list/);
+  assert.throws(() => toolsOf({ ...settings, tools: "[" }), /not JSON/);
+});
+
+test("titles are one short line", () => {
+  assert.equal(titleOf("  Hello\nthere"), "Hello");
+  assert.equal(titleOf("x".repeat(100)).length, 48);
+  assert.equal(titleOf(" \n"), "New chat");
+});
