@@ -6,10 +6,12 @@ import pytest
 from pydantic import ValidationError
 
 from jan_serve.api.dialects.jan import limits
+from jan_serve.api.dialects.jan.infill import infill_request
 from jan_serve.api.dialects.jan.parse_chat import chat_request
 from jan_serve.api.dialects.jan.parse_completion import completion_requests
 from jan_serve.api.dialects.jan.wire_chat import CreateChatCompletionRequest
 from jan_serve.api.dialects.jan.wire_completion import CreateCompletionRequest
+from jan_serve.api.dialects.jan.wire_llama import InfillRequest
 from jan_serve.core.constraint import (
     Constraint,
     GbnfConstraint,
@@ -26,7 +28,14 @@ from jan_serve.core.messages import (
     ToolCall,
     ToolChoice,
 )
-from jan_serve.core.request import ChatPrompt, GenerationRequest, InfillPrompt, TextPrompt, TokenPrompt
+from jan_serve.core.request import (
+    AdapterChoice,
+    ChatPrompt,
+    GenerationRequest,
+    InfillPrompt,
+    TextPrompt,
+    TokenPrompt,
+)
 from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.errors import InvalidRequest, InvalidSchema, UnsupportedContent
 
@@ -57,13 +66,16 @@ JAN_SAMPLING = SamplingParams(temperature=0.8, top_k=40, top_p=0.95, min_p=0.05,
 
 def test_defaults_of_a_completion() -> None:
     assert completion() == GenerationRequest(
-        prompt=TextPrompt(""), sampling=JAN_SAMPLING, stopping=StopConditions(max_tokens=16)
+        prompt=TextPrompt(""),
+        sampling=JAN_SAMPLING,
+        stopping=StopConditions(max_tokens=16),
+        given=frozenset(),
     )
 
 
 def test_defaults_of_a_chat() -> None:
     prompt = ChatPrompt(messages=(Message(role="user", content="Hi"),))
-    assert chat() == GenerationRequest(prompt=prompt, sampling=JAN_SAMPLING)
+    assert chat() == GenerationRequest(prompt=prompt, sampling=JAN_SAMPLING, given=frozenset({"messages"}))
 
 
 def test_every_sampling_field_arrives() -> None:
@@ -88,6 +100,46 @@ def test_nulls_and_unknown_fields_are_taken() -> None:
         ["functions", "function_call", "tools", "tool_choice", "logprobs", "top_logprobs", "response_format"]
     )
     assert chat(**body, **nulls, future_field=[1]).constraint is None
+
+
+def test_what_a_caller_set_is_told_apart() -> None:
+    """A default that is said is said; null says nothing."""
+    assert completion(temperature=0.8, seed=None, max_tokens=16, stop=[]).given == {
+        "temperature", "max_tokens", "stop"
+    }  # fmt: skip
+    assert frozenset({"max_tokens", "stop", "seed"}) <= (
+        chat(max_completion_tokens=0, stop_sequences=["a"], seed=-1).given or frozenset()
+    )
+    assert "max_tokens" in (chat(max_output_tokens=-1).given or ())
+    assert infill_request(InfillRequest(n_predict=-1, top_k=1)).given == {"max_tokens", "top_k"}
+    assert infill_request(InfillRequest(samplers=["top_k"])).given is None
+
+
+@pytest.mark.parametrize(
+    ("lora", "expected"),
+    [
+        (None, None),
+        ([], ()),
+        (["a", "b"], (AdapterChoice("a"), AdapterChoice("b"))),
+        ([{"id": 0, "scale": 0.5}, {"id": 1.0}], (AdapterChoice(0, 0.5), AdapterChoice(1))),
+        ([{"name": "a", "scale": -1}, {"id": "b"}], (AdapterChoice("a", -1.0), AdapterChoice("b"))),
+    ],
+)
+def test_adapters(lora: Any, expected: Any) -> None:
+    assert chat(lora=lora).adapters == completion(lora=lora).adapters == expected
+    assert infill_request(InfillRequest.model_validate({"lora": lora})).adapters == expected
+
+
+@pytest.mark.parametrize("lora", ["a", [1], [{"id": True}], [{"id": 0, "scale": "1"}]])
+def test_adapters_of_a_wrong_form(lora: Any) -> None:
+    with pytest.raises(ValidationError):
+        chat(lora=lora)
+
+
+@pytest.mark.parametrize("lora", [[{}], [{"scale": 1}], [{"id": 0, "name": "a"}], ["a"] * 33])
+def test_adapters_that_are_refused(lora: Any) -> None:
+    with pytest.raises(InvalidRequest, match="lora"):
+        chat(lora=lora)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,141 @@
+"""What is configured for a model: defaults behind what a caller set, templates, and LoRA adapters by name."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from jan_serve.core.messages import Message
+from jan_serve.core.request import AdapterChoice, ChatPrompt, GenerationRequest, TextPrompt
+from jan_serve.core.sampling import SamplingParams, StopConditions
+from jan_serve.errors import AdapterNotFound, InvalidRequest, JanServeError, error_from_payload
+from jan_serve.generation.adapters import chosen_adapters
+from jan_serve.generation.constraints import ConstraintCompiler
+from jan_serve.generation.prepare import RequestPreparer
+from jan_serve.generation.profiles import ModelProfile, with_defaults
+from jan_serve.generation.template_choice import TemplateOverride
+from jan_serve.ipc.messages import AdapterFacts, AdapterUse
+from tests.support.fake_client import FakeClient, fake_facts
+from tests.support.rendering import InlineRenderer
+
+pytestmark = pytest.mark.anyio
+
+DEFAULTS = {"temperature": 0.25, "top_k": 3, "seed": 9, "max_tokens": 7, "stop": ("x",)}
+SET = {"sampling": SamplingParams(temperature=0.5), "stopping": StopConditions(max_tokens=40)}
+
+
+def request(**fields: Any) -> GenerationRequest:
+    return GenerationRequest(prompt=TextPrompt("a"), **SET, **fields)
+
+
+@pytest.mark.parametrize(
+    ("given", "sampling", "stopping"),
+    [
+        (None, SET["sampling"], SET["stopping"]),
+        (
+            frozenset[str](),
+            SamplingParams(temperature=0.25, top_k=3, seed=9),
+            StopConditions(max_tokens=7, stop=("x",)),
+        ),
+        (
+            frozenset({"temperature", "stop", "unrelated"}),
+            SamplingParams(temperature=0.5, top_k=3, seed=9),
+            StopConditions(max_tokens=7),
+        ),
+        (frozenset(DEFAULTS), SET["sampling"], SET["stopping"]),
+    ],
+)
+def test_defaults_fill_in_what_was_not_said(
+    given: frozenset[str] | None, sampling: SamplingParams, stopping: StopConditions
+) -> None:
+    filled = with_defaults(request(given=given), ModelProfile(defaults=DEFAULTS))
+    assert (filled.sampling, filled.stopping) == (sampling, stopping)
+
+
+ADAPTED = fake_facts(adapters=(AdapterFacts("sql", 1.0), AdapterFacts("Poet", 0.5), AdapterFacts("off", 0.0)))
+
+CHOICES: list[tuple[str | None, Any, tuple[AdapterUse, ...]]] = [
+    (None, None, ()),
+    ("sql", None, (AdapterUse(0, 1.0),)),
+    ("SQL", None, (AdapterUse(0, 1.0),)),
+    ("sql", (), ()),
+    ("sql", (AdapterChoice("poet"),), (AdapterUse(1, 0.5),)),
+    (None, (AdapterChoice(1, -2.0), AdapterChoice("sql")), (AdapterUse(0, 1.0), AdapterUse(1, -2.0))),
+    (None, (AdapterChoice("sql", 0.0), AdapterChoice("off")), ()),
+    (None, (AdapterChoice("off", 3.0),), (AdapterUse(2, 3.0),)),
+]
+
+
+@pytest.mark.parametrize(("named", "asked", "expected"), CHOICES)
+def test_which_adapters_apply(named: str | None, asked: Any, expected: tuple[AdapterUse, ...]) -> None:
+    assert chosen_adapters(asked, FakeClient(facts=ADAPTED, adapter=named)) == expected
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ("nope", r"`fake` has no LoRA adapter `nope`; it has sql, Poet, off"),
+        (3, "has no LoRA adapter `3`"),
+        (-1, "has no LoRA adapter `-1`"),
+        ("x" * 500, "x{64}`"),
+    ],
+)
+def test_an_unknown_adapter_is_refused_or_skipped(asked: str | int, message: str) -> None:
+    client = FakeClient(facts=ADAPTED)
+    with pytest.raises(AdapterNotFound, match=message) as caught:
+        chosen_adapters((AdapterChoice(asked),), client)
+    assert caught.value.param == "lora"
+    restored = error_from_payload(caught.value.code, caught.value.payload())
+    assert (type(restored), restored.message) == (AdapterNotFound, caught.value.message)
+    uses = chosen_adapters((AdapterChoice("sql"), AdapterChoice(asked)), client, skip_unknown=True)
+    assert uses == (AdapterUse(0, 1.0),)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        (AdapterChoice("sql"), AdapterChoice(0)),
+        (AdapterChoice("sql", 100.5),),
+        (AdapterChoice("sql", float("nan")),),
+    ],
+)
+def test_adapters_that_cannot_be(asked: tuple[AdapterChoice, ...]) -> None:
+    with pytest.raises(InvalidRequest, match="lora"):
+        chosen_adapters(asked, FakeClient(facts=ADAPTED))
+    with pytest.raises(AdapterNotFound, match="it has none"):
+        chosen_adapters(asked, FakeClient())
+
+
+class Profiles:
+    """One profile for the fake model."""
+
+    def __init__(self, profile: ModelProfile) -> None:
+        self.known = profile
+
+    def profile(self, model: str) -> ModelProfile:
+        assert model == "fake"
+        return self.known
+
+
+async def test_the_engine_is_told() -> None:
+    profile = ModelProfile(template=TemplateOverride("t", "<{{ messages[0].content }}>"), defaults=DEFAULTS)
+    chat = ChatPrompt(messages=(Message(role="user", content="Hi"),))
+    with ThreadPoolExecutor(1) as executor:
+        preparer = RequestPreparer(
+            ConstraintCompiler(executor),
+            InlineRenderer(),
+            now=lambda: datetime(2026, 3, 4, tzinfo=UTC),
+            profiles=Profiles(profile),
+        )
+        asked = GenerationRequest(prompt=chat, given=frozenset({"seed"}), sampling=SamplingParams(seed=1))
+        prepared = await preparer.prepare(asked, FakeClient(facts=ADAPTED, adapter="poet"))
+        with pytest.raises(JanServeError):
+            await preparer.prepare(request(adapters=(AdapterChoice("x"),)), FakeClient(facts=ADAPTED))
+    submitted = prepared.submitted
+    assert submitted.prompt == ("<Hi>",)
+    assert (submitted.sampling.temperature, submitted.sampling.top_k, submitted.sampling.seed) == (0.25, 3, 1)
+    assert submitted.stopping == StopConditions(max_tokens=7, stop=("x",))
+    assert submitted.adapters == (AdapterUse(1, 0.5),)
