@@ -12,7 +12,8 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.rows import ROWS, Figures
+from benchmarks.figures import Figures
+from benchmarks.rows import ROWS
 
 Samples = dict[str, dict[str, list[Figures]]]  # server name -> row name -> one entry per round
 

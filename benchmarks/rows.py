@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from benchmarks import cache_rows, load_rows
+from benchmarks.figures import Figures
 from benchmarks.load import Job, burst, words
 from benchmarks.servers import Running
-
-Figures = dict[str, float]
 
 SCHEMA = {
     "type": "object",
@@ -133,5 +133,27 @@ ROWS = (
     Row("schema-stream", "structured output must not be slower", "between_ms", "ms", True, schema_stream),
     Row("schema-cost", "a schema costs the same server nothing", "one_ratio", "x", True, schema_cost),
     Row("forced-keys", "text that a schema forces is not sampled", "speed_up", "x", False, forced_keys),
+    Row(
+        "restart-4k",
+        "an agent's long prompt is there again after a restart",
+        "ratio",
+        "x",
+        True,
+        cache_rows.restart,
+    ),
+    Row("alternating-4k", "two agents take turns", "first_ms", "ms", True, cache_rows.alternating),
+    Row("repeated-text", "editing repeats what is there", "tokens_per_s", "tok/s", False, load_rows.repeated),
+    Row("streams-32", "many small requests at once", "tokens_per_s", "tok/s", False, load_rows.streams_32),
+    Row(
+        "long-prefill",
+        "one's answer goes on while another reads a book",
+        "kept",
+        "x",
+        False,
+        load_rows.long_prefill,
+    ),
+    Row("clients-64", "nothing fails when all come at once", "failed", "", True, load_rows.clients_64),
+    Row("context-curve", "long chats", "decode_16k_ms", "ms", True, load_rows.context_curve),
+    Row("stream-curve", "more clients", "streams_32", "tok/s", False, load_rows.stream_curve),
     Row("footprint", "what it costs when nobody uses it", "front_mb", "MB", True, footprint),
 )

@@ -12,7 +12,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,14 +21,16 @@ import psutil
 START_TIMEOUT_S = 120.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Running:
-    """A server that answers. process is None for one that somebody else started."""
+    """A server that answers. process is None for one that somebody else started; only ours can be restarted."""
 
     name: str
     base: str
     process: psutil.Process | None
     ready_s: float
+    restart: Callable[[], None] | None = None
+    """End it and start it again on what it left on disk; `ready_s` is that of the new one."""
 
     def tree_rss_mb(self) -> dict[str, float]:
         """Resident megabytes of the front process and of its children together."""
@@ -82,14 +84,26 @@ def started(command: Command, model: Path) -> Iterator[Running]:
     line = command.command.format(model=shlex.quote(str(model)), port=port)
     with tempfile.TemporaryDirectory() as data, open(Path(data) / "log", "wb") as log:
         environment = dict(os.environ, JAN_SERVE_DATA_DIR=str(Path(data) / "data"))
-        start = time.perf_counter()
-        process = subprocess.Popen(shlex.split(line), stdout=log, stderr=log, env=environment)
-        try:
-            base = f"http://127.0.0.1:{port}"
+        base = f"http://127.0.0.1:{port}"
+        processes: list[subprocess.Popen[bytes]] = []
+
+        def start() -> tuple[psutil.Process, float]:
+            began = time.perf_counter()
+            process = subprocess.Popen(shlex.split(line), stdout=log, stderr=log, env=environment)
+            processes.append(process)
             _wait(base, process, Path(data) / "log")
-            yield Running(command.name, base, psutil.Process(process.pid), time.perf_counter() - start)
+            return psutil.Process(process.pid), time.perf_counter() - began
+
+        def restart() -> None:
+            _end(processes[-1])
+            server.process, server.ready_s = start()
+
+        try:
+            process, ready_s = start()
+            server = Running(command.name, base, process, ready_s, restart)
+            yield server
         finally:
-            _end(process)
+            _end(processes[-1])
 
 
 def _wait(base: str, process: subprocess.Popen[bytes], log: Path) -> None:

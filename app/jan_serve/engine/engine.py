@@ -132,7 +132,9 @@ class Engine:
 
     def save(self, patience_s: float) -> None:
         """Keep what is cached for the next worker of this model. Blocks for the disk, and so long at most."""
-        self._states.save_all(patience_s)
+        for seq_id in self._cache.seq_ids:
+            self._evict(seq_id)
+        self._states.flush(patience_s)
 
     def step(self) -> list[EngineEvent]:
         """Admit, compute one batch, sample. Blocks for the batch. Returns what happened, in order."""

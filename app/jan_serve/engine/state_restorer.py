@@ -51,12 +51,9 @@ class StateRestorer:
             )
             self.saved += 1
 
-    def save_all(self, patience_s: float) -> None:
-        """Keep all cached sequences and write all states to disk, for so many seconds at most. For the end."""
-        if not self._states.is_off:
-            for seq_id in self._cache.seq_ids:
-                self.save_evicted(seq_id)
-            self._states.flush(patience_s)
+    def flush(self, patience_s: float) -> None:
+        """Write all states to disk, for so many seconds at most. For the end."""
+        self._states.flush(patience_s)
 
     def is_fetching(self, sequence: Sequence, have: int) -> bool:
         """Whether a state with more of the prompt than the `have` tokens of the KV cache is on its way from disk.

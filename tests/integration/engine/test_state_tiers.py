@@ -66,6 +66,17 @@ def test_a_prompt_is_still_there_after_a_restart(
         assert answer(worker, longer) == (text, 0)
 
 
+def test_a_prefix_that_several_share_is_written_once(exact_llama: Path, tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"n_ctx": 512, "parallel": 1, "cache_dir": str(tmp_path), **EXACT}
+    with running_worker(exact_llama, **settings) as worker:
+        for end_ in ("first", "second"):
+            answer(worker, LONG + end_)
+        end(worker)
+    assert len(list(tmp_path.glob("*/*.state"))) == 1
+    with running_worker(exact_llama, **settings) as worker:
+        assert answer(worker, LONG + "third")[1] > 200
+
+
 def test_states_of_other_kv_types_are_not_used(exact_llama: Path, tmp_path: Path) -> None:
     settings: dict[str, Any] = {"n_ctx": 512, "parallel": 1, "cache_dir": str(tmp_path), **EXACT}
     with running_worker(exact_llama, **settings) as worker:

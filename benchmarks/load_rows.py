@@ -1,0 +1,127 @@
+"""Rows about many streams, long prompts, and both together."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from dataclasses import replace
+from typing import Any
+
+import aiohttp
+
+from benchmarks.figures import Figures
+from benchmarks.load import Job, Timing, burst, stream, words
+from benchmarks.servers import Running
+
+# The text of `repeated`, in words that every model spells with ordinary tokens.
+_TEXT = (
+    "The morning train leaves at seven and the evening one at nine. My brother lives near the old harbour, where they"
+    " sell fresh bread, cheese and coffee. He has two dogs, a small boat and a green house with a large door."
+)
+
+
+def repeated(server: Running, seed: int) -> Figures:
+    """One client asks for a text to be repeated with one word changed."""
+    text = _TEXT.replace("green", ("red", "blue", "white", "black")[seed % 4])
+    ask = [{"role": "user", "content": f"Repeat this: {text}"}]
+    job = Job("", 96, {"messages": ask})
+    burst(server.base, [replace(job, max_tokens=1)])
+    outcomes = [burst(server.base, [job]) for _ in range(3)]
+    return {
+        "tokens_per_s": statistics.median(1e3 / o.between_ms for o in outcomes),
+        "first_ms": statistics.median(o.first_ms for o in outcomes),
+        "right": statistics.mean(text in o.timings[0].text for o in outcomes),
+    }
+
+
+def streams_32(server: Running, seed: int) -> Figures:
+    """Thirty-two clients at once with short prompts. `cpu_ms` is what the whole server uses for a token."""
+    burst(server.base, [Job(words(seed + 999, 5), 4)])
+    before = server.cpu_seconds()
+    outcome = burst(server.base, [Job(words(seed * 100 + i, 5), 64) for i in range(32)])
+    tokens = sum(timing.tokens for timing in outcome.timings)
+    return {
+        "tokens_per_s": outcome.tokens_per_s,
+        "between_ms": outcome.between_ms,
+        "cpu_ms": 1e3 * (server.cpu_seconds() - before) / tokens,
+    }
+
+
+def long_prefill(server: Running, seed: int) -> Figures:
+    """Two streams run when a prompt of about 6,000 tokens comes.
+
+    `kept`: their rate until its first token over their rate before. `health_p99_ms`: of /health in that time.
+    """
+    return asyncio.run(_long_prefill(server.base, seed))
+
+
+async def _long_prefill(base: str, seed: int) -> Figures:
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+        marks: list[list[float]] = [[], []]
+        streams = [
+            asyncio.create_task(stream(session, base, Job(words(seed + i, 10), 4000), marks[i].append))
+            for i in range(2)
+        ]
+        await asyncio.sleep(4.0)
+        start = time.perf_counter()
+        health: list[float] = []
+        prober = asyncio.create_task(_probe(session, base, health))
+        prompt = Job(words(seed + 6000, 2130), 2)
+        timing = await stream(session, base, prompt)
+        end = start + timing.first_s
+        tasks: list[asyncio.Task[Any]] = [*streams, prober]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    before = sum(start - 3.0 <= at < start for each in marks for at in each) / 3.0
+    during = sum(start <= at < end for each in marks for at in each) / (end - start)
+    return {
+        "kept": during / before,
+        "first_s": timing.first_s,
+        "health_p99_ms": 1e3 * statistics.quantiles(health, n=100)[-1],
+    }
+
+
+async def _probe(session: aiohttp.ClientSession, base: str, seconds: list[float]) -> None:
+    while True:
+        start = time.perf_counter()
+        async with session.get(base + "/health") as reply:
+            await reply.read()
+        seconds.append(time.perf_counter() - start)
+        await asyncio.sleep(0.05)
+
+
+def clients_64(server: Running, seed: int) -> Figures:
+    """Sixty-four clients at once. `unfair`: the longest wait for a first token over the shortest wall time for all."""
+    outcome = burst(server.base, [Job(words(seed * 100 + i, 10), 16) for i in range(64)], tolerate=True)
+    firsts = sorted(timing.first_s for timing in outcome.timings)
+    return {
+        "failed": float(64 - len(outcome.timings)),
+        "wall_s": outcome.wall_s,
+        "first_p50_s": statistics.median(firsts),
+        "first_max_s": firsts[-1],
+        "tokens_per_s": outcome.tokens_per_s,
+    }
+
+
+def context_curve(server: Running, seed: int) -> Figures:
+    """Prefill rate, and time between tokens behind it, at growing lengths of the context."""
+    figures: Figures = {}
+    for thousands in (1, 4, 8, 16):
+        timing: Timing = burst(server.base, [Job(words(seed + thousands, thousands * 355), 24)]).timings[0]
+        figures |= {
+            f"prefill_{thousands}k_per_s": timing.prompt_tokens / timing.first_s,
+            f"decode_{thousands}k_ms": 1e3 * timing.between_s,
+        }
+    return figures
+
+
+def stream_curve(server: Running, seed: int) -> Figures:
+    """Tokens per second of 1 to 32 clients at once, each with its own short prompt."""
+    return {
+        f"streams_{count}": burst(
+            server.base, [Job(words(seed * 1000 + count * 40 + i, 10), 32) for i in range(count)]
+        ).tokens_per_s
+        for count in (1, 2, 4, 8, 16, 32)
+    }
