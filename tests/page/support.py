@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Route, expect
+from playwright.sync_api import Browser, ConsoleMessage, Dialog, Locator, Page, Route, expect
+
+from tests.support.raw_http import get
 
 KEY = "page-test-key"
 WAIT_MS = 8_000
@@ -18,7 +20,11 @@ CHATS = "**/v1/chat/completions"
 
 
 class Tab:
-    """A page that is open. `problems` are what no page of ours may have: errors, refusals of its policy, other hosts."""
+    """A page that is open.
+
+    `problems` are what no page of ours may have: errors, refusals of its policy, dialogs, requests to other hosts.
+    Words of errors that a test brings about belong into `expected`.
+    """
 
     def __init__(self, page: Page, url: str) -> None:
         self.page = page
@@ -27,12 +33,16 @@ class Tab:
         self.expected: list[str] = []
         page.on("pageerror", lambda error: self.problems.append(f"error: {error}"))
         page.on("console", self._console)
-        page.on("dialog", lambda dialog: (self.problems.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        page.on("dialog", self._dialog)
         page.on("request", lambda request: self._request(request.url))
 
     def _console(self, message: ConsoleMessage) -> None:
         if message.type == "error" and not any(words in message.text for words in self.expected):
             self.problems.append(f"console: {message.text}")
+
+    def _dialog(self, dialog: Dialog) -> None:
+        self.problems.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
 
     def _request(self, url: str) -> None:
         # Blobs and data never leave the browser.
@@ -68,7 +78,7 @@ class Tab:
         asked: list[dict[str, Any]] = []
 
         def fulfil(route: Route) -> None:
-            asked.append(route.request.post_data_json)
+            asked.append(json.loads(route.request.post_data or ""))
             route.fulfill(content_type="text/event-stream", body=stream_of(deltas, finish))
 
         self.page.route(CHATS, fulfil)
@@ -77,10 +87,16 @@ class Tab:
 
 def stream_of(deltas: Sequence[dict[str, Any]], finish: str) -> str:
     """A stream of chunks."""
-    choices = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
+    choices: list[dict[str, Any]] = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
     choices.append({"index": 0, "delta": {}, "finish_reason": finish})
     events = [json.dumps({"choices": [choice]}) for choice in choices]
     return "".join(f"data: {event}\n\n" for event in [*events, "[DONE]"])
+
+
+def cancelled(url: str) -> float:
+    """How many requests the server saw broken off."""
+    lines = get(url, "/metrics").body.decode().splitlines()
+    return float(next(line.split()[1] for line in lines if line.startswith("jan_serve_cancelled_total")))
 
 
 @contextmanager

@@ -6,9 +6,8 @@ import json
 
 from playwright.sync_api import Page, Route, expect
 
-from tests.page.support import CHATS, Tab
+from tests.page.support import CHATS, Tab, cancelled
 from tests.support.processes import wait_until
-from tests.support.raw_http import get
 
 HOSTILE = """\
 <img src=x onerror="alert(1)"><script>alert(2)</script>
@@ -40,7 +39,7 @@ def test_a_question_is_answered_by_the_model(tab: Tab) -> None:
 
 def test_an_answer_can_be_stopped_and_the_server_hears_of_it(tab: Tab) -> None:
     def long(route: Route) -> None:
-        body = {**route.request.post_data_json, "min_tokens": 1_900}
+        body = {**json.loads(route.request.post_data or ""), "min_tokens": 1_900}
         route.continue_(post_data=json.dumps(body))
 
     before = cancelled(tab.url)
@@ -51,11 +50,6 @@ def test_an_answer_can_be_stopped_and_the_server_hears_of_it(tab: Tab) -> None:
     expect(tab.answers.get_by_text("Stopped.")).to_be_visible()
     expect(tab.answers.locator(".markdown")).not_to_be_empty()
     wait_until(lambda: cancelled(tab.url) == before + 1)
-
-
-def cancelled(url: str) -> float:
-    lines = get(url, "/metrics").body.decode().splitlines()
-    return float(next(line.split()[1] for line in lines if line.startswith("jan_serve_cancelled_total")))
 
 
 def test_a_question_can_be_edited_and_an_answer_written_anew(tab: Tab) -> None:

@@ -8,8 +8,9 @@ from playwright.sync_api import Locator, expect
 
 from jan_serve.resources import builtin_model
 from tests.page.conftest import HOSTILE_NAME
-from tests.page.support import Tab
+from tests.page.support import Tab, cancelled
 from tests.support.fake_hub import FakeHub, FakeRepo, Fault
+from tests.support.processes import wait_until
 
 REPO = "org/small-GGUF"
 
@@ -52,9 +53,12 @@ def test_a_model_is_pulled_with_its_progress_and_deleted(tab: Tab, hub: FakeHub)
     tab.page.get_by_label("Get a model from the hub").fill(REPO)
     tab.page.get_by_role("button", name="Pull").click()
     progress = tab.page.get_by_role("progressbar", name=f"Pulling {REPO}")
+    before = cancelled(tab.url)
     expect(progress).to_have_attribute("value", re.compile(r"[1-9]\d*"))
     tab.page.get_by_role("button", name="Cancel").click()
     expect(progress).to_have_count(0)
+    # Until then, a second pull would join the first one's transfer, which stalls.
+    wait_until(lambda: cancelled(tab.url) == before + 1)
     tab.page.get_by_role("button", name="Pull").click()
     expect(tab.page.get_by_text("is here")).to_be_visible()
     pulled = tab.page.get_by_role("listitem").filter(has_text="small")
@@ -82,6 +86,6 @@ def test_the_name_of_a_model_is_text(tab: Tab) -> None:
     expect(card(tab, HOSTILE_NAME)).to_be_visible()
     tab.show("Server")
     expect(tab.page.get_by_text("OPENAI_BASE_URL")).to_be_visible()
-    tab.page.get_by_label("Program").select_option("curl")
+    tab.page.get_by_label("Program", exact=True).select_option("curl")
     expect(tab.page.locator(".code-box")).to_contain_text(HOSTILE_NAME)
     expect(tab.page.locator("img")).to_have_count(0)

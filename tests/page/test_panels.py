@@ -10,7 +10,12 @@ from jan_serve.grammar import json_schema_to_gbnf, regex_to_gbnf
 from tests.page.support import Tab
 from tests.support.raw_http import post
 
-SCHEMA = {"type": "object", "properties": {"n": {"enum": [1, 2, 3]}}, "required": ["n"], "additionalProperties": False}
+SCHEMA = {
+    "type": "object",
+    "properties": {"n": {"enum": [1, 2, 3]}},
+    "required": ["n"],
+    "additionalProperties": False,
+}
 
 
 def test_a_schema_becomes_a_grammar_and_an_answer_follows_it(tab: Tab) -> None:

@@ -18,14 +18,11 @@ export function EditorSettings() {
     <section aria-label="Settings for other programs">
       <h2>Use it in</h2>
       <div class="label-row">
-        <label>
-          <span class="off-screen">Program</span>
-          <select value={chosen} onChange={(event) => setChosen(event.currentTarget.value)}>
-            {CLIENTS.map(({ name }) => (
-              <option key={name}>{name}</option>
-            ))}
-          </select>
-        </label>
+        <select aria-label="Program" class="narrow" value={chosen} onChange={(event) => setChosen(event.currentTarget.value)}>
+          {CLIENTS.map(({ name }) => (
+            <option key={name}>{name}</option>
+          ))}
+        </select>
         <span class="hint">{client.where}</span>
         <CopyButton text={text} label="Copy settings" />
       </div>
