@@ -89,9 +89,15 @@ def _question(words: list[str], output: Output) -> str | None:
 
 
 def _file(model: str | None) -> Path | None:
-    """A GGUF file that is named by its path."""
-    path = Path(model).expanduser() if model is not None and model.lower().endswith(".gguf") else None
-    return path.absolute() if path is not None and path.is_file() else None
+    """A GGUF file that is named by its path; None for every other name. Raises CommandError."""
+    if model is None or not model.lower().endswith(".gguf"):
+        return None
+    path = Path(model).expanduser()
+    if path.is_file():
+        return path.absolute()
+    if path.is_absolute() or model.startswith(("./", "../", "~")):
+        raise CommandError(f"There is no file {model}.", "`jan-serve ls` lists models by name.", WRONG_USE)
+    return None
 
 
 def _ready(connection: Connection, model: str | None, output: Output) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
 
 import pytest
 
@@ -11,8 +10,7 @@ from tests.unit.cli.conftest import Run
 
 
 @pytest.fixture(autouse=True)
-def nothing_loaded(ask: Run) -> Generator[None]:
-    yield
+def nothing_loaded(ask: Run) -> None:
     assert ask("stop", "--all", "--force").status == 0
 
 

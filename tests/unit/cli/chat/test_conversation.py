@@ -1,0 +1,95 @@
+"""What a chat remembers, and the requests that it makes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from jan_serve.cli.chat.answer_format import read_format
+from jan_serve.cli.chat.conversation import Conversation
+from jan_serve.cli.errors import CommandError
+
+
+def test_a_request_has_everything_that_was_said() -> None:
+    chat = Conversation("m", system="Be brief.", parameters={"temperature": 0})
+    chat.add("one?", "1")
+    body = chat.request("two?")
+    assert body["model"] == "m"
+    assert body["temperature"] == 0
+    assert [message["content"] for message in body["messages"]] == ["Be brief.", "one?", "1", "two?"]
+    assert [message["role"] for message in body["messages"]] == ["system", "user", "assistant", "user"]
+    assert len(chat.messages) == 2
+
+
+def test_taking_back() -> None:
+    chat = Conversation("m")
+    assert chat.take_back() is None
+    chat.add("one?", "1")
+    chat.add("two?", "2")
+    assert chat.take_back() == "two?"
+    assert [message["content"] for message in chat.messages] == ["one?", "1"]
+    chat.clear()
+    assert chat.messages == []
+
+
+def test_saved_and_restored() -> None:
+    chat = Conversation("m", system="é", parameters={"seed": 1})
+    chat.add("one?", "1")
+    other = Conversation("other")
+    other.restore(chat.to_json())
+    assert (other.model, other.system, other.parameters) == ("other", "é", {"seed": 1})
+    assert other.messages == chat.messages
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        "[" * 100_000,
+        '{"jan_serve_chat": 1}',
+        '{"jan_serve_chat": 2, "system": null, "parameters": {}, "messages": []}',
+        '{"jan_serve_chat": 1, "system": 1, "parameters": {}, "messages": []}',
+        '{"jan_serve_chat": 1, "system": null, "parameters": {}, "messages": [{"role": "user", "content": "x"}]}',
+        '{"jan_serve_chat": 1, "system": null, "parameters": {}, "messages": [1, 2]}',
+    ],
+)
+def test_a_file_that_is_no_chat(text: str) -> None:
+    chat = Conversation("m")
+    chat.add("one?", "1")
+    before = chat.to_json()
+    with pytest.raises(CommandError, match="not a saved chat"):
+        chat.restore(text)
+    assert chat.to_json() == before
+
+
+def test_formats(tmp_path: Path) -> None:
+    schema = {"type": "object", "properties": {"name": {"type": "string"}}}
+    file = tmp_path / "person.json"
+    file.write_text(json.dumps(schema))
+    grammar = tmp_path / "yes.gbnf"
+    grammar.write_text('root ::= "yes" | "no"')
+    assert read_format("json").fields == {"response_format": {"type": "json_object"}}
+    assert read_format(str(file)).fields == {
+        "response_format": {"type": "json_schema", "json_schema": {"name": "person", "schema": schema}}
+    }
+    assert read_format(str(grammar)).fields == {"grammar": 'root ::= "yes" | "no"'}
+    assert read_format("arithmetic").fields == {"grammar": "arithmetic"}
+
+
+def test_formats_that_are_none(tmp_path: Path) -> None:
+    (tmp_path / "bad.json").write_text("{")
+    (tmp_path / "binary.json").write_bytes(b"\xff\xfe")
+    (tmp_path / "large.json").write_bytes(b" " * ((1 << 20) + 1))
+    for name, words in (
+        ("bad.json", "neither JSON nor GBNF"),
+        ("binary.json", "not UTF-8"),
+        ("large.json", "1048576 bytes"),
+        ("absent.json", "There is no file"),
+        ("absent/x", "There is no file"),
+    ):
+        with pytest.raises(CommandError, match=words):
+            read_format(str(tmp_path / name))

@@ -1,0 +1,93 @@
+"""run with a prompt, against fake engines."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli.conftest import Run
+
+
+def test_an_answer_is_all_of_the_output(ask: Run) -> None:
+    answer = ask("run", "alpha", "!say", "Hello", "there")
+    assert (answer.status, answer.out, answer.err) == (0, "Hello there\n", "")
+
+
+def test_the_default_model(ask: Run) -> None:
+    assert json.loads(ask("run", "--json", stdin=b"!say x").out)["model"] == "alpha"
+
+
+def test_a_line_break_of_the_answer_is_not_doubled(ask: Run) -> None:
+    assert ask("run", "alpha", r'!say "a\nb\n"').out == "a\nb\n"
+
+
+def test_control_characters_are_data_in_a_pipe(ask: Run) -> None:
+    assert ask("run", "alpha", r'!say "\u001b[31m\r\n"').out == "\x1b[31m\r\n"
+
+
+def test_control_characters_are_escaped_on_a_terminal(ask: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jan_serve.cli.output.on_terminal", lambda: True)
+    assert ask("run", "alpha", r'!say "a\u001b[31m\tb\nc"').out == "a\\x1b[31m\tb\nc\n"
+
+
+def test_piped_text_follows_the_prompt(ask: Run) -> None:
+    out = ask("run", "alpha", "!echo", "this:", stdin=b"\nfirst\nsecond\n\n").out
+    assert "!echo this:\n\nfirst\nsecond<|" in out.replace("\r", "")
+    assert ask("run", "alpha", stdin=b"!say piped").out == "piped\n"
+
+
+def test_the_system_message_and_parameters_are_sent(ask: Run) -> None:
+    assert "Be brief." in ask("run", "alpha", "--system", "Be brief.", "!echo").out
+    answer = json.loads(ask("run", "alpha", "--set", "max_tokens=2", "--json", "!stream 9").out)
+    assert answer["finish_reason"] == "length"
+    assert answer["usage"]["completion_tokens"] == 2
+    refused = ask("run", "alpha", "--set", "temperature=hot", "x")
+    assert (refused.status, refused.out) == (2, "")
+    assert "temperature" in refused.err
+
+
+def test_a_cut_answer_is_told(ask: Run) -> None:
+    answer = ask("run", "alpha", "--set", "max_tokens=2", "!stream 9")
+    assert answer.status == 0
+    assert "The answer was cut" in answer.err
+
+
+def test_statistics_are_talk(ask: Run) -> None:
+    answer = ask("run", "alpha", "--stats", "!say x")
+    assert answer.out == "x\n"
+    assert "tokens of prompt" in answer.err
+
+
+def test_a_failure_within_the_answer(ask: Run) -> None:
+    answer = ask("run", "alpha", "!fail-after 2 engine_crashed")
+    assert (answer.status, answer.out) == (1, "0 1\n")
+    assert answer.err.startswith("error: ")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("alpha",), "There is no prompt."),
+        (("alpha", "--json"), "There is no prompt."),
+        (("alpha", "--set", "x=1", "hi"), "There is no parameter 'x'."),
+        (("alpha", "--set", "seed", "hi"), "NAME=VALUE"),
+        (("alpha", "--format", "no.json", "hi"), "There is no file no.json"),
+        (("nope", "hi"), "The model `nope` does not exist."),
+        (("./no/file.gguf", "hi"), "There is no file ./no/file.gguf."),
+        (("no/file.gguf", "hi"), "does not exist"),
+    ],
+)
+def test_wrong_use(ask: Run, words: tuple[str, ...], message: str) -> None:
+    answer = ask("run", *words)
+    assert (answer.status, answer.out) == (2, "")
+    assert message in answer.err
+
+
+def test_a_schema_that_is_refused_says_where(ask: Run, tmp_path: Path) -> None:
+    file = tmp_path / "schema.json"
+    file.write_text('{"$ref": "https://example.org/x"}')
+    answer = ask("run", "alpha", "--format", str(file), "hi")
+    assert answer.status == 2
+    assert "$ref" in answer.err
