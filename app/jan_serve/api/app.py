@@ -19,6 +19,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 
 from jan_serve import __version__
+from jan_serve.api.control_port import ControlPlane
 from jan_serve.api.dialect import Dialect, Services, StreamSettings
 from jan_serve.api.dialects import DIALECTS
 from jan_serve.api.errors import (
@@ -79,13 +80,15 @@ def create_app(
     page: Path | None = None,
     management: Management | None = None,
     log: RecentLog | None = None,
+    control: ControlPlane | None = None,
     dialects: tuple[Dialect, ...] = DIALECTS,
 ) -> FastAPI:
     """The application over these models and this renderer, which the caller keeps and shuts down.
 
     named_grammars: GBNF texts by name. profiles: what is configured for single models.
     page: the folder of the page for browsers. management: what lists, loads and pulls models; None has no such routes.
-    log: what GET /logs shows; None has no such route.
+    log: what GET /logs shows; None has no such route. control: what the control plane's routes work with; None has no
+    such routes.
     """
     lifecycle = Lifecycle()
     metrics = Metrics(models.snapshot, lifecycle)
@@ -113,6 +116,7 @@ def create_app(
         metrics_page=metrics.page,
         registry=metrics.registry,
         generate_limits=_generate_limits(settings),
+        control=control,
     )
     routers = [
         health_router(models, lifecycle, metrics),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fastapi import APIRouter
 from prometheus_client import CollectorRegistry
 
+from jan_serve.api.control_port import ControlPlane
 from jan_serve.api.errors import ErrorRenderer
 from jan_serve.api.generate_limits import GenerateLimits
 from jan_serve.api.metrics import RequestObserver
@@ -26,7 +27,10 @@ class StreamSettings:
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What dialects build on. Shared by all of them; each makes its own generation services over these."""
+    """What dialects build on. Shared by all of them; each makes its own generation services over these.
+
+    control: None where the server cannot be controlled.
+    """
 
     models: Models
     preparer: RequestPreparer
@@ -35,6 +39,7 @@ class Services:
     metrics_page: Callable[[], bytes]
     registry: CollectorRegistry
     generate_limits: GenerateLimits
+    control: ControlPlane | None = None
 
 
 MetricsFactory = Callable[[CollectorRegistry, Callable[[], ModelsState]], RequestObserver]

@@ -13,6 +13,7 @@ from fastapi import FastAPI
 
 from jan_serve.api.app import AppParts, create_app
 from jan_serve.api.connection import Connection
+from jan_serve.api.control_port import ControlPlane
 from jan_serve.api.guards.drain import RETRY_AFTER_S
 from jan_serve.api.management.ports import ManagedSnapshot, Management, ModelControl
 from jan_serve.api.models_port import Models
@@ -55,6 +56,14 @@ class ManagedRenderer(TemplateRenderer, Protocol):
 
     async def close(self) -> None:
         """See supervisor.template_renderer."""
+        ...
+
+
+class ManagedControl(ControlPlane, Protocol):
+    """A control plane that ends with the server."""
+
+    async def close(self) -> None:
+        """End its links."""
         ...
 
 
@@ -157,11 +166,12 @@ def run(
     library: ModelLibrary | None = None,
     observer: ServerObserver | None = None,
     profiles: ModelProfiles | None = None,
+    control: ManagedControl | None = None,
 ) -> int:
     """Serve on `sock`, which listens already; blocks until the server has stopped. Returns the exit status.
 
     library: the folder that models are managed in; None offers no management. observer: who is told of the server's
-    life. profiles: what is configured for single models.
+    life. profiles: what is configured for single models. control: None offers no control plane.
     """
     with recent_log() as log:
         app = create_app(
@@ -173,11 +183,12 @@ def run(
             page=page_folder(),
             management=Management(models, library) if library is not None else None,
             log=log,
+            control=control,
         )
         config = server_config(app)
         with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
             server = DrainingServer(config, app.state.parts, models, settings.drain_timeout_s, observer)
-            return runner.run(_serve(server, models, renderer, sock, preload=settings.model))
+            return runner.run(_serve(server, models, renderer, sock, preload=settings.model, control=control))
 
 
 async def _serve(
@@ -187,6 +198,7 @@ async def _serve(
     sock: socket.socket,
     *,
     preload: str | None,
+    control: ManagedControl | None = None,
 ) -> int:
     """preload: a model that was asked for by name is loaded before the first request needs it."""
     preparing = [asyncio.create_task(renderer.start(), name="start renderer")]
@@ -200,6 +212,8 @@ async def _serve(
         await asyncio.gather(*preparing, return_exceptions=True)
         # After a drain this returns at once; after a failed start nothing may stay behind.
         await models.shutdown(0.0)
+        if control is not None:
+            await control.close()
         await renderer.close()
     return 0 if server.started else 1
 

@@ -115,10 +115,12 @@ def run_server(
     """The server with all its parts, until it is told to stop; the value is the exit status."""
     # The server's packages take most of the start-up time: the other commands do without.
     from jan_serve.api.server import run
+    from jan_serve.control import ServerControl
 
     library = build_library(resolver, settings, free_memory)
     manager = build_manager(sources, settings, free_memory)
-    return run(settings, manager, build_renderer(), sock, library, observer, sources)
+    control = ServerControl(settings)
+    return run(settings, manager, build_renderer(), sock, library, observer, sources, control)
 
 
 @contextmanager

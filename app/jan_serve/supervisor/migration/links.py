@@ -121,6 +121,10 @@ class Migrations:
         """Peers ask for it by this number."""
         self._kept.bind(handle, session)
 
+    def release(self, handle: int) -> bool:
+        """Drop a kept state; False where it is gone."""
+        return self._kept.drop(handle)
+
     def is_kept(self, session: int) -> bool:
         """Whether something is kept by this number."""
         return self._kept.find(session) is not None

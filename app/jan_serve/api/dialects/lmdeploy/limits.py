@@ -24,4 +24,5 @@ MAX_INPUTS: Final = 2_048
 MAX_PROMPT_TOKENS: Final = 1 << 22
 """Ids in a token array; far beyond any context."""
 
+MAX_ENDPOINTS: Final = 64
 MAX_SESSION_ID: Final = (1 << 63) - 1

@@ -12,6 +12,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from jan_serve.api.dialect import Services
+from jan_serve.api.dialects.lmdeploy.routes_distserve import DISTSERVE, add_distserve_routes
 from jan_serve.api.dialects.lmdeploy.routes_generation import add_generation_routes
 from jan_serve.api.dialects.lmdeploy.routes_inputs import (
     add_embedding_route,
@@ -26,7 +27,7 @@ from jan_serve.api.metrics import CONTENT_TYPE
 from jan_serve.api.replies import json_reply
 
 PREFIX: Final = "/lmdeploy"
-ROOT_PATHS: Final = ("/v1/encode", "/pooling")
+ROOT_PATHS: Final = ("/v1/encode", "/pooling", DISTSERVE)
 
 _TAGS: Final[list[str | Enum]] = ["LMDeploy"]
 _ERRORS: Final[dict[int | str, dict[str, Any]]] = {
@@ -52,6 +53,8 @@ def lmdeploy_router(services: Services) -> APIRouter:
     for prefix in ("", PREFIX):
         add_encode_route(router, serving, prefix)
         add_pooling_route(router, serving, prefix)
+        if serving.control is not None:
+            add_distserve_routes(router, serving, serving.control.links, prefix)
     add_embedding_route(router, serving, PREFIX)
     _add_fact_routes(router, serving, services.metrics_page)
     return router

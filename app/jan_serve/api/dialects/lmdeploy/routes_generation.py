@@ -13,6 +13,7 @@ from starlette.responses import Response
 from jan_serve.api.answers import StreamRenderer, WholeRenderer, answer_stream, answer_whole
 from jan_serve.api.dialects.lmdeploy.answer import ReplyHead
 from jan_serve.api.dialects.lmdeploy.errors import in_band_error
+from jan_serve.api.dialects.lmdeploy.migration import CacheFacts, WithCache, migrating, preserving
 from jan_serve.api.dialects.lmdeploy.parse_chat import chat_request
 from jan_serve.api.dialects.lmdeploy.parse_common import check_bias, wanted_session
 from jan_serve.api.dialects.lmdeploy.parse_text import completion_requests, generate_request
@@ -26,7 +27,7 @@ from jan_serve.api.dialects.lmdeploy.render_generate import GenerateAnswer, Gene
 from jan_serve.api.dialects.lmdeploy.serving import Serving
 from jan_serve.api.dialects.lmdeploy.sessions import Session
 from jan_serve.api.dialects.lmdeploy.wire_chat import ChatReply, ChatRequest
-from jan_serve.api.dialects.lmdeploy.wire_common import SamplingFields
+from jan_serve.api.dialects.lmdeploy.wire_common import GenerationFields, SamplingFields
 from jan_serve.api.dialects.lmdeploy.wire_completion import CompletionReply, CompletionRequest
 from jan_serve.api.dialects.lmdeploy.wire_generate import GenerateReply, GenerateRequest
 from jan_serve.api.disconnect import while_connected
@@ -64,7 +65,7 @@ async def serve_generate(request: Request, body: GenerateRequest, serving: Servi
     form = GenerateForm(include_stop=generation.stopping.include_stop, logprobs=bool(body.return_logprob))
     whole = None if body.stream else GenerateAnswer(form)
     chunks = GenerateChunks(form)
-    return await _answer(request, serving, session, [generation], whole, chunks)
+    return await _answer(request, serving, session, body, [generation], whole, chunks)
 
 
 async def serve_chat(request: Request, body: ChatRequest, serving: Serving) -> Response:
@@ -81,7 +82,7 @@ async def serve_chat(request: Request, body: ChatRequest, serving: Serving) -> R
         include_usage=_wants_usage(body),
     )
     whole = None if body.stream else ChatAnswer(head, form)
-    return await _answer(request, serving, session, [generation], whole, ChatChunks(head, form))
+    return await _answer(request, serving, session, body, [generation], whole, ChatChunks(head, form))
 
 
 async def serve_completions(request: Request, body: CompletionRequest, serving: Serving) -> Response:
@@ -97,20 +98,26 @@ async def serve_completions(request: Request, body: CompletionRequest, serving: 
         include_usage=_wants_usage(body),
     )
     whole = None if body.stream else CompletionAnswer(head, form)
-    return await _answer(request, serving, session, requests, whole, CompletionChunks(head, form))
+    return await _answer(request, serving, session, body, requests, whole, CompletionChunks(head, form))
 
 
 async def _answer(
     request: Request,
     serving: Serving,
     session: Session,
+    body: GenerationFields,
     requests: list[GenerationRequest],
     whole: WholeRenderer | None,
     chunks: StreamRenderer,
 ) -> Response:
     """As a session. whole: None streams `chunks`."""
     choices = sum(generation.n for generation in requests)
+    requests = migrating(body, requests, stream=whole is None)
     events = session.run(generate_batch(serving.generation.generate, requests), choices=choices)
+    if requests[0].keep_state and serving.control is not None:
+        facts = CacheFacts()
+        events = preserving(events, session, serving.control.links, facts, preserve=bool(body.preserve_cache))
+        whole = whole and WithCache(whole, session, facts)
     if whole is not None:
         return await answer_whole(request, events, whole)
     return await answer_stream(request, events, chunks, in_band_error, serving.streams, done_after_error=True)

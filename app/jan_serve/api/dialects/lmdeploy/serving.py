@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
+from jan_serve.api.control_port import ControlPlane
 from jan_serve.api.dialect import Services, StreamSettings
 from jan_serve.api.dialects.lmdeploy.sessions import Sessions
 from jan_serve.api.models_port import Models
@@ -21,7 +22,8 @@ _NO_COMMENTS: Final = 0.0
 class Serving:
     """Shared by all of them. Unlike in other dialects, an unknown model is an error, never the default one.
 
-    streams: without keep-alive comments, since LMDeploy's client reads every line as JSON.
+    streams: without keep-alive comments, since LMDeploy's client reads every line as JSON. control: None where the
+    server cannot be controlled.
     """
 
     generation: GenerationService
@@ -32,13 +34,16 @@ class Serving:
     models: Models
     sessions: Sessions
     streams: StreamSettings
+    control: ControlPlane | None = None
 
 
 def serving_over(services: Services) -> Serving:
     """The services of one application."""
-    models, running = services.models, services.running
+    models, running, control = services.models, services.running, services.control
     return Serving(
-        generation=GenerationService(models, services.preparer, running),
+        generation=GenerationService(
+            models, services.preparer, running, None if control is None else control.links
+        ),
         tokenizer=TokenizerService(models, running),
         templates=TemplateService(models, services.preparer, running),
         embeddings=EmbeddingService(models, running),
@@ -46,4 +51,5 @@ def serving_over(services: Services) -> Serving:
         models=models,
         sessions=Sessions(),
         streams=replace(services.streams, ping_s=_NO_COMMENTS),
+        control=control,
     )

@@ -8,6 +8,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from jan_serve.api.dialects.lmdeploy import limits
+from jan_serve.api.dialects.lmdeploy.wire_distserve import MigrationFields
 from jan_serve.api.wire_types import AtMost, Int, Strings, WireModel
 
 
@@ -17,7 +18,7 @@ class StreamOptions(WireModel):
     include_usage: bool | None = False
 
 
-class GenerationFields(WireModel):
+class GenerationFields(MigrationFields):
     """How tokens are picked and shown, and where the text ends. Ranges are checked in LMDeploy's words."""
 
     top_p: float | None = 1.0

@@ -1,0 +1,49 @@
+"""What the control plane's routes work with, which wiring hands in."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from jan_serve.core.migration import PeerEndpoint
+from jan_serve.generation.ports import SequenceStates
+
+
+class PeerLinks(SequenceStates, Protocol):
+    """Links with other servers, and the states of sequences that cross them; see supervisor.migration.links."""
+
+    async def initialize(self, local_id: str, remote_id: str) -> PeerEndpoint:
+        """Where the peer of this name may fetch. Raises InvalidRequest, PeerFailed."""
+        ...
+
+    async def connect(self, remote_id: str, endpoint: PeerEndpoint) -> None:
+        """Fetch from there from now on. Raises InvalidRequest, PeerFailed."""
+        ...
+
+    def drop(self, remote_id: str) -> bool:
+        """Forget a peer; False where it is not known."""
+        ...
+
+    def bind(self, handle: int, session: int) -> None:
+        """Peers ask for a kept state by this number."""
+        ...
+
+    def release(self, handle: int) -> bool:
+        """Drop a kept state; False where it is gone."""
+        ...
+
+    def is_kept(self, session: int) -> bool:
+        """Whether something is kept by this number."""
+        ...
+
+    def free(self, session: int) -> bool:
+        """Drop what is kept by this number; False where that is nothing."""
+        ...
+
+
+class ControlPlane(Protocol):
+    """What a server lets be done with itself."""
+
+    @property
+    def links(self) -> PeerLinks:
+        """To other servers."""
+        ...
