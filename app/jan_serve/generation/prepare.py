@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from jan_serve.chat.detect import knows_tools
 from jan_serve.chat.formats.format import ChatFormat
 from jan_serve.chat.template import format_of
 from jan_serve.core.constraint import CompiledGrammar, Constraint
@@ -147,6 +148,11 @@ class RequestPreparer:
         """A chat as the text that the model is given. Raises TemplateError, InvalidRequest."""
         _check_generates(client.facts)
         return await self._render(prompt, self._template(client, prompt), client.facts)
+
+    def shows_tools(self, client: EngineClient) -> bool:
+        """Whether the model's template writes the tools of a chat; else instructions in words must."""
+        override = self._profiles.profile(client.name).template
+        return knows_tools(template_of(client.name, client.facts, override, with_tools=True))
 
     async def compile(self, constraint: Constraint) -> CompiledGrammar:
         """The grammar that a request with this constraint is held to. Raises as ConstraintCompiler.compile."""

@@ -26,6 +26,13 @@ class TemplateService:
                 client = await deadline.wait(stack.enter_async_context(self._models.lease(model)))
                 return await deadline.wait(self._preparer.chat_text(prompt, client))
 
+    async def shows_tools(self, model: str | None) -> bool:
+        """Whether the model's template writes the tools of a chat by itself."""
+        with self._running.enter() as deadline:
+            async with AsyncExitStack() as stack:
+                client = await deadline.wait(stack.enter_async_context(self._models.lease(model)))
+                return self._preparer.shows_tools(client)
+
     async def facts(self, model: str | None) -> tuple[str, ModelFacts]:
         """The model's name and facts."""
         with self._running.enter() as deadline:

@@ -126,12 +126,13 @@ def test_best_of_keeps_the_losers(base: str) -> None:
 
 
 def test_stop_strings_stay(base: str) -> None:
-    text = call(base, "/generate", inputs=HELLO, parameters={"max_new_tokens": 20}).json()["generated_text"]
-    stop = text[2:4]
-    fields = {"max_new_tokens": 20, "stop": [stop], "details": True}
-    body = call(base, "/generate", inputs=HELLO, parameters=fields).json()
-    assert body["generated_text"].endswith(stop)
+    fields = {"max_new_tokens": 20, "details": True}
+    tokens = call(base, "/generate", inputs=HELLO, parameters=fields).json()["details"]["tokens"]
+    stop = tokens[0]["text"] + tokens[1]["text"]
+    body = call(base, "/generate", inputs=HELLO, parameters={**fields, "stop": ["zzz", stop[1:]]}).json()
+    assert body["generated_text"] == stop
     assert body["details"]["finish_reason"] == "stop_sequence"
+    assert [token["id"] for token in body["details"]["tokens"]] == [token["id"] for token in tokens[:2]]
 
 
 def test_truncation_keeps_the_end(base: str) -> None:
@@ -174,7 +175,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "top_n": ({"top_n_tokens": 6}, "`top_n_tokens` must be >= 0 and <= 5. Given: 6"),
     "grammar": ({"grammar": {"type": "json", "value": {}}}, "Grammar must have a 'properties' field"),
     "grammar type": ({"grammar": {"type": "json", "value": 1}}, "grammar is not supported"),
-    "watermark": ({"watermark": True}, "`watermark` is not available on this server"),
 }
 
 
@@ -211,7 +211,8 @@ def test_what_the_framework_refuses_is_plain_text(url: str, body: bytes, status:
 def test_lengths_are_checked_with_both_numbers(url: str) -> None:
     reply = post(url, "/generate", {"inputs": "a " * 5000, "parameters": {}})
     assert reply.status == 422
-    assert "`inputs` must have less than" in reply.json()["error"]
+    assert "`inputs` tokens + `max_new_tokens` must be <=" in reply.json()["error"]
+    assert "and 0 `max_new_tokens`" in reply.json()["error"]
     reply = post(url, "/generate", {"inputs": "a " * 1500, "parameters": {"max_new_tokens": 1024}})
     assert "`inputs` tokens + `max_new_tokens` must be <=" in reply.json()["error"]
 

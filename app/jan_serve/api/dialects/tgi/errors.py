@@ -11,7 +11,9 @@ from jan_serve.api.errors import Problem
 from jan_serve.api.replies import json_reply
 from jan_serve.errors import (
     ContextLengthExceeded,
+    EngineCrashed,
     EngineFailure,
+    EngineStalled,
     InvalidJson,
     InvalidRequest,
     Overloaded,
@@ -31,8 +33,20 @@ class ToolFailed(InvalidRequest):
     code = "tool_error"
 
 
+class BatchTooLarge(InvalidRequest):
+    """More prompts than one completion may have."""
+
+    code = "batch_size_exceeded"
+
+
+class SuffixNotSupported(InvalidRequest):
+    """A completion with text behind its gap."""
+
+    code = "suffix_not_supported"
+
+
 def error_body(problem: Problem) -> ErrorBody:
-    """The body, also as the last event of a stream that failed."""
+    """The body."""
     match problem.error:
         case Overloaded():
             return {"error": "Model is overloaded", "error_type": "overloaded"}
@@ -40,11 +54,17 @@ def error_body(problem: Problem) -> ErrorBody:
             return {"error": f"Template error: {error.message}", "error_type": "template_error"}
         case ToolFailed() as error:
             return {"error": f"Tool error: {error.message}", "error_type": "tool_error"}
+        case BatchTooLarge() as error:
+            return {"error": error.message, "error_type": "batch size exceeded"}
+        case SuffixNotSupported() as error:
+            return {"error": error.message, "error_type": "suffix not supported"}
         case ContextLengthExceeded() as error:
             words = f"`inputs` must have less than {error.n_ctx} tokens. Given: {error.n_prompt}"
             return {"error": f"Input validation error: {words}", "error_type": "validation"}
         case InvalidRequest() as error:
             return {"error": f"Input validation error: {error.message}", "error_type": "validation"}
+        case EngineCrashed() | EngineStalled():
+            return {"error": "Incomplete generation", "error_type": "incomplete_generation"}
         case EngineFailure():
             words = f"Request failed during generation: {problem.message}"
             return {"error": words, "error_type": "generation"}
@@ -52,11 +72,20 @@ def error_body(problem: Problem) -> ErrorBody:
             return {"error": problem.message, "error_type": problem.code}
 
 
+def stream_error_body(problem: Problem) -> ErrorBody:
+    """The last event of a native stream that failed."""
+    if isinstance(problem.error, EngineCrashed | EngineStalled):
+        return {"error": "Incomplete generation stream", "error_type": "incomplete_generation_stream"}
+    return error_body(problem)
+
+
 def status_of(problem: Problem) -> int:
     """The status of a reply that is no stream."""
     match problem.error:
         case InvalidRequest():
             return HTTPStatus.UNPROCESSABLE_ENTITY
+        case EngineCrashed() | EngineStalled():
+            return HTTPStatus.INTERNAL_SERVER_ERROR
         case EngineFailure():
             return HTTPStatus.FAILED_DEPENDENCY
         case _:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, Final, cast
+from typing import Any, cast
 
-from jan_serve.api.dialects.tgi import limits
 from jan_serve.api.dialects.tgi.errors import ValidationFailed
-from jan_serve.api.dialects.tgi.wire import GenerateRequest, GrammarValue, Parameters
+from jan_serve.api.dialects.tgi.limits import SLICE_TOKENS
+from jan_serve.api.dialects.tgi.wire import GrammarValue, Parameters
+from jan_serve.api.generate_limits import GenerateLimits
 from jan_serve.api.given import given_fields
 from jan_serve.core.constraint import Constraint, JsonSchemaConstraint, RegexConstraint
 from jan_serve.core.request import GenerationRequest, TokenPrompt
 from jan_serve.core.sampling import SamplingParams, StopConditions
-
-WHOLE_CONTEXT: Final = -1
-"""llama.cpp's way to say that penalties look back on everything."""
 
 
 def samples(parameters: Parameters) -> bool:
@@ -30,39 +28,46 @@ def samples(parameters: Parameters) -> bool:
     )
 
 
-def check(body: GenerateRequest, *, stream: bool, max_input: int) -> None:
-    """Everything that can be said without counting tokens. Raises ValidationFailed."""
-    p = body.parameters
+def check_before_queue(p: Parameters, limits: GenerateLimits, *, stream: bool) -> None:
+    """What is said before it matters whether the server has room. Raises ValidationFailed.
+
+    A `best_of` of 0 counts as 1, but for streams.
+    """
     best_of = 1 if p.best_of is None else p.best_of
     if stream and best_of != 1:
         raise ValidationFailed("`best_of` != 1 is not supported when streaming tokens")
     if stream and p.decoder_input_details:
         raise ValidationFailed("`decoder_input_details` == true is not supported when streaming tokens")
-    if p.best_of is not None and not 0 < best_of <= limits.MAX_BEST_OF:
-        raise ValidationFailed(f"`best_of` must be > 0 and <= {limits.MAX_BEST_OF}. Given: {best_of}")
+    if best_of > 1 and limits.max_best_of <= 1:
+        raise ValidationFailed("`best_of` != 1 is not allowed for this endpoint")
+    if best_of > limits.max_best_of:
+        raise ValidationFailed(f"`best_of` must be > 0 and <= {limits.max_best_of}. Given: {best_of}")
+
+
+def check(inputs: str, p: Parameters, limits: GenerateLimits, max_input: int) -> None:
+    """Everything else that can be said without counting tokens. Raises ValidationFailed."""
+    best_of = p.best_of or 1
     if best_of > 1 and not samples(p):
         raise ValidationFailed("you must use sampling when `best_of` is > 1")
     _check_ranges(p)
-    if len(p.stop) > limits.MAX_STOP_SEQUENCES:
+    if len(p.stop) > limits.max_stop_sequences:
         raise ValidationFailed(
-            f"`stop` supports up to {limits.MAX_STOP_SEQUENCES} stop sequences. Given: {len(p.stop)}"
+            f"`stop` supports up to {limits.max_stop_sequences} stop sequences. Given: {len(p.stop)}"
         )
     if "" in p.stop:
         raise ValidationFailed("`stop` sequences cannot be empty")
     if best_of > 1 and p.seed is not None:
         raise ValidationFailed("`seed` must not be set when `best_of` > 1")
-    if p.top_n_tokens is not None and p.top_n_tokens > limits.MAX_TOP_N_TOKENS:
+    if p.top_n_tokens is not None and p.top_n_tokens > limits.max_top_n_tokens:
         raise ValidationFailed(
-            f"`top_n_tokens` must be >= 0 and <= {limits.MAX_TOP_N_TOKENS}. Given: {p.top_n_tokens}"
+            f"`top_n_tokens` must be >= 0 and <= {limits.max_top_n_tokens}. Given: {p.top_n_tokens}"
         )
-    if not body.inputs:
+    if not inputs:
         raise ValidationFailed("`inputs` cannot be empty")
     if p.truncate is not None and not 0 < p.truncate <= max_input:
         raise ValidationFailed(
             f"`truncate` must be strictly positive and less than {max_input}. Given: {p.truncate}"
         )
-    if p.watermark:
-        raise ValidationFailed("`watermark` is not available on this server")
 
 
 def _check_ranges(p: Parameters) -> None:
@@ -82,16 +87,23 @@ def _check_ranges(p: Parameters) -> None:
         raise ValidationFailed("`max_new_tokens` must be strictly positive")
 
 
-def check_length(p: Parameters, n_input: int, n_total: int) -> None:
-    """n_input: tokens after truncation. n_total: the context. Raises ValidationFailed."""
-    wanted = min(p.max_new_tokens or limits.SLICE_TOKENS, limits.SLICE_TOKENS)
-    if p.max_new_tokens is not None and n_input + wanted > n_total:
+def check_length(p: Parameters, n_input: int, *, max_input: int, max_total: int) -> None:
+    """n_input: tokens after truncation. Raises ValidationFailed."""
+    wanted = max(0, max_total - n_input) if p.max_new_tokens is None else p.max_new_tokens
+    wanted = min(wanted, SLICE_TOKENS)
+    if n_input + wanted > max_total:
         raise ValidationFailed(
-            f"`inputs` tokens + `max_new_tokens` must be <= {n_total}. Given: {n_input} `inputs` tokens and"
-            f" {p.max_new_tokens} `max_new_tokens`"
+            f"`inputs` tokens + `max_new_tokens` must be <= {max_total}. Given: {n_input} `inputs` tokens and"
+            f" {wanted} `max_new_tokens`"
         )
-    if n_input > n_total - 1:
-        raise ValidationFailed(f"`inputs` must have less than {n_total - 1} tokens. Given: {n_input}")
+    if n_input > max_input:
+        raise ValidationFailed(f"`inputs` must have less than {max_input} tokens. Given: {n_input}")
+
+
+def max_new_tokens(p: Parameters, n_input: int, max_total: int) -> int:
+    """Tokens that the answer may have: what is left of the context where more was asked for, or nothing."""
+    left = max_total - n_input
+    return left if p.max_new_tokens is None else min(p.max_new_tokens, left)
 
 
 def constraint_of(grammar: GrammarValue | None) -> Constraint | None:
@@ -119,10 +131,15 @@ def constraint_of(grammar: GrammarValue | None) -> Constraint | None:
 
 
 def generation_request(
-    body: GenerateRequest, ids: Sequence[int], *, model: str | None = None
+    p: Parameters,
+    ids: Sequence[int],
+    limits: GenerateLimits,
+    *,
+    model: str | None,
+    max_total: int,
+    constraint: Constraint | None,
 ) -> GenerationRequest:
     """ids: the input's tokens, cut as `truncate` says."""
-    p = body.parameters
     best_of = p.best_of or 1
     sampled = samples(p)
     return GenerationRequest(
@@ -134,14 +151,18 @@ def generation_request(
             top_p=p.top_p if p.top_p is not None else 1.0,
             typical_p=p.typical_p if p.typical_p is not None else 1.0,
             repeat_penalty=p.repetition_penalty if p.repetition_penalty is not None else 1.0,
-            repeat_last_n=WHOLE_CONTEXT,
             frequency_penalty=p.frequency_penalty or 0.0,
             seed=p.seed,
+            watermark=limits.watermark if p.watermark else None,
+            pipeline="tgi",
         ),
         stopping=StopConditions(
-            max_tokens=p.max_new_tokens, stop=tuple(dict.fromkeys(p.stop)), include_stop=True
+            max_tokens=max_new_tokens(p, len(ids), max_total),
+            stop=tuple(dict.fromkeys(p.stop)),
+            include_stop=True,
+            stop_at_token_end=True,
         ),
-        constraint=constraint_of(p.grammar),
+        constraint=constraint,
         n=best_of,
         best_of=best_of,
         logprobs=p.top_n_tokens or 0,

@@ -10,9 +10,11 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from jan_serve.api.wire_types import Between, Int, Strings, WireModel
+from jan_serve.api.dialects.tgi import limits
+from jan_serve.api.wire_types import MAX_INT, Between, Int, Strings, WireModel
 
-Unsigned = Annotated[Int, Between(0)]
+Unsigned = Annotated[Int, Between(0, limits.MAX_U32)]
+Seed = Annotated[Int, Between(0, limits.MAX_U64)]
 
 
 class GrammarValue(WireModel):
@@ -29,7 +31,7 @@ class Parameters(WireModel):
     temperature: float | None = None
     repetition_penalty: float | None = None
     frequency_penalty: float | None = None
-    top_k: Int | None = None
+    top_k: Annotated[Int, Between(-MAX_INT - 1, MAX_INT)] | None = None
     top_p: float | None = None
     typical_p: float | None = None
     do_sample: bool = False
@@ -40,7 +42,7 @@ class Parameters(WireModel):
     watermark: bool = False
     details: bool = False
     decoder_input_details: bool = False
-    seed: Unsigned | None = None
+    seed: Seed | None = None
     top_n_tokens: Unsigned | None = None
     grammar: GrammarValue | None = None
     adapter_id: str | None = None
@@ -159,6 +161,22 @@ class Info(TypedDict):
     max_batch_total_tokens: int
     max_waiting_tokens: int
     max_batch_size: int | None
+
+
+class ModelEntry(TypedDict):
+    """A model in OpenAI's list."""
+
+    id: str
+    object: str
+    created: int
+    owned_by: str
+
+
+class ModelList(TypedDict):
+    """OpenAI's list."""
+
+    object: str
+    data: list[ModelEntry]
 
 
 class ErrorBody(TypedDict):

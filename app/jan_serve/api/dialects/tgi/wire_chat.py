@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Annotated, Any, Literal, NotRequired, cast
 
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, Field, model_validator
+from pydantic_core import PydanticCustomError
 from typing_extensions import TypedDict
 
-from jan_serve.api.dialects.tgi.wire import GrammarValue, Unsigned
+from jan_serve.api.dialects.tgi.wire import GrammarValue, Seed, SimpleToken, Unsigned
 from jan_serve.api.wire_types import AtMost, FirstError, Strings, WireModel
 
 MAX_MESSAGES = 10_000
@@ -92,7 +93,7 @@ class ChatRequest(WireModel):
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
     stop: Strings | None = None
-    seed: Unsigned | None = None
+    seed: Seed | None = None
     logprobs: bool | None = None
     top_logprobs: Unsigned | None = None
     logit_bias: list[float] | None = None
@@ -102,6 +103,21 @@ class ChatRequest(WireModel):
     tool_choice: str | NamedTool | None = None
     tool_prompt: str | None = None
     response_format: GrammarValue | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_limit(cls, values: Any) -> Any:
+        """Two names of one field are the same field twice."""
+        if isinstance(values, dict) and "max_tokens" in values and "max_completion_tokens" in values:
+            raise PydanticCustomError("duplicate_field", "duplicate field `max_tokens`")
+        return cast(Any, values)
+
+
+class ChatTokenized(TypedDict):
+    """A chat as text, and its tokens."""
+
+    tokenize_response: list[SimpleToken]
+    templated_text: str
 
 
 class TopLogprob(TypedDict):

@@ -1,0 +1,52 @@
+"""What every reply of TGI's /v1 routes begins with, and the version that it is told to be."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from jan_serve import __version__
+from jan_serve.api.dialects.tgi.wire_chat import ChatChunk
+from jan_serve.api.dialects.tgi.wire_completion import CompletionChoice, CompletionReply
+
+TGI_VERSION: Final = "3.3.6"
+DOCKER_LABEL: Final = f"jan-serve-{__version__}"
+FINGERPRINT: Final = f"{TGI_VERSION}-{DOCKER_LABEL}"
+SERVED: Final = "tgi"
+"""The name that stands for whatever model is served."""
+
+
+def asked_model(name: str | None) -> str | None:
+    """The model or adapter that a request names, if it names any."""
+    return None if name in (None, "", SERVED) else name
+
+
+class ReplyHead:
+    """One answer's."""
+
+    def __init__(self, model: str) -> None:
+        self.model = model
+        self.created = int(time.time())
+
+    def completion(self, choices: list[CompletionChoice]) -> CompletionReply:
+        """A reply or event of /v1/completions."""
+        return {
+            "object": "text_completion",
+            "id": "",
+            "created": self.created,
+            "model": self.model,
+            "system_fingerprint": FINGERPRINT,
+            "choices": choices,
+        }
+
+    def chunk(self) -> ChatChunk:
+        """An event of a chat, without choices and counts."""
+        return {
+            "object": "chat.completion.chunk",
+            "id": "",
+            "created": self.created,
+            "model": self.model,
+            "system_fingerprint": FINGERPRINT,
+            "choices": [],
+            "usage": None,
+        }

@@ -1,0 +1,78 @@
+"""What TGI tells about itself: /info at the root; /info, /health, /metrics and /v1/models under /tgi."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from jan_serve.api.dialects.tgi.head import DOCKER_LABEL, TGI_VERSION
+from jan_serve.api.dialects.tgi.limits import VALIDATION_WORKERS
+from jan_serve.api.dialects.tgi.routes_native import TAGS
+from jan_serve.api.dialects.tgi.serving import Serving
+from jan_serve.api.dialects.tgi.wire import ErrorBody, Info, ModelList
+from jan_serve.api.disconnect import while_connected
+from jan_serve.api.metrics import CONTENT_TYPE
+from jan_serve.api.replies import json_reply
+
+_UNHEALTHY: ErrorBody = {"error": "unhealthy", "error_type": "healthcheck"}
+
+
+def add_info_route(router: APIRouter, serving: Serving, prefix: str) -> None:
+    """Add it to the dialect's router."""
+
+    @router.get(f"{prefix}/info", tags=TAGS, response_model=Info)
+    async def info(request: Request) -> Response:
+        """What runs here: the default model, which is loaded for it."""
+        name, facts = await while_connected(request, serving.templates.facts(None))
+        limits = serving.limits
+        max_input, max_total = limits.input_tokens(facts), limits.total_tokens(facts)
+        body: Info = {
+            "model_id": name,
+            "model_sha": None,
+            "model_pipeline_tag": "text-generation",
+            "max_concurrent_requests": limits.max_concurrent_requests,
+            "max_best_of": limits.max_best_of,
+            "max_stop_sequences": limits.max_stop_sequences,
+            "max_input_tokens": max_input,
+            "max_total_tokens": max_total,
+            "validation_workers": VALIDATION_WORKERS,
+            "max_client_batch_size": limits.max_client_batch_size,
+            "router": "text-generation-router",
+            "version": TGI_VERSION,
+            "sha": None,
+            "docker_label": DOCKER_LABEL,
+            "model_dtype": facts.description,
+            "model_device_type": facts.device,
+            "max_input_length": max_input,
+            "waiting_served_ratio": 0.3,
+            "max_batch_total_tokens": facts.n_ctx,
+            "max_waiting_tokens": 20,
+            "max_batch_size": facts.parallel,
+        }
+        return json_reply(body)
+
+
+def add_mounted_facts(router: APIRouter, serving: Serving) -> None:
+    """What at the root belongs to the whole server, as TGI has it."""
+
+    async def health() -> Response:
+        """Alive: an empty 200, or 503 while a model is failed."""
+        if any(model.state == "failed" for model in serving.models.snapshot().models):
+            return json_reply(_UNHEALTHY, 503)
+        return Response()
+
+    for path in ("/tgi", "/tgi/", "/tgi/health"):
+        router.get(path, tags=TAGS, response_class=Response)(health)
+
+    @router.get("/tgi/metrics", tags=TAGS, responses={200: {"content": {"text/plain": {}}}})
+    async def metrics() -> Response:
+        """Prometheus text exposition, the same as at the root."""
+        return Response(serving.metrics_page(), headers={"content-type": CONTENT_TYPE})
+
+    @router.get("/tgi/v1/models", tags=TAGS, response_model=ModelList)
+    async def models(request: Request) -> Response:
+        """The model that is served."""
+        name, _ = await while_connected(request, serving.templates.facts(None))
+        entry = {"id": name, "object": "model", "created": 0, "owned_by": name}
+        return json_reply({"object": "list", "data": [entry]})

@@ -1,0 +1,197 @@
+"""What TGI's routes share: the checks of a request, its tokens, its place among the others, its times as headers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+
+from starlette.requests import Request
+
+from jan_serve.api.dialect import Services
+from jan_serve.api.dialects.tgi.metrics import TgiMetrics
+from jan_serve.api.dialects.tgi.validation import (
+    check,
+    check_before_queue,
+    check_length,
+    constraint_of,
+    generation_request,
+)
+from jan_serve.api.dialects.tgi.wire import Parameters
+from jan_serve.api.disconnect import while_connected
+from jan_serve.core.constraint import Constraint
+from jan_serve.core.events import Timings, TokenInfo, TokenLogprob
+from jan_serve.core.request import GenerationRequest
+from jan_serve.errors import JanServeError, Overloaded
+from jan_serve.generation.batch import PromptEvent, generate_batch
+from jan_serve.generation.closing import closing
+from jan_serve.generation.leases import DefaultingLeases
+from jan_serve.generation.service import GenerationService
+from jan_serve.generation.templates import TemplateService
+from jan_serve.generation.tokenize import TokenizerService
+from jan_serve.ipc.messages import ModelFacts
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A generation before its checks. add_special: BOS as the model wants it, which rendered chats bring themselves.
+
+    model: the name of a model, where the caller gave one. constraint: in place of what `parameters.grammar` says.
+    """
+
+    inputs: str
+    parameters: Parameters
+    stream: bool = False
+    add_special: bool = True
+    model: str | None = None
+    constraint: Constraint | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A generation that passed the checks. Times are of `time.perf_counter`.
+
+    eos: the token that ends a text whose grammar allows nothing else, which the engine does not compute.
+    """
+
+    asked: Asked
+    request: GenerationRequest
+    model: str
+    n_input: int
+    compute_type: str
+    eos: TokenInfo | None
+    started: float
+    validated: float
+
+    @property
+    def parameters(self) -> Parameters:
+        """As they came."""
+        return self.asked.parameters
+
+    @property
+    def max_new_tokens(self) -> int:
+        """After which the text ends with `length`."""
+        assert self.request.stopping.max_tokens is not None
+        return self.request.stopping.max_tokens
+
+
+class Serving:
+    """Over one application's services. Unknown names of models mean the default one."""
+
+    def __init__(self, services: Services) -> None:
+        leases = DefaultingLeases(services.models)
+        self._generation = GenerationService(leases, services.preparer, services.running)
+        self.tokenizer = TokenizerService(leases, services.running)
+        self.templates = TemplateService(leases, services.preparer, services.running)
+        self.models = services.models
+        self.streams = services.streams
+        self.limits = services.generate_limits
+        self.metrics_page = services.metrics_page
+        self.metrics = TgiMetrics(services.registry, services.models.snapshot)
+        self._open = 0
+
+    async def job(self, request: Request | None, asked: Asked) -> Job:
+        """Check it and count its tokens. Raises InvalidRequest, Overloaded, and what a model that cannot load raises.
+
+        request: ClientGone is raised when its client leaves; None inside of a stream, which notices that by itself.
+        """
+        started = time.perf_counter()
+        self.metrics.count("tgi_request_count")
+        try:
+            check_before_queue(asked.parameters, self.limits, stream=asked.stream)
+            if self._open >= self.limits.max_concurrent_requests:
+                raise Overloaded("Model is overloaded")
+            checked = self._checked(asked, started)
+            return await (checked if request is None else while_connected(request, checked))
+        except JanServeError as error:
+            self.metrics.failed(error)
+            raise
+
+    async def _checked(self, asked: Asked, started: float) -> Job:
+        parameters = asked.parameters
+        name, facts = await self.templates.facts(asked.model)
+        max_total, max_input = self.limits.total_tokens(facts), self.limits.input_tokens(facts)
+        check(asked.inputs, parameters, self.limits, max_input)
+        constraint = asked.constraint or constraint_of(parameters.grammar)
+        found = await self.tokenizer.tokenize(asked.model, asked.inputs, add_special=asked.add_special)
+        tokens = found.tokens if parameters.truncate is None else found.tokens[-parameters.truncate :]
+        check_length(parameters, len(tokens), max_input=max_input, max_total=max_total)
+        self.metrics.sized(max_input=max_input, max_total=max_total)
+        return Job(
+            asked=asked,
+            request=generation_request(
+                parameters, tokens, self.limits, model=asked.model, max_total=max_total, constraint=constraint
+            ),
+            model=name,
+            n_input=len(tokens),
+            compute_type=_compute_type(facts),
+            eos=_eos(facts, with_candidates=bool(parameters.top_n_tokens)),
+            started=started,
+            validated=time.perf_counter(),
+        )
+
+    async def events(self, jobs: Sequence[Job]) -> AsyncGenerator[PromptEvent]:
+        """Run them at once. Raises what generating raises, and Overloaded."""
+        if self._open + len(jobs) > self.limits.max_concurrent_requests:
+            error = Overloaded("Model is overloaded")
+            self.metrics.failed(error)
+            raise error
+        self._open += len(jobs)
+        watch = self.metrics.watch(jobs)
+        try:
+            async with closing(
+                generate_batch(self._generation.generate, [job.request for job in jobs])
+            ) as events:
+                async for event in events:
+                    watch.observe(event)
+                    yield event
+        except JanServeError as error:
+            watch.failed(error)
+            raise
+        finally:
+            self._open -= len(jobs)
+            watch.close()
+
+
+def _compute_type(facts: ModelFacts) -> str:
+    return "gpu+optimized" if facts.n_gpu_layers else "cpu+optimized"
+
+
+def _eos(facts: ModelFacts, *, with_candidates: bool) -> TokenInfo | None:
+    token = facts.special_tokens.get("eos") or facts.special_tokens.get("eot")
+    if token is None:
+        return None
+    piece = token.text.encode()
+    only = (TokenLogprob(token.id, piece, 0.0, True),) if with_candidates else ()
+    return TokenInfo(token.id, piece, True, 0.0, only)
+
+
+def answer_headers(jobs: Sequence[Job], timings: Timings, generated: int) -> dict[str, str]:
+    """Of a whole answer. Several jobs count together, their times too. generated: tokens of all."""
+    first = jobs[0]
+    total_s = time.perf_counter() - first.started
+    inference_s = timings.prefill_s + timings.decode_s
+    return {
+        **stream_headers(jobs, buffering=None),
+        "x-compute-time": f"{total_s:.6f}",
+        "x-total-time": _ms(total_s),
+        "x-validation-time": _ms(sum(job.validated - job.started for job in jobs)),
+        "x-queue-time": _ms(timings.queue_s),
+        "x-inference-time": _ms(inference_s),
+        "x-time-per-token": _ms(inference_s / max(1, generated)),
+        "x-prompt-tokens": str(sum(job.n_input for job in jobs)),
+        "x-generated-tokens": str(generated),
+    }
+
+
+def stream_headers(jobs: Sequence[Job], *, buffering: str | None = "no") -> dict[str, str]:
+    """Of a stream, whose times nobody knows yet."""
+    headers = {
+        "x-compute-type": jobs[0].compute_type,
+        "x-compute-characters": str(sum(len(job.asked.inputs) for job in jobs)),
+    }
+    return headers if buffering is None else {**headers, "x-accel-buffering": buffering}
+
+
+def _ms(seconds: float) -> str:
+    return str(round(seconds * 1000))
