@@ -33,6 +33,7 @@ test: install ## all tests (ARGS: as pytest)
 
 test-clients: install ## other people's clients, those in JavaScript too, which need node and npm
 	@scripts/install-clients
+	@scripts/install-lmdeploy-client
 	cd tests/clients/node && npm ci --no-audit --no-fund --loglevel=error
 	$(BIN)/python -m pytest tests/clients $(ARGS)
 
