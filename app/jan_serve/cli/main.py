@@ -29,6 +29,7 @@ from jan_serve.cli.serve import serve_command
 from jan_serve.cli.show import show
 from jan_serve.cli.stop import stop
 from jan_serve.cli.tokenize import tokenize
+from jan_serve.cli.watermark import watermark
 
 _GLOBAL_FLAGS = frozenset({"--version", "--help", "-h", "--install-completion", "--show-completion"})
 
@@ -71,6 +72,7 @@ def build_app() -> typer.Typer:
     app.command("tokenize")(tokenize)
     app.command("doctor")(doctor)
     app.command("grammar")(grammar)
+    app.command("watermark")(watermark)
     app.add_typer(config_app, name="config")
     app.command(OWN_SERVER_COMMAND, hidden=True)(own_server)
     return app

@@ -21,7 +21,7 @@ from jan_serve.api.dialects.tgi.wire import Parameters
 from jan_serve.api.disconnect import while_connected
 from jan_serve.core.constraint import Constraint
 from jan_serve.core.events import Timings, TokenInfo, TokenLogprob
-from jan_serve.core.request import GenerationRequest
+from jan_serve.core.request import AdapterChoice, GenerationRequest
 from jan_serve.errors import JanServeError, Overloaded
 from jan_serve.generation.batch import PromptEvent, generate_batch
 from jan_serve.generation.closing import closing
@@ -36,7 +36,8 @@ from jan_serve.ipc.messages import ModelFacts
 class Asked:
     """A generation before its checks. add_special: BOS as the model wants it, which rendered chats bring themselves.
 
-    model: the name of a model, where the caller gave one. constraint: in place of what `parameters.grammar` says.
+    model: the name of a model, or of an adapter of the default one, where the caller gave one. constraint: in place of
+    what `parameters.grammar` says.
     """
 
     inputs: str
@@ -120,7 +121,13 @@ class Serving:
         return Job(
             asked=asked,
             request=generation_request(
-                parameters, tokens, self.limits, model=asked.model, max_total=max_total, constraint=constraint
+                parameters,
+                tokens,
+                self.limits,
+                model=asked.model,
+                max_total=max_total,
+                constraint=constraint,
+                adapters=_adapters(parameters.adapter_id or asked.model, facts),
             ),
             model=name,
             n_input=len(tokens),
@@ -151,6 +158,12 @@ class Serving:
         finally:
             self._open -= len(jobs)
             watch.close()
+
+
+def _adapters(name: str | None, facts: ModelFacts) -> tuple[AdapterChoice, ...] | None:
+    """The LoRA adapter of this name. One that the model does not have changes nothing, as in TGI."""
+    known = any(name is not None and each.name.casefold() == name.casefold() for each in facts.adapters)
+    return (AdapterChoice(name),) if known and name is not None else None
 
 
 def _compute_type(facts: ModelFacts) -> str:

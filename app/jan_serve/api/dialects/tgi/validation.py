@@ -12,7 +12,7 @@ from jan_serve.api.dialects.tgi.wire import GrammarValue, Parameters
 from jan_serve.api.generate_limits import GenerateLimits
 from jan_serve.api.given import given_fields
 from jan_serve.core.constraint import Constraint, JsonSchemaConstraint, RegexConstraint
-from jan_serve.core.request import GenerationRequest, TokenPrompt
+from jan_serve.core.request import AdapterChoice, GenerationRequest, TokenPrompt
 from jan_serve.core.sampling import SamplingParams, StopConditions
 
 
@@ -138,6 +138,7 @@ def generation_request(
     model: str | None,
     max_total: int,
     constraint: Constraint | None,
+    adapters: tuple[AdapterChoice, ...] | None,
 ) -> GenerationRequest:
     """ids: the input's tokens, cut as `truncate` says."""
     best_of = p.best_of or 1
@@ -169,6 +170,7 @@ def generation_request(
         prompt_logprobs=0 if p.decoder_input_details else None,
         return_tokens=True,
         given=_given(p),
+        adapters=adapters,
     )
 
 
