@@ -110,12 +110,15 @@ def create_app(
             renderer,
             now=lambda: datetime.now().astimezone(),
             profiles=profiles,
+            strip_billing_line=settings.strip_billing_line,
         ),
         running=running,
         streams=StreamSettings(settings.sse_ping_s, settings.write_timeout_s),
         metrics_page=metrics.page,
         registry=metrics.registry,
         generate_limits=_generate_limits(settings),
+        library=management.library if management is not None else None,
+        serves_unknown_names=settings.model is not None,
         control=control,
     )
     routers = [

@@ -220,6 +220,14 @@ class Settings(ModelOptions, GenerateOptions):
         ),
         Flag(MODEL_GROUP, metavar="FILE|NAME"),
     ] = None
+    strip_billing_line: Annotated[
+        bool,
+        Field(
+            description="Leave the line `x-anthropic-billing-header: …` out of system prompts that begin with it: it"
+            " changes with each request, and all of the prompt would be computed again."
+        ),
+        Flag(MODEL_GROUP),
+    ] = True
     chat_template: Annotated[
         StrList,
         Field(

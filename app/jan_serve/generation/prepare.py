@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from jan_serve.chat.billing_line import without_billing_line
 from jan_serve.chat.detect import knows_tools
 from jan_serve.chat.formats.format import ChatFormat
 from jan_serve.chat.template import format_of
@@ -85,10 +86,12 @@ class RequestPreparer:
         now: Callable[[], datetime],
         seed: Callable[[], int] = draw_seed,
         profiles: ModelProfiles | None = None,
+        strip_billing_line: bool = True,
     ) -> None:
-        """profiles: what is configured for single models. now: the local time, for templates that print the date."""
+        """strip_billing_line: see chat.billing_line. profiles: what is configured for single models. now: the local time, for templates that print the date."""
         self._constraints = constraints
         self._renderer = renderer
+        self._strip_billing_line = strip_billing_line
         self._profiles = profiles or NoProfiles()
         # Models whose lack of a template was logged.
         self._without_template: set[str] = set()
@@ -173,7 +176,8 @@ class RequestPreparer:
         known = TemplateFacts(
             source=template, bos_token=_text_of(facts, "bos"), eos_token=_text_of(facts, "eos")
         )
-        shown = msgspec.structs.replace(prompt, tools=usable_tools(prompt))
+        messages = without_billing_line(prompt.messages) if self._strip_billing_line else prompt.messages
+        shown = msgspec.structs.replace(prompt, messages=messages, tools=usable_tools(prompt))
         return await self._renderer.render(RenderRequest(prompt=shown, facts=known, now=self._now()))
 
     async def _plain_prompt(self, request: GenerationRequest, client: EngineClient) -> EnginePrompt:

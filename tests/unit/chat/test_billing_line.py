@@ -1,0 +1,55 @@
+"""The billing line, and nothing else, is left out."""
+
+from __future__ import annotations
+
+import pytest
+
+from jan_serve.chat.billing_line import without_billing_line
+from jan_serve.core.messages import ContentPart, ImagePart, Message, TextPart
+
+LINE = "x-anthropic-billing-header: cc_version=2.1.0; cc_entrypoint=cli; cch=00a1b;"
+USER = Message(role="user", content="Hi")
+
+
+def cut(*messages: Message) -> list[str | tuple[ContentPart, ...] | None]:
+    return [message.content for message in without_billing_line(messages)]
+
+
+def system(content: str | tuple[ContentPart, ...]) -> Message:
+    return Message(role="system", content=content)
+
+
+@pytest.mark.parametrize(
+    ("content", "left"),
+    [
+        (LINE + "\nYou are helpful.", ["You are helpful.", "Hi"]),
+        (LINE + "\n\nYou are helpful.\n" + LINE, ["You are helpful.\n" + LINE, "Hi"]),
+        ("\n" + LINE.upper() + "\nYou", ["You", "Hi"]),
+        (LINE, ["Hi"]),
+        ((TextPart(LINE), TextPart("You")), [(TextPart("You"),), "Hi"]),
+        ((TextPart(LINE + "\nAnd"), TextPart("You")), [(TextPart("And"), TextPart("You")), "Hi"]),
+        ((TextPart(LINE),), ["Hi"]),
+        # Not at the start, or not that line.
+        ("You are helpful.\n" + LINE, ["You are helpful.\n" + LINE, "Hi"]),
+        ("x-anthropic-billing: 1\nYou", ["x-anthropic-billing: 1\nYou", "Hi"]),
+        ((ImagePart("a"), TextPart(LINE)), [(ImagePart("a"), TextPart(LINE)), "Hi"]),
+        ("", ["", "Hi"]),
+        ((), [(), "Hi"]),
+    ],
+)
+def test_the_first_line_of_the_system_prompt(
+    content: str | tuple[ContentPart, ...], left: list[str | tuple[ContentPart, ...]]
+) -> None:
+    assert cut(system(content), USER) == left
+
+
+def test_other_roles_may_say_it() -> None:
+    said = Message(role="user", content=LINE + "\nWhat is that?")
+    assert cut(said) == [said.content]
+    assert cut(USER, system(LINE)) == ["Hi", LINE]
+    assert cut() == []
+
+
+def test_what_has_no_such_line_is_not_copied() -> None:
+    messages = (system("You"), USER)
+    assert without_billing_line(messages) is messages
