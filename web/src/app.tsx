@@ -33,7 +33,7 @@ export function App() {
   }, []);
   useEffect(() => effect(() => void (keyEpoch.value > 0 && refreshModels())), []);
   useEffect(() => {
-    const press = (event: KeyboardEvent) => onKey(event, () => setHelpOpen(true));
+    const press = (event: KeyboardEvent) => onKey(event, () => setHelpOpen(true), () => setMenuOpen(false));
     document.addEventListener("keydown", press);
     return () => document.removeEventListener("keydown", press);
   }, []);
@@ -106,7 +106,8 @@ function skip(event: MouseEvent): void {
   document.getElementById("main")?.focus();
 }
 
-function onKey(event: KeyboardEvent, help: () => void): void {
+function onKey(event: KeyboardEvent, help: () => void, close: () => void): void {
+  if (event.key === "Escape") close();
   if (event.ctrlKey || event.metaKey) return;
   const typing = event.target instanceof Element && event.target.matches("input, textarea, select");
   if (event.altKey && event.code === "KeyN") newChat();

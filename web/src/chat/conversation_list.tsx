@@ -25,12 +25,14 @@ export function ConversationList({ onOpen }: { onOpen: () => void }) {
                 <button type="button" class="open-chat" aria-current={open.value.id === id} onClick={() => choose(id)}>
                   {title}
                 </button>
-                <button type="button" class="quiet small" aria-label={`Rename ${title}`} onClick={() => setRenamed(id)}>
-                  <Icon name="edit" />
-                </button>
-                <button type="button" class="quiet small" aria-label={`Delete ${title}`} onClick={() => remove(id, title)}>
-                  <Icon name="trash" />
-                </button>
+                <span class="chat-tools">
+                  <button type="button" class="quiet small" aria-label={`Rename ${title}`} onClick={() => setRenamed(id)}>
+                    <Icon name="edit" />
+                  </button>
+                  <button type="button" class="quiet small" aria-label={`Delete ${title}`} onClick={() => remove(id, title)}>
+                    <Icon name="trash" />
+                  </button>
+                </span>
               </>
             )}
           </li>

@@ -37,19 +37,25 @@ export function fieldsOf(kind: Kind, text: string): { grammar: string } | { resp
   }
 }
 
-/** What can be said of a finished text without the server. */
-export function fits(kind: Kind, text: string, written: string): string | null {
+export interface Verdict {
+  good: boolean;
+  words: string;
+}
+
+/** What can be said of a finished text without the server; null where nothing can. */
+export function fits(kind: Kind, text: string, written: string): Verdict | null {
   if (kind === "schema") {
     try {
       JSON.parse(written);
-      return "✓ Valid JSON.";
+      return { good: true, words: "✓ Valid JSON." };
     } catch {
-      return "✗ Not JSON.";
+      return { good: false, words: "✗ Not JSON." };
     }
   }
   if (kind === "regex") {
     try {
-      return new RegExp(`^(?:${text})$`, "u").test(written) ? "✓ The browser's own expression matches it." : "✗ The browser's own expression does not match it.";
+      const good = new RegExp(`^(?:${text})$`, "u").test(written);
+      return { good, words: good ? "✓ The browser's own expression matches it." : "✗ The browser's own expression does not match it." };
     } catch {
       return null; // an expression that this browser reads differently
     }

@@ -5,9 +5,10 @@ import { messageOf, postJson, wasAborted } from "../api/http";
 import { ModelChoice } from "../models/model_choice";
 import { currentModel } from "../state/models";
 import { CopyButton } from "../ui/copy";
-import { EXAMPLES, fieldsOf, fits, KINDS, type Kind } from "./constraint";
+import { EXAMPLES, fieldsOf, fits, KINDS, type Kind, type Verdict } from "./constraint";
 
 const PAUSE_MS = 300;
+const CUT: Verdict = { good: false, words: "Cut off at the limit of tokens: only the beginning of a valid text." };
 
 interface Translated {
   gbnf: string;
@@ -82,7 +83,7 @@ function Trial({ kind, text, ready }: { kind: Kind; text: string; ready: boolean
   const [question, setQuestion] = useState("Invent a person.");
   const [answer, setAnswer] = useState("");
   const [problem, setProblem] = useState<string | null>(null);
-  const [verdict, setVerdict] = useState<string | null>(null);
+  const [verdict, setVerdict] = useState<Verdict | null>(null);
   const [controller, setController] = useState<AbortController | null>(null);
 
   const run = async (event: SubmitEvent) => {
@@ -101,7 +102,7 @@ function Trial({ kind, text, ready }: { kind: Kind; text: string; ready: boolean
         finish = news.finish ?? finish;
         setAnswer(written);
       }
-      setVerdict(finish === "length" ? "Cut off at the limit of tokens: only the beginning of a valid text." : fits(kind, text, written));
+      setVerdict(finish === "length" ? CUT : fits(kind, text, written));
     } catch (error) {
       if (!wasAborted(error)) setProblem(messageOf(error));
     } finally {
@@ -131,7 +132,7 @@ function Trial({ kind, text, ready }: { kind: Kind; text: string; ready: boolean
           {answer}
         </pre>
       )}
-      {verdict && <p class="verdict">{verdict}</p>}
+      {verdict && <p class={`verdict${verdict.good ? "" : " bad"}`}>{verdict.words}</p>}
       {problem && (
         <p class="problem" role="alert">
           {problem}

@@ -34,6 +34,10 @@ export function ServerView() {
         </>
       )}
       <EditorSettings />
+      <p class="hint">
+        This page is <a href="assets/licenses.txt">made with</a> Preact, marked, DOMPurify, highlight.js and idb. The API is described in{" "}
+        <a href="openapi.json">openapi.json</a>.
+      </p>
       {apiKey.value && (
         <p>
           <button type="button" onClick={() => (forgetKey(), say("The key is forgotten"))}>

@@ -1,0 +1,21 @@
+"""The modules of the page that need no browser: their own tests, in node."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+WEB = Path(__file__).resolve().parents[2] / "web"
+
+
+def test_the_modules_of_the_page() -> None:
+    node = shutil.which("node")
+    if node is None or not (WEB / "node_modules" / "esbuild").is_dir():
+        pytest.skip("node or the page's packages are not there (make page)")
+    done = subprocess.run(
+        [node, str(WEB / "test" / "run.mjs")], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
