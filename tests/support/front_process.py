@@ -37,7 +37,7 @@ def main() -> int:
     with socket.create_server(("127.0.0.1", 0)) as sock:
         print(sock.getsockname()[1], flush=True)
         manager = ModelManager(FakeResolver(folder), FAKE_ENGINE)
-        return run(make_settings(drain_timeout_s=drain_s), manager, build_renderer(), sock)
+        return run(make_settings(model=None, drain_timeout_s=drain_s), manager, build_renderer(), sock)
 
 
 class FrontProcess:

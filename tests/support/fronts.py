@@ -24,7 +24,8 @@ from tests.support.rendering import InlineRenderer
 
 def make_settings(**changes: Any) -> Settings:
     """Settings of a server that stores nothing."""
-    return Settings(data_dir=Path(tempfile.gettempdir()) / "jan-serve-unused", **changes)
+    values: dict[str, Any] = {"model": "fake", "data_dir": Path(tempfile.gettempdir()) / "jan-serve-unused"}
+    return Settings(**(values | changes))
 
 
 @contextlib.asynccontextmanager

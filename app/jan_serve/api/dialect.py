@@ -15,6 +15,7 @@ from jan_serve.api.metrics import RequestObserver
 from jan_serve.api.models_port import Models, ModelsState
 from jan_serve.generation.deadline import RunningRequests
 from jan_serve.generation.prepare import RequestPreparer
+from jan_serve.store.library import ModelLibrary
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,8 @@ class Services:
     metrics_page: Callable[[], bytes]
     registry: CollectorRegistry
     generate_limits: GenerateLimits
+    library: ModelLibrary | None = None
+    serves_unknown_names: bool = False
     control: ControlPlane | None = None
 
 

@@ -9,6 +9,7 @@ from jan_serve.api.dialects.jan.parse_adapters import adapter_choices
 from jan_serve.api.dialects.jan.parse_common import stop_texts
 from jan_serve.api.dialects.jan.reply_head import timings_of
 from jan_serve.api.dialects.jan.wire_llama import InfillChunk, InfillRequest, InfillResponse, InfillSettings
+from jan_serve.api.durations import keep_alive_s
 from jan_serve.api.given import given_fields
 from jan_serve.core.events import Completed, Finished, Started, TextDelta, Usage
 from jan_serve.core.request import GenerationRequest, InfillFile, InfillPrompt
@@ -68,6 +69,7 @@ def infill_request(body: InfillRequest) -> GenerationRequest:
         # A list of samplers says of all of them whether they are used.
         given=given_fields(body, n_predict="max_tokens") if body.samplers is None else None,
         adapters=adapter_choices(body.lora),
+        keep_alive_s=keep_alive_s(body.keep_alive),
     )
 
 

@@ -16,6 +16,7 @@ from jan_serve.api.dialects.jan.parse_common import (
     stop_conditions,
 )
 from jan_serve.api.dialects.jan.parse_constraint import constraint_of
+from jan_serve.api.durations import keep_alive_s
 from jan_serve.core.messages import (
     ContentPart,
     FunctionCall,
@@ -55,6 +56,7 @@ def chat_request(body: wire.CreateChatCompletionRequest) -> GenerationRequest:
         logprobs=_logprobs(body),
         given=given(body),
         adapters=adapter_choices(body.lora),
+        keep_alive_s=keep_alive_s(body.keep_alive),
     )
 
 

@@ -14,6 +14,7 @@ from jan_serve.api.dialects.jan.parse_common import (
 )
 from jan_serve.api.dialects.jan.parse_constraint import constraint_of
 from jan_serve.api.dialects.jan.wire_completion import CreateCompletionRequest
+from jan_serve.api.durations import keep_alive_s
 from jan_serve.core.request import GenerationRequest, InfillPrompt, Prompt, TextPrompt, TokenPrompt
 from jan_serve.errors import InvalidRequest
 
@@ -28,7 +29,7 @@ def completion_requests(body: CreateCompletionRequest) -> list[GenerationRequest
     bias = bias_by_text(body)
     stopping = stop_conditions(body, body.max_tokens or None)
     constraint = constraint_of(body)
-    said, adapters = given(body), adapter_choices(body.lora)
+    said, adapters, keep = given(body), adapter_choices(body.lora), keep_alive_s(body.keep_alive)
     return [
         GenerationRequest(
             model=body.model or None,
@@ -43,6 +44,7 @@ def completion_requests(body: CreateCompletionRequest) -> list[GenerationRequest
             prompt_logprobs=body.logprobs if body.echo else None,
             given=said,
             adapters=adapters,
+            keep_alive_s=keep,
         )
         for prompt in prompts
     ]

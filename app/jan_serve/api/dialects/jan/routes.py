@@ -23,21 +23,22 @@ from jan_serve.api.dialects.jan.render_completion import CompletionAnswer, Compl
 from jan_serve.api.dialects.jan.reply_head import ReplyHead
 from jan_serve.api.dialects.jan.routes_grammar import add_grammar_route
 from jan_serve.api.dialects.jan.routes_llama import add_llama_routes
+from jan_serve.api.dialects.jan.routes_models import add_model_routes
 from jan_serve.api.disconnect import while_connected
+from jan_serve.api.durations import keep_alive_s
 from jan_serve.api.embedding_list import embedding_inputs, embedding_list
 from jan_serve.api.json_body import JsonRoute
 from jan_serve.api.replies import json_reply
 from jan_serve.api.request_record import record_of
 from jan_serve.api.sse import SSE_RESPONSE
 from jan_serve.api.wire_types import MAX_INT
-from jan_serve.errors import InvalidRequest, ModelNotFound
+from jan_serve.errors import InvalidRequest
 from jan_serve.generation.batch import generate_batch
 from jan_serve.generation.embeddings import EmbeddingService
 from jan_serve.generation.leases import DefaultingLeases
+from jan_serve.generation.ports import ModelLeases
 from jan_serve.generation.service import GenerationService
 from jan_serve.generation.tokenize import TokenizerService
-
-OWNER: Final = "jan-serve"
 
 _ERRORS: Final[dict[int | str, dict[str, Any]]] = {
     400: {"model": wire.ErrorBody, "description": "A value or the whole request is refused"},
@@ -55,19 +56,19 @@ _STREAMED: Final[dict[int | str, dict[str, Any]]] = {**_ERRORS, 200: {"content":
 
 
 def jan_router(services: Services) -> APIRouter:
-    """All routes of Jan's API, over models of which the default one also answers to unknown names."""
+    """All routes of Jan's API. A default model that was configured also answers to unknown names."""
     router = APIRouter(route_class=JsonRoute, responses=_ERRORS)
-    leases = DefaultingLeases(services.models)
+    leases = DefaultingLeases(services.models) if services.serves_unknown_names else services.models
     _generation_routes(router, services, leases)
     _embedding_route(router, EmbeddingService(leases, services.running))
-    _model_routes(router, services)
+    add_model_routes(router, services)
     _token_routes(router, TokenizerService(leases, services.running))
     add_grammar_route(router, services.preparer)
     add_llama_routes(router, services, leases)
     return router
 
 
-def _generation_routes(router: APIRouter, services: Services, leases: DefaultingLeases) -> None:
+def _generation_routes(router: APIRouter, services: Services, leases: ModelLeases) -> None:
     service = GenerationService(leases, services.preparer, services.running)
     tokenizer = TokenizerService(leases, services.running)
     streams = services.streams
@@ -130,7 +131,9 @@ def _embedding_route(router: APIRouter, service: EmbeddingService) -> None:
         if body.dimensions is not None:
             require("dimensions", body.dimensions, 1, MAX_INT)
         inputs = embedding_inputs(body.input)
-        result = await while_connected(request, service.embed(body.model or None, inputs, body.dimensions))
+        keep = keep_alive_s(body.keep_alive)
+        embedding = service.embed(body.model or None, inputs, body.dimensions, keep_alive_s=keep)
+        result = await while_connected(request, embedding)
         record = record_of(request.scope)
         record.model, record.prompt_tokens = result.model, result.prompt_tokens
         data = await embedding_list(result.vectors, as_base64=body.encoding_format == "base64")
@@ -141,24 +144,6 @@ def _embedding_route(router: APIRouter, service: EmbeddingService) -> None:
         return json_reply(
             {"object": "list", "data": data, "model": body.model or result.model, "usage": usage}
         )
-
-
-def _model_routes(router: APIRouter, services: Services) -> None:
-    def entry(name: str) -> wire.ModelData:
-        return {"id": name, "object": "model", "created": 0, "owned_by": OWNER, "permissions": []}
-
-    @router.get("/v1/models", tags=["OpenAI V1"], summary="Models", response_model=wire.ModelList)
-    async def get_models() -> Response:
-        """The models that can be asked for."""
-        names = [model.name for model in await services.models.models()]
-        return json_reply({"object": "list", "data": [entry(name) for name in names]})
-
-    @router.get("/v1/models/{name:path}", tags=["OpenAI V1"], summary="Model", response_model=wire.ModelData)
-    async def get_model(name: str) -> Response:
-        """One of them."""
-        if all(model.name != name for model in await services.models.models()):
-            raise ModelNotFound(name)
-        return json_reply(entry(name))
 
 
 def _token_routes(router: APIRouter, service: TokenizerService) -> None:

@@ -20,7 +20,7 @@ from jan_serve.api.replies import json_reply
 from jan_serve.api.sse import SSE_RESPONSE
 from jan_serve.core.request import ChatPrompt
 from jan_serve.generation.batch import generate_batch
-from jan_serve.generation.leases import DefaultingLeases
+from jan_serve.generation.ports import ModelLeases
 from jan_serve.generation.service import GenerationService
 from jan_serve.generation.templates import TemplateService
 from jan_serve.ipc.messages import ModelFacts
@@ -28,7 +28,7 @@ from jan_serve.ipc.messages import ModelFacts
 _STREAMED: Final[dict[int | str, dict[str, Any]]] = {200: {"content": SSE_RESPONSE}}
 
 
-def add_llama_routes(router: APIRouter, services: Services, leases: DefaultingLeases) -> None:
+def add_llama_routes(router: APIRouter, services: Services, leases: ModelLeases) -> None:
     """Add them to the dialect's router."""
     generation = GenerationService(leases, services.preparer, services.running)
     templates = TemplateService(leases, services.preparer, services.running)

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from jan_serve.api.dialects.jan import limits
 from jan_serve.api.dialects.jan.wire_response_format import ResponseFormat
+from jan_serve.api.durations import KeepAlive
 from jan_serve.api.wire_types import AtMost, Between, Int, Strings, WireModel
 
 Penalty = Annotated[float, Between(-2, 2)]
@@ -86,5 +87,6 @@ class SamplingFields(WireModel):
     stream_options: StreamOptions | None = None
     model: str | None = None
     lora: Adapters = None
+    keep_alive: KeepAlive = None
     n: Int | None = 1
     user: str | None = None

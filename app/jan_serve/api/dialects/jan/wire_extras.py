@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, NotRequired
+from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from jan_serve.api.dialects.jan import limits
 from jan_serve.api.dialects.jan.wire_response_format import ResponseFormat
+from jan_serve.api.durations import KeepAlive
 from jan_serve.api.wire_types import Int, Ints, TextsOrTokens, WireModel
 
 
@@ -24,6 +25,7 @@ class CreateEmbeddingRequest(WireModel):
     encoding_format: Annotated[
         Literal["float", "base64"] | None, Field(description="base64 is of little-endian float32.")
     ] = None
+    keep_alive: KeepAlive = None
     dimensions: Annotated[
         Int | None, Field(description="Keep the first ones and scale them to unit length again.")
     ] = None
@@ -55,13 +57,22 @@ class CreateEmbeddingResponse(TypedDict):
 
 
 class ModelData(TypedDict):
-    """A model that can be asked for."""
+    """A model that can be asked for. Lengths in tokens; null where the header was not read yet.
+
+    root, parent: of a LoRA adapter, the model that it belongs to.
+    """
 
     id: str
     object: Literal["model"]
     created: NotRequired[int]
     owned_by: str
     permissions: list[str]
+    context_length: NotRequired[int | None]
+    max_model_len: NotRequired[int | None]
+    aliases: NotRequired[list[str]]
+    meta: NotRequired[dict[str, Any]]
+    root: NotRequired[str]
+    parent: NotRequired[str]
 
 
 class ModelList(TypedDict):

@@ -10,6 +10,7 @@ from typing_extensions import TypedDict
 from jan_serve.api.dialects.jan import limits
 from jan_serve.api.dialects.jan.wire_chat import Timings
 from jan_serve.api.dialects.jan.wire_common import Adapters, Count
+from jan_serve.api.durations import KeepAlive
 from jan_serve.api.wire_types import AtMost, Between, FirstError, Int, Strings, WireModel
 
 
@@ -56,6 +57,7 @@ class InfillRequest(WireModel):
     frequency_penalty: Annotated[float, Between(-2, 2)] = 0.0
     seed: Int | None = None
     lora: Adapters = None
+    keep_alive: KeepAlive = None
     stop: Annotated[str | Strings | None, AtMost(limits.MAX_STOPS, "stop")] = None
     stream: bool = False
     model: str | None = None
