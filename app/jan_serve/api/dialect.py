@@ -30,6 +30,8 @@ class StreamSettings:
 class Services:
     """What dialects build on. Shared by all of them; each makes its own generation services over these.
 
+    library: what is known of the models that are here; None where only their names are. serves_unknown_names: a default
+    model is configured, which serves requests for models that are not here, in dialects that have this rule.
     control: None where the server cannot be controlled.
     """
 
