@@ -117,6 +117,11 @@ _GAUGES: Final[tuple[tuple[str, str, Callable[[ModelState], float]], ...]] = (
         "Finished sequences kept as prefix cache.",
         lambda model: model.stats.cached_sequences,
     ),
+    (
+        "engine_states",
+        "States of sequences that are kept for other servers, or came from them.",
+        lambda model: model.stats.states,
+    ),
     ("engine_resident_bytes", "Resident memory of the worker.", lambda model: model.stats.rss_bytes),
 )
 _COUNTERS: Final[tuple[tuple[str, str, Callable[[ModelState], float]], ...]] = (
