@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from jan_serve.engine.adapters import Adapters
 from jan_serve.engine.llama.context import DECODE_OK, Batch, LlamaContext
 from jan_serve.engine.llama.model import LlamaModel
 from jan_serve.engine.phase import PhaseClock
@@ -40,8 +41,18 @@ class Embedder:
     pooling: mean, cls, last, or rank (then the "vector" is the classifier's scores).
     """
 
-    def __init__(self, model: LlamaModel, *, n_ctx: int, pooling: str, threads: int, flash_attn: str) -> None:
+    def __init__(
+        self,
+        model: LlamaModel,
+        *,
+        n_ctx: int,
+        pooling: str,
+        threads: int,
+        flash_attn: str,
+        adapters: Adapters | None = None,
+    ) -> None:
         self._model = model
+        self._adapters = adapters
         self._n_ctx = n_ctx
         self._pooling = pooling
         self._threads = threads
@@ -55,6 +66,8 @@ class Embedder:
 
         Raises ContextLengthExceeded or InvalidRequest, naming the input.
         """
+        if self._adapters is not None:
+            self._adapters.mark(request.adapters)  # refuses what is not there
         vocab = self._model.vocab
         rows: list[list[int]] = []
         for i, item in enumerate(request.inputs):
@@ -95,6 +108,8 @@ class Embedder:
     def advance(self, job: EmbedJob, phase: PhaseClock) -> Embedded | None:
         """Compute the next batch of a job; blocks. Returns the answer after the last. Raises EngineFailure."""
         context, batch = self._open()
+        if self._adapters is not None:
+            self._adapters.apply(context, job.request.adapters)
         job.vectors += self._compute(context, batch, job.groups.popleft(), phase)
         if job.groups:
             return None

@@ -11,6 +11,7 @@ import numpy as np
 
 from jan_serve.core.events import TokenInfo
 from jan_serve.core.sequence_state import SequenceState
+from jan_serve.engine.adapters import Adapters
 from jan_serve.engine.cells import CellCounter
 from jan_serve.engine.drafter import Drafter, LookupMode
 from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_NO_CELLS, DECODE_OK, Batch, LlamaContext
@@ -59,10 +60,12 @@ class Engine:
         prompt_lookup: LookupMode = "off",
         shelf: StateShelf | None = None,
         states: StateCache | None = None,
+        adapters: Adapters | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._context = context
         self._shelf = shelf
+        self._adapters = adapters
         self._vocab = context.model.vocab
         self._cells = CellCounter(min(n_ctx, context.n_ctx))
         self._cache = PrefixCache(whole_only=context.model.is_recurrent)
@@ -139,7 +142,8 @@ class Engine:
     def step(self) -> list[EngineEvent]:
         """Admit, compute one batch, sample. Blocks for the batch. Returns what happened, in order."""
         self._admit()
-        plan = self._scheduler.plan(self._batch.capacity, self._prefill_budget())
+        turn = self._scheduler.next_turn(self._clock())
+        plan = self._scheduler.plan(self._batch.capacity, self._prefill_budget(turn), turn)
         plan = self._with_drafts(self._make_room(plan))
         if plan:
             indices = self._fill(plan)
@@ -154,9 +158,9 @@ class Engine:
         events, self._events = self._events, []
         return events
 
-    def _prefill_budget(self) -> int:
-        prefilling = sum(s.is_prefilling for s in self._scheduler.running)
-        return self._pacer.prefill_tokens(len(self._scheduler.running) - prefilling, prefilling)
+    def _prefill_budget(self, turn: list[Sequence]) -> int:
+        prefilling = sum(s.is_prefilling for s in turn)
+        return self._pacer.prefill_tokens(len(turn) - prefilling, prefilling)
 
     # Admission and cells
 
@@ -317,6 +321,8 @@ class Engine:
             if interruptible:
                 self._prefilling = frozenset(i.sequence.request.id for i in plan if not i.is_decode)
         self._phase.enter("decode")
+        if self._adapters is not None:
+            self._adapters.apply(self._context, plan[0].sequence.request.adapters)
         try:
             return self._context.decode(self._batch)
         finally:
@@ -582,7 +588,7 @@ class Engine:
         if sequence.num_computed == 0:
             self._release(sequence.seq_id)
             return
-        for covered in self._cache.add(sequence.seq_id, sequence.tokens.view(0, sequence.num_computed)):
+        for covered in self._cache.add(sequence.seq_id, sequence.prefix(sequence.num_computed)):
             self._release(covered)
 
     def _fail(self, state: RequestState, error: JanServeError) -> None:

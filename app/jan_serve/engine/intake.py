@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import os
 import time
+from collections.abc import Callable
 from collections.abc import Sequence as Items
 
 from jan_serve.core.sequence_state import SequenceState
@@ -17,12 +18,13 @@ from jan_serve.engine.guide import GuidedExecutor
 from jan_serve.engine.llama.chain import Candidates
 from jan_serve.engine.llama.vocab import Vocab
 from jan_serve.engine.output import SequenceText
+from jan_serve.engine.prefix_mark import PrefixMark
 from jan_serve.engine.sampler import Sampler
 from jan_serve.engine.sequence import RequestState, Sequence
 from jan_serve.engine.state_shelf import StateShelf
 from jan_serve.engine.tokens import TokenBuffer
-from jan_serve.errors import ContextLengthExceeded, InvalidRequest, InvalidState
-from jan_serve.ipc.messages import GenerateRequest, ResumeState
+from jan_serve.errors import ContextLengthExceeded, InvalidRequest, InvalidState, UnsupportedOperation
+from jan_serve.ipc.messages import AdapterUse, GenerateRequest, ResumeState
 
 
 class Intake:
@@ -36,7 +38,10 @@ class Intake:
         n_ctx: int,
         max_tokens_ceiling: int,
         shelf: StateShelf | None = None,
+        mark: Callable[[Items[AdapterUse]], PrefixMark | None] = lambda _uses: None,
     ) -> None:
+        """mark: see Adapters.mark."""
+        self._mark = mark
         self._vocab = vocab
         self._candidates = candidates
         self._grammars = GrammarFactory(vocab, candidates)
@@ -52,9 +57,17 @@ class Intake:
         state = RequestState(request, len(prompt), time.monotonic(), request.n)
         state.visible_specials = self._visible_specials(request)
         buffer = TokenBuffer(prompt)
+        mark = self._mark(request.adapters)
+        if mark is not None and (request.keep_state or request.resume is not None):
+            raise UnsupportedOperation(
+                "lora: a request with LoRA adapters cannot move between servers", param="lora"
+            )
         if request.resume is not None:
             return [self._resumed(state, buffer, max_new, request.resume)]
-        return [self._sequence(state, index, buffer, max_new) for index in range(request.n)]
+        sequences = [self._sequence(state, index, buffer, max_new) for index in range(request.n)]
+        for sequence in sequences:
+            sequence.mark = mark
+        return sequences
 
     def to_tokens(self, request: GenerateRequest) -> list[int]:
         """The prompt's ids. BOS comes first where the GGUF wants it, and is never doubled."""

@@ -13,6 +13,7 @@ import msgspec
 import psutil
 
 from jan_serve.engine import offload
+from jan_serve.engine.adapters import Adapters
 from jan_serve.engine.embedder import DEFAULT_N_CTX, Embedder
 from jan_serve.engine.llama import backend
 from jan_serve.engine.llama.bindings import lib
@@ -54,6 +55,7 @@ class LoadedModel:
     facts: ModelFacts
     cache_sequences: int
     states: StateCache
+    adapters: Adapters
 
 
 def load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedModel:
@@ -71,6 +73,7 @@ def load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedMode
         use_mlock=settings.use_mlock,
         on_progress=on_progress,
     )
+    adapters = Adapters(model, settings.adapters)
     threads = settings.threads or default_threads(model.size_bytes)
     pooling, embedding_only = _pooling(settings, model)
     n_ctx = _n_ctx(settings, model, embedding_only)
@@ -85,11 +88,12 @@ def load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedMode
         pooling=pooling,
         threads=threads,
         flash_attn=settings.flash_attn,
+        adapters=adapters,
     )
     facts = _facts(model, settings, n_ctx, parallel, threads, layers, devices, pooling, embedding_only)
-    facts = msgspec.structs.replace(facts, load_seconds=time.monotonic() - started)
+    facts = msgspec.structs.replace(facts, load_seconds=time.monotonic() - started, adapters=adapters.facts)
     states = StateCache(0) if embedding_only else _states(request, model)
-    return LoadedModel(model, context, embedder, facts, cache, states)
+    return LoadedModel(model, context, embedder, facts, cache, states, adapters)
 
 
 def _states(request: LoadModel, model: LlamaModel) -> StateCache:

@@ -1,7 +1,7 @@
 """Decides which waiting sequence runs next and what the next batch holds. Pure: it changes nothing but its own lists.
 
 First come, first served, with one exception: a sequence whose prompt begins with what another one is prefilling right
-now waits for it, and lets others pass, rather than computing the same prefix again.
+now waits for it, and lets others pass, rather than computing the same prefix again. A batch never mixes LoRA adapters.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from jan_serve.engine.cells import CellCounter
 from jan_serve.engine.prefix_cache import PrefixCache, PrefixMatch
 from jan_serve.engine.sequence import Sequence
 from jan_serve.engine.tokens import Tokens, common_prefix
+from jan_serve.engine.turns import Turns
+from jan_serve.ipc.messages import AdapterUse
 
 # Waiting for another's prefill costs at least one step; a shorter prefix than this is cheaper to compute again.
 MIN_SHARED_PREFILL = 16
@@ -62,6 +64,7 @@ class Scheduler:
         self.running: list[Sequence] = []
         self._cells = cells
         self._cache = cache
+        self._turns: Turns[tuple[AdapterUse, ...]] = Turns()
 
     @property
     def has_work(self) -> bool:
@@ -89,14 +92,23 @@ class Scheduler:
             return Admission(sequence, prefix)
         return None
 
-    def plan(self, max_tokens: int, max_prefill: int) -> list[PlanItem]:
+    def next_turn(self, now: float) -> list[Sequence]:
+        """The running sequences of the next batch: all, or, where several sets of LoRA adapters run, those of one."""
+        adapters = list(dict.fromkeys(sequence.request.adapters for sequence in self.running))
+        if not adapters:
+            return self.running
+        turn = self._turns.take(adapters, now)
+        return [sequence for sequence in self.running if sequence.request.adapters == turn]
+
+    def plan(self, max_tokens: int, max_prefill: int, turn: list[Sequence] | None = None) -> list[PlanItem]:
         """The next batch: the new tokens of every decoding sequence, then prefill in order of admission.
 
-        max_tokens bounds the batch, max_prefill the prefill in it.
+        max_tokens bounds the batch, max_prefill the prefill in it. turn: the sequences to take, by default all.
         """
+        turn = self.running if turn is None else turn
         items: list[PlanItem] = []
         room = max_tokens
-        for sequence in self.running:
+        for sequence in turn:
             if not sequence.is_prefilling and room > 0:
                 count = min(sequence.num_uncomputed, room)
                 items.append(
@@ -104,7 +116,7 @@ class Scheduler:
                 )
                 room -= count
         room = min(max_prefill, room)
-        for sequence in self.running:
+        for sequence in turn:
             if room <= 0:
                 break
             if not sequence.is_prefilling:
@@ -127,16 +139,16 @@ class Scheduler:
     def _find_prefix(self, sequence: Sequence) -> PrefixMatch | None:
         if sequence.wants_prompt_scores:
             return None
-        running = [(s.seq_id, s.tokens.view(0, s.num_computed)) for s in self.running]
-        return self._cache.match(sequence.tokens.view(), running)
+        running = [(s.seq_id, s.prefix(s.num_computed)) for s in self.running]
+        return self._cache.match(sequence.prefix(), running)
 
     def _being_prefilled(self, sequence: Sequence) -> int:
         """The longest prefix that a running sequence will have computed once its prefill is done."""
         if self._cache.whole_only or sequence.wants_prompt_scores:
             return 0
-        prompt = sequence.tokens.view(0, len(sequence.tokens) - 1)
+        prompt = sequence.prefix(len(sequence.tokens) - 1)
         return max(
-            (common_prefix(prompt, s.tokens.view()) for s in self.running if s.is_prefilling),
+            (common_prefix(prompt, s.prefix()) for s in self.running if s.is_prefilling),
             default=0,
         )
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from jan_serve.core.events import Timings, TokenInfo
 from jan_serve.core.sequence_state import SequenceState
 from jan_serve.engine.output import SequenceText
-from jan_serve.engine.tokens import TokenBuffer
+from jan_serve.engine.prefix_mark import PrefixMark
+from jan_serve.engine.tokens import TokenBuffer, Tokens
 from jan_serve.ipc.messages import GenerateRequest
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class Sequence:
     checkpoints: numbers of tokens at which its state is kept during the prefill, in ascending order.
     num_drafted: cells behind its own that hold a draft.
     resumed: what another server computed of it, until it has been put in place.
+    mark: keeps its prefix apart from those under other LoRA adapters; None where none applies.
     """
 
     state: RequestState
@@ -89,11 +91,17 @@ class Sequence:
     resumed: SequenceState | None = None
     checkpoints: tuple[int, ...] = ()
     num_drafted: int = 0
+    mark: PrefixMark | None = None
 
     @property
     def request(self) -> GenerateRequest:
         """The request that this sequence belongs to."""
         return self.state.request
+
+    def prefix(self, end: int | None = None) -> Tokens:
+        """Its first `end` tokens (default: all) as prefixes are compared; without adapters a view."""
+        tokens = self.tokens.view(0, end)
+        return tokens if self.mark is None else self.mark.apply(tokens)
 
     @property
     def num_uncomputed(self) -> int:

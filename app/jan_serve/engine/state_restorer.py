@@ -47,7 +47,7 @@ class StateRestorer:
         """Keep a running sequence as far as it is computed."""
         if not self._states.is_off:
             self._states.put(
-                sequence.tokens.view(0, sequence.num_computed), self._context.save_sequence(sequence.seq_id)
+                sequence.prefix(sequence.num_computed), self._context.save_sequence(sequence.seq_id)
             )
             self.saved += 1
 
@@ -65,7 +65,7 @@ class StateRestorer:
         key = id(sequence)
         fetch = self._fetches.get(key)
         if fetch is None:
-            match = self._states.match(sequence.tokens.view())
+            match = self._states.match(sequence.prefix())
             if match is None or match.length < have + MIN_TOKENS:
                 return False
             fetch = self._fetches[key] = self._states.fetch(match)
@@ -92,7 +92,7 @@ class StateRestorer:
         if state is None:
             return 0
         # Preempted sequences come back with more tokens than they were matched with.
-        length = common_prefix(sequence.tokens.view()[:-1], state.tokens)
+        length = common_prefix(sequence.prefix()[:-1], state.tokens)
         if self._cache.whole_only and length < len(state.tokens):
             return 0
         if length < have + MIN_TOKENS or not make_room(len(state.tokens)):

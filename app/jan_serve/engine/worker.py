@@ -139,6 +139,7 @@ class Worker:
                 states=loaded.states,
                 prompt_lookup=settings.prompt_lookup,
                 shelf=self._transfer.shelf,
+                adapters=loaded.adapters,
             )
         vocab = loaded.model.vocab
         # The intake only hands the candidates on to the samplers it makes: the engine thread alone uses them.
@@ -148,6 +149,7 @@ class Worker:
             n_ctx=facts.n_ctx,
             max_tokens_ceiling=settings.max_tokens_ceiling,
             shelf=self._transfer.shelf,
+            mark=loaded.adapters.mark,
         )
 
     # The reader thread

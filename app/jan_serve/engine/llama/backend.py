@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
 from typing import Any
 
 from jan_serve.engine.llama.bindings import bindings_version, ggml_function, lib
@@ -14,10 +16,12 @@ from jan_serve.ipc.messages import DeviceInfo
 _DEVICE_KINDS = {0: "cpu", 1: "gpu", 2: "igpu", 3: "accel"}
 # enum ggml_log_level
 _LOG_WARN = 3
+_LOG_ERROR = 4
 _LOG_CONTINUE = 5
 
-# Warnings about choices that we make on purpose: embeddings of a model that names no pooling are pooled all the same.
-_EXPECTED = ("model default pooling_type is [-1]",)
+# Warnings about what is as it should be: embeddings of a model that names no pooling are pooled all the same, and
+# adapters are computed beside weights that were put in another order.
+_EXPECTED = ("model default pooling_type is [-1]", "cannot use buft")
 
 _state: dict[str, Any] = {}
 
@@ -33,6 +37,8 @@ def start(log: Callable[[str], None] | None = None, *, verbose: bool = False) ->
         shown = last["shown"] if level == _LOG_CONTINUE else (verbose or (level >= _LOG_WARN))
         last["shown"] = shown
         line = text.decode("utf-8", "replace") if text else ""
+        if level == _LOG_ERROR and "errors" in _state:
+            _state["errors"].append(line)
         if shown and line and (verbose or not any(part in line for part in _EXPECTED)):
             write(line)
 
@@ -40,6 +46,28 @@ def start(log: Callable[[str], None] | None = None, *, verbose: bool = False) ->
     _state["log_callback"] = callback  # ctypes callbacks must outlive their use
     lib.llama_log_set(callback, ctypes.c_void_p(0))
     lib.llama_backend_init()
+
+
+@dataclass(slots=True)
+class LastError:
+    """text: what llama.cpp said last of what went wrong, without the function's name; "" where it said nothing."""
+
+    text: str = ""
+
+
+@contextlib.contextmanager
+def last_error() -> Generator[LastError]:
+    """Listen to llama.cpp's errors while the block runs. By one thread at a time."""
+    found = LastError()
+    lines: list[str] = []
+    _state["errors"] = lines
+    try:
+        yield found
+    finally:
+        del _state["errors"]
+        said = [line.strip() for line in lines if line.strip()]
+        if said:
+            found.text = said[-1].rpartition(": failed to apply lora adapter: ")[2].rstrip(".")
 
 
 def _write_stderr(text: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -169,6 +170,16 @@ class LlamaContext:
         if self.pointer:
             lib.llama_free(self.pointer)
             self.pointer = None
+
+    def set_adapters(self, pointers: Sequence[Any], scales: Sequence[float]) -> None:
+        """`llama_set_adapters_lora`: apply these LoRA adapters, and no others, to what is decoded from now on.
+
+        Costs nothing where they apply already; else the next decode reserves its graph anew.
+        """
+        count = len(pointers)
+        lib.llama_set_adapters_lora(
+            self.pointer, (lib.llama_adapter_lora_p_ctypes * count)(*pointers), count, (ctypes.c_float * count)(*scales)
+        )
 
     def decode(self, batch: Batch) -> int:
         """`llama_decode`; blocks, with the GIL released, until the outputs are there. Returns its code.
