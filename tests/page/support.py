@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Browser, ConsoleMessage, Dialog, Locator, Page, Route, expect
+from playwright.sync_api import Browser, ConsoleMessage, Dialog, Locator, Page, Playwright, Route, expect
 
 from tests.support.raw_http import get
 
@@ -16,6 +18,7 @@ KEY = "page-test-key"
 WAIT_MS = 8_000
 """The longest that anything may take on a busy machine."""
 
+_NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 CHATS = "**/v1/chat/completions"
 
 
@@ -83,6 +86,16 @@ class Tab:
 
         self.page.route(CHATS, fulfil)
         return asked
+
+
+def chromium(playwright: Playwright) -> Browser:
+    """A headless Chromium of this system, or the one that the variable CHROMIUM names. Raises FileNotFoundError."""
+    path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, _NAMES)), None)
+    if path is None:
+        raise FileNotFoundError("there is no Chromium (apt-get install chromium, or name one in CHROMIUM)")
+    # Chromium refuses its own sandbox to root, and needs more /dev/shm than containers have.
+    flags = ["--disable-dev-shm-usage", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
+    return playwright.chromium.launch(executable_path=path, args=flags)
 
 
 def stream_of(deltas: Sequence[dict[str, Any]], finish: str) -> str:

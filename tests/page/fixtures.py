@@ -1,0 +1,81 @@
+"""A headless Chromium, servers with the built-in model, and tabs that fail their test for what a page must not do."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+from jan_serve.resources import builtin_model, resource
+from tests.page.support import KEY, Tab, chromium, opened_tab
+from tests.support.fake_hub import FakeHub, running_hub
+from tests.support.served import serving
+
+
+@pytest.fixture(scope="package")
+def browser() -> Generator[Browser]:
+    with sync_playwright() as playwright:
+        try:
+            browser = chromium(playwright)
+        except FileNotFoundError as error:
+            pytest.skip(str(error))
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="package")
+def built_page() -> None:
+    if resource("web", "dist", "index.html") is None:
+        pytest.skip("the page is not built (make page)")
+
+
+@pytest.fixture(scope="package")
+def hub() -> Generator[FakeHub]:
+    with running_hub() as hub:
+        yield hub
+
+
+@pytest.fixture(scope="package")
+def folder(tmp_path_factory: pytest.TempPathFactory, hub: FakeHub) -> Path:
+    folder = tmp_path_factory.mktemp("page")
+    (folder / "config.toml").write_text(f'data_dir = "data"\nhf_endpoint = "{hub.url}"\n', encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="package")
+def shelf(folder: Path) -> Path:
+    """The models folder: two copies of the built-in model, and one whose name attacks the page."""
+    shelf = folder / "models"
+    shelf.mkdir()
+    model = builtin_model()
+    assert model is not None
+    for name in ("first", "second", HOSTILE_NAME):
+        shutil.copyfile(model, shelf / f"{name}.gguf")
+    return shelf
+
+
+HOSTILE_NAME = "x<img src=a onerror=alert(1)>"
+
+
+@pytest.fixture(scope="package")
+def url(built_page: None, folder: Path, shelf: Path) -> Generator[str]:
+    flags = ("--port", "0", "--threads", "1", "--models-dir", str(shelf), "--model", "first")
+    with serving(folder, *flags) as server:
+        yield server.url()
+
+
+@pytest.fixture(scope="package")
+def keyed_url(built_page: None, tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
+    folder = tmp_path_factory.mktemp("keyed")
+    with serving(folder, "--port", "0", "--threads", "1", "--api-key", KEY) as server:
+        yield server.url()
+
+
+@pytest.fixture
+def tab(browser: Browser, url: str) -> Generator[Tab]:
+    """A fresh browser profile at the page."""
+    with opened_tab(browser, url) as tab:
+        yield tab
