@@ -60,6 +60,13 @@ class Terminal:
         except AssertionError:
             raise AssertionError(f"{text!r} was not written {times} times:\n{self.text}") from None
 
+    def see_prompt(self, prompt: str, *, limit_s: float = 30.0) -> None:
+        """Wait until the prompt is the last thing on the screen: what is typed now is read as input."""
+        try:
+            wait_until(lambda: self.text.rstrip().endswith(prompt), limit_s)
+        except AssertionError:
+            raise AssertionError(f"no prompt {prompt!r} at the end:\n{self.text}") from None
+
     def end(self, limit_s: float = 30.0) -> int:
         """The exit status, once everything it wrote was read."""
         status = self.process.wait(limit_s)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -88,6 +89,9 @@ def with_default_command(arguments: Sequence[str]) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line (that of the process by default); the value is the exit status."""
     words = with_default_command(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal that does not know a character shows its code
+            stream.reconfigure(errors="backslashreplace")
     try:
         # typer reports wrong flags itself, and ends every command with SystemExit.
         typer.main.get_command(build_app()).main(words, prog_name="jan-serve")

@@ -104,7 +104,13 @@ def _ready(connection: Connection, model: str | None, output: Output) -> str:
     """The full name of the model, which is then in memory. The server knows its default one, or the file, as such."""
     if model is None or _file(model) is not None:
         return str(connection.get("/props", patient=True)["model_alias"])
-    return load_model(connection, model, output)
+    try:
+        return load_model(connection, model, output)
+    except CommandError as error:
+        if " " in model:  # names rarely have blanks: a prompt in the place of the name
+            hint = "The prompt comes after the name of a model: `jan-serve run MODEL PROMPT`."
+            raise CommandError(error.message, hint, error.status) from None
+        raise
 
 
 def _ask_once(

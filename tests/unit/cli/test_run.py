@@ -75,12 +75,13 @@ def test_a_failure_within_the_answer(ask: Run) -> None:
         (("alpha", "--set", "seed", "hi"), "NAME=VALUE"),
         (("alpha", "--format", "no.json", "hi"), "There is no file no.json"),
         (("nope", "hi"), "The model `nope` does not exist."),
+        (("How are you?",), "The prompt comes after the name of a model"),
         (("./no/file.gguf", "hi"), "There is no file ./no/file.gguf."),
         (("no/file.gguf", "hi"), "does not exist"),
     ],
 )
 def test_wrong_use(ask: Run, words: tuple[str, ...], message: str) -> None:
-    answer = ask("run", *words)
+    answer = ask("run", *words, stdin=b"" if len(words) > 1 or words == ("alpha",) else b"x")
     assert (answer.status, answer.out) == (2, "")
     assert message in answer.err
 
