@@ -104,6 +104,13 @@ async def test_models() -> None:
     assert permission["organization"] == "*"
 
 
+@pytest.mark.parametrize("prefix", ["", "/lmdeploy"])
+async def test_the_old_chat_says_what_to_use(prefix: str) -> None:
+    status, reply = await call(f"{prefix}/v1/chat/interactive", {"prompt": "a"})
+    assert (status, reply["object"]) == (400, "error")
+    assert "use /v1/chat/completions" in reply["message"]
+
+
 async def test_health_is_open_and_empty() -> None:
     async with http_client(api_keys=("k",)) as client:
         response = await client.get("/lmdeploy/health")

@@ -65,7 +65,7 @@ def generate_request(body: GenerateRequest) -> GenerationRequest:
         raise InvalidRequest("The prompt must not be an empty string", param="prompt")
     if body.input_ids == []:
         raise InvalidRequest("The input_ids must not be an empty list", param="input_ids")
-    if body.image_data is not None:
+    if body.image_data is not None and body.image_data != []:
         raise UnsupportedContent(
             "image_data: the models of this server read text only; send the prompt without images",
             param="image_data",

@@ -25,9 +25,11 @@ from jan_serve.api.dialects.lmdeploy.wire_extras import ModelCard, ModelList
 from jan_serve.api.json_body import JsonRoute
 from jan_serve.api.metrics import CONTENT_TYPE
 from jan_serve.api.replies import json_reply
+from jan_serve.errors import InvalidRequest
 
 PREFIX: Final = "/lmdeploy"
-ROOT_PATHS: Final = ("/v1/encode", "/pooling", DISTSERVE)
+_OLD_CHAT: Final = "/v1/chat/interactive"
+ROOT_PATHS: Final = ("/v1/encode", "/pooling", _OLD_CHAT, DISTSERVE)
 
 _TAGS: Final[list[str | Enum]] = ["LMDeploy"]
 _ERRORS: Final[dict[int | str, dict[str, Any]]] = {
@@ -53,6 +55,7 @@ def lmdeploy_router(services: Services) -> APIRouter:
     for prefix in ("", PREFIX):
         add_encode_route(router, serving, prefix)
         add_pooling_route(router, serving, prefix)
+        _add_old_route(router, prefix)
         if serving.control is not None:
             add_distserve_routes(router, serving, serving.control.links, prefix)
     add_embedding_route(router, serving, PREFIX)
@@ -82,6 +85,15 @@ def _add_fact_routes(router: APIRouter, serving: Serving, metrics_page: Callable
     async def metrics() -> Response:
         """Prometheus text exposition; the same page as at the root."""
         return Response(metrics_page(), headers={"content-type": CONTENT_TYPE})
+
+
+def _add_old_route(router: APIRouter, prefix: str) -> None:
+    @router.post(f"{prefix}{_OLD_CHAT}", include_in_schema=False)
+    async def chat_interactive() -> Response:
+        """What LMDeploy had before: clients that still ask for it are told what to use."""
+        raise InvalidRequest(
+            f"{_OLD_CHAT} is deprecated: use /v1/chat/completions, whose prefixes are cached."
+        )
 
 
 def _card(name: str, created: int) -> ModelCard:

@@ -253,6 +253,7 @@ def test_generate_refuses_in_this_order(case: str) -> None:
 def test_images_are_refused_or_left_to_the_template() -> None:
     with pytest.raises(UnsupportedContent, match="read text only"):
         generate(prompt="a", image_data="x")
+    assert generate(prompt="a", image_data=[]).prompt == TextPrompt("a")
     parts = [{"type": "text", "text": "see"}, {"type": "image_url", "image_url": {"url": "u"}}]
     message = chat_prompt(messages=[{"role": "user", "content": parts}]).messages[0]
     assert message.content == (TextPart("see"), ImagePart("u"))
