@@ -37,7 +37,7 @@ class Drafter:
         earlier: what other sequences said, the latest first.
         """
         room = min(room, sequence.max_new - sequence.num_generated - 1)
-        if self._mode == "off" or room <= 0 or not self._worthwhile(_BEST_SHARE, num_streams):
+        if room <= 0 or not self.may_pay(num_streams):
             return None
         found = guess(sequence.tokens.view(), earlier)
         if found is None:
@@ -49,6 +49,10 @@ class Drafter:
             return None
         self._guesses[id(sequence)] = found
         return tokens
+
+    def may_pay(self, num_streams: int) -> bool:
+        """Whether the best draft would pay beside so many streams; if not, one need not look for any."""
+        return self._mode != "off" and self._worthwhile(_BEST_SHARE, num_streams) > 0
 
     def _worthwhile(self, share: float, num_streams: int) -> int:
         """Tokens that a draft may have at most, if such a share of them is right."""

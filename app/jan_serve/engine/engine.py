@@ -279,8 +279,9 @@ class Engine:
 
     def _with_drafts(self, plan: list[PlanItem]) -> list[PlanItem]:
         """Use what is left of the batch and of the free cells for drafts, where nothing is prefilled."""
-        if not all(item.is_decode for item in plan):
+        if not self._drafter.may_pay(len(plan)) or not all(item.is_decode for item in plan):
             return plan
+        earlier = self._cache.latest(_LOOKUP_SEQUENCES)
         num_tokens = sum(item.count for item in plan)
         room = min(self._batch.capacity, self._cells.free) - num_tokens
         drafted: list[PlanItem] = []
@@ -288,9 +289,7 @@ class Engine:
             draft = None
             if item.count == 1 and item.outputs == "last":
                 left = min(room, self._cells.capacity - len(item.sequence.tokens))
-                draft = self._drafter.draft(
-                    item.sequence, len(plan), left, self._cache.latest(_LOOKUP_SEQUENCES)
-                )
+                draft = self._drafter.draft(item.sequence, len(plan), left, earlier)
             room -= 0 if draft is None else len(draft)
             drafted.append(item if draft is None else replace(item, draft=draft))
         return drafted
