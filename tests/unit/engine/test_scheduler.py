@@ -11,10 +11,11 @@ import pytest
 from jan_serve.engine.cells import CellCounter
 from jan_serve.engine.output import SequenceText
 from jan_serve.engine.prefix_cache import PrefixCache
+from jan_serve.engine.prefix_mark import PrefixMark
 from jan_serve.engine.scheduler import MIN_SHARED_PREFILL, SCORED_CHUNK, Scheduler
 from jan_serve.engine.sequence import RequestState, Sequence, Status
 from jan_serve.engine.tokens import TokenBuffer
-from jan_serve.ipc.messages import GenerateRequest
+from jan_serve.ipc.messages import AdapterUse, GenerateRequest
 
 
 def make(tokens: Iterable[int], *, request_id: int = 0, index: int = 0, **fields: Any) -> Sequence:
@@ -353,3 +354,31 @@ def test_the_one_admitted_last_is_preempted_and_never_the_only_one() -> None:
     bench.wait(b)
     bench.admit_all()
     assert bench.scheduler.victim() is b
+
+
+A, B = (AdapterUse(0, 1.0),), (AdapterUse(1, 1.0),)
+
+
+def test_a_batch_never_mixes_adapters() -> None:
+    bench = Bench(parallel=5)
+    bench.wait(*(make(range(10), request_id=i, adapters=uses) for i, uses in enumerate([(), A, (), B, A])))
+    while bench.admit() is not None:
+        pass
+    turns = [bench.scheduler.next_turn(float(now)) for now in range(3)]
+    assert [[s.request.id for s in turn] for turn in turns] == [[0, 2], [1, 4], [3]]
+    assert [item.sequence for item in bench.scheduler.plan(100, 100, turns[1])] == turns[1]
+
+
+def test_prefixes_are_not_shared_with_other_adapters() -> None:
+    bench = Bench()
+    mark = PrefixMark.of("a")
+    base, other, same = make(range(20)), make(range(20), adapters=A), make(range(20), adapters=A)
+    other.mark = same.mark = mark
+    bench.wait(base, other, same)
+    assert bench.admit() is base
+    assert bench.admit() is other, "it does not wait for the prefill of the first one"
+    assert bench.admit() is None, "it waits for the prefill under its own adapter"
+    other.num_computed = 20
+    bench.cells.extend(other.seq_id, 20)
+    assert bench.admit() is same
+    assert same.num_computed == 19

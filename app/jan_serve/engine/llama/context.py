@@ -178,7 +178,10 @@ class LlamaContext:
         """
         count = len(pointers)
         lib.llama_set_adapters_lora(
-            self.pointer, (lib.llama_adapter_lora_p_ctypes * count)(*pointers), count, (ctypes.c_float * count)(*scales)
+            self.pointer,
+            (lib.llama_adapter_lora_p_ctypes * count)(*pointers),
+            count,
+            (ctypes.c_float * count)(*scales),
         )
 
     def decode(self, batch: Batch) -> int:
