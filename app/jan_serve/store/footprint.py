@@ -28,6 +28,8 @@ _PROCESS_BYTES: Final = 150_000_000
 """The worker itself: the interpreter, llama.cpp, the vocabulary."""
 _ACTIVATIONS: Final = 32
 """float32 values per embedding element and token of a pass, over what ggml keeps alive at once."""
+_OUTPUTS: Final = 64
+"""Tokens of a pass whose logits are computed: those of the sequences that run, not of a whole prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ def footprint(
     trained = model.n_ctx_train or LEAST_N_CTX
     wanted = n_ctx if n_ctx is not None else min(trained, WANTED_N_CTX)
     least = n_ctx if n_ctx is not None else min(trained, LEAST_N_CTX)
-    logits_and_activations = 4 * n_ubatch * (model.n_vocab + _ACTIVATIONS * model.n_embd)
+    logits_and_activations = 4 * (_OUTPUTS * model.n_vocab + n_ubatch * _ACTIVATIONS * model.n_embd)
     least_context = int(least * per_token)
     return Footprint(
         weights=model.tensor_bytes,
