@@ -7,7 +7,7 @@ import os
 import socket
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from jan_serve import __version__
 from jan_serve.cli.errors import CommandError
@@ -69,8 +69,12 @@ def serve_on(
     output: Output,
     inherited: socket.socket | None = None,
     observer: ServerObserver | None = None,
+    log_stream: TextIO | None = None,
 ) -> int:
-    """Serve on the inherited socket, else on one that is made as the settings say. Raises AlreadyServing."""
+    """Serve on the inherited socket, else on one that is made as the settings say. Raises AlreadyServing.
+
+    log_stream: where log lines go in place of standard error, besides the log file.
+    """
     settings = loaded.settings if inherited is None else _as_inherited(loaded.settings, inherited, output)
     book = loaded.book()
     resolver = build_resolver(settings, book)
@@ -80,7 +84,7 @@ def serve_on(
         _check_device(settings.device)
     sock = inherited if inherited is not None else listen(settings.host, settings.port)
     with sock, log_file(settings, output) as file:
-        configure_logging(settings.log_level, as_json=settings.log_json, file=file)
+        configure_logging(settings.log_level, as_json=settings.log_json, stream=log_stream, file=file)
         for warning in loaded.warnings:
             output.warning(warning)
         if not settings.is_loopback and not settings.api_keys:

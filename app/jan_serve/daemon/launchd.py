@@ -68,8 +68,7 @@ class Launchd:
         """Part of ServiceManager."""
         path = _path(spec)
         files = [UnitFile(path, property_list(spec))]
-        if spec.scope == "system" and spec.config_file == SYSTEM_CONFIG:
-            files.append(UnitFile(SYSTEM_CONFIG, system_config(), keep=True))
+        files += _config(spec)
         return Plan(
             folders=(spec.data_dir / "logs",),
             before=(_launchctl("bootout", _target(spec), may_fail=True),),
@@ -87,6 +86,7 @@ class Launchd:
         return Plan(
             before=(_launchctl("bootout", _target(spec), may_fail=True),),
             removed=(_path(spec), spec.data_dir / "logs" / "service.err"),
+            withdrawn=_config(spec),
         )
 
     def control(self, spec: ServiceSpec, action: Literal["start", "stop", "restart"]) -> tuple[Command, ...]:
@@ -95,6 +95,10 @@ class Launchd:
             return (_launchctl("kill", "SIGTERM", _target(spec)),)
         again = ("-k",) if action == "restart" else ()
         return (_launchctl("kickstart", *again, _target(spec)),)
+
+    def demand_mark(self, spec: ServiceSpec) -> tuple[PurePath, str] | None:
+        """Part of ServiceManager."""
+        return _path(spec), "<key>Sockets</key>"
 
     def query(self, spec: ServiceSpec) -> Command:
         """Part of ServiceManager."""
@@ -108,6 +112,13 @@ class Launchd:
         pid = re.search(r"(?m)^\tpid = (\d+)$", output)
         detail = state[1] if state else "loaded"
         return State(True, pid is not None, int(pid[1]) if pid else None, detail)
+
+
+def _config(spec: ServiceSpec) -> tuple[UnitFile, ...]:
+    """The configuration file that a daemon begins with, unless another one is named."""
+    if spec.scope != "system" or spec.config_file != SYSTEM_CONFIG:
+        return ()
+    return (UnitFile(SYSTEM_CONFIG, system_config(), keep=True),)
 
 
 def _path(spec: ServiceSpec) -> PurePath:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 from collections.abc import Callable, Sequence
@@ -51,6 +52,7 @@ def apply(plan: Plan, run: Run = run_command) -> list[Path]:
     """Carry a plan out; the value is the files that were written or removed. Raises ServiceFailed."""
     written = [file for file in plan.files if _differs(file)]
     removed = [Path(path) for path in plan.removed if os.path.lexists(path)]
+    withdrawn = [Path(file.path) for file in plan.withdrawn if _is_ours(file)]
     if any(not file.keep for file in written) or removed:
         run_all(plan.before, run)
     try:
@@ -59,12 +61,15 @@ def apply(plan: Plan, run: Run = run_command) -> list[Path]:
         for file in written:
             write_atomically(Path(file.path), _content(file))
             Path(file.path).chmod(0o644)
-        for path in removed:
+        for path in (*removed, *withdrawn):
             path.unlink(missing_ok=True)
+        for path in withdrawn:
+            with contextlib.suppress(OSError):  # the user has files there too
+                path.parent.rmdir()
     except OSError as error:
         raise ServiceFailed(f"cannot change {error.filename}: {error.strerror}") from None
     run_all(plan.after, run)
-    return [*(Path(file.path) for file in written), *removed]
+    return [*(Path(file.path) for file in written), *removed, *withdrawn]
 
 
 def run_all(commands: Sequence[Command], run: Run = run_command) -> None:
@@ -81,6 +86,14 @@ def installed_files(plan: Plan) -> list[Path]:
     return [Path(path) for path in plan.removed if os.path.lexists(path)]
 
 
+def holds(path: Path, text: str) -> bool:
+    """Whether the file is there and has this text in it."""
+    try:
+        return text in path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+
+
 def _differs(file: UnitFile) -> bool:
     path = Path(file.path)
     if file.keep and path.exists():
@@ -91,6 +104,13 @@ def _differs(file: UnitFile) -> bool:
         return True
     except OSError as error:
         raise ServiceFailed(f"cannot read {path}: {error.strerror}") from None
+
+
+def _is_ours(file: UnitFile) -> bool:
+    try:
+        return Path(file.path).read_bytes() == _content(file)
+    except OSError:
+        return False
 
 
 def _content(file: UnitFile) -> bytes:

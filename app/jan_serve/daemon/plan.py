@@ -66,13 +66,15 @@ class Command:
 class Plan:
     """Steps in their order: folders, `before`, files, removed files, `after`.
 
-    before: only run where a file will change, or where files are removed.
+    before: only run where a file will change, or where files are removed. withdrawn: files that are removed where they
+    are still as we wrote them, and their folder where it is empty then.
     """
 
     folders: tuple[PurePath, ...] = ()
     before: tuple[Command, ...] = ()
     files: tuple[UnitFile, ...] = ()
     removed: tuple[PurePath, ...] = ()
+    withdrawn: tuple[UnitFile, ...] = ()
     after: tuple[Command, ...] = ()
 
 
@@ -101,6 +103,10 @@ class ServiceManager(Protocol):
 
     def control(self, spec: ServiceSpec, action: Literal["start", "stop", "restart"]) -> Sequence[Command]:
         """Start, stop or restart an installed service."""
+        ...
+
+    def demand_mark(self, spec: ServiceSpec) -> tuple[PurePath, str] | None:
+        """A file and a text in it that say that the installed service starts on demand; None: none here does."""
         ...
 
     def query(self, spec: ServiceSpec) -> Command:

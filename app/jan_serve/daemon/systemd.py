@@ -99,7 +99,7 @@ def _system_lines(spec: ServiceSpec) -> list[str]:
         *_SYSTEM_HARDENING.splitlines(),
     ]
     writable = [path for path in (spec.data_dir, spec.models_dir) if not _is_below(path, SYSTEM_DATA)]
-    lines += [f"ReadWritePaths=-{_escaped_path(path)}" for path in dict.fromkeys(writable)]
+    lines += [f"ReadWritePaths={_optional_path(path)}" for path in dict.fromkeys(writable)]
     if spec.device_groups:
         lines.append(f"SupplementaryGroups={' '.join(spec.device_groups)}")
     return lines
@@ -143,8 +143,7 @@ class Systemd:
             files.append(UnitFile(folder / SOCKET, socket_unit(spec)))
         else:
             removed = (folder / SOCKET,)
-        if spec.scope == "system" and spec.config_file == SYSTEM_CONFIG:
-            files.append(UnitFile(SYSTEM_CONFIG, system_config(), keep=True))
+        files += _config(spec)
         started = SOCKET if spec.start == "on-demand" else SERVICE
         return Plan(
             before=(_systemctl(spec, "disable", "--now", SOCKET, SERVICE, may_fail=True),),
@@ -159,6 +158,7 @@ class Systemd:
         return Plan(
             before=(_systemctl(spec, "disable", "--now", SOCKET, SERVICE, may_fail=True),),
             removed=(folder / SERVICE, folder / SOCKET),
+            withdrawn=_config(spec),
             after=(
                 _systemctl(spec, "daemon-reload"),
                 _systemctl(spec, "reset-failed", SOCKET, SERVICE, may_fail=True),
@@ -171,6 +171,10 @@ class Systemd:
         if action == "restart":
             units = (SERVICE,)
         return (_systemctl(spec, action, *units),)
+
+    def demand_mark(self, spec: ServiceSpec) -> tuple[PurePath, str] | None:
+        """Part of ServiceManager."""
+        return _folder(spec) / SOCKET, "ListenStream="
 
     def query(self, spec: ServiceSpec) -> Command:
         """Part of ServiceManager."""
@@ -197,14 +201,21 @@ def quoted(word: str) -> str:
     return f'"{text}"' if re.search(r"[\s'\";]", word) or not word else text
 
 
-def _escaped_path(path: PurePath) -> str:
-    """A path of a list of paths."""
-    text = str(path).replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+def _optional_path(path: PurePath) -> str:
+    """A path of a list of paths, ignored where it does not exist."""
+    text = "-" + str(path).replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return f'"{text}"' if re.search(r"[\s'\"]", text) else text
 
 
 def _is_below(path: PurePath, folder: PurePath) -> bool:
     return path == folder or folder in path.parents
+
+
+def _config(spec: ServiceSpec) -> tuple[UnitFile, ...]:
+    """The configuration file that a service of the machine begins with, unless another one is named."""
+    if spec.scope != "system" or spec.config_file != SYSTEM_CONFIG:
+        return ()
+    return (UnitFile(SYSTEM_CONFIG, system_config(), keep=True),)
 
 
 def _folder(spec: ServiceSpec) -> PurePath:

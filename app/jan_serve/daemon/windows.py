@@ -102,6 +102,9 @@ class WindowsTask:
         start = Command(("schtasks.exe", "/Run", "/TN", NAME))
         return {"start": (start,), "stop": (end,), "restart": (end, start)}[action]
 
+    def demand_mark(self, spec: ServiceSpec) -> tuple[PurePath, str] | None:
+        """Part of ServiceManager: nothing here starts for a connection."""
+
     def query(self, spec: ServiceSpec) -> Command:
         """Part of ServiceManager. A number, because words are translated."""
         script = f"(Get-ScheduledTask -TaskName '{NAME}' -ErrorAction Stop).State.value__"
@@ -129,12 +132,9 @@ class WindowsService:
         folder = str(spec.data_dir)
         options = ("binPath=", _command_line(spec), "start=", "auto", "obj=", LOCAL_SERVICE)
         restart = "restart/2000/restart/10000/restart/60000"
-        files: tuple[UnitFile, ...] = ()
-        if spec.config_file is not None and spec.config_file.parent == spec.data_dir:
-            files = (UnitFile(spec.config_file, system_config(spec.data_dir), keep=True),)
         return Plan(
             folders=(spec.data_dir,),
-            files=files,
+            files=_config(spec),
             after=(
                 _sc("create", NAME, *options, "DisplayName=", NAME, may_fail=True),
                 _sc("config", NAME, *options),
@@ -148,13 +148,19 @@ class WindowsService:
 
     def uninstall(self, spec: ServiceSpec) -> Plan:
         """Part of ServiceManager."""
-        return Plan(after=(_sc("stop", NAME, may_fail=True), _sc("delete", NAME, may_fail=True)))
+        return Plan(
+            withdrawn=_config(spec),
+            after=(_sc("stop", NAME, may_fail=True), _sc("delete", NAME, may_fail=True)),
+        )
 
     def control(self, spec: ServiceSpec, action: Literal["start", "stop", "restart"]) -> tuple[Command, ...]:
         """Part of ServiceManager. PowerShell's restart waits for the end; sc.exe does not."""
         if action == "restart":
             return (Command(("powershell.exe", "-NoProfile", "-Command", f"Restart-Service {NAME}")),)
         return (_sc(action, NAME),)
+
+    def demand_mark(self, spec: ServiceSpec) -> tuple[PurePath, str] | None:
+        """Part of ServiceManager: nothing here starts for a connection."""
 
     def query(self, spec: ServiceSpec) -> Command:
         """Part of ServiceManager."""
@@ -169,6 +175,13 @@ class WindowsService:
         pid = int(numbers[-1]) if running and len(numbers) > 3 else None
         detail = "running" if running else "stopped" if numbers[1] == _SERVICE_STOPPED else "changing"
         return State(True, running, pid or None, detail)
+
+
+def _config(spec: ServiceSpec) -> tuple[UnitFile, ...]:
+    """The configuration file that a service begins with, unless another one is named."""
+    if spec.config_file is None or spec.config_file.parent != spec.data_dir:
+        return ()
+    return (UnitFile(spec.config_file, system_config(spec.data_dir), keep=True),)
 
 
 def _command_line(spec: ServiceSpec) -> str:

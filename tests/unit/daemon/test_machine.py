@@ -1,0 +1,110 @@
+"""Plans on a real folder: written once, idempotent, and taken back without a trace."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from jan_serve.daemon.machine import Done, ServiceFailed, apply, holds, run_command
+from jan_serve.daemon.plan import Command, Plan, UnitFile
+
+
+class Recorder:
+    """Runs nothing; fails the commands that begin with these words."""
+
+    def __init__(self, *failing: str) -> None:
+        self._failing = failing
+        self.calls: list[str] = []
+
+    def __call__(self, words: Sequence[str]) -> Done:
+        line = " ".join(words)
+        self.calls.append(line)
+        return Done(1, "it broke") if line.startswith(self._failing) and self._failing else Done(0, "")
+
+
+def plan(folder: Path, content: str = "unit\n") -> Plan:
+    """A service of one unit and a configuration file."""
+    return Plan(
+        folders=(folder / "data",),
+        before=(Command(("stop",), may_fail=True),),
+        files=(
+            UnitFile(folder / "units" / "a.service", content),
+            UnitFile(folder / "etc" / "config.toml", "port = 1\n", keep=True),
+        ),
+        removed=(folder / "units" / "a.socket",),
+        after=(Command(("start",)),),
+    )
+
+
+def uninstall(folder: Path) -> Plan:
+    """The end of that service."""
+    return Plan(
+        removed=(folder / "units" / "a.service",),
+        withdrawn=(UnitFile(folder / "etc" / "config.toml", "port = 1\n", keep=True),),
+    )
+
+
+def test_a_second_time_changes_nothing(tmp_path: Path) -> None:
+    run = Recorder()
+    assert len(apply(plan(tmp_path), run)) == 2
+    assert apply(plan(tmp_path), run) == []
+    assert run.calls == ["stop", "start", "start"]
+    assert (tmp_path / "units" / "a.service").stat().st_mode & 0o777 == 0o644
+
+
+def test_a_change_stops_what_runs_first(tmp_path: Path) -> None:
+    apply(plan(tmp_path), Recorder())
+    run = Recorder("stop")
+    assert apply(plan(tmp_path, "changed\n"), run) == [tmp_path / "units" / "a.service"]
+    assert run.calls == ["stop", "start"]
+
+
+def test_a_file_of_the_user_is_kept(tmp_path: Path) -> None:
+    apply(plan(tmp_path), Recorder())
+    (tmp_path / "etc" / "config.toml").write_text("port = 2\n")
+    apply(plan(tmp_path, "changed\n"), Recorder())
+    apply(uninstall(tmp_path), Recorder())
+    assert (tmp_path / "etc" / "config.toml").read_text() == "port = 2\n"
+
+
+def test_nothing_is_left(tmp_path: Path) -> None:
+    apply(plan(tmp_path), Recorder())
+    apply(uninstall(tmp_path), Recorder())
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+    assert not (tmp_path / "etc").exists()
+
+
+def test_a_command_that_fails(tmp_path: Path) -> None:
+    with pytest.raises(ServiceFailed, match="`start` failed: it broke"):
+        apply(plan(tmp_path), Recorder("start"))
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "units").write_text("a file where a folder should be")
+    with pytest.raises(ServiceFailed, match="units"):
+        apply(plan(tmp_path), Recorder())
+
+
+def test_windows_files_have_its_line_ends(tmp_path: Path) -> None:
+    apply(Plan(files=(UnitFile(tmp_path / "task.xml", "<a/>\n", encoding="utf-16"),)), Recorder())
+    raw = (tmp_path / "task.xml").read_bytes()
+    assert raw.decode("utf-16") == "<a/>\r\n"
+    assert raw[:2] in (b"\xff\xfe", b"\xfe\xff")
+
+
+def test_commands_are_real_processes() -> None:
+    assert run_command([sys.executable, "-c", "print(1)"]) == Done(0, "1\n")
+    done = run_command([sys.executable, "-c", "import sys; sys.exit('no')"])
+    assert (done.status, done.output.strip()) == (1, "no")
+    with pytest.raises(ServiceFailed, match="there is no jan-serve-absent"):
+        run_command(["jan-serve-absent"])
+
+
+def test_what_a_file_holds(tmp_path: Path) -> None:
+    (tmp_path / "unit").write_text("ListenStream=1")
+    assert holds(tmp_path / "unit", "ListenStream=")
+    assert not holds(tmp_path / "unit", "Sockets")
+    assert not holds(tmp_path / "absent", "")
