@@ -27,6 +27,7 @@ from jan_serve.cli.pull import pull
 from jan_serve.cli.rm import rm
 from jan_serve.cli.run import run
 from jan_serve.cli.serve import serve_command
+from jan_serve.cli.service import service_commands
 from jan_serve.cli.show import show
 from jan_serve.cli.stop import stop
 from jan_serve.cli.tokenize import tokenize
@@ -74,6 +75,7 @@ def build_app() -> typer.Typer:
     app.command("doctor")(doctor)
     app.command("grammar")(grammar)
     app.command("watermark")(watermark)
+    app.add_typer(service_commands(), name="service")
     app.add_typer(config_app, name="config")
     app.command(OWN_SERVER_COMMAND, hidden=True)(own_server)
     return app
