@@ -2,16 +2,38 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
+from pathlib import Path
+
 from jan_serve.config import Settings
+from jan_serve.store.paths import StorePaths
 from jan_serve.supervisor.migration.links import Migrations
+from jan_serve.supervisor.model_manager import ModelManager
+from jan_serve.supervisor.sleep import Sleeper
 
 
 class ServerControl:
     """api.control_port.ControlPlane over a model manager."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, manager: ModelManager) -> None:
+        caches = StorePaths(settings.data_dir, settings.models_dir).cache_dir
         self.links = Migrations(settings.host)
+        self.sleeper = Sleeper(manager, lambda: delete_states(caches))
+        self.may_abort = settings.enable_abort_handling
+        self.may_terminate = settings.allow_terminate_by_client
+
+    def terminate(self) -> None:
+        """As SIGTERM from outside: the server drains and ends."""
+        signal.raise_signal(signal.SIGTERM)
 
     async def close(self) -> None:
         """End the links with other servers. Called once the server has stopped."""
         await self.links.close()
+
+
+def delete_states(folder: Path) -> None:
+    """Delete what workers kept of prompts on disk. A file that another server of this folder uses may stay. Blocks."""
+    for file in folder.glob("**/*.state"):
+        with contextlib.suppress(OSError):
+            file.unlink()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 from jan_serve.core.migration import PeerEndpoint
@@ -40,10 +41,35 @@ class PeerLinks(SequenceStates, Protocol):
         ...
 
 
-class ControlPlane(Protocol):
-    """What a server lets be done with itself."""
+class Sleeper(Protocol):
+    """Gives all memory back for a while; see supervisor.sleep."""
 
     @property
-    def links(self) -> PeerLinks:
-        """To other servers."""
+    def is_sleeping(self) -> bool:
+        """Whether requests are refused."""
+        ...
+
+    async def sleep(self, level: int) -> None:
+        """Refuse requests at once, end those that run, and give the memory back. 2: keep nothing on disk either."""
+        ...
+
+    async def wake(self, tags: Iterable[str]) -> None:
+        """Wake these parts; none means all."""
+        ...
+
+
+class ControlPlane(Protocol):
+    """What a server lets be done with itself. may_…: what its settings allow."""
+
+    @property
+    def links(self) -> PeerLinks: ...
+    @property
+    def sleeper(self) -> Sleeper: ...
+    @property
+    def may_abort(self) -> bool: ...
+    @property
+    def may_terminate(self) -> bool: ...
+
+    def terminate(self) -> None:
+        """End the server as a signal would. Returns at once."""
         ...

@@ -123,7 +123,7 @@ def run_server(
 
     library = build_library(resolver, settings, free_memory)
     manager = build_manager(sources, settings, free_memory)
-    control = ServerControl(settings)
+    control = ServerControl(settings, manager)
     return run(settings, manager, build_renderer(), sock, library, observer, sources, control)
 
 

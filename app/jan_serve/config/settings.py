@@ -124,6 +124,15 @@ class Settings(ModelOptions, GenerateOptions):
         Flag(_GUARDS, name="--allowed-origin", metavar="ORIGIN"),
     ] = ()
 
+    enable_abort_handling: Annotated[
+        bool,
+        Field(description="Let callers end each other's requests (LMDeploy's `/abort_request`)."),
+        Flag(_GUARDS),
+    ] = False
+    allow_terminate_by_client: Annotated[
+        bool, Field(description="Let callers end the server (LMDeploy's `/terminate`)."), Flag(_GUARDS)
+    ] = False
+
     max_body_bytes: Annotated[
         int, Field(ge=1024, le=1 << 30, description="Largest request body."), Flag(_LIMITS)
     ] = 8 * 1024 * 1024

@@ -12,6 +12,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from jan_serve.api.dialect import Services
+from jan_serve.api.dialects.lmdeploy.routes_control import CONTROL_PATHS, add_control_routes
 from jan_serve.api.dialects.lmdeploy.routes_distserve import DISTSERVE, add_distserve_routes
 from jan_serve.api.dialects.lmdeploy.routes_generation import add_generation_routes
 from jan_serve.api.dialects.lmdeploy.routes_inputs import (
@@ -29,7 +30,7 @@ from jan_serve.errors import InvalidRequest
 
 PREFIX: Final = "/lmdeploy"
 _OLD_CHAT: Final = "/v1/chat/interactive"
-ROOT_PATHS: Final = ("/v1/encode", "/pooling", _OLD_CHAT, DISTSERVE)
+ROOT_PATHS: Final = ("/v1/encode", "/pooling", _OLD_CHAT, DISTSERVE, *CONTROL_PATHS)
 
 _TAGS: Final[list[str | Enum]] = ["LMDeploy"]
 _ERRORS: Final[dict[int | str, dict[str, Any]]] = {
@@ -58,6 +59,7 @@ def lmdeploy_router(services: Services) -> APIRouter:
         _add_old_route(router, prefix)
         if serving.control is not None:
             add_distserve_routes(router, serving, serving.control.links, prefix)
+            add_control_routes(router, serving, serving.control, prefix)
     add_embedding_route(router, serving, PREFIX)
     _add_fact_routes(router, serving, services.metrics_page)
     return router

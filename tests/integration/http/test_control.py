@@ -1,0 +1,241 @@
+"""A server that is controlled over HTTP: requests are aborted, it sleeps, wakes and ends."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.integration.http.support import GREEDY, complete, serving_models, text_of, workers_of
+from tests.support.processes import wait_until
+from tests.support.raw_http import RawResponse, get, post
+from tests.support.served import Served
+
+pytestmark = pytest.mark.integration
+
+FLAGS = ("--n-ctx", "4096", "--parallel", "1", "--enable-abort-handling")
+ENDLESS: dict[str, Any] = {"prompt": "go on", "max_tokens": 3000, "ignore_eos": True, "temperature": 0}
+ASLEEP = "Engine is sleeping; call POST /wakeup before inference (e.g. tags=weights&tags=kv_cache)."
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, exact_llama: Path) -> Generator[Served]:
+    """One at a time, so that a second request waits."""
+    with serving_models(tmp_path_factory.mktemp("control"), exact_llama, flags=FLAGS) as served:
+        yield served
+
+
+def command(url: str, path: str, status: int = 200) -> str:
+    """A POST without a body."""
+    response = httpx.post(url + path, timeout=60)
+    assert response.status_code == status, response.text
+    return response.text
+
+
+def is_sleeping(url: str) -> bool:
+    return get(url, "/is_sleeping").json()["is_sleeping"]
+
+
+class Background:
+    """A request of its own thread."""
+
+    def __init__(self, url: str, body: dict[str, Any], path: str = "/lmdeploy/generate") -> None:
+        self.first = threading.Event()
+        self.lines: list[str] = []
+        self.status = 0
+        self._thread = threading.Thread(target=self._run, args=(url + path, body))
+        self._thread.start()
+
+    def _run(self, url: str, body: dict[str, Any]) -> None:
+        with httpx.Client(timeout=60) as client, client.stream("POST", url, json=body) as response:
+            self.status = response.status_code
+            for line in response.iter_lines():
+                self.lines.append(line)
+                self.first.set()
+        self.first.set()
+
+    def end(self) -> list[str]:
+        self._thread.join(60)
+        assert not self._thread.is_alive()
+        return [line for line in self.lines if line]
+
+
+def ended_by_abort(lines: list[str]) -> dict[str, Any]:
+    assert lines[-1] == "data: [DONE]"
+    last = json.loads(lines[-2].removeprefix("data: "))
+    assert (last["text"], last["output_ids"]) == ("", [])
+    assert last["meta_info"]["finish_reason"] == {"type": "abort"}
+    return last
+
+
+def test_a_stream_is_aborted_and_its_session_is_free(server: Served) -> None:
+    url = server.url()
+    running = Background(url, {**ENDLESS, "stream": True, "session_id": 5})
+    assert running.first.wait(20)
+    assert "occupied" in post(url, "/lmdeploy/generate", {**ENDLESS, "session_id": 5}).json()["message"]
+    assert post(url, "/abort_request", {"session_id": 5}).status == 200
+    last = ended_by_abort(running.end())
+    assert 0 < last["meta_info"]["completion_tokens"] < 3000
+    again = post(url, "/lmdeploy/generate", {**ENDLESS, "max_tokens": 1, "session_id": 5})
+    assert again.status == 200
+
+
+def test_all_requests_are_aborted_those_that_wait_too(server: Served) -> None:
+    url = server.url()
+    running = Background(url, {**ENDLESS, "stream": True})
+    assert running.first.wait(20)
+    waiting = [Background(url, {**ENDLESS, "stream": False, "session_id": 60 + i}) for i in range(3)]
+
+    def all_are_live() -> bool:
+        answers = [post(url, "/lmdeploy/generate", {**ENDLESS, "session_id": 60 + i}) for i in range(1)]
+        return all(answer.status == 400 for answer in answers)
+
+    wait_until(lambda: _waiting(url) == 3)
+    assert all_are_live()
+    assert post(url, "/lmdeploy/abort_request", {"abort_all": True}).status == 200
+    ended_by_abort(running.end())
+    for each in waiting:
+        reply = json.loads("".join(each.end()))
+        assert each.status == 200
+        assert reply["meta_info"]["finish_reason"] == {"type": "abort"}
+        assert (reply["text"], reply["output_ids"]) == ("", [])
+    assert text_of(complete(url, max_tokens=2))
+
+
+def _waiting(url: str) -> float:
+    page = get(url, "/metrics").body.decode()
+    lines = [line for line in page.splitlines() if line.startswith("jan_serve_model_leases{")]
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines) - 1
+
+
+@pytest.mark.parametrize("body", [{"session_id": 999_999}, {}, {"session_id": None}])
+def test_an_unknown_session_is_not_found(server: Served, body: dict[str, Any]) -> None:
+    response = post(server.url(), "/abort_request", body)
+    assert response.status == 400
+    assert response.json()["message"] == f"Session {body.get('session_id', -1)} not found."
+
+
+def test_sleep_gives_the_memory_back_and_wakeup_takes_it(server: Served) -> None:
+    url = server.url()
+    golden = text_of(complete(url, "hello", max_tokens=8))
+    before = [worker.pid for worker in workers_of(server)]
+    assert len(before) == 1 and not is_sleeping(url)
+    assert command(url, "/sleep") == ""
+    assert is_sleeping(url)
+    assert workers_of(server) == []
+    for path, body in (
+        ("/lmdeploy/generate", {"prompt": "x"}),
+        ("/lmdeploy/v1/completions", {"model": "exact-llama", "prompt": "x"}),
+        ("/lmdeploy/v1/chat/completions", {"model": "exact-llama", "messages": "x"}),
+        ("/v1/completions", {"prompt": "x"}),
+    ):
+        assert_asleep(post(url, path, body))
+    command(url, "/wakeup?tags=weights")
+    assert is_sleeping(url)
+    assert_asleep(post(url, "/lmdeploy/generate", {"prompt": "x", "stream": True}))
+    command(url, "/wakeup?tags=weights&tags=nonsense")
+    assert is_sleeping(url)
+    command(url, "/wakeup?tags=kv_cache")
+    assert not is_sleeping(url)
+    after = [worker.pid for worker in workers_of(server)]
+    assert len(after) == 1 and after != before
+    assert text_of(complete(url, "hello", max_tokens=8)) == golden
+
+
+def assert_asleep(response: RawResponse) -> None:
+    assert response.status == 503
+    body = response.json()
+    assert (body.get("message") or body["error"]["message"]) == ASLEEP
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_the_prefix_cache_outlives_level_1_only(server: Served, level: int) -> None:
+    url = server.url()
+    prompt = f"level {level}: " + "a long prompt that is worth to be kept " * 12
+    fields = {"max_tokens": 4, **GREEDY}
+    first = complete(url, prompt, **fields).json()
+    command(url, f"/lmdeploy/sleep?level={level}")
+    command(url, "/lmdeploy/wakeup")
+    again = complete(url, prompt, **fields).json()
+    assert again["choices"] == [{**first["choices"][0]}]
+    cached = again["usage"]["prompt_tokens_details"]["cached_tokens"]
+    assert cached > 100 if level == 1 else cached == 0
+
+
+def test_sleep_aborts_what_runs(server: Served) -> None:
+    url = server.url()
+    running = Background(url, {**ENDLESS, "stream": True})
+    other = Background(url, {"prompt": "x", "max_tokens": 3000, "stream": False}, path="/v1/completions")
+    assert running.first.wait(20)
+    command(url, "/sleep?level=2")
+    ended_by_abort(running.end())
+    assert ASLEEP in "".join(other.end()) and other.status == 503
+    assert workers_of(server) == []
+    command(url, "/wakeup")
+    assert not is_sleeping(url)
+
+
+def test_sleep_and_wakeup_may_come_twice(server: Served) -> None:
+    url = server.url()
+    command(url, "/wakeup?tags=weights")
+    assert not is_sleeping(url)
+    command(url, "/sleep")
+    command(url, "/sleep?level=2")
+    assert is_sleeping(url)
+    command(url, "/wakeup")
+    command(url, "/wakeup?tags=kv_cache")
+    assert not is_sleeping(url)
+    assert text_of(complete(url, max_tokens=2))
+
+
+@pytest.mark.parametrize(
+    ("level", "words"),
+    [
+        ("3", "must be 1 or 2."),
+        ("0", "must be 1 or 2."),
+        ("-1", "must be 1 or 2."),
+        ("x", "must be an integer."),
+        ("1.0", "must be an integer."),
+        ("", "must be an integer."),
+        ("%C2%B2", "must be an integer."),
+    ],
+)
+def test_other_levels_are_refused(server: Served, level: str, words: str) -> None:
+    url = server.url()
+    body = json.loads(command(url, f"/sleep?level={level}", status=400))
+    assert body == {
+        "message": f'The "level" query parameter {words}',
+        "type": "invalid_request_error",
+        "code": 400,
+        "param": None,
+        "object": "error",
+    }
+    assert not is_sleeping(url)
+
+
+def test_a_client_may_not_end_the_server_unless_it_is_allowed(server: Served) -> None:
+    response = get(server.url(), "/terminate")
+    assert response.status == 400
+    assert response.json()["message"] == (
+        "The server can not be terminated. Please add --allow-terminate-by-client when start the server."
+    )
+
+
+def test_termination_and_disabled_aborts(exact_llama: Path, tmp_path: Path) -> None:
+    with serving_models(
+        tmp_path, exact_llama, flags=("--n-ctx", "512", "--allow-terminate-by-client")
+    ) as served:
+        url = served.url()
+        refused = post(url, "/abort_request", {"abort_all": True})
+        assert refused.status == 501
+        assert refused.body == (
+            b"This server does not support abort requests. Enable with --enable-abort-handling flag."
+        )
+        assert text_of(complete(url, max_tokens=2))
+        assert get(url, "/lmdeploy/terminate").status == 200
+        assert served.wait() == 0
