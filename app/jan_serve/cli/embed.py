@@ -7,6 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
+from jan_serve.cli.completion import complete_model
 from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.input import read_input
 from jan_serve.cli.loading import load_model
@@ -25,7 +26,10 @@ Vector = list[float]
 
 
 def embed(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model, as requests name it.")],
+    model: Annotated[
+        str,
+        typer.Argument(metavar="MODEL", help="A model, as requests name it.", autocompletion=complete_model),
+    ],
     texts: Annotated[
         list[str] | None,
         typer.Argument(metavar="[TEXT]...", help="Texts; without any, standard input is one."),

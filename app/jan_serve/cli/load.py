@@ -6,13 +6,19 @@ from typing import Annotated
 
 import typer
 
+from jan_serve.cli.completion import complete_model
 from jan_serve.cli.loading import load_model
 from jan_serve.cli.options import ConfigOption, JsonOption, UrlOption, connection_to
 from jan_serve.cli.output import Output
 
 
 def load(
-    models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="Models, as requests name them.")],
+    models: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MODEL...", help="Models, as requests name them.", autocompletion=complete_model
+        ),
+    ],
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Return when they are loaded; without, at once.")
     ] = True,

@@ -11,6 +11,7 @@ import typer
 import typer.main
 
 from jan_serve import __version__
+from jan_serve.cli.completion import PROGRAM, completion, enable_completion
 from jan_serve.cli.config import config_app
 from jan_serve.cli.doctor import doctor
 from jan_serve.cli.embed import embed
@@ -33,7 +34,7 @@ from jan_serve.cli.stop import stop
 from jan_serve.cli.tokenize import tokenize
 from jan_serve.cli.watermark import watermark
 
-_GLOBAL_FLAGS = frozenset({"--version", "--help", "-h", "--install-completion", "--show-completion"})
+_GLOBAL_FLAGS = frozenset({"--version", "--help", "-h"})
 
 
 def _print_version(wanted: bool) -> None:
@@ -53,7 +54,8 @@ def _root(
 def build_app() -> typer.Typer:
     """All commands. Built anew for every call: tests and the documentation build their own."""
     app = typer.Typer(
-        name="jan-serve",
+        name=PROGRAM,
+        add_completion=False,
         no_args_is_help=False,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -75,8 +77,9 @@ def build_app() -> typer.Typer:
     app.command("doctor")(doctor)
     app.command("grammar")(grammar)
     app.command("watermark")(watermark)
-    app.add_typer(service_commands(), name="service")
     app.add_typer(config_app, name="config")
+    app.command("completion")(completion)
+    app.add_typer(service_commands(), name="service")
     app.command(OWN_SERVER_COMMAND, hidden=True)(own_server)
     return app
 
@@ -95,8 +98,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):  # a terminal that does not know a character shows its code
             stream.reconfigure(errors="backslashreplace")
     try:
+        enable_completion()
         # typer reports wrong flags itself, and ends every command with SystemExit.
-        typer.main.get_command(build_app()).main(words, prog_name="jan-serve")
+        typer.main.get_command(build_app()).main(words, prog_name=PROGRAM)
     except BaseException as error:  # the boundary: everything becomes a message and a status
         return report(error, Output())
     return 0

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from jan_serve.cli.completion import complete_catalogue
 from jan_serve.cli.errors import INTERRUPTED, WRONG_USE, CommandError
 from jan_serve.cli.ls import size_text
 from jan_serve.cli.memory import free_memory
@@ -31,6 +32,7 @@ def pull(
         typer.Argument(
             metavar="NAME",
             help="A name of the catalogue, org/repo, org/repo:QUANT, org/repo/file.gguf or hf.co/…",
+            autocompletion=complete_catalogue,
         ),
     ] = None,
     revision: Annotated[

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from jan_serve.cli.completion import complete_model
 from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.ls import size_text
 from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, store_settings
@@ -19,7 +20,10 @@ from jan_serve.wiring import build_resolver
 
 def rm(
     names: Annotated[
-        list[str], typer.Argument(metavar="NAME...", help="Models to delete, as requests name them.")
+        list[str],
+        typer.Argument(
+            metavar="NAME...", help="Models to delete, as requests name them.", autocompletion=complete_model
+        ),
     ],
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Do not ask before deleting files that you put there.")

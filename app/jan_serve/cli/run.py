@@ -15,6 +15,7 @@ from jan_serve.cli.chat.parameters import assignments
 from jan_serve.cli.chat.session import chat
 from jan_serve.cli.chat.show_answer import AnswerDisplay
 from jan_serve.cli.chat.slash_commands import Desk, model_names
+from jan_serve.cli.completion import complete_model
 from jan_serve.cli.connection import Connection
 from jan_serve.cli.errors import INTERRUPTED, WRONG_USE, CommandError
 from jan_serve.cli.input import read_input
@@ -29,7 +30,9 @@ def run(
     model: Annotated[
         str | None,
         typer.Argument(
-            metavar="[MODEL]", help="A model, as requests name it, or a GGUF file; else the default."
+            metavar="[MODEL]",
+            help="A model, as requests name it, or a GGUF file; else the default.",
+            autocompletion=complete_model,
         ),
     ] = None,
     prompt: Annotated[

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from jan_serve.cli.completion import complete_model
 from jan_serve.cli.errors import FAILED, CommandError
 from jan_serve.cli.ls import size_text, source_text
 from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, store_settings
@@ -23,7 +24,10 @@ _LABELS: Final = {"size_bytes": "size", "weights_bytes": "weights", "n_ctx_train
 
 
 def show(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A model, as requests name it.")],
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help="A model, as requests name it.", autocompletion=complete_model),
+    ],
     template: Annotated[bool, typer.Option("--template", help="Print the chat template instead.")] = False,
     verify: Annotated[
         bool, typer.Option("--verify", help="Read the files and compare them with their SHA-256 digests.")

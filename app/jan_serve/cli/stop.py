@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from jan_serve.cli.completion import complete_model
 from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.options import ConfigOption, JsonOption, UrlOption, connection_to
 from jan_serve.cli.output import Output
@@ -13,7 +14,10 @@ from jan_serve.cli.output import Output
 
 def stop(
     models: Annotated[
-        list[str] | None, typer.Argument(metavar="[MODEL]...", help="Models, as requests name them.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[MODEL]...", help="Models, as requests name them.", autocompletion=complete_model
+        ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every model that is loaded.")] = False,
     force: Annotated[

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from jan_serve.cli.completion import complete_model
 from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.input import read_input
 from jan_serve.cli.loading import load_model
@@ -17,7 +18,10 @@ from jan_serve.config import load_settings
 
 
 def tokenize(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model, as requests name it.")],
+    model: Annotated[
+        str,
+        typer.Argument(metavar="MODEL", help="A model, as requests name it.", autocompletion=complete_model),
+    ],
     text: Annotated[
         list[str] | None, typer.Argument(metavar="[TEXT]...", help="The text; without it, standard input.")
     ] = None,
