@@ -1,7 +1,7 @@
-"""Which models are in memory: leases, loads on demand, eviction, restarts after crashes, the end of all of it.
+"""Models for requests: leases, loads on demand, unloading, sleep, the end of all of it.
 
-Implements `generation.ports.ModelLeases`. One task (`_run`) is the only writer of what is loaded: everybody else
-joins the queue or counts a lease, and wakes it. Knows nothing of prompts or HTTP.
+Implements `generation.ports.ModelLeases`. One task (`_run`) is the only writer of what is loaded, which is kept in
+`residents`: everybody else joins the queue or counts a lease, and wakes it. Knows nothing of prompts or HTTP.
 """
 
 from __future__ import annotations
@@ -12,33 +12,16 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 
-from jan_serve.errors import Draining, JanServeError, ModelFailed, ModelInUse, Overloaded, Unavailable
-from jan_serve.ipc.messages import ModelFacts
+from jan_serve.errors import Draining, JanServeError, ModelInUse, Overloaded, Unavailable
 from jan_serve.supervisor.engine_client import WorkerEngineClient
 from jan_serve.supervisor.fresh_error import fresh
-from jan_serve.supervisor.lease_queue import LeaseQueue
 from jan_serve.supervisor.limits import ManagerLimits
-from jan_serve.supervisor.load_preparation import LoadPreparation, MemoryMeter, Prepared
-from jan_serve.supervisor.model_record import ModelRecord
+from jan_serve.supervisor.load_preparation import LoadPreparation, MemoryMeter
 from jan_serve.supervisor.model_slot import ModelSlot, SlotState
-from jan_serve.supervisor.placement import (
-    Candidate,
-    CannotFit,
-    Decision,
-    Evict,
-    Excluded,
-    Load,
-    Room,
-    Wait,
-    free_for_models,
-    place,
-)
-from jan_serve.supervisor.policy import Pause, Refuse
 from jan_serve.supervisor.ports import ModelSource, Residence, Resolver
-from jan_serve.supervisor.refusal import refusal
+from jan_serve.supervisor.residents import Residents
 from jan_serve.supervisor.snapshot import ManagerSnapshot, model_status
 from jan_serve.supervisor.timer import Timer, wait_at_most
-from jan_serve.supervisor.worker_process import WorkerEnd, WorkerProcess
 
 logger = logging.getLogger(__name__)
 
@@ -64,15 +47,10 @@ class ModelManager:
         meter: None does not look at memory.
         """
         self._resolver = resolver
-        self._command = tuple(worker_command)
         self._limits = limits or ManagerLimits()
         self._clock = clock
-        self._slots: dict[str, ModelSlot] = {}
-        self._records: dict[str, ModelRecord] = {}
-        self._queue: LeaseQueue[ModelSlot] = LeaseQueue()
-        self._being_removed: set[str] = set()
-        self._preparation = LoadPreparation(resolver, meter, self._poke)
-        self._held_back: frozenset[str] = frozenset()
+        preparation = LoadPreparation(resolver, meter, self._poke)
+        self._residents = Residents(worker_command, self._limits, clock, preparation, self._poke)
         self._draining = False
         self._closed: JanServeError | None = None
         self._idle = asyncio.Event()
@@ -115,7 +93,7 @@ class ModelManager:
             yield slot.client if adapter is None else slot.client.adapted(adapter)
         finally:
             slot.release()
-            self._records[source.name].served(self._clock() - since)
+            self._residents.records[source.name].served(self._clock() - since)
             self._poke()
 
     async def _responds(self, slot: ModelSlot) -> bool:
@@ -143,15 +121,15 @@ class ModelManager:
         force they end with an error. Raises ModelNotFound, InvalidRequest.
         """
         source = await asyncio.to_thread(self._resolver.resolve, name)
-        slot = self._slots.get(source.name)
+        slot = self._residents.slots.get(source.name)
         error = Unavailable(f"The model `{source.name}` was unloaded by request.")
         if slot is None:
-            waited_for = self._queue.waiting(source.name) > 0
-            self._queue.refuse(source, error)
+            waited_for = self._residents.queue.waiting(source.name) > 0
+            self._residents.queue.refuse(source, error)
             return waited_for
         slot.retiring = True
         if slot.state is SlotState.LOADING:
-            self._queue.refuse(slot.source, error)
+            self._residents.queue.refuse(slot.source, error)
         elif force and slot.client is not None:
             slot.client.fail_all(error)
         self._poke()
@@ -165,11 +143,11 @@ class ModelManager:
         Raises ModelNotFound, InvalidRequest; ModelInUse where a request holds it, waits for it or loads it.
         """
         source = await asyncio.to_thread(self._resolver.resolve, name)
-        slot = self._slots.get(source.name)
+        slot = self._residents.slots.get(source.name)
         loading = slot is not None and slot.state is SlotState.LOADING
-        if loading or (slot is not None and slot.leases) or self._queue.waiting(source.name):
+        if loading or (slot is not None and slot.leases) or self._residents.queue.waiting(source.name):
             raise ModelInUse(f"The model `{source.name}` is in use. Unload it first.", param="model")
-        self._being_removed.add(source.name)
+        self._residents.being_removed.add(source.name)
         try:
             if slot is not None:
                 slot.retiring = True
@@ -177,15 +155,15 @@ class ModelManager:
                 await slot.gone.wait()
             yield source
         finally:
-            self._being_removed.discard(source.name)
+            self._residents.being_removed.discard(source.name)
             self._poke()
 
     def snapshot(self) -> ManagerSnapshot:
         """The state of every model that was asked for, as of now. Never waits for a worker."""
         now = self._clock()
         statuses = tuple(
-            model_status(record, self._slots.get(name), self._queue.waiting(name), now)
-            for name, record in self._records.items()
+            model_status(record, self._residents.slots.get(name), self._residents.queue.waiting(name), now)
+            for name, record in self._residents.records.items()
         )
         return ManagerSnapshot(draining=self._draining, models=statuses)
 
@@ -216,34 +194,37 @@ class ModelManager:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        self._preparation.forget_all()
-        self._slots.clear()
+        self._residents.forget()
 
     async def _end_all(self, error: JanServeError, drain_s: float) -> None:
         """Let what runs and waits finish for drain_s; then fail it with the error, and end every worker."""
         self._idle.clear()
         self._poke()
-        if drain_s > 0 and self._busy():
+        if drain_s > 0 and self._residents.busy:
             logger.info("waiting up to %.0f s for running requests", drain_s)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(drain_s):
                     await self._idle.wait()
-        for source in self._queue.sources():
-            self._queue.refuse(source, error)
-        for slot in self._slots.values():
+        self._residents.refuse_all(error)
+        for slot in self._residents.slots.values():
             if slot.client is not None:
                 slot.client.fail_all(error)
         self._idle.set()
-        await asyncio.gather(*(slot.stop() for slot in self._slots.values()))
+        await asyncio.gather(*(slot.stop() for slot in self._residents.slots.values()))
 
     async def _acquire(self, source: ModelSource, residence: Residence) -> ModelSlot:
         self._refuse_when_closed()  # it may have begun while the name was resolved
         self._admit(source, residence)
-        slot = self._slots.get(source.name)
-        if slot is not None and slot.usable and slot.source == source and not self._must_wait(source):
+        slot = self._residents.slots.get(source.name)
+        if (
+            slot is not None
+            and slot.usable
+            and slot.source == source
+            and not self._residents.must_wait(source)
+        ):
             slot.hold()
             return slot
-        waiter = self._queue.join(source)
+        waiter = self._residents.queue.join(source)
         self._poke()
         try:
             return await waiter.granted
@@ -253,21 +234,14 @@ class ModelManager:
                 granted.result().release()
             raise
         finally:
-            self._queue.leave(waiter)
+            self._residents.queue.leave(waiter)
             self._poke()
-
-    def _must_wait(self, source: ModelSource) -> bool:
-        """Others came first: for this model, or for another one that needs its room."""
-        return source.name in self._held_back or self._queue.waiting(source.name) > 0
 
     def _admit(self, source: ModelSource, residence: Residence) -> None:
         """Raises Overloaded when the queue of this model is full."""
-        record = self._records.get(source.name)
-        if record is None:
-            record = self._records[source.name] = ModelRecord(source, self._limits.restart)
-        record.seen(source, residence)
-        waiting = self._queue.waiting(source.name)
-        slot = self._slots.get(source.name)
+        record = self._residents.seen(source, residence)
+        waiting = self._residents.queue.waiting(source.name)
+        slot = self._residents.slots.get(source.name)
         held = slot.leases if slot is not None else 0
         queued = waiting + held - record.parallel
         if queued >= self._limits.max_queue:
@@ -281,9 +255,6 @@ class ModelManager:
         if self._closed is not None:
             raise fresh(self._closed)
 
-    def _busy(self) -> bool:
-        return len(self._queue) > 0 or any(slot.leases for slot in self._slots.values())
-
     def _poke(self) -> None:
         """Something changed: let the one task look. Starts it on first use."""
         self._wake.set()
@@ -294,178 +265,12 @@ class ModelManager:
         """The only place where models come, go and are granted to those who wait."""
         while True:
             try:
-                delay_s = self._advance()
+                delay_s = self._residents.advance()
             except Exception:
                 logger.exception("the model manager failed; refusing what waits")
-                for source in self._queue.sources():
-                    self._queue.refuse(source, JanServeError("The model could not be provided."))
+                self._residents.refuse_all(JanServeError("The model could not be provided."))
                 delay_s = None
+            if not self._residents.busy:
+                self._idle.set()
             await self._timer(self._wake, delay_s)
             self._wake.clear()
-
-    def _advance(self) -> float | None:
-        """Do everything that can be done now. Returns after how many seconds more can be done without a wake-up."""
-        for slot in list(self._slots.values()):
-            match slot.state:
-                case SlotState.LOADING:
-                    self._look_at_load(slot)
-                case SlotState.READY if slot.worker.end is not None:
-                    self._lost(slot, slot.worker.end)
-                case SlotState.READY if slot.retiring and not slot.leases:
-                    self._unload(slot, "as requested")
-                case SlotState.GONE:
-                    self._forget(slot)
-                case _:
-                    pass
-        delays = [self._serve_queue(), self._unload_what_is_old()]
-        if not self._busy():
-            self._idle.set()
-        return min((delay for delay in delays if delay is not None), default=None)
-
-    def _unload(self, slot: ModelSlot, why: str) -> None:
-        logger.info("unloading %s: %s", slot.source.name, why)
-        slot.stop()
-
-    def _forget(self, slot: ModelSlot) -> None:
-        """Its memory is free, so what was measured before does not hold any more."""
-        del self._slots[slot.source.name]
-        self._preparation.forget_all()
-
-    def _unload_what_is_old(self) -> float | None:
-        """Unload what nobody has asked for as long as it should stay. Returns when the next one is due."""
-        now = self._clock()
-        due: list[float] = []
-        for slot in self._slots.values():
-            left_s = slot.idle_left_s(self._records[slot.source.name].residence, now)
-            if left_s is None or slot.leases or self._queue.waiting(slot.source.name):
-                continue
-            if left_s > 0:
-                due.append(left_s)
-            else:
-                self._unload(slot, "nobody asked for it")
-        return min(due, default=None)
-
-    def _look_at_load(self, slot: ModelSlot) -> None:
-        match slot.outcome:
-            case None:
-                if slot.retiring or slot.source not in self._queue.sources():
-                    logger.info("loading of %s was cancelled: nobody waits for it", slot.source.name)
-                    slot.stop()
-            case ModelFacts() as facts:
-                self._records[slot.source.name].loaded(facts.parallel)
-                logger.info("%s is ready: %s, pid %s", slot.source.name, _summary(facts), slot.worker.pid)
-                slot.become_ready(facts)
-                self._preparation.forget_all()
-                if not slot.retiring:
-                    self._grant(slot)
-            case WorkerEnd() as end:
-                self._lost(slot, end)
-                record = self._records[slot.source.name]
-                message = f"The model `{slot.source.name}` could not be loaded: {end}."
-                verdict = record.verdict(self._clock())
-                retry_after = verdict.delay_s if isinstance(verdict, Pause | Refuse) else None
-                self._queue.refuse(slot.source, ModelFailed(message, retry_after=retry_after, param="model"))
-            case JanServeError() as error:
-                self._refuse_load(slot.source, error)
-                slot.stop()
-
-    def _lost(self, slot: ModelSlot, end: WorkerEnd) -> None:
-        """Its worker ended by itself. The client has told its requests; their leases hold nothing."""
-        now = self._clock()
-        ready_for_s = now - slot.worker.ready_at if slot.worker.ready_at is not None else 0.0
-        self._records[slot.source.name].ended(end, now, ready_for_s)
-        slot.went()
-        self._forget(slot)
-
-    def _grant(self, slot: ModelSlot) -> None:
-        for granted in self._queue.take(slot.source):
-            slot.hold()
-            granted.set_result(slot)
-
-    def _serve_queue(self) -> float | None:
-        """For each model that is waited for: grant, refuse, load, or make room. Returns the shortest back-off."""
-        held_back: frozenset[str] | None = None
-        now = self._clock()
-        pauses: list[float] = []
-        sources = self._queue.sources()
-        self._preparation.keep_only(sources)
-        for source in sources:
-            if source.name in self._being_removed:
-                continue
-            slot = self._slots.get(source.name)
-            if slot is not None and slot.source == source:
-                if slot.usable and source.name not in (held_back or ()):
-                    self._grant(slot)
-                continue
-            verdict = self._records[source.name].verdict(now)
-            patience_s = self._limits.restart.patience_s
-            if isinstance(verdict, Refuse) or (isinstance(verdict, Pause) and verdict.delay_s > patience_s):
-                self._queue.refuse(source, self._records[source.name].refusal(verdict))
-            elif isinstance(verdict, Pause):
-                pauses.append(verdict.delay_s)
-            elif held_back is None:
-                # Those behind it get no room before it does, even where there is some for them.
-                held_back = self._provide(source)
-        self._held_back = held_back or frozenset()
-        return min(pauses, default=None)
-
-    def _provide(self, source: ModelSource) -> frozenset[str] | None:
-        """Load it, make room for it, or refuse it. While it has to wait: the models that get no new request."""
-        prepared = self._preparation.result(source)
-        if prepared is None:
-            return frozenset()
-        if isinstance(prepared, JanServeError):
-            self._refuse_load(source, prepared)
-            return None
-        match self._place(source, prepared):
-            case Load():
-                self._load(source, prepared)
-                return None
-            case Evict(names):
-                for name in names:
-                    self._unload(self._slots[name], f"{source.name} needs its room")
-                return frozenset(names)
-            case Wait(names):
-                return frozenset(names)
-            case CannotFit() | Excluded() as reason:
-                others = [name for name in self._slots if name != source.name]
-                self._refuse_load(source, refusal(source.name, prepared.footprint, reason, others))
-                return None
-
-    def _place(self, source: ModelSource, prepared: Prepared) -> Decision:
-        slots = list(self._slots.values())
-        free = free_on_device = 0
-        if prepared.free is not None:
-            taken = [slot.taken for slot in slots]
-            free = free_for_models(prepared.free, taken, self._limits.memory_budget)
-            on_their_way = sum(slot.taken.on_device for slot in slots if slot.state is SlotState.LOADING)
-            free_on_device = max(0, sum(prepared.free.accelerators) - on_their_way)
-        room = Room(free if prepared.free is not None else None, free_on_device, self._limits.max_loaded)
-        size = prepared.footprint
-        group = self._records[source.name].residence.group
-        candidate = Candidate(source.name, size.least, size.total, size.on_device, group)
-        return place(
-            candidate, [slot.occupant(self._records[slot.source.name].residence) for slot in slots], room
-        )
-
-    def _refuse_load(self, source: ModelSource, error: JanServeError) -> None:
-        logger.warning("%s could not be loaded: %s", source.name, error)
-        self._records[source.name].reason = error.message
-        self._queue.refuse(source, error)
-
-    def _load(self, source: ModelSource, prepared: Prepared) -> None:
-        worker = WorkerProcess(source.name, self._command, self._limits.worker, on_change=self._poke)
-        slot = ModelSlot(source, prepared, worker, self._poke, self._clock)
-        self._slots[source.name] = slot
-        self._preparation.forget_all()
-        logger.info("loading %s", source.name)
-        slot.load()
-
-
-def _summary(facts: ModelFacts) -> str:
-    """What was loaded, where it computes, and how much fits."""
-    layers = f", {facts.n_gpu_layers} of {facts.n_layer + 1} layers offloaded" if facts.n_gpu_layers else ""
-    return (
-        f"{facts.description} on {facts.device}{layers}, {facts.threads} threads,"
-        f" context {facts.n_ctx} for {facts.parallel} at once, loaded in {facts.load_seconds:.1f} s"
-    )

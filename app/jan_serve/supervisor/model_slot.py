@@ -80,11 +80,9 @@ class ModelSlot:
         self.worker.listen(self.client)
         return self.client
 
-    def hold(self, keep_alive_s: float | None = None) -> None:
-        """One more request uses it. keep_alive_s: how long it wants it to stay afterwards."""
+    def hold(self) -> None:
+        """One more request uses it."""
         self.leases += 1
-        if keep_alive_s is not None:
-            self.keep_alive_s = keep_alive_s
         self.last_used = self._clock()
 
     def release(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import aclosing
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from jan_serve.supervisor.engine_client import WorkerEngineClient
 from jan_serve.supervisor.limits import ManagerLimits
 from jan_serve.supervisor.model_manager import ModelManager
 from jan_serve.supervisor.model_slot import ModelSlot
+from jan_serve.supervisor.residents import Residents
 from jan_serve.supervisor.snapshot import ModelStatus
 from tests.support.engines import FAKE_ENGINE, FakeResolver, Gate, fake_manager
 from tests.support.processes import alive, children, until
@@ -222,26 +224,26 @@ async def test_a_waiter_that_leaves_does_not_stop_the_load_for_the_others(tmp_pa
         assert status(manager, "slow-load").leases == 0
 
 
-async def test_a_lease_that_is_granted_while_its_waiter_is_cancelled_is_given_back(tmp_path: Path) -> None:
+async def test_a_lease_that_is_granted_while_its_waiter_is_cancelled_is_given_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tasks: list[asyncio.Task[str]] = []
+    grant: Callable[[Residents, ModelSlot], None] = vars(Residents)["_grant"]
 
-    class CancelsWhatItGrants(ModelManager):
-        def _grant(self, slot: ModelSlot) -> None:
-            super()._grant(slot)
-            assert slot.leases == len(tasks)
-            for task in tasks:
-                task.cancel()
+    def grant_and_cancel(residents: Residents, slot: ModelSlot) -> None:
+        grant(residents, slot)
+        assert slot.leases == max(len(tasks), 1)
+        for task in tasks:
+            task.cancel()
 
-    manager = CancelsWhatItGrants(FakeResolver(tmp_path), FAKE_ENGINE)
-    try:
+    monkeypatch.setattr(Residents, "_grant", grant_and_cancel)
+    async with fake_manager(tmp_path) as manager:
         tasks += [asyncio.create_task(ask(manager, None, "!say x")) for _ in range(5)]
         results = await asyncio.gather(*tasks, return_exceptions=True)
         assert [type(result) for result in results] == [asyncio.CancelledError] * 5
         assert status(manager, "fake").leases == 0
         tasks.clear()
         assert await ask(manager, None, "!say y") == "y"
-    finally:
-        await manager.shutdown(0)
 
 
 async def test_the_queue_limit_counts_what_waits_beyond_what_runs(tmp_path: Path) -> None:
