@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -14,6 +15,7 @@ from jan_serve.config import ModelBook, ModelOptions, ModelSettings, Settings, e
 from jan_serve.config.model_settings import LIVE_OPTIONS
 from jan_serve.generation.profiles import ModelProfile
 from jan_serve.ipc.messages import AdapterFile, EngineSettings
+from jan_serve.store.adapter_file import check_adapter
 from jan_serve.store.entry import ConfiguredNames, ModelEntry
 from jan_serve.store.footprint import Footprint, footprint
 from jan_serve.store.paths import StorePaths
@@ -49,20 +51,49 @@ class ModelSources:
         return self._resolver.choose(name)[1]
 
     def engine_settings(self, source: ModelSource) -> EngineSettings:
-        """How to load it. Reads the header. Raises InvalidModel, ModelNotFound."""
+        """How to load it. Reads the headers of the model and its adapters. Raises InvalidModel, ModelNotFound."""
         model = self._resolver.model_file(Path(source.path), source.name)
         said = self.model_settings(source.name)
+        for each in said.lora:
+            check_adapter(each.file, each.name, model.architecture)
         adapters = tuple(
             AdapterFile(name=each.name, path=str(each.file), scale=each.scale) for each in said.lora
         )
         return msgspec.structs.replace(
-            engine_settings(said.options, model), adapters=adapters, cache_dir=str(self._cache_dir)
+            engine_settings(said.options, model),
+            adapters=adapters,
+            cache_dir=str(self._cache_dir),
+            draft_path=self._draft_path(said.options.draft_model),
         )
+
+    def _draft_path(self, name: str | None) -> str | None:
+        """A name of the store, or a file. Raises InvalidModel, ModelNotFound."""
+        if name is None:
+            return None
+        file = Path(name).expanduser()
+        path = file.resolve() if file.is_file() else self._resolver.resolve(name).path
+        self._resolver.model_file(path, name)
+        return str(path)
 
     def footprint(self, source: ModelSource, settings: EngineSettings) -> Footprint:
         """How much memory it takes with these settings. Reads the header. Raises InvalidModel, ModelNotFound."""
+        model = self._footprint(Path(source.path), source.name, settings)
+        if settings.draft_path is not None:
+            draft = self._footprint(Path(settings.draft_path), settings.draft_path, settings)
+            model = replace(
+                model,
+                weights=model.weights + draft.weights,
+                context=model.context + draft.context,
+                least_context=model.least_context + draft.least_context,
+                on_device=model.on_device + draft.on_device,
+            )
+        stamps = [_stamp(Path(adapter.path)) for adapter in settings.adapters]
+        adapters = sum(size for size, _ in filter(None, stamps))
+        return replace(model, working=model.working + adapters)
+
+    def _footprint(self, path: Path, name: str, settings: EngineSettings) -> Footprint:
         return footprint(
-            self._resolver.model_file(Path(source.path), source.name),
+            self._resolver.model_file(path, name),
             n_ctx=settings.n_ctx,
             type_k=settings.type_k,
             type_v=settings.type_v,

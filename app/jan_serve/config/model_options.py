@@ -119,6 +119,15 @@ class ModelOptions(BaseSettings):
         ),
         Flag(MEMORY_GROUP),
     ] = 16
+    draft_model: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            description="A small model of the same family that guesses ahead, by name or file. The answers stay the"
+            " same.",
+        ),
+        Flag(MEMORY_GROUP, metavar="NAME|FILE"),
+    ] = None
     prompt_lookup: Annotated[
         Literal["auto", "on", "off"],
         Field(

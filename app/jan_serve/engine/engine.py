@@ -13,6 +13,7 @@ from jan_serve.core.events import TokenInfo
 from jan_serve.core.sequence_state import SequenceState
 from jan_serve.engine.adapters import Adapters
 from jan_serve.engine.cells import CellCounter
+from jan_serve.engine.draft_model import DraftModel
 from jan_serve.engine.drafter import Drafter, LookupMode
 from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_NO_CELLS, DECODE_OK, Batch, LlamaContext
 from jan_serve.engine.pacing import Pacer
@@ -58,6 +59,7 @@ class Engine:
         step_target_s: float,
         phase: PhaseClock,
         prompt_lookup: LookupMode = "off",
+        draft_model: DraftModel | None = None,
         shelf: StateShelf | None = None,
         states: StateCache | None = None,
         adapters: Adapters | None = None,
@@ -72,7 +74,10 @@ class Engine:
         self._scheduler = Scheduler(parallel, self._cells, self._cache)
         self._pacer = Pacer(step_target_s, context.n_batch)
         # A memory that cannot be cut cannot give a wrong draft back.
-        self._drafter = Drafter(self._pacer, "off" if context.model.is_recurrent else prompt_lookup)
+        recurrent = context.model.is_recurrent
+        self._drafter = Drafter(
+            self._pacer, "off" if recurrent else prompt_lookup, None if recurrent else draft_model
+        )
         self._batch = Batch(context.n_batch)
         self._free_ids = list(range(parallel + cache_sequences - 1, -1, -1))
         self._phase = phase

@@ -14,6 +14,7 @@ import psutil
 
 from jan_serve.engine import offload
 from jan_serve.engine.adapters import Adapters
+from jan_serve.engine.draft_model import DraftModel, check_vocabularies
 from jan_serve.engine.embedder import DEFAULT_N_CTX, Embedder
 from jan_serve.engine.llama import backend
 from jan_serve.engine.llama.bindings import lib
@@ -22,7 +23,7 @@ from jan_serve.engine.llama.model import LlamaModel
 from jan_serve.engine.model_identity import model_parts
 from jan_serve.engine.state_cache import StateCache
 from jan_serve.engine.state_files import StateFiles, state_key
-from jan_serve.errors import InsufficientMemory
+from jan_serve.errors import InsufficientMemory, SettingsError
 from jan_serve.ipc.messages import DeviceInfo, EngineSettings, LoadModel, ModelFacts
 
 logger = logging.getLogger(__name__)
@@ -38,6 +39,7 @@ _BYTES_PER_ELEMENT = {
     "iq4_nl": 18 / 32,
 }
 _ONE_THREAD_BYTES = 16 * 1024 * 1024
+_ALL_LAYERS = 1 << 20
 _MAX_CACHE_RAM = 2 * 2**30
 _MAX_CACHE_DISK = 8 * 2**30
 _MAX_SEQUENCES = 256  # LLAMA_MAX_SEQ
@@ -56,6 +58,7 @@ class LoadedModel:
     cache_sequences: int
     states: StateCache
     adapters: Adapters
+    draft_model: DraftModel | None = None
 
 
 def load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedModel:
@@ -93,7 +96,28 @@ def load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedMode
     facts = _facts(model, settings, n_ctx, parallel, threads, layers, devices, pooling, embedding_only)
     facts = msgspec.structs.replace(facts, load_seconds=time.monotonic() - started, adapters=adapters.facts)
     states = StateCache(0) if embedding_only else _states(request, model)
-    return LoadedModel(model, context, embedder, facts, cache, states, adapters)
+    draft = None if context is None else _draft_model(settings, context, parallel, threads, layers)
+    return LoadedModel(model, context, embedder, facts, cache, states, adapters, draft)
+
+
+def _draft_model(
+    settings: EngineSettings, context: LlamaContext, parallel: int, threads: int, layers: int
+) -> DraftModel | None:
+    """The model that writes drafts, on the accelerator where the large one is. Raises as `load`."""
+    if settings.draft_path is None:
+        return None
+    name = Path(settings.draft_path).name
+    model = LlamaModel(
+        settings.draft_path,
+        n_gpu_layers=_ALL_LAYERS if layers else 0,
+        device=settings.device,
+        use_mmap=settings.use_mmap,
+        use_mlock=settings.use_mlock,
+    )
+    if model.is_recurrent:
+        raise SettingsError(f"draft_model: {name} has recurrent layers, which cannot give a wrong draft back")
+    check_vocabularies(context.model.vocab, model.vocab, name)
+    return DraftModel(_context(model, settings, context.n_ctx, parallel, threads), parallel)
 
 
 def _states(request: LoadModel, model: LlamaModel) -> StateCache:

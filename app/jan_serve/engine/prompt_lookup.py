@@ -22,6 +22,7 @@ _MAX_MATCH = 32
 _CANDIDATES = 8
 # Lengths of agreement from which on a guess is taken for better, and how good it is before anything is known.
 _CLASSES = ((3, 0.4), (5, 0.6), (9, 0.8), (17, 0.9))
+_MODEL_SHARE = 0.7
 _WEIGHT = 0.15
 
 
@@ -35,22 +36,27 @@ class Guess:
 
 @dataclass(slots=True)
 class DraftRecord:
-    """How often the guesses about one sequence are right: the share per token, by length of agreement."""
+    """How often the guesses about one sequence are right: the share per token, by length of agreement.
 
-    shares: list[float] = field(default_factory=lambda: [share for _, share in _CLASSES])
+    agreement None stands for what a draft model says.
+    """
 
-    def share(self, agreement: int) -> float:
+    shares: list[float] = field(default_factory=lambda: [*(share for _, share in _CLASSES), _MODEL_SHARE])
+
+    def share(self, agreement: int | None) -> float:
         """The share of drafted tokens that will be right, each provided that those before it were."""
         return self.shares[_class_of(agreement)]
 
-    def observe(self, agreement: int, drafted: int, accepted: int) -> None:
+    def observe(self, agreement: int | None, drafted: int, accepted: int) -> None:
         """So many tokens of a draft were right."""
         at = _class_of(agreement)
         for right in [1.0] * accepted + [0.0] * (accepted < drafted):
             self.shares[at] += _WEIGHT * (right - self.shares[at])
 
 
-def _class_of(agreement: int) -> int:
+def _class_of(agreement: int | None) -> int:
+    if agreement is None:
+        return len(_CLASSES)
     return max(0, sum(agreement >= least for least, _ in _CLASSES) - 1)
 
 

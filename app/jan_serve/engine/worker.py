@@ -138,6 +138,7 @@ class Worker:
                 phase=self._phase,
                 states=loaded.states,
                 prompt_lookup=settings.prompt_lookup,
+                draft_model=loaded.draft_model,
                 shelf=self._transfer.shelf,
                 adapters=loaded.adapters,
             )

@@ -41,6 +41,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     n_ctx: KV cells shared by all sequences, and the longest single sequence. parallel: sequences that run at once.
     n_batch: tokens of one step at most. n_gpu_layers: -1 all, None fits the free device memory.
     cache_sequences: finished sequences kept as prefix cache.
+    draft_path: a GGUF of the same vocabulary that writes drafts.
     prompt_lookup: drafts from what was said before: where that pays (auto), wherever there is one (on), or none.
     cache_ram_bytes, cache_disk_bytes: for states of sequences that left the KV cache, 0 none; the files go below
     cache_dir, without which there are none.
@@ -64,6 +65,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     use_mlock: bool = False
     pooling: Literal["none", "mean", "cls", "last", "rank"] | None = None
     cache_sequences: int = 16
+    draft_path: str | None = None
     prompt_lookup: Literal["auto", "on", "off"] = "off"
     cache_ram_bytes: int | None = None
     cache_disk_bytes: int | None = None

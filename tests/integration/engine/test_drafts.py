@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from jan_serve.core.constraint import CompiledGrammar
+from jan_serve.errors import SettingsError
 from tests.support.models import EXACT
 from tests.support.worker import Result, Worker, generate, running_worker
 
 pytestmark = pytest.mark.integration
 
+BUILTIN = Path(__file__).parents[3] / "models" / "builtin" / "jan-tiny.gguf"
 TEXT = "The people said that water was great and every good house has a large door."
 LOOP = TEXT + " " + TEXT + " " + TEXT
 
@@ -95,3 +97,46 @@ def test_drafts_never_cost_a_running_sequence_its_cells(exact_llama: Path) -> No
         results = worker.run(*together)
         alone = [worker.run_one(p, max_tokens=70, ignore_eos=True).text for p in (TEXT, TEXT + " x")]
         assert [result.text for result in results] == alone
+
+
+@pytest.fixture(scope="module")
+def with_model(exact_llama: Path) -> Generator[Worker]:
+    """The model drafts for itself: everything that it says greedily is right."""
+    settings: dict[str, Any] = {"n_ctx": 1024, "parallel": 4, "draft_path": str(exact_llama), **EXACT}
+    with running_worker(exact_llama, **settings, prompt_lookup="on") as worker:
+        yield worker
+
+
+@pytest.mark.parametrize("fields", CASES, ids=lambda fields: "-".join(fields))
+def test_answers_with_a_draft_model_are_the_same(
+    workers: tuple[Worker, Worker], with_model: Worker, fields: dict[str, Any]
+) -> None:
+    fields = {"ignore_eos": "grammar" not in fields, "return_tokens": True, **fields}
+    prompt = "A large door, a small house."
+    expected, found = (worker.run_one(prompt, **fields) for worker in (workers[0], with_model))
+    assert facts(found) == facts(expected)
+
+
+def test_a_draft_model_reads_long_prompts_and_serves_several_at_once(
+    workers: tuple[Worker, Worker], with_model: Worker
+) -> None:
+    texts = [
+        [
+            result.text
+            for result in worker.run(
+                *(generate(f"{i} " + LOOP * (1 + i % 3), max_tokens=30, ignore_eos=True) for i in range(5))
+            )
+        ]
+        for worker in (workers[0], with_model)
+    ]
+    assert texts[0] == texts[1]
+    assert with_model.stats().accepted_total > 0
+
+
+def test_a_draft_model_of_another_vocabulary_is_refused(exact_llama: Path, exact_recurrent: Path) -> None:
+    for path in (exact_recurrent, BUILTIN):
+        with (
+            pytest.raises(SettingsError, match=r"draft_model: .*gguf has"),
+            running_worker(exact_llama, draft_path=str(path)),
+        ):
+            pass

@@ -1,0 +1,125 @@
+"""A small model that writes drafts for a large one: speculative decoding (Leviathan et al. 2023), where the sampler of
+the large model decides alone, and a draft is kept as far as it agrees."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from jan_serve.engine.llama.context import DECODE_OK, Batch, Floats, LlamaContext
+from jan_serve.engine.llama.vocab import Vocab
+from jan_serve.engine.sequence import Sequence
+from jan_serve.engine.tokens import TokenBuffer, Tokens, common_prefix
+from jan_serve.errors import SettingsError
+
+# llama.cpp's common_speculative_are_compatible: special tokens may differ in text, and vocabularies in padding.
+_MAX_VOCAB_DIFFERENCE = 128
+_FIRST_COMPARED_TOKEN = 5
+# A step of the large model waits for so much reading of a prompt at most.
+_READ_TOKENS = 512
+# A token that the small model is less sure of ends a draft.
+_MIN_PROBABILITY = 0.5
+
+
+def check_vocabularies(target: Vocab, draft: Vocab, name: str) -> None:
+    """Raises SettingsError unless both models mean the same text by the same tokens."""
+    difference = abs(target.n_tokens - draft.n_tokens)
+    shared = min(target.n_tokens, draft.n_tokens)
+    if difference > _MAX_VOCAB_DIFFERENCE:
+        reason = f"it has {draft.n_tokens} tokens, and the model {target.n_tokens}"
+    else:
+        ours, theirs = target.pieces(), draft.pieces()
+        differing = next((i for i in range(_FIRST_COMPARED_TOKEN, shared) if ours[i] != theirs[i]), None)
+        if differing is None:
+            return
+        reason = f"token {differing} is {theirs[differing]!r} there, and {ours[differing]!r} in the model"
+    raise SettingsError(
+        f"draft_model: {name} has another vocabulary ({reason}); take a smaller model of the same family"
+    )
+
+
+class DraftModel:
+    """Writes drafts, for the engine's thread alone. Each sequence that it drafts for has cells of its own here."""
+
+    def __init__(
+        self, context: LlamaContext, n_sequences: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """context: of at least as many cells as the large model's, and `n_sequences` sequence ids."""
+        self._context = context
+        self._n_vocab = context.n_vocab
+        self._batch = Batch(min(context.n_batch, _READ_TOKENS))
+        self._free_ids = list(range(n_sequences))
+        self._held: dict[int, tuple[int, TokenBuffer]] = {}
+        self._clock = clock
+        self.token_s = 0.0
+        """Seconds that a drafted token takes; 0 before any was."""
+
+    def draft(self, sequence: Sequence, length: int) -> Tokens | None:
+        """The most likely continuation, up to `length` tokens. Blocks for a pass of the small model for each.
+
+        None while it has not read all of the sequence: each call reads on. Fewer tokens where it becomes unsure.
+        """
+        logits = self._read(sequence)
+        if logits is None:
+            return None
+        seq_id, held = self._held[id(sequence)]
+        drafted: list[int] = []
+        start = self._clock()
+        while len(drafted) < length:
+            token = int(logits.argmax())
+            if token >= self._n_vocab or _probability(logits, token) < _MIN_PROBABILITY:
+                break
+            drafted.append(token)
+            if len(drafted) == length:
+                break
+            self._batch.clear()
+            index = self._batch.add_one(token, len(held), seq_id)
+            if self._context.decode(self._batch) != DECODE_OK:
+                self.forget(sequence)
+                return None
+            held.append(token)
+            logits = self._context.logits(index)
+        if drafted:
+            seconds = (self._clock() - start) / len(drafted)
+            self.token_s = 0.8 * self.token_s + 0.2 * seconds if self.token_s else seconds
+        return np.array(drafted, np.int32) if drafted else None
+
+    def forget(self, sequence: Sequence) -> None:
+        """The sequence ended: its cells are free."""
+        held = self._held.pop(id(sequence), None)
+        if held is not None:
+            self._context.remove(held[0])
+            self._free_ids.append(held[0])
+
+    def _read(self, sequence: Sequence) -> Floats | None:
+        """Bring the cells up to the sequence's newest token; its logits, or None if there is more to read."""
+        key = id(sequence)
+        if key not in self._held:
+            if not self._free_ids:
+                return None
+            self._held[key] = self._free_ids.pop(), TokenBuffer()
+        seq_id, held = self._held[key]
+        tokens = sequence.tokens.view()
+        # The newest token is always computed: its logits begin the draft.
+        same = min(common_prefix(tokens, held.view()), len(tokens) - 1)
+        if same < len(held):
+            if not self._context.truncate(seq_id, same):
+                self.forget(sequence)
+                return None
+            held = TokenBuffer(held.view(0, same))
+        part = tokens[same : same + self._batch.capacity]
+        self._batch.clear()
+        index = self._batch.add(part, same, seq_id, outputs="last")
+        if self._context.decode(self._batch) != DECODE_OK:
+            self.forget(sequence)
+            return None
+        for token in part.tolist():
+            held.append(token)
+        self._held[key] = seq_id, held
+        return self._context.logits(index) if len(held) == len(tokens) else None
+
+
+def _probability(logits: Floats, token: int) -> float:
+    return float(1.0 / np.exp(logits - logits[token], dtype=np.float32).sum())
