@@ -1,0 +1,416 @@
+"""TGI's native routes byte for byte, over a model whose tokens are bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+
+from jan_serve.core.events import TokenInfo, TokenLogprob
+from jan_serve.errors import EngineCrashed, EngineFailure, JanServeError, Overloaded
+from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, GenerateRequest
+from tests.support.fake_client import FakeClient, FakeModels, Script, endings, fake_facts, saying
+from tests.support.fronts import http_client
+from tests.support.shared_app import SharedApp
+
+pytestmark = pytest.mark.anyio
+
+EOS = TokenInfo(257, b"</s>", True, -0.125)
+NATIVE: dict[str, Any] = {"inputs": "Hi", "parameters": {}}
+
+
+APP = SharedApp()
+
+
+async def call(path: str, body: Any = NATIVE, script: Script | None = None) -> httpx.Response:
+    model = FakeClient(script=script or saying("Hel", "lo."))
+    async with APP.over(model) as client:
+        return await client.post(path, json=body)
+
+
+def token(text: str) -> str:
+    return f'{{"id":{ord(text)},"text":"{text}","logprob":-0.5,"special":false}}'
+
+
+END = '{"id":257,"text":"</s>","logprob":-0.125,"special":true}'
+
+
+async def test_a_whole_answer_with_details() -> None:
+    parameters = {"details": True, "decoder_input_details": True}
+    response = await call(
+        "/generate", {"inputs": "Hi", "parameters": parameters}, saying("ok", end_token=EOS)
+    )
+    assert response.text == (
+        '{"generated_text":"ok","details":{"finish_reason":"eos_token","generated_tokens":3,"seed":null,'
+        '"prefill":[{"id":72,"text":"H","logprob":null},{"id":105,"text":"i","logprob":-0.5}],'
+        f'"tokens":[{token("o")},{token("k")},{END}]}}}}'
+    )
+    assert response.headers["content-type"] == "application/json"
+
+
+async def test_a_stream() -> None:
+    body = {"inputs": "Hi", "parameters": {"details": True}}
+    for path, fields in (
+        ("/generate_stream", {}),
+        ("/", {"stream": True}),
+        ("/invocations", {"stream": True}),
+    ):
+        response = await call(path, {**body, **fields}, saying("ok", end_token=EOS))
+        prefix = "" if path == "/generate_stream" else "Hi"
+        assert response.text == (
+            f'data: {{"index":1,"token":{token("o")},"generated_text":null,"details":null}}\n\n'
+            f'data: {{"index":2,"token":{token("k")},"generated_text":null,"details":null}}\n\n'
+            f'data: {{"index":3,"token":{END},"generated_text":"{prefix}ok","details":{{"finish_reason":"eos_token",'
+            '"generated_tokens":3,"seed":null,"input_length":2}}\n\n'
+        )
+        assert response.headers["content-type"].startswith("text/event-stream")
+        assert response.headers["x-accel-buffering"] == "no"
+        assert response.headers["x-compute-characters"] == "2"
+
+
+async def test_candidates_stand_behind_their_token() -> None:
+    best = (TokenLogprob(120, b"x", -0.25), TokenLogprob(257, b"</s>", -0.5, True))
+
+    async def script(request: GenerateRequest) -> AsyncIterator[EngineEvent]:
+        yield Accepted(request.id, 3)
+        yield Chunk(request.id, 0, "x", (TokenInfo(120, b"x", False, -0.25, best),))
+        for event in endings(request, 1, reason="length", eos=False):
+            yield event
+
+    body = {"inputs": "Hi", "parameters": {"top_n_tokens": 2}}
+    response = await call("/generate_stream", body, script)
+    assert response.text == (
+        'data: {"index":1,"token":{"id":120,"text":"x","logprob":-0.25,"special":false},"top_tokens":['
+        '{"id":120,"text":"x","logprob":-0.25,"special":false},'
+        '{"id":257,"text":"</s>","logprob":-0.5,"special":true}],"generated_text":"x","details":null}\n\n'
+    )
+
+
+@pytest.mark.parametrize(
+    ("limit", "ending", "reason"),
+    [
+        (3, {"end_token": EOS}, "length"),
+        (4, {"end_token": EOS}, "eos_token"),
+        (None, {"reason": "length", "eos": False}, "length"),
+        (None, {"stop": "k", "eos": False}, "stop_sequence"),
+        (2, {"stop": "k", "eos": False}, "length"),
+    ],
+    ids=["limit at the end", "end", "limit", "stop string", "stop string at the limit"],
+)
+async def test_reasons_of_the_end(limit: int | None, ending: dict[str, Any], reason: str) -> None:
+    body = {"inputs": "Hi", "parameters": {"details": True, "max_new_tokens": limit}}
+    details = (await call("/generate", body, saying("ok", **ending))).json()["details"]
+    assert details["finish_reason"] == reason
+    assert details["generated_tokens"] == len(details["tokens"]) == (3 if "end_token" in ending else 2)
+
+
+async def test_a_text_that_its_grammar_ends_gets_the_models_end() -> None:
+    """The engine stops without computing that token, which is the only one that could follow."""
+    parameters = {"details": True, "top_n_tokens": 1, "grammar": {"type": "regex", "value": "ok"}}
+    response = await call("/generate", {"inputs": "Hi", "parameters": parameters}, saying("ok", eos=False))
+    details = response.json()["details"]
+    certain = {"id": 257, "text": "</s>", "logprob": 0.0, "special": True}
+    assert (details["finish_reason"], details["tokens"][-1]) == ("eos_token", certain)
+    assert details["top_tokens"][-1] == [certain]
+
+
+async def test_a_character_belongs_to_the_token_that_completes_it() -> None:
+    response = await call("/generate", {"inputs": "Hi", "parameters": {"details": True}}, saying("é"))
+    assert [each["text"] for each in response.json()["details"]["tokens"][:2]] == ["", "é"]
+
+
+async def test_best_of_is_by_the_mean_of_all_tokens() -> None:
+    async def script(request: GenerateRequest) -> AsyncIterator[EngineEvent]:
+        yield Accepted(request.id, 3)
+        for index, logprob in enumerate((-0.5, -0.25)):
+            info = TokenInfo(97 + index, bytes([97 + index]), False, logprob)
+            yield Chunk(request.id, index, chr(97 + index), (info,))
+        for index, event in enumerate(endings(request, 1, seed=5)):
+            yield event if index == 2 else _seeded(event, index)
+
+    parameters = {"best_of": 2, "do_sample": True, "details": True}
+    body = (await call("/generate", {"inputs": "Hi", "parameters": parameters}, script)).json()
+    assert body["generated_text"] == "b"
+    assert body["details"]["seed"] == 6
+    [loser] = body["details"]["best_of_sequences"]
+    assert (loser["generated_text"], loser["seed"]) == ("a", 5)
+    assert list(loser) == ["generated_text", "finish_reason", "generated_tokens", "seed", "prefill", "tokens"]
+
+
+def _seeded(event: Any, index: int) -> Any:
+    return msgspec.structs.replace(event, seed=5 + index)
+
+
+async def test_the_root_answers_an_array_and_prepends_the_input() -> None:
+    assert (await call("/")).json() == [{"generated_text": "HiHello."}]
+    assert (await call("/", {"inputs": "Hi", "parameters": {"return_full_text": False}})).json() == [
+        {"generated_text": "Hello."}
+    ]
+    assert (await call("/generate", {**NATIVE, "stream": True})).json() == {"generated_text": "Hello."}
+
+
+async def test_platforms() -> None:
+    for prefix in ("", "/tgi"):
+        path = f"{prefix}/invocations"
+        assert (await call(path)).json() == [{"generated_text": "HiHello."}]
+        chat = await call(path, {"messages": [{"role": "user", "content": "Hi"}]})
+        assert chat.json()["choices"][0]["message"]["content"] == "Hello."
+        assert (await call(path, {"prompt": "Hi"})).json()["object"] == "text_completion"
+        nothing = await call(path, {"nothing": 1})
+        assert (nothing.status_code, nothing.headers["content-type"]) == (422, "text/plain; charset=utf-8")
+        assert "data did not match any variant of untagged enum SagemakerRequest" in nothing.text
+        instances = [NATIVE, {"inputs": "Hi"}, {"messages": [{"role": "user", "content": "Hi"}]}]
+        assert (await call(f"{prefix}/vertex", {"instances": instances})).json() == {
+            "predictions": ["Hello."] * 3
+        }
+        assert (await call(f"{prefix}/vertex", {"instances": [{"text": 1}]})).status_code == 422
+        async with APP.over() as client:
+            ping = await client.get(f"{prefix}/ping")
+        assert (ping.status_code, ping.content) == (200, b"")
+
+
+async def test_tokens_of_a_text_and_of_a_chat() -> None:
+    text = "é<s>\x00"
+    tokens = (await call("/tokenize", {"inputs": text})).json()
+    assert tokens[0] == {"id": 256, "text": "", "start": 0, "stop": 0}
+    spans = [(each["start"], each["stop"]) for each in tokens[1:]]
+    data = text.encode()
+    assert b"".join(data[start:stop] for start, stop in spans) == data
+    assert tokens[1]["text"] == "\N{REPLACEMENT CHARACTER}"
+    assert (await call("/tokenize", {"inputs": ""})).status_code == 200
+    chat = (await call("/chat_tokenize", {"messages": [{"role": "user", "content": "Hi"}]})).json()
+    assert "Hi" in chat["templated_text"]
+    assert "".join(each["text"] for each in chat["tokenize_response"]) == chat["templated_text"]
+    assert chat["tokenize_response"][0]["start"] == 0
+    assert chat["tokenize_response"][0]["stop"] == 1
+
+
+def failing(error: JanServeError, *, after: bool) -> Script:
+    async def script(request: GenerateRequest) -> AsyncIterator[EngineEvent]:
+        yield Accepted(request.id, 3)
+        if after:
+            yield Chunk(request.id, 0, "o", (TokenInfo(111, b"o", False, -0.5),))
+        raise error
+
+    return script
+
+
+FAILURES: dict[str, tuple[JanServeError, int, str, str]] = {
+    "generation": (EngineFailure("x"), 424, "Request failed during generation: x", "generation"),
+    "incomplete": (EngineCrashed("x"), 500, "Incomplete generation", "incomplete_generation"),
+    "overloaded": (Overloaded("x"), 429, "Model is overloaded", "overloaded"),
+}
+
+
+@pytest.mark.parametrize("case", FAILURES)
+async def test_failures(case: str) -> None:
+    error, status, words, kind = FAILURES[case]
+    whole = await call("/generate", NATIVE, failing(error, after=True))
+    assert (whole.status_code, whole.json()) == (status, {"error": words, "error_type": kind})
+    if case == "incomplete":
+        words, kind = "Incomplete generation stream", "incomplete_generation_stream"
+    for after in (True, False):
+        streamed = await call("/generate_stream", NATIVE, failing(error, after=after))
+        assert streamed.status_code == 200
+        assert streamed.text == f'data: {{"error":"{words}","error_type":"{kind}"}}\n\n'
+
+
+async def test_a_refused_stream_is_one_event() -> None:
+    response = await call("/generate_stream", {"inputs": "Hi", "parameters": {"temperature": 0}})
+    assert response.status_code == 200
+    assert response.text == (
+        'data: {"error":"Input validation error: `temperature` must be strictly positive",'
+        '"error_type":"validation"}\n\n'
+    )
+
+
+LENGTHS: dict[str, tuple[dict[str, Any], int | None, str]] = {
+    "total": (
+        {},
+        10,
+        "must be <= 6. Given: 2 `inputs` tokens and 10 `max_new_tokens`",
+    ),
+    "unset": ({"tgi_max_input_tokens": 1}, None, "`inputs` must have less than 1 tokens. Given: 2"),
+    "slice": ({"tgi_max_total_tokens": 500}, 5000, "Given: 2 `inputs` tokens and 1024 `max_new_tokens`"),
+}
+
+
+@pytest.mark.parametrize("case", LENGTHS)
+async def test_lengths(case: str) -> None:
+    settings, wanted, words = LENGTHS[case]
+    parameters = {} if wanted is None else {"max_new_tokens": wanted}
+    told: dict[str, Any] = {"tgi_max_total_tokens": 6, **settings}
+    async with http_client(**told) as client:
+        response = await client.post("/generate", json={"inputs": "a", "parameters": parameters})
+    assert response.status_code == 422
+    assert words in response.json()["error"]
+
+
+async def test_an_answer_may_fill_what_is_left() -> None:
+    client = FakeClient()
+    async with http_client(FakeModels(client), tgi_max_total_tokens=100) as front:
+        await front.post("/generate", json={"inputs": "a", "parameters": {}})
+        await front.post(
+            "/generate", json={"inputs": "abc", "parameters": {"truncate": 2, "max_new_tokens": 98}}
+        )
+    assert [request.stopping.max_tokens for request in client.requests] == [98, 98]
+    assert client.requests[1].prompt == ((98, 99),)
+
+
+async def test_what_reaches_the_engine() -> None:
+    client = FakeClient()
+    sampled = {"do_sample": True, "seed": (1 << 64) - 1, "watermark": True, "frequency_penalty": -1.5}
+    async with http_client(FakeModels(client), watermark_gamma=0.25, watermark_delta=1.0) as front:
+        await front.post("/generate", json={"inputs": "a", "parameters": sampled})
+        await front.post("/generate", json={"inputs": "a", "parameters": {"stop": ["x"], "do_sample": False}})
+        await front.post("/generate", json={"inputs": "a"})
+    first, second, third = (request.sampling for request in client.requests)
+    assert first.watermark is not None
+    assert (first.watermark.gamma, first.watermark.delta) == (0.25, 1.0)
+    assert (first.seed, first.frequency_penalty, first.temperature) == ((1 << 64) - 1, -1.5, 1.0)
+    assert {each.pipeline for each in (first, second, third)} == {"tgi"}
+    assert (second.temperature, third.temperature) == (0.0, 1.0)
+    stopping = client.requests[1].stopping
+    assert (stopping.stop, stopping.stop_at_token_end, stopping.include_stop) == (("x",), True, True)
+
+
+async def test_more_requests_than_allowed_are_refused() -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def waiting(request: GenerateRequest) -> AsyncIterator[EngineEvent]:
+        yield Accepted(request.id, 3)
+        begun.set()
+        await go_on.wait()
+        for event in endings(request, 0):
+            yield event
+
+    models = FakeModels(FakeClient(script=waiting))
+    async with http_client(models, tgi_max_concurrent_requests=1) as client:
+        first = asyncio.create_task(client.post("/generate", json=NATIVE))
+        await begun.wait()
+        refused = await client.post("/generate", json=NATIVE)
+        # What is wrong with the number of answers is said first.
+        wrong = await client.post("/generate", json={"inputs": "a", "parameters": {"best_of": 3}})
+        go_on.set()
+        assert (await first).status_code == 200
+        assert (await client.post("/generate", json=NATIVE)).status_code == 200
+    assert refused.status_code == 429
+    assert refused.json() == {"error": "Model is overloaded", "error_type": "overloaded"}
+    assert wrong.status_code == 422
+
+
+async def test_headers_are_numbers() -> None:
+    headers = (await call("/generate", {"inputs": "Hé", "parameters": {}})).headers
+    for name in "total-time validation-time queue-time inference-time time-per-token".split():
+        assert headers[f"x-{name}"].isdigit(), name
+    assert (headers["x-queue-time"], headers["x-inference-time"]) == ("100", "500")
+    assert headers["x-time-per-token"] == str(round(500 / 7))
+    assert re.fullmatch(r"\d+\.\d+", headers["x-compute-time"])
+    assert (headers["x-compute-characters"], headers["x-prompt-tokens"]) == ("2", "4")
+    assert (headers["x-generated-tokens"], headers["x-compute-type"]) == ("7", "cpu+optimized")
+
+
+async def test_facts() -> None:
+    async with http_client(tgi_max_best_of=7, tgi_max_total_tokens=300, api_keys=("k",)) as client:
+        info = (await client.get("/tgi/info")).json()
+        models = (await client.get("/tgi/v1/models")).json()
+        for path in ("/tgi", "/tgi/", "/tgi/health", "/tgi/ping", "/ping"):
+            response = await client.get(path)
+            assert (response.status_code, response.content) == (200, b""), path
+        assert (await client.get("/info")).status_code == 401
+        assert (await client.post("/tgi", json=NATIVE)).status_code == 401
+    assert (info["max_best_of"], info["max_total_tokens"], info["max_input_tokens"]) == (7, 300, 299)
+    assert info["max_concurrent_requests"] == 128
+    assert info["version"] == "3.3.6"
+    assert models == {
+        "object": "list",
+        "data": [{"id": "fake", "object": "model", "created": 0, "owned_by": "fake"}],
+    }
+
+
+async def test_a_failed_model_is_unhealthy() -> None:
+    models = FakeModels()
+    models.state = "failed"
+    async with http_client(models) as client:
+        response = await client.get("/tgi/health")
+    assert response.status_code == 503
+    assert response.json() == {"error": "unhealthy", "error_type": "healthcheck"}
+
+
+async def test_series_of_the_metrics() -> None:
+    async with http_client(FakeModels(FakeClient(facts=fake_facts(n_ctx=200)))) as client:
+        assert b"tgi_" not in (await client.get("/metrics")).content
+        await client.post("/generate", json=NATIVE)
+        await client.post("/generate", json={"inputs": ""})
+        await client.post("/tgi/v1/chat/completions", json={"messages": [{"role": "user", "content": "Hi"}]})
+        page = (await client.get("/tgi/metrics")).text
+        assert (await client.get("/metrics")).text.count("# TYPE tgi_") == page.count("# TYPE tgi_")
+    types = dict(re.findall(r"# TYPE (tgi_\w+) (\w+)", page))
+    assert {name: kind for name, kind in types.items() if not name.endswith("_created")} == {
+        **dict.fromkeys(
+            "tgi_request_count tgi_request_success tgi_request_failure tgi_batch_inference_count"
+            " tgi_batch_inference_success".split(),
+            "counter",
+        ),
+        **dict.fromkeys(
+            "tgi_request_duration tgi_request_validation_duration tgi_request_queue_duration"
+            " tgi_request_inference_duration tgi_request_mean_time_per_token_duration tgi_request_input_length"
+            " tgi_request_max_new_tokens tgi_request_generated_tokens tgi_batch_next_size"
+            " tgi_batch_inference_duration tgi_batch_forward_duration".split(),
+            "histogram",
+        ),
+        **dict.fromkeys(
+            "tgi_queue_size tgi_batch_current_size tgi_batch_current_max_tokens"
+            " tgi_batch_max_total_tokens".split(),
+            "gauge",
+        ),
+        "tgi_request_skipped_tokens": "summary",
+    }
+    # A chat counts twice.
+    assert "\ntgi_request_count 4.0\n" in page
+    assert "\ntgi_request_success 2.0\n" in page
+    assert '\ntgi_request_failure{err="validation"} 1.0\n' in page
+    bounds = [float(bound) for bound in re.findall(r'tgi_request_duration_bucket\{le="([\d.e-]+)"\}', page)]
+    assert bounds == pytest.approx([0.00015 * 1.5**step for step in range(35)])
+    lengths = re.findall(r'tgi_request_input_length_bucket\{le="([\d.]+)"\}', page)
+    assert (len(lengths), float(lengths[0]), float(lengths[-1])) == (100, 1.99, 199.0)
+    assert 'tgi_request_skipped_tokens{quantile="0.999"} 0.0' in page
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "words"),
+    [
+        ("{}", 422, "inputs"),
+        ('{"inputs": "a", "parameters": null}', 422, "parameters"),
+        ('{"inputs": "a", "parameters": {"stop": null}}', 422, "parameters.stop"),
+        ('{"inputs": "a", "parameters": {"do_sample": null}}', 422, "parameters.do_sample"),
+        ('{"inputs": "a", "parameters": {"top_n_tokens": -1}}', 422, "parameters.top_n_tokens"),
+        ('{"inputs": "a", "parameters": {"seed": 18446744073709551616}}', 422, "parameters.seed"),
+        (
+            '{"inputs": "a", "parameters": {"grammar": {"type": "gbnf", "value": ""}}}',
+            422,
+            "parameters.grammar",
+        ),
+        ('{"inputs": "a"', 400, "Failed to parse the request body as JSON"),
+    ],
+)
+async def test_what_the_framework_refuses(body: str, status: int, words: str) -> None:
+    async with APP.over() as client:
+        response = await client.post(
+            "/tgi/generate", content=body, headers={"content-type": "application/json"}
+        )
+    assert (response.status_code, response.headers["content-type"]) == (status, "text/plain; charset=utf-8")
+    assert words in response.text
+
+
+async def test_a_body_without_its_type() -> None:
+    async with APP.over() as client:
+        response = await client.post("/tgi/generate", content=json.dumps(NATIVE))
+    assert response.status_code == 415
+    assert response.text == "Expected request with `Content-Type: application/json`"
