@@ -1,0 +1,140 @@
+"""Starts an installed jan-serve and uses it as people do: the page, a chat, a schema, a stop. Standard library only.
+
+    python3 packaging/smoke.py COMMAND [ARGUMENT ...]
+
+COMMAND is the program, for example /usr/bin/jan-serve. It runs with a data folder of its own, on a free port, with the
+built-in model. Prints what it saw; fails with the first thing that is not as it should be.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+START_S = 120
+ANSWER_S = 120
+STOP_S = 40
+_URL = re.compile(r"url\s+(http://\S+)")
+
+
+class Server:
+    """The server process. `lines` is its log."""
+
+    def __init__(self, command: list[str], folder: Path) -> None:
+        config = folder / "config.toml"
+        config.write_text(f'data_dir = "{folder.as_posix()}/data"\n', encoding="utf-8")
+        self.lines: list[str] = []
+        self.process = subprocess.Popen(
+            [*command, "serve", "--port", "0"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "JAN_SERVE_CONFIG": str(config)},
+            cwd=folder,
+            text=True,
+            errors="replace",
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.lines.append(line.rstrip())
+
+    def url(self) -> str:
+        """Where it listens."""
+        until = time.monotonic() + START_S
+        while time.monotonic() < until and self.process.poll() is None:
+            found = _URL.search("\n".join(self.lines))
+            if found is not None:
+                return found[1]
+            time.sleep(0.05)
+        raise SystemExit("the server did not start:\n" + "\n".join(self.lines))
+
+    def stop(self) -> None:
+        """As service managers do."""
+        self.process.send_signal(signal.SIGTERM)
+        status = self.process.wait(STOP_S)
+        if status != 0:
+            raise SystemExit(f"the server ended with {status}:\n" + "\n".join(self.lines))
+
+
+def call(url: str, path: str, body: object = None, accept: str = "*/*") -> tuple[Any, bytes]:
+    """(headers, body) of an answer with a good status."""
+    data = None if body is None else json.dumps(body).encode()
+    headers = {"accept": accept, "content-type": "application/json"}
+    request = urllib.request.Request(url + path, data, headers)
+    with urllib.request.urlopen(request, timeout=ANSWER_S) as response:
+        return response.headers, response.read()
+
+
+def chat(url: str, question: str, **fields: object) -> str:
+    """The text of an answer."""
+    message = {"role": "user", "content": question}
+    _, body = call(url, "/v1/chat/completions", {"messages": [message], "temperature": 0, **fields})
+    text: str = json.loads(body)["choices"][0]["message"]["content"]
+    return text
+
+
+def check(what: str, fine: bool, seen: object = "") -> None:
+    """Say it, or end with it."""
+    if not fine:
+        raise SystemExit(f"not as it should be: {what}: {seen}")
+    print(f"ok  {what}{f': {seen}' if seen else ''}")
+
+
+def use(url: str) -> None:
+    """What every package has to do."""
+    _, health = call(url, "/health")
+    check("it is healthy", json.loads(health)["status"] == "ok", json.loads(health)["version"])
+    headers, page = call(url, "/", accept="text/html")
+    check("the page is there", page.startswith(b"<!doctype html>"), f"{len(page)} bytes")
+    check("its policy is strict", "default-src 'none'" in headers["content-security-policy"])
+    assets = re.findall(r'(?:src|href)="(assets/[^"]+)"', page.decode())
+    sizes = [len(call(url, f"/{asset}")[1]) for asset in assets]
+    check("it is the built page, whole", len(sizes) == 4 and max(sizes) > 100_000, sizes)
+    answer = chat(url, "Who are you?")
+    check("the built-in model answers", bool(answer.strip()), answer)
+    number = {"n": {"enum": [1, 2]}}
+    schema = {"type": "object", "properties": number, "required": ["n"], "additionalProperties": False}
+    shape = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
+    chosen = json.loads(chat(url, "One or two?", response_format=shape))["n"]
+    check("a schema is kept", chosen in (1, 2), chosen)
+    _, grammar = call(url, "/extras/grammar", {"grammar": "yes-no"})
+    check("the grammars are there", b"root" in grammar)
+
+
+def main() -> None:
+    """The script."""
+    if not sys.argv[1:]:
+        raise SystemExit(__doc__)
+    program = shutil.which(sys.argv[1])
+    check("the program is there", program is not None, program)
+    command = [os.path.abspath(str(program)), *sys.argv[2:]]
+    with tempfile.TemporaryDirectory(prefix="jan-serve-smoke-") as folder:
+        version = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True)
+        check("--version", bool(re.search(r"\d+\.\d+", version.stdout)), version.stdout.strip())
+        server = Server(command, Path(folder))
+        try:
+            use(server.url())
+            server.stop()
+            check("it stops when told to", True)
+        finally:
+            if server.process.poll() is None:
+                server.process.kill()
+
+
+if __name__ == "__main__":
+    main()
