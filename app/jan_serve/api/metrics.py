@@ -122,6 +122,11 @@ _GAUGES: Final[tuple[tuple[str, str, Callable[[ModelState], float]], ...]] = (
         "States of sequences that are kept for other servers, or came from them.",
         lambda model: model.stats.states,
     ),
+    (
+        "engine_cache_ram_bytes",
+        "Memory of sequences that left the KV cache.",
+        lambda model: model.stats.cache_ram_bytes,
+    ),
     ("engine_resident_bytes", "Resident memory of the worker.", lambda model: model.stats.rss_bytes),
 )
 _COUNTERS: Final[tuple[tuple[str, str, Callable[[ModelState], float]], ...]] = (
@@ -133,6 +138,27 @@ _COUNTERS: Final[tuple[tuple[str, str, Callable[[ModelState], float]], ...]] = (
         "engine_computed_tokens",
         "Prompt tokens computed since the worker started.",
         lambda model: model.stats.computed_tokens_total,
+    ),
+    (
+        "engine_forced_tokens",
+        "Tokens that a grammar left no choice about.",
+        lambda model: model.stats.forced_tokens_total,
+    ),
+    ("engine_drafted_tokens", "Tokens that were guessed.", lambda model: model.stats.drafted_total),
+    (
+        "engine_accepted_tokens",
+        "Guessed tokens that were right.",
+        lambda model: model.stats.accepted_total,
+    ),
+    (
+        "engine_saved_sequences",
+        "Sequences that went from the KV cache to RAM.",
+        lambda model: model.stats.saved_total,
+    ),
+    (
+        "engine_restored_sequences",
+        "Sequences that came back from RAM or disk.",
+        lambda model: model.stats.restored_total,
     ),
     (
         "engine_generated_tokens",
