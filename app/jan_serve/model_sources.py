@@ -143,7 +143,11 @@ class ModelSources:
 def configured_names(book: ModelBook) -> Mapping[str, ConfiguredNames]:
     """What the book says of names now, for `ModelResolver`."""
     return {
-        name: ConfiguredNames(table.aliases, tuple(adapter.name for adapter in table.lora))
+        name: ConfiguredNames(
+            table.aliases,
+            tuple(adapter.name for adapter in table.lora),
+            tuple(adapter.file for adapter in table.lora),
+        )
         for name, table in book.tables().items()
     }
 

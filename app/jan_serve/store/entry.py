@@ -30,7 +30,9 @@ class ModelEntry:
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredNames:
-    """What a configuration says of the names of a model. adapters: LoRA adapters that it is loaded with."""
+    """What a configuration says of the names of a model. adapters: LoRA adapters that it is loaded with, whose files,
+    where they lie in the models folder, are no models."""
 
     aliases: tuple[str, ...] = ()
     adapters: tuple[str, ...] = ()
+    adapter_files: tuple[Path, ...] = ()

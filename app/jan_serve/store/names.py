@@ -5,6 +5,7 @@ Pure: it compares strings. What a name may look like at all is checked before.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
@@ -56,7 +57,13 @@ def adapter_matches(name: str, entries: Sequence[ModelEntry]) -> list[tuple[Mode
 
 
 def configured(entries: Sequence[ModelEntry], names: Mapping[str, ConfiguredNames]) -> tuple[ModelEntry, ...]:
-    """The entries with what `names` has for each, by a full name of it; the model's own name counts before others."""
+    """The entries with what `names` has for each, by a full name of it; the model's own name counts before others.
+
+    Without those that are adapters.
+    """
+    adapters = {os.path.normpath(path) for said in names.values() for path in said.adapter_files}
+    if adapters:
+        entries = [entry for entry in entries if os.path.normpath(entry.path) not in adapters]
     found = {entry.name: entry for entry in entries}
     for table, said in names.items():
         for entry in exact_matches(table, entries):
