@@ -18,7 +18,8 @@ logger = logging.getLogger(__name__)
 
 TAGS: Final = frozenset({"weights", "kv_cache"})
 MESSAGE: Final = "Engine is sleeping; call POST /wakeup before inference (e.g. tags=weights&tags=kv_cache)."
-_DRAIN_S: Final = 1.0
+_DRAIN_S: Final = 0.2
+"""For requests that were told to end; the others are not waited for."""
 
 
 class Suspendable(Protocol):

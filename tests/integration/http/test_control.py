@@ -30,6 +30,13 @@ def server(tmp_path_factory: pytest.TempPathFactory, exact_llama: Path) -> Gener
         yield served
 
 
+@pytest.fixture(autouse=True)
+def awake(server: Served) -> Generator[None]:
+    """A test that fails leaves no sleeping server to the next one."""
+    yield
+    command(server.url(), "/wakeup")
+
+
 def command(url: str, path: str, status: int = 200) -> str:
     """A POST without a body."""
     response = httpx.post(url + path, timeout=60)
@@ -170,8 +177,9 @@ def test_the_prefix_cache_outlives_level_1_only(server: Served, level: int) -> N
 def test_sleep_aborts_what_runs(server: Served) -> None:
     url = server.url()
     running = Background(url, {**ENDLESS, "stream": True})
-    other = Background(url, {"prompt": "x", "max_tokens": 3000, "stream": False}, path="/v1/completions")
     assert running.first.wait(20)
+    other = Background(url, {"prompt": "x", "max_tokens": 3000, "stream": False}, path="/v1/completions")
+    wait_until(lambda: _waiting(url) == 1)
     command(url, "/sleep?level=2")
     ended_by_abort(running.end())
     assert ASLEEP in "".join(other.end()) and other.status == 503
