@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import base64
 import struct
+from types import SimpleNamespace
 from typing import Any
 
+import httpx
 import pytest
+from fastapi import APIRouter, FastAPI
 
+from jan_serve.api.dialects.lmdeploy.routes_facts import add_model_route
 from tests.support.fake_client import N_EMBD, FakeClient, FakeModels, fake_facts
 from tests.support.fronts import http_client
 
@@ -102,6 +106,27 @@ async def test_models() -> None:
     [permission] = reply["data"][0]["permission"]
     assert permission["id"].startswith("modelperm-")
     assert permission["organization"] == "*"
+
+
+class Library:
+    """A model library whose models have adapters."""
+
+    async def models(self) -> list[Any]:
+        return [
+            SimpleNamespace(name="one", adapters=("sql", "c")),
+            SimpleNamespace(name="two", adapters=()),
+        ]
+
+
+async def test_adapters_are_models_too() -> None:
+    services: Any = SimpleNamespace(library=Library())
+    app = FastAPI()
+    router = APIRouter()
+    add_model_route(router, services, "")
+    app.include_router(router)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+        reply = (await client.get("/v1/models")).json()
+    assert [card["id"] for card in reply["data"]] == ["one", "one:sql", "one:c", "two"]
 
 
 @pytest.mark.parametrize("prefix", ["", "/lmdeploy"])

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import time
-import uuid
-from collections.abc import Callable
 from enum import Enum
 from typing import Any, Final
 
@@ -14,18 +11,16 @@ from starlette.responses import Response
 from jan_serve.api.dialect import Services
 from jan_serve.api.dialects.lmdeploy.routes_control import CONTROL_PATHS, add_control_routes
 from jan_serve.api.dialects.lmdeploy.routes_distserve import DISTSERVE, add_distserve_routes
+from jan_serve.api.dialects.lmdeploy.routes_facts import add_model_route, add_state_routes
 from jan_serve.api.dialects.lmdeploy.routes_generation import add_generation_routes
 from jan_serve.api.dialects.lmdeploy.routes_inputs import (
     add_embedding_route,
     add_encode_route,
     add_pooling_route,
 )
-from jan_serve.api.dialects.lmdeploy.serving import Serving, serving_over
+from jan_serve.api.dialects.lmdeploy.serving import serving_over
 from jan_serve.api.dialects.lmdeploy.wire_common import ErrorBody, KeyErrorBody, ValidationErrorBody
-from jan_serve.api.dialects.lmdeploy.wire_extras import ModelCard, ModelList
 from jan_serve.api.json_body import JsonRoute
-from jan_serve.api.metrics import CONTENT_TYPE
-from jan_serve.api.replies import json_reply
 from jan_serve.errors import InvalidRequest
 
 PREFIX: Final = "/lmdeploy"
@@ -61,32 +56,9 @@ def lmdeploy_router(services: Services) -> APIRouter:
             add_distserve_routes(router, serving, serving.control.links, prefix)
             add_control_routes(router, serving, serving.control, prefix)
     add_embedding_route(router, serving, PREFIX)
-    _add_fact_routes(router, serving, services.metrics_page)
+    add_model_route(router, services, PREFIX)
+    add_state_routes(router, services.metrics_page, PREFIX)
     return router
-
-
-def _add_fact_routes(router: APIRouter, serving: Serving, metrics_page: Callable[[], bytes]) -> None:
-    @router.get(f"{PREFIX}/v1/models", tags=_TAGS, response_model=ModelList)
-    async def available_models() -> Response:
-        """The models that can be asked for."""
-        names = [model.name for model in await serving.models.models()]
-        created = int(time.time())
-        return json_reply({"object": "list", "data": [_card(name, created) for name in names]})
-
-    @router.get(f"{PREFIX}/health", tags=_TAGS, response_class=Response)
-    async def health() -> Response:
-        """Alive: an empty 200."""
-        return Response()
-
-    @router.get(
-        f"{PREFIX}/metrics",
-        tags=_TAGS,
-        responses={200: {"content": {"text/plain": {}}}},
-        response_class=Response,
-    )
-    async def metrics() -> Response:
-        """Prometheus text exposition; the same page as at the root."""
-        return Response(metrics_page(), headers={"content-type": CONTENT_TYPE})
 
 
 def _add_old_route(router: APIRouter, prefix: str) -> None:
@@ -96,30 +68,3 @@ def _add_old_route(router: APIRouter, prefix: str) -> None:
         raise InvalidRequest(
             f"{_OLD_CHAT} is deprecated: use /v1/chat/completions, whose prefixes are cached."
         )
-
-
-def _card(name: str, created: int) -> ModelCard:
-    return {
-        "id": name,
-        "object": "model",
-        "created": created,
-        "owned_by": "lmdeploy",
-        "root": name,
-        "parent": None,
-        "permission": [
-            {
-                "id": f"modelperm-{uuid.uuid4().hex[:22]}",
-                "object": "model_permission",
-                "created": created,
-                "allow_create_engine": False,
-                "allow_sampling": True,
-                "allow_logprobs": True,
-                "allow_search_indices": True,
-                "allow_view": True,
-                "allow_fine_tuning": False,
-                "organization": "*",
-                "group": None,
-                "is_blocking": False,
-            }
-        ],
-    }
