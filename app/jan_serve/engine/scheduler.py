@@ -1,13 +1,15 @@
 """Decides which waiting sequence runs next and what the next batch holds. Pure: it changes nothing but its own lists.
 
-First come, first served, with one exception: a sequence whose prompt begins with what another one is prefilling right
-now waits for it, and lets others pass, rather than computing the same prefix again. A batch never mixes LoRA adapters.
+First come, first served, with two exceptions: a sequence whose prompt begins with what another one is prefilling right
+now waits for it, and lets others pass, rather than computing the same prefix again; and one that has much of its prompt
+in the cache may pass a few others. A batch never mixes LoRA adapters.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -24,12 +26,22 @@ MIN_SHARED_PREFILL = 16
 SCORED_CHUNK = 64
 
 
+# A sequence may be passed by one of the next few that has so many more tokens in the cache, and only so often.
+_WINDOW = 4
+_PREFERRED_TOKENS = 128
+_MAX_PASSED = 4
+
+
 @dataclass(frozen=True, slots=True)
 class Admission:
     """A waiting sequence that may run now, and where its prefix comes from."""
 
     sequence: Sequence
     prefix: PrefixMatch | None
+
+
+def _cached(admission: Admission) -> int:
+    return 0 if admission.prefix is None else admission.prefix.length
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,17 +92,36 @@ class Scheduler:
         """
         if len(self.running) >= self.parallel:
             return None
+        ready = self._ready(is_fetching)
+        first = next(ready, None)
+        if first is None:
+            return None
+        chosen = self._preferred(first, itertools.islice(ready, _WINDOW - 1))
+        prefix = chosen.prefix
+        have = prefix.length if prefix is not None else 0
+        if not self._has_room(len(chosen.sequence.tokens) - have, prefix):
+            return None
+        if chosen is not first:
+            first.sequence.passed += 1
+        return chosen
+
+    def _ready(self, is_fetching: Callable[[Sequence, int], bool]) -> Iterator[Admission]:
+        """The waiting sequences that need not wait for a prefix, in order."""
         for sequence in self.waiting:
             prefix = self._find_prefix(sequence)
             have = prefix.length if prefix is not None else 0
-            if self._being_prefilled(sequence) >= have + MIN_SHARED_PREFILL:
-                continue
-            if is_fetching(sequence, have):
-                continue
-            if not self._has_room(len(sequence.tokens) - have, prefix):
-                return None
-            return Admission(sequence, prefix)
-        return None
+            if self._being_prefilled(sequence) < have + MIN_SHARED_PREFILL and not is_fetching(
+                sequence, have
+            ):
+                yield Admission(sequence, prefix)
+
+    @staticmethod
+    def _preferred(first: Admission, others: Iterable[Admission]) -> Admission:
+        """The first one, unless a near one has much more of its prompt in the cache, which may be evicted soon."""
+        if first.sequence.passed >= _MAX_PASSED:
+            return first
+        least = _cached(first) + _PREFERRED_TOKENS
+        return next((other for other in others if _cached(other) >= least), first)
 
     def next_turn(self, now: float) -> list[Sequence]:
         """The running sequences of the next batch: all, or, where several sets of LoRA adapters run, those of one."""

@@ -66,6 +66,7 @@ class Sequence:
     guide: what `sampler` follows, where that counts thoughts.
     max_new: tokens it may still generate in all, bounded by the context and the server's ceiling.
     checkpoints: numbers of tokens at which its state is kept during the prefill, in ascending order.
+    passed: how often one that came later was admitted before it for its cached prefix.
     num_drafted: cells behind its own that hold a draft.
     resumed: what another server computed of it, until it has been put in place.
     mark: keeps its prefix apart from those under other LoRA adapters; None where none applies.
@@ -91,6 +92,7 @@ class Sequence:
     resumed: SequenceState | None = None
     checkpoints: tuple[int, ...] = ()
     num_drafted: int = 0
+    passed: int = 0
     mark: PrefixMark | None = None
 
     @property

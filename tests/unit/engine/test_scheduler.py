@@ -382,3 +382,40 @@ def test_prefixes_are_not_shared_with_other_adapters() -> None:
     bench.cells.extend(other.seq_id, 20)
     assert bench.admit() is same
     assert same.num_computed == 19
+
+
+def test_one_with_much_in_the_cache_may_pass_a_few() -> None:
+    bench = Bench(parallel=1, capacity=1000)
+    bench.keep(prompt(500, 200))
+    first, second = make(prompt(0)), make(prompt(20))
+    warm = make([*prompt(500, 200), 1])
+    bench.wait(first, second, warm)
+    assert bench.admit() is warm
+    assert (first.passed, second.passed) == (1, 0)
+
+
+def test_it_passes_only_near_ones_and_none_too_often() -> None:
+    def warm() -> Sequence:
+        return make([*prompt(500, 200), 1])
+
+    bench = Bench(parallel=1, capacity=1000)
+    bench.keep(prompt(500, 200))
+    far = [make(prompt(20 * i)) for i in range(4)]
+    bench.wait(*far, warm())
+    assert bench.admit() is far[0], "the fifth is not looked at"
+
+    bench = Bench(parallel=10, capacity=5000)
+    bench.keep(prompt(500, 200))
+    first, others = make(prompt(0)), [warm() for _ in range(6)]
+    bench.wait(first, *others)
+    order = bench.admit_all()
+    assert order.index(first) == 4
+
+
+@pytest.mark.parametrize(("cached", "passes"), [(100, False), (128, True)])
+def test_a_little_in_the_cache_changes_nothing(cached: int, passes: bool) -> None:
+    bench = Bench(parallel=1, capacity=1000)
+    bench.keep(prompt(500, cached))
+    first, warm = make(prompt(0)), make([*prompt(500, cached), 1])
+    bench.wait(first, warm)
+    assert bench.admit() is (warm if passes else first)
