@@ -9,6 +9,7 @@ import typer
 from jan_serve.cli.options import ConfigOption
 from jan_serve.cli.output import Output
 from jan_serve.config import LoadedSettings, load_settings
+from jan_serve.wiring import build_resolver
 
 config_app = typer.Typer(help="Show the settings and where their values come from.")
 
@@ -50,7 +51,17 @@ def check(context: typer.Context, config: ConfigOption = None) -> None:
     loaded = load_settings(config_file=config or context.obj)
     output = Output()
     _say_where(loaded, output)
+    for table in _unused_tables(loaded):
+        place = loaded.file.place_of("models", table) if loaded.file is not None else "--chat-template"
+        output.warning(f"{place}: {table!r} is no name of a model that is here")
     output.note("The settings are valid.")
+
+
+def _unused_tables(loaded: LoadedSettings) -> list[str]:
+    """Tables of models that no model goes by: wrong names, or models that are not here yet."""
+    settings = loaded.settings.model_copy(update={"model": None})
+    used = {entry.table for entry in build_resolver(settings, loaded.book()).entries()}
+    return [table for table in loaded.models if table not in used]
 
 
 def _say_where(loaded: LoadedSettings, output: Output) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, store_settings
+from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, store_names
 from jan_serve.cli.output import Output
 from jan_serve.errors import JanServeError
 from jan_serve.store.entry import ModelEntry
 from jan_serve.store.model_file import part_number
 from jan_serve.store.resolve import ModelResolver
-from jan_serve.wiring import build_resolver
 
 _SOURCES: Final = {
     "hub": "hub",
@@ -23,8 +22,7 @@ _SOURCES: Final = {
 
 def ls(config: ConfigOption = None, models_dir: ModelsDirOption = None, as_json: JsonOption = False) -> None:
     """List the models that can be served, with the name that requests use."""
-    settings = store_settings(config, models_dir)
-    resolver = build_resolver(settings)
+    settings, resolver = store_names(config, models_dir)
     rows = [_describe(resolver, entry) for entry in resolver.entries()]
     default = resolver.default()
     output = Output()
@@ -51,11 +49,18 @@ def ls(config: ConfigOption = None, models_dir: ModelsDirOption = None, as_json:
     output.note(f"Models folder: {settings.models_dir}")
 
 
+def _note(entry: ModelEntry) -> str:
+    """Its other names, and its adapters."""
+    parts = (("also", entry.all_aliases), ("with", tuple(f":{adapter}" for adapter in entry.adapters)))
+    return "; ".join(f"{word} {', '.join(names)}" for word, names in parts if names)
+
+
 def _describe(resolver: ModelResolver, entry: ModelEntry) -> dict[str, Any]:
     record = entry.record
     row: dict[str, Any] = {
         "name": entry.name,
-        "aliases": list(record.aliases) if record is not None else [],
+        "aliases": list(entry.all_aliases),
+        "adapters": list(entry.adapters),
         "path": str(entry.path),
         "source": source_text(entry),
         "size_bytes": sum(file.size_bytes for file in record.files)
@@ -65,7 +70,7 @@ def _describe(resolver: ModelResolver, entry: ModelEntry) -> dict[str, Any]:
         "architecture": "",
         "n_ctx_train": None,
         "n_parameters": None,
-        "note": f"also {', '.join(record.aliases)}" if record is not None and record.aliases else "",
+        "note": _note(entry),
     }
     try:
         facts = resolver.facts(entry)

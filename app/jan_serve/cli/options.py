@@ -18,6 +18,8 @@ from jan_serve.config import (
     server_address,
     setting_options,
 )
+from jan_serve.store.resolve import ModelResolver
+from jan_serve.wiring import build_resolver
 
 ConfigOption = Annotated[
     Path | None,
@@ -44,6 +46,12 @@ JsonOption = Annotated[bool, typer.Option("--json", help="As JSON, for programs.
 def store_settings(config: Path | None, models_dir: Path | None) -> Settings:
     """The settings of a command that works on the models folder. Raises SettingsError."""
     return load_settings({"models_dir": models_dir}, config).settings
+
+
+def store_names(config: Path | None, models_dir: Path | None) -> tuple[Settings, ModelResolver]:
+    """As `store_settings`, with the models by all names that requests may use. Raises ModelNotFound beside."""
+    loaded = load_settings({"models_dir": models_dir}, config)
+    return loaded.settings, build_resolver(loaded.settings, loaded.book())
 
 
 def connection_to(config: Path | None, url: str | None) -> Connection:

@@ -10,12 +10,11 @@ import typer
 from jan_serve.cli.completion import complete_model
 from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.ls import size_text
-from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, store_settings
+from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, store_names
 from jan_serve.cli.output import Output
 from jan_serve.store.entry import ModelEntry
 from jan_serve.store.index import ModelIndex
 from jan_serve.store.remove import is_own_file, remove_model
-from jan_serve.wiring import build_resolver
 
 
 def rm(
@@ -33,9 +32,8 @@ def rm(
     as_json: JsonOption = False,
 ) -> None:
     """Delete models. What was pulled or imported goes at once; for files that you put there yourself it asks."""
-    settings = store_settings(config, models_dir)
+    settings, resolver = store_names(config, models_dir)
     output = Output()
-    resolver = build_resolver(settings)
     # All names are looked up before anything is deleted: one wrong name deletes nothing.
     entries = {entry.name: entry for entry in (resolver.resolve(name) for name in names)}
     by_hand = [entry for entry in entries.values() if not is_own_file(entry)]

@@ -11,14 +11,13 @@ import typer
 from jan_serve.cli.completion import complete_model
 from jan_serve.cli.errors import FAILED, CommandError
 from jan_serve.cli.ls import size_text, source_text
-from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, store_settings
+from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, store_names
 from jan_serve.cli.output import Output
 from jan_serve.store.disk import is_there
 from jan_serve.store.entry import ModelEntry
 from jan_serve.store.gguf import read_gguf_header
 from jan_serve.store.model_file import ModelFile
 from jan_serve.store.quantisation import quantisation_of
-from jan_serve.wiring import build_resolver
 
 _LABELS: Final = {"size_bytes": "size", "weights_bytes": "weights", "n_ctx_train": "context"}
 
@@ -37,8 +36,7 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show a model: its files, source, digests, names, and what its header says."""
-    settings = store_settings(config, models_dir)
-    resolver = build_resolver(settings)
+    settings, resolver = store_names(config, models_dir)
     entry = resolver.resolve(name)
     output = Output()
     if template:
@@ -67,7 +65,8 @@ def _facts(entry: ModelEntry, model: ModelFile) -> dict[str, Any]:
     source = record.source if record is not None else None
     return {
         "name": entry.name,
-        "aliases": list(record.aliases) if record is not None else [],
+        "aliases": list(entry.all_aliases),
+        "adapters": list(entry.adapters),
         "source": source_text(entry),
         "revision": source.revision if source is not None else None,
         "title": model.name,

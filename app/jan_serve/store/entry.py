@@ -27,6 +27,12 @@ class ModelEntry:
     aliases: tuple[str, ...] = ()
     adapters: tuple[str, ...] = ()
 
+    @property
+    def all_aliases(self) -> tuple[str, ...]:
+        """The configured ones, and those that it was pulled or imported with."""
+        recorded = self.record.aliases if self.record is not None else ()
+        return tuple(dict.fromkeys((*self.aliases, *recorded)))
+
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredNames:

@@ -135,7 +135,7 @@ def _file_stem(entry: ModelEntry) -> tuple[str, ...]:
 
 
 def _aliases(entry: ModelEntry) -> tuple[str, ...]:
-    aliases = (*entry.aliases, *(entry.record.aliases if entry.record is not None else ()))
+    aliases = entry.all_aliases
     return (*aliases, *(alias[: -len(_LATEST)] for alias in aliases if alias.endswith(_LATEST)))
 
 

@@ -126,3 +126,26 @@ def test_every_command_has_a_help_text() -> None:
     assert all(
         command.callback is not None and command.callback.__doc__ for command in app.registered_commands
     )
+
+
+def test_names_from_the_configuration(own_folders: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = own_folders
+    for name in ("one", "two"):
+        (folder / f"{name}.gguf").write_bytes(GgufBytes().build())
+    (folder.parent / "sql.gguf").write_bytes(b"GGUF")
+    (folder.parent / "config.toml").write_text(
+        'data_dir = "."\n\n[models.one]\naliases = ["short"]\n'
+        'lora = [{ name = "sql", file = "sql.gguf" }]\n[models.nil]\n'
+    )
+    assert main(["config", "check"]) == 0
+    assert "config.toml:6: 'nil' is no name of a model that is here" in capsys.readouterr().err
+    assert main(["ls"]) == 0
+    assert "also short; with :sql" in capsys.readouterr().out
+    assert main(["show", "short", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["name"], shown["aliases"], shown["adapters"]) == ("one", ["short"], ["sql"])
+    assert main(["config", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["models"]
+    assert rows["models.one.aliases"]["value"] == "short"
+    assert main(["rm", "--yes", "short"]) == 0
+    assert not (folder / "one.gguf").exists()
