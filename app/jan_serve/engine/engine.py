@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -28,6 +29,7 @@ from jan_serve.engine.state_shelf import StateShelf, state_bytes
 from jan_serve.engine.tokens import Tokens, ends_of_turns
 from jan_serve.errors import EngineFailure, JanServeError
 from jan_serve.ipc.messages import (
+    STEP_SIZES,
     Chunk,
     EngineEvent,
     EngineStats,
@@ -86,6 +88,7 @@ class Engine:
         self._events: list[EngineEvent] = []
         self._prefilling: frozenset[int] = frozenset()
         self._abort_lock = threading.Lock()
+        self._step_sizes = [0] * (len(STEP_SIZES) + 1)
         self._steps = self._prompt_tokens = self._computed = self._cached = self._generated = self._forced = 0
 
     @property
@@ -99,6 +102,7 @@ class Engine:
             steps_total=self._steps,
             prompt_tokens_total=self._prompt_tokens,
             computed_tokens_total=self._computed,
+            step_sizes=tuple(self._step_sizes),
             cached_tokens_total=self._cached,
             generated_tokens_total=self._generated,
             forced_tokens_total=self._forced,
@@ -341,6 +345,7 @@ class Engine:
             self._drafter.observe_step(decode, seconds)
         self._steps += 1
         self._computed += self._batch.size
+        self._step_sizes[bisect.bisect_left(STEP_SIZES, self._batch.size)] += 1
 
     def _recover(self, plan: list[PlanItem], code: int) -> None:
         """A decode that did not happen: the plan's sequences are as they were, or the request fails."""

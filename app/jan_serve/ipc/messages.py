@@ -8,7 +8,7 @@ Request ids are chosen by the front and are unique within one worker process.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -402,12 +402,17 @@ class StateStored(msgspec.Struct, frozen=True, tag="state_stored"):
     received: int
 
 
+STEP_SIZES: Final = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
+"""Bounds of EngineStats.step_sizes, in tokens."""
+
+
 class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
     """Counters since the worker started (`*_total`), gauges of now. Forced tokens were generated without sampling.
     drafted, accepted: tokens that were guessed, and those of them that were right.
     saved, restored: sequences out of the KV cache and back into it; cache_ram_bytes: what the saved ones take in RAM.
 
     states: of sequences, kept for other servers or brought from them.
+    step_sizes: steps by their tokens: up to each of STEP_SIZES and above the one before, and the larger ones last.
     """
 
     steps_total: int = 0
@@ -427,6 +432,7 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
     accepted_total: int = 0
     cache_ram_bytes: int = 0
     states: int = 0
+    step_sizes: tuple[int, ...] = ()
     rss_bytes: int = 0
 
 

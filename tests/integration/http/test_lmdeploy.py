@@ -295,3 +295,16 @@ def test_series_are_counted_for_every_dialect(url: str) -> None:
         lambda: metric(url, "lmdeploy:generation_tokens_total", model_name=MODEL) == before + count + 3
     )
     assert b"lmdeploy:time_to_first_token_seconds_bucket" in get(url, "/lmdeploy/metrics").body
+
+
+def test_steps_are_counted_by_their_tokens(url: str) -> None:
+    def steps(le: str) -> float:
+        return metric(url, "lmdeploy:iteration_tokens_total_bucket", model_name=MODEL, le=le)
+
+    def count() -> float:
+        return metric(url, "lmdeploy:iteration_tokens_total_count", model_name=MODEL)
+
+    before = steps("8.0")
+    generated(url, max_tokens=20, ignore_eos=True, temperature=1)
+    wait_until(lambda: steps("8.0") >= before + 3)
+    wait_until(lambda: steps("+Inf") == count())

@@ -5,6 +5,7 @@ Names, types and labels are LMDeploy's. `engine` is always 0: a model has one wo
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
@@ -21,18 +22,25 @@ from prometheus_client.registry import Collector
 from jan_serve import __version__
 from jan_serve.api.models_port import ModelsState, ModelState
 from jan_serve.api.request_record import RequestRecord
+from jan_serve.ipc.messages import STEP_SIZES
 
 _LABELS: Final = ("model_name", "engine")
 _ENGINE: Final = "0"
 _TOKENS: Final = (*(step * 10**power for power in range(6) for step in (1, 2, 5)), 1_000_000)
 """LMDeploy's steps of 1, 2 and 5, up to contexts that no model has."""
 
-_SECONDS: Final = (0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0)
+_SECONDS: Final = (
+    *(0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0),
+    *(120.0, 240.0, 480.0, 960.0, 1920.0, 7680.0),
+)
 _FIRST_TOKEN_S: Final = (
     *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0),
-    *(20.0, 40.0, 80.0, 160.0),
+    *(20.0, 40.0, 80.0, 160.0, 640.0, 2560.0),
 )
-_PER_TOKEN_S: Final = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 10.0)
+_PER_TOKEN_S: Final = (
+    *(0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5),
+    *(10.0, 20.0, 40.0, 80.0),
+)
 
 _COUNTERS: Final[tuple[tuple[str, str, Callable[[RequestRecord], int]], ...]] = (
     ("prompt_tokens", "Prompt tokens of finished requests.", lambda record: record.prompt_tokens),
@@ -167,13 +175,13 @@ class _StateCollector(Collector):
 
 
 def _step_sizes(models: Iterable[ModelState]) -> HistogramMetricFamily:
-    """Tokens of engine steps. The engine counts steps and tokens: there is one bucket, and the mean is exact."""
     family = HistogramMetricFamily("lmdeploy:iteration_tokens_total", "Tokens of a step.", labels=_LABELS)
     for model in models:
-        stats = model.stats
-        family.add_metric(
-            (model.name, _ENGINE), [("+Inf", float(stats.steps_total))], float(stats.computed_tokens_total)
+        steps = itertools.accumulate(model.stats.step_sizes or [0] * (len(STEP_SIZES) + 1))
+        buckets = list(
+            zip([*(str(float(size)) for size in STEP_SIZES), "+Inf"], map(float, steps), strict=True)
         )
+        family.add_metric((model.name, _ENGINE), buckets, float(model.stats.computed_tokens_total))
     return family
 
 
