@@ -24,6 +24,7 @@ TOOL: Any = {
     "type": "function",
     "function": {"name": "get_weather", "description": "Get the weather in a city", "parameters": SCHEMA},
 }
+PROMPT = "<|im_start|>user\nHello!<|im_end|>\n<|im_start|>assistant\n"
 EXTRACT = "My name is Omar, I am 37 years old and live in Oslo. Give name, age and city as JSON."
 
 
@@ -188,9 +189,78 @@ def pydantic_ai(url: str) -> None:
     assert asyncio.run(stream())
 
 
+def text_generation(url: str) -> None:
+    import text_generation as library
+    from text_generation.errors import ValidationError
+
+    for base in (url.removesuffix("/v1"), url.removesuffix("/v1") + "/tgi"):
+        client = library.Client(base)
+        whole = client.generate(PROMPT, max_new_tokens=12, decoder_input_details=True)
+        assert whole.generated_text
+        assert whole.details.prefill[0].logprob is None
+        assert whole.details.generated_tokens == len(whole.details.tokens)
+        events = list(client.generate_stream(PROMPT, max_new_tokens=12))
+        assert events[-1].generated_text == whole.generated_text
+        assert [event.token.id for event in events] == [token.id for token in whole.details.tokens]
+        best = client.generate(PROMPT, max_new_tokens=6, do_sample=True, best_of=2)
+        assert len(best.details.best_of_sequences) == 1
+        marked = client.generate(PROMPT, max_new_tokens=40, watermark=True)
+        assert marked.generated_text
+        grammar: Any = {"type": "regex", "value": "[0-9]{3}"}
+        assert client.generate(PROMPT, max_new_tokens=20, grammar=grammar).generated_text.isdigit()
+        try:
+            client.generate(PROMPT, stop_sequences=list("abcde"))
+        except ValidationError as error:
+            assert "`stop` supports up to 4 stop sequences" in str(error)
+        else:
+            raise AssertionError("five stop strings are refused")
+
+        async def stream(base: str = base) -> str:
+            asynchronous = library.AsyncClient(base)
+            assert (await asynchronous.generate(PROMPT, max_new_tokens=12)).generated_text
+            return "".join(
+                [
+                    event.token.text
+                    async for event in asynchronous.generate_stream(PROMPT, max_new_tokens=12)
+                    if not event.token.special
+                ]
+            )
+
+        assert asyncio.run(stream()) == whole.generated_text
+    chat = library.Client(url.removesuffix("/v1") + "/tgi")
+    answer = chat.chat(messages=[{"role": "user", "content": "Hello!"}], max_tokens=10, temperature=0.0)
+    assert answer.choices[0].message.content
+
+
+def huggingface_endpoint(url: str) -> None:
+    from langchain_huggingface import HuggingFaceEndpoint
+
+    for base in (url.removesuffix("/v1") + "/", url.removesuffix("/v1") + "/tgi"):
+        model: Any = HuggingFaceEndpoint(
+            endpoint_url=base, max_new_tokens=12, do_sample=False, task="text-generation"
+        )
+        whole = model.invoke(PROMPT)
+        assert whole
+        # As with TGI itself, the client lets the text of the last token through.
+        assert "".join(model.stream(PROMPT)).removesuffix("<|im_end|>") == whole
+        assert asyncio.run(model.ainvoke(PROMPT)) == whole
+        stop = whole.split()[0]
+        assert model.invoke(PROMPT, stop=[stop]) in ("", whole[: whole.index(stop)])
+
+
 CASES: dict[str, Callable[[str], None]] = {
     case.__name__: case
-    for case in (openai_chat, openai_tools, openai_parse, langchain, instructor, litellm, pydantic_ai)
+    for case in (
+        openai_chat,
+        openai_tools,
+        openai_parse,
+        langchain,
+        instructor,
+        litellm,
+        pydantic_ai,
+        text_generation,
+        huggingface_endpoint,
+    )
 }
 
 

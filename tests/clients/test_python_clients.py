@@ -10,7 +10,10 @@ from tests.clients.running import run_client
 
 PYTHON = Path(__file__).parents[2] / ".venv-clients" / "bin" / "python"
 RUN = Path(__file__).with_name("run.py")
-CASES = ("openai_chat", "openai_tools", "openai_parse", "langchain", "instructor", "litellm", "pydantic_ai")
+CASES = (
+    "openai_chat", "openai_tools", "openai_parse", "langchain", "instructor", "litellm", "pydantic_ai",
+    "text_generation", "huggingface_endpoint",
+)  # fmt: skip
 
 pytestmark = [
     pytest.mark.integration,
