@@ -188,7 +188,10 @@ def run(
         config = server_config(app)
         with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
             server = DrainingServer(config, app.state.parts, models, settings.drain_timeout_s, observer)
-            return runner.run(_serve(server, models, renderer, sock, preload=settings.model, control=control))
+            serving = _serve(
+                server, models, renderer, sock, preload=settings.model, library=library, control=control
+            )
+            return runner.run(serving)
 
 
 async def _serve(
@@ -198,12 +201,18 @@ async def _serve(
     sock: socket.socket,
     *,
     preload: str | None,
+    library: ModelLibrary | None = None,
     control: ManagedControl | None = None,
 ) -> int:
-    """preload: a model that was asked for by name is loaded before the first request needs it."""
+    """preload: a model that was asked for by name is loaded before the first request needs it.
+
+    library: its headers are read before the first list of models needs them.
+    """
     preparing = [asyncio.create_task(renderer.start(), name="start renderer")]
     if preload is not None:
         preparing.append(asyncio.create_task(_load(models), name="preload"))
+    if library is not None:
+        preparing.append(asyncio.create_task(library.read_headers(), name="read headers"))
     try:
         await server.serve(sockets=[sock])
     finally:

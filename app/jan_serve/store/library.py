@@ -69,14 +69,16 @@ class ModelLibrary:
         Facts that only a header says which nobody has read yet are left out; they are read now, and are there later.
         """
         entries = await asyncio.to_thread(self._resolver.entries)
-        unread = [entry for entry in entries if not self._is_known(entry)]
+        unread = any(not self._is_known(entry) for entry in entries)
         if unread and (self._reading is None or self._reading.done()):
-            self._reading = asyncio.create_task(self._read(unread), name="read headers")
+            self._reading = asyncio.create_task(self.read_headers(), name="read headers")
         return await asyncio.to_thread(lambda: tuple(self._listed(entry) for entry in entries))
 
-    async def _read(self, entries: list[ModelEntry]) -> None:
-        """One header at a time, so that a cancel can come between."""
-        for entry in entries:
+    async def read_headers(self) -> None:
+        """Read the headers that nobody has read yet, one at a time, so that a cancel can come between."""
+        for entry in await asyncio.to_thread(self._resolver.entries):
+            if self._is_known(entry):
+                continue
             facts: HeaderFacts | str
             try:
                 facts = await asyncio.to_thread(self._resolver.facts, entry)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tests.support.engines import Gate
 from tests.support.fake_hub import FakeHub
 from tests.support.managed import Managed, add_model, managed_app
 from tests.support.processes import alive, until
+from tests.unit.store.gguf_builder import GgufBytes
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]
 
@@ -168,3 +170,25 @@ async def test_what_cannot_be_pulled_has_a_status_of_its_own(
     async with managed_app(tmp_path, hub=hub.url) as managed:
         answer = await managed.client.post("/models/pull", json=body)
         assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
+
+
+async def test_row_56_damaged_files_are_listed_with_the_reason_and_refused(tmp_path: Path) -> None:
+    whole = GgufBytes().build()
+    shuffled = random.Random(56)
+    for number in range(40):
+        damaged = bytearray(whole[: shuffled.randrange(8, len(whole))] if number % 4 == 0 else whole)
+        for _ in range(0 if number % 4 == 0 else 3):
+            damaged[shuffled.randrange(len(damaged) // 2)] = shuffled.randrange(256)
+        add_model(tmp_path, f"m{number:02}", bytes(damaged))
+    add_model(tmp_path, "whole")
+    async with managed_app(tmp_path, max_models=2) as managed:
+        refused = 0
+        for number in range(40):
+            answer = await post(managed, "/models/load", model=f"m{number:02}")
+            if answer.status_code != 200:
+                assert (answer.status_code, answer.json()["error"]["code"]) == (422, "invalid_model")
+                refused += 1
+        assert refused > 20
+        assert (await post(managed, "/models/load", model="whole")).status_code == 200
+        listed = (await managed.client.get("/models")).json()["data"]
+        assert len([model for model in listed if model["status"].get("failed")]) == refused

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from jan_serve.errors import Asleep, Draining, InsufficientMemory, ModelInUse, ModelNotFound, Unavailable
-from jan_serve.ipc.messages import TokenizeRequest
+from jan_serve.ipc.messages import Chunk, GenerateRequest, TokenizeRequest
 from jan_serve.store.fit import FreeMemory
 from jan_serve.store.footprint import Footprint
 from jan_serve.supervisor.engine_client import WorkerEngineClient
@@ -240,6 +240,34 @@ async def test_unload_by_force_ends_what_runs_with_an_error(tmp_path: Path) -> N
             with pytest.raises(Unavailable, match="unloaded by request"):
                 await _tokens(client)
         assert await unloading
+
+
+async def test_row_28_unloading_at_any_moment_of_a_stream_ends_it_whole_or_with_an_error(
+    tmp_path: Path,
+) -> None:
+    async with machine(tmp_path, ("a",)) as m:
+        for moment in range(10):
+            force = moment % 2 == 1
+            seen = asyncio.Event()
+
+            async def stream(after: int, seen: asyncio.Event) -> int:
+                count = 0
+                async with m.manager.lease("a") as client:
+                    request = GenerateRequest(id=client.next_id(), prompt=("!stream 40 1ms",))
+                    async for event in client.generate(request):
+                        count += isinstance(event, Chunk)
+                        if count == after:
+                            seen.set()
+                return count
+
+            streaming = asyncio.create_task(stream(4 * moment, seen))
+            await seen.wait()
+            unloaded = await m.manager.unload("a", force=force)
+            result = (await asyncio.gather(streaming, return_exceptions=True))[0]
+            assert unloaded
+            assert result == 40 or (force and isinstance(result, Unavailable)), result
+        assert m.status("a").crashes_total == 0
+        assert await m.use("a") is not None
 
 
 async def test_unload_takes_a_waiting_request_out_of_the_queue(tmp_path: Path) -> None:
