@@ -160,6 +160,9 @@ def model_settings(table: Mapping[str, Any], common: ModelOptions, folder: Path)
     given = {name: getattr(common, name) for name in ModelOptions.model_fields}
     if isinstance(own.get("template"), str):
         own["template"] = template_value(own["template"], folder)
+    draft = options.get("draft_model")
+    if isinstance(draft, str) and (folder / Path(draft).expanduser()).is_file():
+        options["draft_model"] = str(folder / Path(draft).expanduser())
     settings = ModelSettings.model_validate({"options": given | options, **own})
     adapters = tuple(
         each.model_copy(update={"file": folder / each.file.expanduser()}) for each in settings.lora

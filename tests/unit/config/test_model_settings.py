@@ -89,6 +89,13 @@ def test_a_table_goes_over_what_holds_for_all_models(config_file: Path) -> None:
     assert (other.template, other.options.n_ctx) == ("chatml", 4096)
 
 
+def test_a_draft_model_is_a_file_beside_the_configuration_or_a_name(config_file: Path) -> None:
+    config_file.write_text("[models.a]\ndraft_model = 'poet.gguf'\n[models.b]\ndraft_model = 'org/small'\n")
+    models = load_settings().models
+    drafts = [models[name].options.draft_model for name in ("a", "b")]
+    assert drafts == [str(config_file.parent / "poet.gguf"), "org/small"]
+
+
 def test_rows_have_their_lines(config_file: Path) -> None:
     config_file.write_text(WHOLE)
     rows = {key: (value, place) for key, value, place in load_settings().model_rows()}
