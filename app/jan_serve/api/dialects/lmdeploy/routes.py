@@ -6,6 +6,7 @@ from enum import Enum
 from typing import Any, Final
 
 from fastapi import APIRouter
+from pydantic import TypeAdapter
 from starlette.responses import Response
 
 from jan_serve.api.dialect import Services
@@ -28,18 +29,22 @@ _OLD_CHAT: Final = "/v1/chat/interactive"
 ROOT_PATHS: Final = ("/v1/encode", "/pooling", _OLD_CHAT, DISTSERVE, *CONTROL_PATHS)
 
 _TAGS: Final[list[str | Enum]] = ["LMDeploy"]
+_ERROR: Final[dict[str, Any]] = {
+    # Written out once: FastAPI would make a validator of the model for each status of each route.
+    "content": {"application/json": {"schema": TypeAdapter(ErrorBody).json_schema()}}
+}
 _ERRORS: Final[dict[int | str, dict[str, Any]]] = {
-    400: {"model": ErrorBody, "description": "A value or the whole request is refused"},
+    400: {**_ERROR, "description": "A value or the whole request is refused"},
     401: {"model": KeyErrorBody, "description": "A key is needed"},
-    403: {"model": ErrorBody, "description": "Host or Origin is not allowed"},
-    404: {"model": ErrorBody, "description": "There is no such model"},
-    413: {"model": ErrorBody, "description": "The body is too large"},
-    415: {"model": ErrorBody, "description": "The body is not JSON"},
+    403: {**_ERROR, "description": "Host or Origin is not allowed"},
+    404: {**_ERROR, "description": "There is no such model"},
+    413: {**_ERROR, "description": "The body is too large"},
+    415: {**_ERROR, "description": "The body is not JSON"},
     422: {"model": ValidationErrorBody, "description": "The request breaks the schema"},
-    429: {"model": ErrorBody, "description": "The queue is full"},
-    500: {"model": ErrorBody, "description": "The server failed"},
-    503: {"model": ErrorBody, "description": "Loading failed, or the server stops"},
-    504: {"model": ErrorBody, "description": "The request took too long"},
+    429: {**_ERROR, "description": "The queue is full"},
+    500: {**_ERROR, "description": "The server failed"},
+    503: {**_ERROR, "description": "Loading failed, or the server stops"},
+    504: {**_ERROR, "description": "The request took too long"},
 }
 
 
