@@ -148,7 +148,8 @@ def walk(command: Any, path: str) -> Iterator[tuple[str, Any]]:
 def spelling(parameter: Any) -> str:
     """An argument's name in usage lines, or all flags of an option."""
     if parameter.param_type_name == "argument":
-        return code(parameter.metavar or parameter.name.upper())
+        name = parameter.metavar or parameter.name.upper()
+        return code((name if parameter.required else f"[{name}]") + ("..." if parameter.nargs == -1 else ""))
     return " ".join(code(flag) for flag in (*parameter.opts, *parameter.secondary_opts))
 
 

@@ -32,7 +32,7 @@ def embed(
     ],
     texts: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[TEXT]...", help="Texts; without any, standard input is one."),
+        typer.Argument(metavar="TEXT", help="Texts; without any, standard input is one."),
     ] = None,
     lines: Annotated[
         bool, typer.Option("--lines", help="Every line of standard input is a text; empty ones are left out.")

@@ -49,7 +49,7 @@ class CommandError(Exception):
 
 _NEXT_STEPS: Final[tuple[tuple[type[JanServeError], int, str | None], ...]] = (
     (SettingsError, WRONG_USE, "`jan-serve config` shows every setting and where its value comes from."),
-    (ModelNotFound, WRONG_USE, "`jan-serve ls` lists the models; --models-dir names another folder."),
+    (ModelNotFound, WRONG_USE, "--models-dir names another folder."),
     (InvalidRequest, WRONG_USE, "`jan-serve ls` lists the models."),
     (
         HubNotFound,

@@ -25,7 +25,7 @@ _SHOWN_KIND = {"hf-cache": "hf"}
 def import_(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME]...", help="Models to import, as the table names them."),
+        typer.Argument(metavar="NAME", help="Models to import, as the table names them."),
     ] = None,
     programs: Annotated[
         list[str] | None,

@@ -16,7 +16,7 @@ def load(
     models: Annotated[
         list[str],
         typer.Argument(
-            metavar="MODEL...", help="Models, as requests name them.", autocompletion=complete_model
+            metavar="MODEL", help="Models, as requests name them.", autocompletion=complete_model
         ),
     ],
     wait: Annotated[

@@ -46,7 +46,8 @@ def ls(config: ConfigOption = None, models_dir: ModelsDirOption = None, as_json:
     )
     if default.entry is not None:
         output.note(f"Default model: {default.entry.name} ({default.reason}).")
-    output.note(f"Models folder: {settings.models_dir}")
+    state = "" if settings.models_dir.is_dir() else " (not there yet)"
+    output.note(f"Models folder: {settings.models_dir}{state}")
 
 
 def _note(entry: ModelEntry) -> str:

@@ -14,14 +14,14 @@ from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, sto
 from jan_serve.cli.output import Output
 from jan_serve.store.entry import ModelEntry
 from jan_serve.store.index import ModelIndex
-from jan_serve.store.remove import is_own_file, remove_model
+from jan_serve.store.remove import check_removable, is_own_file, remove_model
 
 
 def rm(
     names: Annotated[
         list[str],
         typer.Argument(
-            metavar="NAME...", help="Models to delete, as requests name them.", autocompletion=complete_model
+            metavar="NAME", help="Models to delete, as requests name them.", autocompletion=complete_model
         ),
     ],
     yes: Annotated[
@@ -36,6 +36,8 @@ def rm(
     output = Output()
     # All names are looked up before anything is deleted: one wrong name deletes nothing.
     entries = {entry.name: entry for entry in (resolver.resolve(name) for name in names)}
+    for entry in entries.values():
+        check_removable(entry, settings.models_dir)
     by_hand = [entry for entry in entries.values() if not is_own_file(entry)]
     if by_hand and not yes:
         _ask(by_hand, output)

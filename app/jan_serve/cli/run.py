@@ -30,13 +30,13 @@ def run(
     model: Annotated[
         str | None,
         typer.Argument(
-            metavar="[MODEL]",
+            metavar="MODEL",
             help="A model, as requests name it, or a GGUF file; else the default.",
             autocompletion=complete_model,
         ),
     ] = None,
     prompt: Annotated[
-        list[str] | None, typer.Argument(metavar="[PROMPT]...", help="What to ask. Piped text follows it.")
+        list[str] | None, typer.Argument(metavar="PROMPT", help="What to ask. Piped text follows it.")
     ] = None,
     system: Annotated[
         str | None, typer.Option("--system", metavar="TEXT", help="The system message.")

@@ -120,10 +120,12 @@ def run_server(
     # The server's packages take most of the start-up time: the other commands do without.
     from jan_serve.api.server import run
     from jan_serve.control import ServerControl
+    from jan_serve.supervisor.updated_sources import UpdatedSources
 
     library = build_library(resolver, settings, free_memory)
-    manager = build_manager(sources, settings, free_memory)
-    control = ServerControl(settings, manager)
+    updated = UpdatedSources(sources)
+    manager = build_manager(updated, settings, free_memory)
+    control = ServerControl(settings, manager, updated)
     return run(settings, manager, build_renderer(), sock, library, observer, sources, control)
 
 
@@ -169,7 +171,7 @@ def print_banner(output: Output, settings: Settings, default: DefaultModel, sock
     if default.entry is None:
         output.note(f"Put a GGUF file into {settings.models_dir}, or start with --model FILE.")
         return
-    output.note("Try it:")
+    output.note("Open the url in a browser, chat with `jan-serve run` in another terminal, or try this:")
     output.note(f"  {_first_request(url, settings)}")
 
 

@@ -16,7 +16,7 @@ def stop(
     models: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[MODEL]...", help="Models, as requests name them.", autocompletion=complete_model
+            metavar="MODEL", help="Models, as requests name them.", autocompletion=complete_model
         ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every model that is loaded.")] = False,

@@ -23,7 +23,7 @@ def tokenize(
         typer.Argument(metavar="MODEL", help="A model, as requests name it.", autocompletion=complete_model),
     ],
     text: Annotated[
-        list[str] | None, typer.Argument(metavar="[TEXT]...", help="The text; without it, standard input.")
+        list[str] | None, typer.Argument(metavar="TEXT", help="The text; without it, standard input.")
     ] = None,
     count: Annotated[bool, typer.Option("--count", help="Only how many tokens there are.")] = False,
     decode: Annotated[
