@@ -153,6 +153,14 @@ def test_adapters_are_listed(url: str) -> None:
     assert "exact-llama" in get(url, "/v1/models/exact-llama:one").json()["parent"]
 
 
+def test_adapters_have_ids_as_llama_server_has_them(url: str) -> None:
+    assert get(url, "/lora-adapters").json() == [
+        {"id": 0, "name": "one", "path": "one", "scale": 1.0},
+        {"id": 1, "name": "two", "path": "two", "scale": 0.5},
+    ]
+    assert get(url, "/lora-adapters?model=plain").json() == []
+
+
 @pytest.mark.parametrize(
     ("fields", "param", "message"),
     [

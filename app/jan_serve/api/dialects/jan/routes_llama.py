@@ -69,6 +69,22 @@ def add_llama_routes(router: APIRouter, services: Services, leases: ModelLeases)
         name, facts = await while_connected(request, templates.facts(model or None))
         return json_reply(_props(name, facts))
 
+    @router.get(
+        "/lora-adapters",
+        tags=["llama-server"],
+        summary="LoRA adapters",
+        response_model=list[wire_llama.LoraAdapter],
+    )
+    async def lora_adapters(request: Request, model: str | None = None) -> Response:
+        """The adapters of a model, by the ids that `lora` takes. None applies to a request that does not choose it."""
+        _, facts = await while_connected(request, templates.facts(model or None))
+        return json_reply(
+            [
+                {"id": place, "name": adapter.name, "path": adapter.name, "scale": adapter.scale}
+                for place, adapter in enumerate(facts.adapters)
+            ]
+        )
+
 
 def _props(name: str, facts: ModelFacts) -> wire_llama.Props:
     def text(role: str) -> str:

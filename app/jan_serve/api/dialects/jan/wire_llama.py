@@ -123,3 +123,12 @@ class Props(TypedDict):
     eos_token: str
     modalities: dict[str, bool]
     build_info: str
+
+
+class LoraAdapter(TypedDict):
+    """path: its name as well; files of this machine are not shown. scale: of requests that choose it and say none."""
+
+    id: int
+    name: str
+    path: str
+    scale: float
