@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import contextlib
+import gc
 import json
 import time
 from typing import Any, cast
@@ -8,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jan_serve.api.json_body import decode_json, deeper_than
+from jan_serve.api.json_body import MAX_CONTAINERS, MAX_VALUES, decode_json
 from jan_serve.errors import InvalidJson
 
 DEPTH = 100
@@ -76,7 +78,8 @@ def test_the_limit_is_the_depth_not_the_number_of_brackets() -> None:
 )
 def test_hostile_texts_take_linear_time(body: bytes) -> None:
     start = time.perf_counter()
-    deeper_than(b"[" * 101 + body, DEPTH + 10_000)
+    with contextlib.suppress(InvalidJson):
+        decode_json(b"[" * 101 + body, DEPTH + 10_000)
     assert time.perf_counter() - start < 1.0
 
 
@@ -106,5 +109,36 @@ JSON = st.recursive(
 @given(JSON, st.integers(0, 6), st.booleans())
 def test_agrees_with_the_standard_library(value: object, limit: int, ascii_only: bool) -> None:
     body = json.dumps(value, ensure_ascii=ascii_only).encode()
-    assert deeper_than(body, limit) == (depth_of(value) > limit)
+    try:
+        assert decode_json(body, limit) == value
+    except InvalidJson as error:
+        assert "nested" in str(error) and depth_of(value) > limit
+    else:
+        assert depth_of(value) <= limit
     assert decode_json(body, 500) == value
+
+
+@pytest.mark.parametrize(
+    ("body", "what"),
+    [
+        (b"[" + b"[]," * (MAX_CONTAINERS + 1) + b"1]", f"more than {MAX_CONTAINERS} arrays and objects"),
+        (b"[" + b'{"a":1},' * (MAX_CONTAINERS + 1) + b"1]", f"more than {MAX_CONTAINERS} arrays and objects"),
+        (b"[" + b"1," * (MAX_VALUES + 1) + b"1]", f"more than {MAX_VALUES} values"),
+    ],
+    ids=["arrays", "objects", "numbers"],
+)
+def test_more_parts_than_any_honest_request_are_refused(body: bytes, what: str) -> None:
+    with pytest.raises(InvalidJson, match=what):
+        decode_json(body, DEPTH)
+
+
+def test_what_stands_in_texts_is_not_counted() -> None:
+    text = "[,{" * MAX_VALUES
+    assert decode_json(json.dumps({"prompt": text}).encode(), DEPTH) == {"prompt": text}
+    assert len(decode_json(b"[" + b"1," * 200_000 + b"1]", DEPTH)) == 200_001
+
+
+def test_the_garbage_collector_is_on_again_after_an_error() -> None:
+    with pytest.raises(InvalidJson):
+        decode_json(b"[1,", DEPTH)
+    assert gc.isenabled()
