@@ -41,6 +41,7 @@ class Managed:
     app: FastAPI
     client: httpx.AsyncClient
     manager: ModelManager
+    library: ModelLibrary
     folder: Path
 
 
@@ -66,7 +67,7 @@ async def managed_app(
     transport = httpx.ASGITransport(app, raise_app_exceptions=True)
     try:
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            yield Managed(app, client, manager, folder)
+            yield Managed(app, client, manager, library, folder)
     finally:
         await manager.shutdown(0)
 

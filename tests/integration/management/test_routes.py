@@ -17,7 +17,7 @@ from tests.support.engines import Gate
 from tests.support.fake_hub import FakeHub
 from tests.support.managed import Managed, add_model, managed_app
 from tests.support.processes import alive, until
-from tests.unit.store.gguf_builder import GgufBytes
+from tests.unit.store.gguf_builder import GgufBytes, uint_key
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]
 
@@ -192,3 +192,30 @@ async def test_row_56_damaged_files_are_listed_with_the_reason_and_refused(tmp_p
         assert (await post(managed, "/models/load", model="whole")).status_code == 200
         listed = (await managed.client.get("/models")).json()["data"]
         assert len([model for model in listed if model["status"].get("failed")]) == refused
+
+
+async def test_openais_list_says_what_each_model_is_and_loads_none(tmp_path: Path) -> None:
+    header = GgufBytes(keys=[uint_key("llama.context_length", 2048)]).build()
+    add_model(tmp_path, "org/repo/a-Q4_K_M", header)
+    add_model(tmp_path, "broken", b"GGUF")
+    async with managed_app(tmp_path) as managed:
+        await until_read(managed)
+        listed = (await managed.client.get("/v1/models")).json()
+        cards = {card["id"]: card for card in listed["data"]}
+        card = cards["org/repo/a-Q4_K_M"]
+        assert (card["object"], card["owned_by"]) == ("model", "jan-serve")
+        assert card["context_length"] == card["max_model_len"] == 2048
+        assert (card["meta"]["quantization"], card["meta"]["n_params"]) == ("Q4_K_M", 64)
+        assert cards["broken"]["context_length"] is None
+        assert managed.manager.snapshot().models == ()
+        assert (await managed.client.get("/v1/models/org/repo/a-Q4_K_M")).json() == card
+        await post(managed, "/models/load", model="org/repo/a-Q4_K_M")
+        loaded = (await managed.client.get("/v1/models/org/repo/a-Q4_K_M")).json()
+        assert loaded["context_length"] == 4096
+        assert (await managed.client.get("/v1/models/none")).status_code == 404
+
+
+async def until_read(managed: Managed) -> None:
+    """Until every header was read."""
+    while any(model.facts is None and model.problem is None for model in await managed.library.models()):
+        await asyncio.sleep(0.01)
