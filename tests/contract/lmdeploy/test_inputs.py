@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import struct
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,11 +12,15 @@ import httpx
 import pytest
 from fastapi import APIRouter, FastAPI
 
+from jan_serve.api.dialects.jan import JAN
+from jan_serve.api.dialects.lmdeploy import LMDEPLOY
 from jan_serve.api.dialects.lmdeploy.routes_facts import add_model_route
+from tests.support import fronts
 from tests.support.fake_client import N_EMBD, FakeClient, FakeModels, fake_facts
-from tests.support.fronts import http_client
 
 pytestmark = pytest.mark.anyio
+
+http_client = partial(fronts.http_client, dialects=(JAN, LMDEPLOY))
 
 BOS = 256
 

@@ -6,17 +6,22 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import pytest
 
+from jan_serve.api.dialects.jan import JAN
+from jan_serve.api.dialects.lmdeploy import LMDEPLOY
 from jan_serve.core.events import TokenInfo, TokenLogprob
 from jan_serve.errors import ContextLengthExceeded, EngineCrashed, ModelFailed, Overloaded
 from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, GenerateRequest
+from tests.support import fronts
 from tests.support.fake_client import FakeClient, FakeModels, Script, endings, fake_facts, saying
-from tests.support.fronts import http_client
 
 pytestmark = pytest.mark.anyio
+
+http_client = partial(fronts.http_client, dialects=(JAN, LMDEPLOY))
 
 CHAT: dict[str, Any] = {"model": "fake", "messages": [{"role": "user", "content": "Hi"}], "session_id": 5}
 TEXT: dict[str, Any] = {"model": "fake", "prompt": "ab"}
