@@ -5,14 +5,12 @@ Pure: it compares strings. What a name may look like at all is checked before.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import PurePath
 from typing import Final
 
 from jan_serve.errors import AdapterNotFound
-from jan_serve.store.entry import ConfiguredNames, ModelEntry
+from jan_serve.store.entry import ModelEntry
 from jan_serve.store.model_file import part_number
 from jan_serve.store.quantisation import quantisation_of
 
@@ -54,22 +52,6 @@ def adapter_matches(name: str, entries: Sequence[ModelEntry]) -> list[tuple[Mode
     if owners and not found:
         raise AdapterNotFound(adapter, owners[0].name, owners[0].adapters)
     return found
-
-
-def configured(entries: Sequence[ModelEntry], names: Mapping[str, ConfiguredNames]) -> tuple[ModelEntry, ...]:
-    """The entries with what `names` has for each, by a full name of it; the model's own name counts before others.
-
-    Without those that are adapters.
-    """
-    adapters = {os.path.normpath(path) for said in names.values() for path in said.adapter_files}
-    if adapters:
-        entries = [entry for entry in entries if os.path.normpath(entry.path) not in adapters]
-    found = {entry.name: entry for entry in entries}
-    for table, said in names.items():
-        for entry in exact_matches(table, entries):
-            if found[entry.name].table is None or entry.name == table:
-                found[entry.name] = replace(entry, table=table, aliases=said.aliases, adapters=said.adapters)
-    return tuple(found.values())
 
 
 def _with_adapter(name: str, entries: Sequence[ModelEntry]) -> list[tuple[ModelEntry, str]]:

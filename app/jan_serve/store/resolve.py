@@ -18,6 +18,7 @@ from stat import S_ISREG
 from typing import Final
 
 from jan_serve.errors import InvalidRequest, ModelNotFound
+from jan_serve.store.configured import ConfiguredEntries
 from jan_serve.store.entry import ConfiguredNames, ModelEntry
 from jan_serve.store.facts import facts_of
 from jan_serve.store.index import FileRecord, HeaderFacts, ModelIndex, ModelRecord, Source
@@ -25,7 +26,6 @@ from jan_serve.store.model_file import ModelFile, part_number, read_model_file
 from jan_serve.store.names import (
     adapter_matches,
     best_matches,
-    configured,
     exact_matches,
     name_of,
     without_suffix,
@@ -67,7 +67,7 @@ class ModelResolver:
         self._models_dir = models_dir
         self._builtin = builtin
         self._index = index
-        self._names = names
+        self._configured = ConfiguredEntries(names) if names is not None else None
         self._headers: dict[tuple[str, int, int], ModelFile] = {}
         self._lock = threading.Lock()
         self._named = self._entry_of_path(default) if default is not None else None
@@ -88,7 +88,7 @@ class ModelResolver:
             if built_in is not None:
                 found.setdefault(name, built_in)
         entries = tuple(found.values())
-        return entries if self._names is None else configured(entries, self._names())
+        return entries if self._configured is None else self._configured.apply(entries)
 
     def resolve(self, name: str | None) -> ModelEntry:
         """The model of that name (None: the default one), in the order of `names.best_matches`.

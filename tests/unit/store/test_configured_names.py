@@ -102,3 +102,16 @@ def test_a_models_own_name_counts_before_its_repository(tmp_path: Path) -> None:
         assert resolver.resolve("b").table == "org/repo/Model-Q4_K_M"
         with pytest.raises(ModelNotFound):
             resolver.resolve("a")
+
+
+def test_tables_are_looked_for_again_when_models_or_names_change(tmp_path: Path) -> None:
+    names = {"one": ConfiguredNames(("a",))}
+    resolver = ModelResolver(tmp_path, names=lambda: names)
+    assert resolver.entries() == ()
+    (tmp_path / "one.gguf").write_bytes(b"GGUF")
+    assert [entry.aliases for entry in resolver.entries()] == [("a",)]
+    names["one"] = ConfiguredNames(("b",), adapter_files=(tmp_path / "two.gguf",))
+    (tmp_path / "two.gguf").write_bytes(b"GGUF")
+    assert [(entry.name, entry.aliases) for entry in resolver.entries()] == [("one", ("b",))]
+    names.clear()
+    assert [(entry.name, entry.table) for entry in resolver.entries()] == [("one", None), ("two", None)]
