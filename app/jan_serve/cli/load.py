@@ -8,20 +8,19 @@ import typer
 
 from jan_serve.cli.completion import complete_model
 from jan_serve.cli.loading import load_model
-from jan_serve.cli.options import ConfigOption, JsonOption, UrlOption, connection_to
+from jan_serve.cli.options import ConfigOption, JsonOption, KeepAliveOption, UrlOption, connection_to
 from jan_serve.cli.output import Output
 
 
 def load(
     models: Annotated[
         list[str],
-        typer.Argument(
-            metavar="MODEL", help="Models, as requests name them.", autocompletion=complete_model
-        ),
+        typer.Argument(metavar="MODEL", help="Models, as requests name them.", autocompletion=complete_model),
     ],
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Return when they are loaded; without, at once.")
     ] = True,
+    keep_alive: KeepAliveOption = None,
     url: UrlOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
@@ -29,12 +28,15 @@ def load(
     """Load models on the running server. Ctrl-C stops the load that is waited for."""
     output = Output()
     names: list[str] = []
+    wishes = {"keep_alive": keep_alive} if keep_alive is not None else {}
     with connection_to(config, url) as connection:
         for model in models:
             if wait:
-                names.append(load_model(connection, model, output))
+                names.append(load_model(connection, model, output, **wishes))
             else:
-                names.append(connection.post("/models/load", {"model": model, "wait": False})["model"])
+                names.append(
+                    connection.post("/models/load", {"model": model, "wait": False, **wishes})["model"]
+                )
     if as_json:
         output.json({"models": names, "loaded": wait})
         return

@@ -40,6 +40,14 @@ UrlOption = Annotated[
         help="The server to ask: the configured host and port without it, or what JAN_SERVE_URL says.",
     ),
 ]
+KeepAliveOption = Annotated[
+    str | None,
+    typer.Option(
+        "--keep-alive",
+        metavar="TIME",
+        help="Unload the model when nobody asked for it for this long: 10m, 1h30m or seconds; -1 is never.",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
 
 

@@ -30,14 +30,15 @@ def ps(
         return
     if shown:
         output.table(
-            ("model", "status", "memory", "context", "device", "requests"),
+            ("model", "status", "memory", "context", "device", "unloads", "requests"),
             [
                 (
                     model["id"],
                     _status(model["status"]),
-                    _memory(model.get("memory")),
+                    _memory(model["memory"]),
                     str(model["context_length"] or "") if model["status"]["value"] == "loaded" else "",
-                    model.get("device") or "",
+                    model["device"] or "",
+                    _end(model),
                     _requests(model),
                 )
                 for model in shown
@@ -58,11 +59,18 @@ def _status(status: dict[str, Any]) -> str:
     return f"{status['value']}: {reason}" if reason else status["value"]
 
 
-def _memory(memory: dict[str, int] | None) -> str:
-    """What the worker holds; before the first look at it, what weights and context need."""
-    if memory is None:
+def _memory(memory: dict[str, int | None] | None) -> str:
+    """What the worker holds; before the first look at it, what it is expected to take."""
+    return size_text((memory["resident"] or memory["total"]) or 0) if memory is not None else ""
+
+
+def _end(model: dict[str, Any]) -> str:
+    """When the model leaves the memory by itself."""
+    if model["status"]["value"] != "loaded":
         return ""
-    return size_text(memory["resident"] or memory["weights"] + memory["kv_cache"])
+    if model["pinned"]:
+        return "never: pinned"
+    return "never" if model["ttl_s"] is None else f"in {_duration(model['ttl_s'])}"
 
 
 def _requests(model: dict[str, Any]) -> str:

@@ -20,7 +20,7 @@ from jan_serve.cli.connection import Connection
 from jan_serve.cli.errors import INTERRUPTED, WRONG_USE, CommandError
 from jan_serve.cli.input import read_input
 from jan_serve.cli.loading import load_model
-from jan_serve.cli.options import ConfigOption, JsonOption, UrlOption
+from jan_serve.cli.options import ConfigOption, JsonOption, KeepAliveOption, UrlOption
 from jan_serve.cli.output import Output, on_terminal
 from jan_serve.cli.own_server import any_server
 from jan_serve.config import LoadedSettings, load_settings
@@ -51,6 +51,7 @@ def run(
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="A parameter, such as temperature=0.2; repeatable."),
     ] = None,
+    keep_alive: KeepAliveOption = None,
     statistics: Annotated[bool, typer.Option("--stats", help="Tokens and rates after the answer.")] = False,
     history: Annotated[
         bool, typer.Option("--history/--no-history", help="Remember what is typed, for the arrow keys.")
@@ -67,6 +68,7 @@ def run(
         system=system,
         parameters=assignments(parameters or []),
         answer_format=read_format(answer_format) if answer_format is not None else None,
+        keep_alive=keep_alive,
     )
     question = _question(prompt or [], output)
     if question is None and as_json:

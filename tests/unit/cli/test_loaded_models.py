@@ -24,7 +24,15 @@ def test_load_show_and_stop(ask: Run) -> None:
     loaded = ask("load", "alpha")
     assert (loaded.status, loaded.out, loaded.err) == (0, "", "alpha is loaded.\n")
     shown = ask("ps")
-    assert shown.out.splitlines()[1].split() == ["model", "status", "memory", "context", "device", "requests"]
+    assert shown.out.splitlines()[1].split() == [
+        "model",
+        "status",
+        "memory",
+        "context",
+        "device",
+        "unloads",
+        "requests",
+    ]
     assert ["alpha", "loaded"] in [line.split()[:2] for line in shown.out.splitlines()]
     assert "beta-7b" not in shown.out
     stopped = ask("stop", "alpha")
@@ -43,6 +51,17 @@ def test_stop_all(ask: Run) -> None:
     assert ask("stop", "--all").err == "No model was loaded.\n"
     ask("load", "alpha")
     assert ask("stop", "--all").err == "alpha is unloaded.\n"
+
+
+def test_how_long_a_model_stays(ask: Run) -> None:
+    assert ask("load", "alpha", "--keep-alive", "90m").status == 0
+    assert "in 1 h " in ask("ps").out
+    assert ask("run", "alpha", "--keep-alive", "-1", "!say x").status == 0
+    assert "never" in ask("ps").out
+    for words in (("load", "alpha"), ("run", "alpha", "x")):
+        refused = ask(*words, "--keep-alive", "soon")
+        assert refused.status == 2
+        assert "keep_alive" in refused.err
 
 
 def test_load_without_waiting(ask: Run) -> None:

@@ -17,13 +17,17 @@ _ROLES: Final = ("user", "assistant")
 
 @dataclass(slots=True)
 class Conversation:
-    """One chat. messages: of the user and the model in turn, the system message apart."""
+    """One chat. messages: of the user and the model in turn, the system message apart.
+
+    keep_alive: how long the model stays in memory after an answer, in the server's words; None is as configured.
+    """
 
     model: str
     system: str | None = None
     parameters: dict[str, Any] = field(default_factory=dict[str, Any])
     answer_format: AnswerFormat | None = None
     messages: list[Message] = field(default_factory=list[Message])
+    keep_alive: str | None = None
 
     def request(self, prompt: str) -> dict[str, Any]:
         """The body of the chat request in which the user says `prompt`. Changes nothing."""
@@ -35,6 +39,7 @@ class Conversation:
             "stream_options": {"include_usage": True},
             **(self.answer_format.fields if self.answer_format is not None else {}),
             **self.parameters,
+            **({"keep_alive": self.keep_alive} if self.keep_alive is not None else {}),
         }
 
     def add(self, prompt: str, answer: str) -> None:
