@@ -13,6 +13,7 @@ import typer.main
 from jan_serve import __version__
 from jan_serve.cli.completion import PROGRAM, completion, enable_completion
 from jan_serve.cli.config import config_app
+from jan_serve.cli.connect import connect
 from jan_serve.cli.doctor import doctor
 from jan_serve.cli.embed import embed
 from jan_serve.cli.errors import report
@@ -79,6 +80,7 @@ def build_app() -> typer.Typer:
     app.command("watermark")(watermark)
     app.add_typer(config_app, name="config")
     app.command("completion")(completion)
+    app.command("connect")(connect)
     app.add_typer(service_commands(), name="service")
     app.command(OWN_SERVER_COMMAND, hidden=True)(own_server)
     return app

@@ -1,0 +1,64 @@
+"""What a program has to know of the server. Values only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+PROVIDER: Final = "jan-serve"
+KEY_VARIABLE: Final = "JAN_SERVE_API_KEY"
+NO_KEY: Final = "none"
+"""Stands where a program insists on a key and the server asks for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class EditorModel:
+    """A model as the server offers it. n_ctx: tokens; None where it is not known."""
+
+    name: str
+    n_ctx: int | None
+    is_chat: bool
+    is_embedding: bool
+
+    @property
+    def n_output(self) -> int | None:
+        """Tokens of an answer that leave room for a prompt: a quarter of the context, 16384 at most."""
+        return None if self.n_ctx is None else min(self.n_ctx // 4, 16_384)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """url: without a path and without a slash at its end. model: the one to use first, which can chat."""
+
+    url: str
+    needs_key: bool
+    models: tuple[EditorModel, ...]
+    model: EditorModel
+    has_responses: bool
+
+    @property
+    def base_url(self) -> str:
+        """Where the OpenAI routes are."""
+        return f"{self.url}/v1"
+
+    @property
+    def chat_models(self) -> tuple[EditorModel, ...]:
+        """All that can chat, the first one to use first."""
+        others = tuple(model for model in self.models if model.is_chat and model != self.model)
+        return (self.model, *others)
+
+    @property
+    def embedding_models(self) -> tuple[EditorModel, ...]:
+        """All that embed."""
+        return tuple(model for model in self.models if model.is_embedding)
+
+
+@dataclass(frozen=True, slots=True)
+class Folders:
+    """Where programs keep their settings. config: ~/.config on Linux and macOS; code: the User folder of VS Code."""
+
+    home: Path
+    config: Path
+    code: Path
+    zed: Path

@@ -1,0 +1,219 @@
+"""Sets a value in JSON with comments and trailing commas; every other character of the text stays.
+
+The dialect is that of VS Code's and Zed's settings: // and /* */ comments, commas before closing brackets.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+_MAX_DEPTH: Final = 100
+_SPACE: Final = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+_STRING: Final = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"')
+_SCALAR: Final = re.compile(r"-?\d[0-9.eE+-]*|true|false|null")
+
+
+class UnreadableJson(ValueError):
+    """The text is not JSON with comments, or has another shape than the settings; the message says where."""
+
+
+@dataclass(slots=True)
+class _Node:
+    """A value in the text: text[start:end]. members and items only where it is an object or a list."""
+
+    start: int
+    end: int = 0
+    value: Any = None
+    members: dict[str, _Node] | None = None
+    items: list[_Node] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A step into the element of a list whose `key` has this value; where there is none, one is added."""
+
+    key: str
+    value: str
+
+
+Step = str | Named
+
+
+def set_value(text: str, path: Sequence[Step], value: Any) -> str:
+    """`text` with the value at `path`; objects on the way are made. A text without content counts as empty.
+
+    The path must begin as the text does: with a key for an object, with Named for a list. Raises UnreadableJson.
+    """
+    if not _SPACE.sub("", text, count=1).strip():
+        text = (
+            text.rstrip()
+            + ("\n" if text.strip() else "")
+            + ("[]\n" if isinstance(path[0], Named) else "{}\n")
+        )
+    root = _Reader(text).read()
+    unit = _indent_unit(text)
+    node, done = root, 0
+    for step in path:
+        child = _child(text, node, step, path[:done])
+        if child is None:
+            break
+        node, done = child, done + 1
+    for step in reversed(path[done + 1 :]):
+        value = {step: value} if isinstance(step, str) else [value]
+    if done == len(path):
+        if node.value == value:
+            return text
+        return text[: node.start] + _dumped(value, _indent_at(text, node.start), unit) + text[node.end :]
+    step = path[done]
+    line_indent = _indent_at(text, node.start)
+    entry = _dumped(value, line_indent + unit, unit)
+    if isinstance(step, str):
+        entry = f"{json.dumps(step, ensure_ascii=False)}: {entry}"
+    return _with_entry(text, node, entry, line_indent, unit)
+
+
+def read_value(text: str) -> Any:
+    """The text as a Python value. Raises UnreadableJson."""
+    return _Reader(text).read().value
+
+
+def _child(text: str, node: _Node, step: Step, done: Sequence[Step]) -> _Node | None:
+    if isinstance(step, str):
+        if node.members is None:
+            raise UnreadableJson(f"{_place(done)} is not an object")
+        return node.members.get(step)
+    if node.items is None:
+        raise UnreadableJson(f"{_place(done)} is not a list")
+    for item in node.items:
+        if item.members is not None and item.value.get(step.key) == step.value:
+            return item
+    return None
+
+
+def _place(done: Sequence[Step]) -> str:
+    words = [step if isinstance(step, str) else f"{step.key}={step.value}" for step in done]
+    return f"the value of {'.'.join(words)}" if words else "the whole"
+
+
+def _with_entry(text: str, node: _Node, entry: str, line_indent: str, unit: str) -> str:
+    """The text with an entry behind the last one of a list or an object."""
+    entries = list(node.members.values()) if node.members is not None else node.items or []
+    close = node.end - 1
+    inner = line_indent + unit
+    if not entries:
+        # What stands between the brackets can only be comments.
+        between = text[node.start + 1 : close].rstrip()
+        return f"{text[: node.start + 1]}{between}\n{inner}{entry}\n{line_indent}{text[close:]}"
+    last = entries[-1].end
+    rest = text[last:close]
+    has_comma = "," in _without_comments(rest)
+    head = text[:last] + ("" if has_comma else ",") + rest.rstrip()
+    return f"{head}\n{inner}{entry}{',' if has_comma else ''}\n{line_indent}{text[close:]}"
+
+
+def _without_comments(text: str) -> str:
+    return re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.DOTALL)
+
+
+def _dumped(value: Any, line_indent: str, unit: str) -> str:
+    text = json.dumps(value, indent=unit, ensure_ascii=False)
+    return text.replace("\n", "\n" + line_indent)
+
+
+def _indent_at(text: str, position: int) -> str:
+    """The white space at the beginning of the line."""
+    line = text[text.rfind("\n", 0, position) + 1 : position]
+    return line[: len(line) - len(line.lstrip())]
+
+
+def _indent_unit(text: str) -> str:
+    found = re.search(r"[\[{][^\n\"]*\n([ \t]+)\S", text)
+    return found[1] if found and len(found[1]) <= 8 else "  "
+
+
+@dataclass(slots=True)
+class _Reader:
+    text: str
+    at: int = field(default=0)
+
+    def read(self) -> _Node:
+        node = self._value(0)
+        self._skip()
+        if self.at != len(self.text):
+            raise self._error("there is more behind the end")
+        return node
+
+    def _skip(self) -> None:
+        match = _SPACE.match(self.text, self.at)
+        self.at = match.end() if match else self.at
+
+    def _error(self, what: str) -> UnreadableJson:
+        line = self.text.count("\n", 0, self.at) + 1
+        return UnreadableJson(f"line {line}: {what}")
+
+    def _value(self, depth: int) -> _Node:
+        self._skip()
+        if depth > _MAX_DEPTH:
+            raise self._error(f"more than {_MAX_DEPTH} levels")
+        first = self.text[self.at : self.at + 1]
+        if first == "{":
+            return self._object(depth)
+        if first == "[":
+            return self._list(depth)
+        node = _Node(self.at)
+        match = (_STRING if first == '"' else _SCALAR).match(self.text, self.at)
+        if match is None:
+            raise self._error("a value is missing or is not JSON")
+        try:
+            node.value = json.loads(match[0])
+        except ValueError:
+            raise self._error("a value is not JSON") from None
+        self.at = node.end = match.end()
+        return node
+
+    def _object(self, depth: int) -> _Node:
+        node = _Node(self.at, members={}, value={})
+        assert node.members is not None
+        self.at += 1
+        while not self._closes("}"):
+            key = self._value(depth + 1)
+            self._skip()
+            if not isinstance(key.value, str) or self.text[self.at : self.at + 1] != ":":
+                raise self._error("a key and a colon are missing")
+            self.at += 1
+            child = self._value(depth + 1)
+            node.members[key.value] = child
+            node.value[key.value] = child.value
+            self._comma("}")
+        node.end = self.at
+        return node
+
+    def _list(self, depth: int) -> _Node:
+        node = _Node(self.at, items=[], value=[])
+        assert node.items is not None
+        self.at += 1
+        while not self._closes("]"):
+            child = self._value(depth + 1)
+            node.items.append(child)
+            node.value.append(child.value)
+            self._comma("]")
+        node.end = self.at
+        return node
+
+    def _closes(self, bracket: str) -> bool:
+        self._skip()
+        if self.text[self.at : self.at + 1] != bracket:
+            return False
+        self.at += 1
+        return True
+
+    def _comma(self, bracket: str) -> None:
+        self._skip()
+        if self.text[self.at : self.at + 1] == ",":
+            self.at += 1
+        elif self.text[self.at : self.at + 1] != bracket:
+            raise self._error(f"a comma or {bracket} is missing")

@@ -1,0 +1,247 @@
+"""What each program needs: lines to show to a person, and the change of its settings file, where it has one.
+
+Formats: the programs' own documentation, as docs/clients.md lists it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from jan_serve.editors.facts import KEY_VARIABLE, NO_KEY, PROVIDER, EditorModel, Folders, ServerFacts
+from jan_serve.editors.jsonc import Named, set_value
+from jan_serve.editors.toml_file import set_table
+from jan_serve.editors.yaml_file import set_keys, set_models
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The settings file of a program, and the text that it becomes. merge raises ValueError for an unreadable one."""
+
+    path: Path
+    merge: Callable[[str], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """title: the program. steps: what a person does. change: None where the program keeps its settings elsewhere.
+
+    obstacle: why it cannot work with this server; None where it can.
+    """
+
+    title: str
+    steps: tuple[str, ...]
+    change: Change | None = None
+    obstacle: str | None = None
+
+
+def _continue(facts: ServerFacts, folders: Folders) -> Recipe:
+    key = f"${{{{ secrets.{KEY_VARIABLE} }}}}" if facts.needs_key else NO_KEY
+
+    def entry(model: EditorModel, roles: list[str]) -> dict[str, Any]:
+        content: dict[str, Any] = {
+            "name": f"{PROVIDER} {model.name}",
+            "provider": "openai",
+            "model": model.name,
+            "apiBase": facts.base_url,
+            "apiKey": key,
+            "roles": roles,
+        }
+        if model.n_ctx is not None:
+            content["defaultCompletionOptions"] = {"contextLength": model.n_ctx, "maxTokens": model.n_output}
+        return content
+
+    entries = [entry(model, ["chat", "edit", "apply"]) for model in facts.chat_models]
+    entries += [entry(model, ["embed"]) for model in facts.embedding_models]
+    secret = (f"Put the key as {KEY_VARIABLE}=… into ~/.continue/.env.",) if facts.needs_key else ()
+    return Recipe(
+        "Continue",
+        (*secret, "Choose the model in Continue's list of models."),
+        Change(
+            folders.home / ".continue" / "config.yaml",
+            lambda text: set_models(text, entries, prefix=f"{PROVIDER} "),
+        ),
+    )
+
+
+def _cline(facts: ServerFacts, folders: Folders) -> Recipe:
+    key = "YOUR-KEY" if facts.needs_key else NO_KEY
+    return Recipe(
+        "Cline",
+        (
+            "In the extension: Settings, API Provider: OpenAI Compatible.",
+            f"Base URL: {facts.base_url}",
+            f"API Key: {key}",
+            f"Model ID: {facts.model.name}",
+            *_context_lines(facts.model, "Context Window Size"),
+            f"For the command line: cline auth -p openai -k {key} -m {facts.model.name} -b {facts.base_url}",
+        ),
+    )
+
+
+def _zed(facts: ServerFacts, folders: Folders) -> Recipe:
+    models = [
+        {
+            "name": model.name,
+            "display_name": model.name,
+            "max_tokens": model.n_ctx or 4096,
+            "max_output_tokens": model.n_output or 1024,
+            "capabilities": {
+                "tools": True,
+                "images": False,
+                "parallel_tool_calls": True,
+                "prompt_cache_key": False,
+            },
+        }
+        for model in facts.chat_models
+    ]
+    value = {"api_url": facts.base_url, "available_models": models}
+    key = "the server's key" if facts.needs_key else "any text"
+    return Recipe(
+        "Zed",
+        (
+            f"Zed wants a key: start it with {KEY_VARIABLE} set to {key}, or give one in its settings, LLM Providers.",
+            f"Choose {facts.model.name} in the agent panel.",
+        ),
+        Change(
+            folders.zed / "settings.json",
+            lambda text: set_value(text, ("language_models", "openai_compatible", PROVIDER), value),
+        ),
+    )
+
+
+def _vscode(facts: ServerFacts, folders: Folders) -> Recipe:
+    models = [
+        {
+            "id": model.name,
+            "name": model.name,
+            "url": f"{facts.base_url}/chat/completions",
+            "toolCalling": True,
+            "vision": False,
+            # VS Code takes the sum of these two for the context.
+            "maxInputTokens": (model.n_ctx or 4096) - (model.n_output or 1024),
+            "maxOutputTokens": model.n_output or 1024,
+        }
+        for model in facts.chat_models
+    ]
+    value = {
+        "name": PROVIDER,
+        "vendor": "customendpoint",
+        "apiKey": "YOUR-KEY" if facts.needs_key else NO_KEY,
+        "apiType": "chat-completions",
+        "models": models,
+    }
+    secret = (
+        ("The key is best entered with Chat: Manage Language Models, which keeps it in the keychain.",)
+        if facts.needs_key
+        else ()
+    )
+    return Recipe(
+        "VS Code (chat with a custom endpoint, 1.122 and newer)",
+        (*secret, "Choose the model in the chat view's list of models."),
+        Change(
+            folders.code / "chatLanguageModels.json",
+            lambda text: set_value(text, (Named("name", PROVIDER),), value),
+        ),
+    )
+
+
+def _jetbrains(facts: ServerFacts, folders: Folders) -> Recipe:
+    return Recipe(
+        "JetBrains AI Assistant",
+        (
+            "Settings, Tools, AI Assistant, Providers & API keys.",
+            "Third-party AI providers: OpenAI-compatible.",
+            f"URL: {facts.base_url}",
+            f"API Key: {'YOUR-KEY' if facts.needs_key else NO_KEY}",
+            "Tool calling: on. Then Test Connection, and choose models for the features.",
+        ),
+    )
+
+
+def _opencode(facts: ServerFacts, folders: Folders) -> Recipe:
+    options = {"baseURL": facts.base_url}
+    if facts.needs_key:
+        options["apiKey"] = f"{{env:{KEY_VARIABLE}}}"
+    models: dict[str, Any] = {}
+    for model in facts.chat_models:
+        models[model.name] = {"name": model.name, "tool_call": True}
+        if model.n_ctx is not None:
+            models[model.name]["limit"] = {"context": model.n_ctx, "output": model.n_output}
+    value = {"npm": "@ai-sdk/openai-compatible", "name": PROVIDER, "options": options, "models": models}
+    secret = (f"Set {KEY_VARIABLE} to the server's key.",) if facts.needs_key else ()
+    return Recipe(
+        "opencode",
+        (*secret, f"opencode --model {PROVIDER}/{facts.model.name}"),
+        Change(
+            folders.config / "opencode" / "opencode.json",
+            lambda text: set_value(
+                text or '{\n  "$schema": "https://opencode.ai/config.json"\n}\n',
+                ("provider", PROVIDER),
+                value,
+            ),
+        ),
+    )
+
+
+def _codex(facts: ServerFacts, folders: Folders) -> Recipe:
+    value: dict[str, Any] = {"name": PROVIDER, "base_url": facts.base_url, "wire_api": "responses"}
+    if facts.needs_key:
+        value["env_key"] = KEY_VARIABLE
+    secret = (f"Set {KEY_VARIABLE} to the server's key.",) if facts.needs_key else ()
+    obstacle = (
+        "Codex asks for POST /v1/responses since its version 0.122, and this server does not have that route"
+    )
+    return Recipe(
+        "Codex",
+        (*secret, f"codex -c model_provider={PROVIDER} --model {facts.model.name}"),
+        Change(
+            folders.home / ".codex" / "config.toml",
+            lambda text: set_table(text, ("model_providers", PROVIDER), value),
+        ),
+        None if facts.has_responses else obstacle,
+    )
+
+
+def _aider(facts: ServerFacts, folders: Folders) -> Recipe:
+    values = {"openai-api-base": facts.base_url, "model": f"openai/{facts.model.name}"}
+    if not facts.needs_key:
+        values["openai-api-key"] = NO_KEY
+    secret = ("Set OPENAI_API_KEY to the server's key.",) if facts.needs_key else ()
+    return Recipe(
+        "aider",
+        (*secret, "Start aider in a repository."),
+        Change(folders.home / ".aider.conf.yml", lambda text: set_keys(text, values)),
+    )
+
+
+def _open_webui(facts: ServerFacts, folders: Folders) -> Recipe:
+    key = "YOUR-KEY" if facts.needs_key else NO_KEY
+    variables = f"OPENAI_API_BASE_URL={facts.base_url} OPENAI_API_KEY={key} ENABLE_OLLAMA_API=False"
+    return Recipe(
+        "Open WebUI",
+        (
+            f"Start it beside the server: {variables} open-webui serve",
+            f"Or, where it runs: Admin Settings, Connections, OpenAI API: URL {facts.base_url}, key {key}.",
+            "In a container, 127.0.0.1 is the container itself: use --network=host (Linux).",
+        ),
+    )
+
+
+def _context_lines(model: EditorModel, name: str) -> tuple[str, ...]:
+    return () if model.n_ctx is None else (f"{name}: {model.n_ctx}",)
+
+
+RECIPES: Final[dict[str, Callable[[ServerFacts, Folders], Recipe]]] = {
+    "continue": _continue,
+    "cline": _cline,
+    "zed": _zed,
+    "vscode": _vscode,
+    "jetbrains": _jetbrains,
+    "opencode": _opencode,
+    "codex": _codex,
+    "aider": _aider,
+    "open-webui": _open_webui,
+}

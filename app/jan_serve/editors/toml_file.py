@@ -1,0 +1,31 @@
+"""Sets a table in a TOML text; comments and everything else stay (tomlkit)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+
+
+def set_table(text: str, path: Sequence[str], values: Mapping[str, Any]) -> str:
+    """`text` with exactly these values in the table at `path`. Raises ValueError for what is not TOML."""
+    try:
+        document = tomlkit.parse(text)
+    except TOMLKitError as error:
+        raise ValueError(str(error)) from None
+    table = cast(dict[str, Any], document)
+    for key in path[:-1]:
+        if key not in table:
+            table[key] = tomlkit.table(is_super_table=True)
+        if not isinstance(table[key], Mapping):
+            raise ValueError(f"{key} is not a table")
+        table = cast(dict[str, Any], table[key])
+    if table.get(path[-1]) == dict(values):
+        return text
+    new = tomlkit.table()
+    for key, value in values.items():
+        new[key] = value
+    table[path[-1]] = new
+    return tomlkit.dumps(document)

@@ -1,0 +1,85 @@
+"""Sets values in a YAML text; comments, order and quotes stay (ruamel.yaml)."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
+
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap
+from ruamel.yaml.error import YAMLError
+
+_NEW_CONTINUE_FILE: Final = "name: Local Config\nversion: 1.0.0\nschema: v1\n"
+
+
+def set_keys(text: str, values: Mapping[str, Any]) -> str:
+    """`text` with these values at its top level. Raises ValueError for what is not a YAML mapping."""
+    document = _parsed(text)
+    if all(document.get(key) == value for key, value in values.items()):
+        return text
+    document.update(values)
+    return _dumped(document, text)
+
+
+def set_models(text: str, entries: Sequence[Mapping[str, Any]], *, prefix: str) -> str:
+    """`text` with these entries in its list `models`, in place of those whose name begins with `prefix`.
+
+    An empty text becomes a file as Continue begins one. Raises ValueError.
+    """
+    document = _parsed(text if text.strip() else _NEW_CONTINUE_FILE)
+    models: Any = document.get("models")
+    if models is None:
+        document["models"] = models = []
+    if not isinstance(models, list):
+        raise ValueError("`models` is not a list")
+    known = cast(list[Any], models)
+    ours = [index for index, item in enumerate(known) if _is_ours(item, prefix)]
+    if [known[index] for index in ours] == list(entries):
+        return text
+    for index in reversed(ours):
+        del known[index]
+    at = ours[0] if ours else len(known)
+    for offset, entry in enumerate(entries):
+        known.insert(at + offset, dict(entry))
+    return _dumped(document, text)
+
+
+def _is_ours(item: Any, prefix: str) -> bool:
+    name = cast(Mapping[str, Any], item).get("name") if isinstance(item, Mapping) else None
+    return isinstance(name, str) and name.startswith(prefix)
+
+
+def _yaml(text: str) -> Any:
+    """A reader and writer that indents lists as the text does."""
+    yaml = YAML()
+    yaml.preserve_quotes = True
+    yaml.width = 10_000
+    indented = re.search(r"(?m)^[ \t]*[^\s#-][^\n]*:[ \t]*\n([ \t]*)-(\s+)", text)
+    offset = len(indented[1]) if indented else 2
+    yaml.indent(mapping=2, sequence=offset + 2, offset=offset)
+    return yaml
+
+
+def _parsed(text: str) -> Any:
+    try:
+        document = _yaml(text).load(text)
+    except YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"line {mark.line + 1}: " if mark is not None else ""
+        raise ValueError(f"{where}{getattr(error, 'problem', None) or 'not YAML'}") from None
+    if document is None:
+        return CommentedMap()
+    if not isinstance(document, Mapping):
+        raise ValueError("the whole is not a mapping")
+    return cast(Any, document)
+
+
+def _dumped(document: Any, text: str) -> str:
+    stream = io.StringIO()
+    if _yaml(text).load(text) is None and text.strip():
+        # Comments belong to no value here, so the writer does not know them.
+        stream.write(text.rstrip("\n") + "\n")
+    _yaml(text).dump(document, stream)
+    return stream.getvalue()

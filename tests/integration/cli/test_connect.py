@@ -1,0 +1,136 @@
+"""`jan-serve connect` against a running server: shown, written, written again, and refused."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from jan_serve.cli.main import main
+from tests.support.models import model_folder, tiny_llama
+from tests.support.served import serving
+
+__all__ = ["model_folder", "tiny_llama"]
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(sys.platform != "linux", reason="the folders of programs are looked for as on Linux"),
+]
+
+
+@pytest.fixture(scope="module")
+def url(tiny_llama: Path, tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
+    """A server with one model."""
+    with serving(tmp_path_factory.mktemp("connect"), "--port", "0", "--model", str(tiny_llama)) as server:
+        yield server.url()
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user without settings."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / ".config"))
+    return tmp_path
+
+
+def test_the_table_of_programs(url: str, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["connect", "--url", url]) == 0
+    captured = capsys.readouterr()
+    for name in (
+        "continue",
+        "cline",
+        "zed",
+        "vscode",
+        "jetbrains",
+        "opencode",
+        "codex",
+        "aider",
+        "open-webui",
+    ):
+        assert f"\n {name} " in captured.out or f"\n{name} " in captured.out
+    assert "tiny-llama" in captured.err
+
+
+def test_settings_are_shown_as_data(url: str, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["connect", "opencode", "--url", url]) == 0
+    captured = capsys.readouterr()
+    shown: dict[str, Any] = json.loads(captured.out)
+    assert shown["provider"]["jan-serve"]["options"] == {"baseURL": f"{url}/v1"}
+    assert str(home / ".config" / "opencode" / "opencode.json") in captured.err
+    assert list(home.iterdir()) == []
+
+
+def test_written_once(url: str, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = home / ".config" / "zed" / "settings.json"
+    path.parent.mkdir(parents=True)
+    behind = home / "dotfiles.json"
+    behind.write_bytes(b'// mine\r\n{\r\n  "theme": "One", // dark\r\n}\r\n')
+    behind.chmod(0o600)
+    path.symlink_to(behind)
+
+    assert main(["connect", "zed", "--write", "--url", url]) == 2
+    assert "not written without being asked" in capsys.readouterr().err
+    assert b"jan-serve" not in behind.read_bytes()
+
+    assert main(["connect", "zed", "--write", "--yes", "--url", url]) == 0
+    captured = capsys.readouterr()
+    assert '+      "jan-serve": {' in captured.out
+    content = behind.read_bytes()
+    assert content.startswith(b'// mine\r\n{\r\n  "theme": "One", // dark\r\n')
+    assert b"\n" not in content.replace(b"\r\n", b"")
+    assert path.is_symlink()
+    assert behind.stat().st_mode & 0o777 == 0o600
+
+    assert main(["connect", "zed", "--write", "--yes", "--url", url]) == 0
+    assert "has these settings already" in capsys.readouterr().err
+    assert behind.read_bytes() == content
+
+
+def test_a_file_that_is_not_there_yet(url: str, home: Path) -> None:
+    assert main(["connect", "continue", "--write", "--yes", "--url", url]) == 0
+    content = yaml.safe_load((home / ".continue" / "config.yaml").read_text())
+    assert content["models"][0]["model"] == "tiny-llama"
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (["emacs"], 2, "no such program"),
+        (["vscod"], 2, "Did you mean vscode?"),
+        (["codex", "--write", "--yes"], 1, "/v1/responses"),
+        (["cline", "--write", "--yes"], 2, "keeps its settings where no other program should write"),
+        (["zed", "--model", "absent"], 2, "no model of this name"),
+    ],
+)
+def test_what_is_refused(
+    words: list[str], status: int, said: str, url: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["connect", *words, "--url", url]) == status
+    assert said in capsys.readouterr().err
+    assert list(home.iterdir()) == []
+
+
+@pytest.mark.parametrize("content", [b"{ this is no JSON", b"\xff\xfe", b"[1]"])
+def test_a_file_that_cannot_be_understood_is_left_alone(
+    content: bytes, url: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = home / ".config" / "opencode" / "opencode.json"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+    assert main(["connect", "opencode", "--write", "--yes", "--url", url]) == 1
+    assert "Nothing was written" in capsys.readouterr().err
+    assert path.read_bytes() == content
+
+
+def test_without_a_server(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        free = sock.getsockname()[1]
+    assert main(["connect", "zed", "--url", f"http://127.0.0.1:{free}"]) == 3
+    assert "no server answers" in capsys.readouterr().err

@@ -1,0 +1,130 @@
+"""Values set in JSON with comments: what was there stays, character by character."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jan_serve.editors.jsonc import Named, Step, UnreadableJson, read_value, set_value
+
+SETTINGS = """\
+// Zed settings
+{
+    "theme": "One", /* dark */
+    // what models there are
+    "language_models": {
+        "ollama": { "api_url": "http://localhost:11434" }, // mine
+    },
+    "tab_size": 2
+}
+"""
+MERGED = """\
+// Zed settings
+{
+    "theme": "One", /* dark */
+    // what models there are
+    "language_models": {
+        "ollama": { "api_url": "http://localhost:11434" }, // mine
+        "openai_compatible": {
+            "jan-serve": {
+                "api_url": "u"
+            }
+        },
+    },
+    "tab_size": 2
+}
+"""
+
+
+def test_an_object_within_comments() -> None:
+    path = ("language_models", "openai_compatible", "jan-serve")
+    assert set_value(SETTINGS, path, {"api_url": "u"}) == MERGED
+    assert set_value(MERGED, path, {"api_url": "u"}) == MERGED
+    changed = set_value(MERGED, path, {"api_url": "v"})
+    assert changed == MERGED.replace('"u"', '"v"')
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "merged"),
+    [
+        ("", ("a",), '{\n  "a": 1\n}\n'),
+        ("\n", ("a", "b"), '{\n  "a": {\n    "b": 1\n  }\n}\n'),
+        ("// nothing yet\n", ("a",), '// nothing yet\n{\n  "a": 1\n}\n'),
+        ("{}", ("a",), '{\n  "a": 1\n}'),
+        ("{ // empty\n}", ("a",), '{ // empty\n  "a": 1\n}'),
+        ('{"a": 0}', ("a",), '{"a": 1}'),
+        ('{"a": 0} // end', ("b",), '{"a": 0,\n  "b": 1\n} // end'),
+        ('{\n\t"a": 0 // last\n}\n', ("b",), '{\n\t"a": 0, // last\n\t"b": 1\n}\n'),
+        ('{\n  "x": [1, 2,],\n}', ("b",), '{\n  "x": [1, 2,],\n  "b": 1,\n}'),
+        ('{"url": "http://a//b,}"}', ("b",), '{"url": "http://a//b,}",\n  "b": 1\n}'),
+        ("", (Named("name", "j"),), "[\n  1\n]\n"),
+        ('[\n  {"name": "j"},\n  {"name": "k"}\n]', (Named("name", "j"), "v"), None),
+    ],
+)
+def test_places(text: str, path: tuple[Step, ...], merged: str | None) -> None:
+    new = set_value(text, path, 1)
+    if merged is not None:
+        assert new == merged
+    assert set_value(new, path, 1) == new or path == (Named("name", "j"),)
+
+
+def test_the_element_of_a_list() -> None:
+    text = '[\n  {"name": "other", "x": 1},\n  {"name": "jan-serve", "x": 2}\n]\n'
+    new = set_value(text, (Named("name", "jan-serve"),), {"name": "jan-serve", "x": 3})
+    assert read_value(new) == [{"name": "other", "x": 1}, {"name": "jan-serve", "x": 3}]
+    assert new.startswith('[\n  {"name": "other", "x": 1},\n')
+    added = set_value("[\n  1\n]", (Named("name", "a"),), {"name": "a"})
+    assert added == '[\n  1,\n  {\n    "name": "a"\n  }\n]'
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "words"),
+    [
+        ("{", ("a",), "line 1"),
+        ('{"a": 1 "b": 2}', ("a",), "a comma"),
+        ('{\n"a": nope}', ("a",), "line 2"),
+        ("{} {}", ("a",), "behind the end"),
+        ('{"a": [1]}', ("a", "b"), "the value of a is not an object"),
+        ("[]", ("a",), "the whole is not an object"),
+        ("{}", (Named("name", "x"),), "the whole is not a list"),
+        ("[" * 200 + "]" * 200, ("a",), "levels"),
+        ('{"a": "\x00"}', ("a",), "not JSON"),
+        ("{1: 2}", ("a",), "a key"),
+    ],
+)
+def test_what_cannot_be_changed(text: str, path: tuple[Step, ...], words: str) -> None:
+    with pytest.raises(UnreadableJson, match=words):
+        set_value(text, path, 1)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(
+    before=st.dictionaries(st.text(max_size=3), json_values, max_size=4),
+    path=st.lists(st.text(max_size=3), min_size=1, max_size=3),
+    value=json_values,
+    indent=st.sampled_from([None, 1, 2, 4, "\t"]),
+)
+def test_the_value_is_there_and_everything_else_too(
+    before: dict[str, Any], path: list[str], value: Any, indent: int | str | None
+) -> None:
+    expected: dict[str, Any] = json.loads(json.dumps(before))
+    node = expected
+    for key in path[:-1]:
+        child: Any = node.setdefault(key, {})
+        if not isinstance(child, dict):
+            return
+        node = cast(dict[str, Any], child)
+    node[path[-1]] = value
+    merged = set_value(json.dumps(before, indent=indent), path, value)
+    assert json.loads(merged) == expected
+    assert set_value(merged, path, value) == merged

@@ -1,0 +1,109 @@
+"""What each program is told: complete without and with a key, and never the key itself."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from jan_serve.editors.facts import EditorModel, Folders, ServerFacts
+from jan_serve.editors.recipes import RECIPES
+
+FOLDERS = Folders(home=Path("/h"), config=Path("/h/.config"), code=Path("/h/Code/User"), zed=Path("/h/zed"))
+CHAT = EditorModel("org/chat:Q4", 8192, is_chat=True, is_embedding=False)
+MODELS = (
+    EditorModel("small", None, is_chat=True, is_embedding=False),
+    CHAT,
+    EditorModel("embed", 512, is_chat=False, is_embedding=True),
+)
+
+
+def facts(*, needs_key: bool = False, has_responses: bool = True) -> ServerFacts:
+    """A server with three models."""
+    return ServerFacts("http://127.0.0.1:1337", needs_key, MODELS, CHAT, has_responses)
+
+
+def parsed(name: str, *, needs_key: bool = False) -> Any:
+    """The settings file of a program that had none."""
+    recipe = RECIPES[name](facts(needs_key=needs_key), FOLDERS)
+    assert recipe.change is not None
+    text = recipe.change.merge("")
+    readers = {".json": json.loads, ".yaml": yaml.safe_load, ".yml": yaml.safe_load, ".toml": tomllib.loads}
+    return readers[recipe.change.path.suffix](text)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_all_say_where_the_server_is(name: str) -> None:
+    recipe = RECIPES[name](facts(), FOLDERS)
+    said = "\n".join(recipe.steps) + (recipe.change.merge("") if recipe.change else "")
+    assert "http://127.0.0.1:1337/v1" in said
+    assert recipe.obstacle is None
+    if recipe.change is not None:
+        text = recipe.change.merge("")
+        assert recipe.change.merge(text) == text
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_all_say_where_the_key_goes(name: str) -> None:
+    recipe = RECIPES[name](facts(needs_key=True), FOLDERS)
+    said = "\n".join(recipe.steps) + (recipe.change.merge("") if recipe.change else "")
+    assert "key" in said.casefold()
+    assert "none" not in said.casefold().replace("none of", "")
+
+
+def test_continue() -> None:
+    content = parsed("continue")
+    assert [model["name"] for model in content["models"]] == [
+        "jan-serve org/chat:Q4",
+        "jan-serve small",
+        "jan-serve embed",
+    ]
+    assert content["models"][0]["defaultCompletionOptions"] == {"contextLength": 8192, "maxTokens": 2048}
+    assert content["models"][2]["roles"] == ["embed"]
+    assert parsed("continue", needs_key=True)["models"][0]["apiKey"] == "${{ secrets.JAN_SERVE_API_KEY }}"
+
+
+def test_zed() -> None:
+    provider = parsed("zed")["language_models"]["openai_compatible"]["jan-serve"]
+    assert provider["api_url"] == "http://127.0.0.1:1337/v1"
+    assert [model["max_tokens"] for model in provider["available_models"]] == [8192, 4096]
+
+
+def test_vscode() -> None:
+    (provider,) = parsed("vscode")
+    first = provider["models"][0]
+    assert first["maxInputTokens"] + first["maxOutputTokens"] == 8192
+    assert first["url"] == "http://127.0.0.1:1337/v1/chat/completions"
+
+
+def test_opencode() -> None:
+    content = parsed("opencode", needs_key=True)
+    assert content["$schema"] == "https://opencode.ai/config.json"
+    provider = content["provider"]["jan-serve"]
+    assert provider["options"]["apiKey"] == "{env:JAN_SERVE_API_KEY}"
+    assert list(provider["models"]) == ["org/chat:Q4", "small"]
+    assert "limit" not in provider["models"]["small"]
+
+
+def test_codex() -> None:
+    assert parsed("codex", needs_key=True)["model_providers"]["jan-serve"] == {
+        "name": "jan-serve",
+        "base_url": "http://127.0.0.1:1337/v1",
+        "wire_api": "responses",
+        "env_key": "JAN_SERVE_API_KEY",
+    }
+    recipe = RECIPES["codex"](facts(has_responses=False), FOLDERS)
+    assert "/v1/responses" in (recipe.obstacle or "")
+
+
+def test_aider() -> None:
+    assert parsed("aider") == {
+        "openai-api-base": "http://127.0.0.1:1337/v1",
+        "model": "openai/org/chat:Q4",
+        "openai-api-key": "none",
+    }
+    assert "openai-api-key" not in parsed("aider", needs_key=True)
