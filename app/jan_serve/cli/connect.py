@@ -24,7 +24,7 @@ _MAX_FILE_BYTES = 4 << 20
 
 def connect(
     program: Annotated[
-        str | None, typer.Argument(metavar="[" + "|".join(RECIPES) + "]", help="The program to connect.")
+        str | None, typer.Argument(metavar="|".join(RECIPES), help="The program to connect.")
     ] = None,
     write: Annotated[
         bool,
