@@ -28,9 +28,10 @@ from jan_serve.ipc.messages import DeviceInfo, EngineSettings, LoadModel, ModelF
 
 logger = logging.getLogger(__name__)
 
-_BYTES_PER_ELEMENT = {
+BYTES_PER_ELEMENT = {
     "f32": 4.0,
     "f16": 2.0,
+    "bf16": 2.0,
     "q8_0": 34 / 32,
     "q5_1": 24 / 32,
     "q5_0": 22 / 32,
@@ -217,7 +218,7 @@ def _n_ctx(settings: EngineSettings, model: LlamaModel, embedding_only: bool) ->
 
 
 def _element_bytes(settings: EngineSettings) -> float:
-    return (_BYTES_PER_ELEMENT.get(settings.type_k, 2.0) + _BYTES_PER_ELEMENT.get(settings.type_v, 2.0)) / 2
+    return (BYTES_PER_ELEMENT.get(settings.type_k, 2.0) + BYTES_PER_ELEMENT.get(settings.type_v, 2.0)) / 2
 
 
 def _context(

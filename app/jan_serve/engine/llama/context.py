@@ -20,6 +20,7 @@ SequenceBytes = npt.NDArray[np.uint8]
 KV_TYPES: dict[str, int] = {
     "f32": lib.GGML_TYPE_F32,
     "f16": lib.GGML_TYPE_F16,
+    "bf16": 30,  # GGML_TYPE_BF16, which the bindings do not name
     "q8_0": lib.GGML_TYPE_Q8_0,
     "q5_1": lib.GGML_TYPE_Q5_1,
     "q5_0": lib.GGML_TYPE_Q5_0,
