@@ -11,11 +11,13 @@ from typing import Any
 import httpx
 import pytest
 
+from jan_serve.store.hub_http import Patience
 from tests.integration.store.conftest import FILE, REPO
 from tests.integration.store.conftest import hub as hub
 from tests.support.engines import Gate
-from tests.support.fake_hub import FakeHub
-from tests.support.managed import Managed, add_model, managed_app
+from tests.support.fake_hub import FakeHub, Fault
+from tests.support.fronts import raw_client
+from tests.support.managed import Managed, add_model, listening, managed_app
 from tests.support.processes import alive, until
 from tests.unit.store.gguf_builder import GgufBytes, uint_key
 
@@ -219,3 +221,37 @@ async def until_read(managed: Managed) -> None:
     """Until every header was read."""
     while any(model.facts is None and model.problem is None for model in await managed.library.models()):
         await asyncio.sleep(0.01)
+
+
+async def test_a_download_in_the_background_is_seen_and_can_be_stopped(tmp_path: Path, hub: FakeHub) -> None:
+    hub.file_faults.append(Fault(stall_at=1 << 20))
+    async with managed_app(tmp_path, hub=hub.url, patience=Patience(read_s=60)) as managed:
+        name = (await post(managed, "/models", model=f"{REPO}:Q8_0")).json()["model"]
+        await asyncio.to_thread(hub.stalled.wait, 10)
+        seen = (await entry(managed, name))["status"]
+        assert seen["value"] == "downloading"
+        assert seen["progress"][f"{REPO}/{FILE}"]["total"] == len(hub.repos[REPO].files[FILE])
+        assert (await post(managed, "/models/unload", model=f"{REPO}:Q8_0")).status_code == 200
+        assert name not in {model["id"] for model in (await managed.client.get("/models")).json()["data"]}
+        await post(managed, "/models", model=f"{REPO}:Q8_0")
+        await until(lambda: (tmp_path / REPO / FILE).exists())
+
+
+async def test_events_of_all_models_as_long_as_somebody_listens(tmp_path: Path, hub: FakeHub) -> None:
+    add_model(tmp_path, "a")
+    async with (
+        managed_app(tmp_path, hub=hub.url) as managed,
+        listening(managed) as port,
+        raw_client(port) as client,
+    ):
+        await client.send(b"GET /models/sse HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        await client.until(b'"event":"models_reload"')
+        await post(managed, "/models/load", model="a")
+        await client.until(b'"model":"a","event":"model_status","data":{"status":"loaded"}')
+        await post(managed, "/models/unload", model="a")
+        await client.until(b'"model":"a","event":"model_status","data":{"status":"unloaded"}')
+        await post(managed, "/models/pull", model=f"{REPO}:Q8_0", stream=False)
+        await client.until(b'"event":"models_reload"')
+        await managed.client.delete("/models", params={"model": "a"})
+        await client.until(b'"model":"a","event":"model_remove"')
+        client.close()

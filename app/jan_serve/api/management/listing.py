@@ -7,6 +7,7 @@ from typing import Final
 
 from jan_serve.api.management import wire
 from jan_serve.api.management.ports import ManagedState
+from jan_serve.api.management.pulls import Download, progress_of
 from jan_serve.api.model_cards import OWNER, context_length, meta
 from jan_serve.store.library import ListedModel
 
@@ -18,10 +19,34 @@ _VALUES: Final[dict[str, wire.StatusValue]] = {
 }
 
 
-def model_list(models: Sequence[ListedModel], states: Sequence[ManagedState]) -> wire.ManagedModels:
-    """All models that are here, in the order of the folder's own list."""
+def model_list(
+    models: Sequence[ListedModel], states: Sequence[ManagedState], downloads: Sequence[Download] = ()
+) -> wire.ManagedModels:
+    """All models that are here, in the order of the folder's own list, then those that are on their way."""
     by_name = {state.name: state for state in states}
-    return {"object": "list", "data": [_model(model, by_name.get(model.name)) for model in models]}
+    here = {model.name for model in models}
+    coming = [_coming(download) for download in downloads if download.name not in here]
+    return {
+        "object": "list",
+        "data": [*(_model(model, by_name.get(model.name)) for model in models), *coming],
+    }
+
+
+def _coming(download: Download) -> wire.ManagedModel:
+    """A model that is being downloaded."""
+    model = ListedModel(
+        name=download.name,
+        aliases=(),
+        adapters=(),
+        source="hub",
+        source_name="",
+        size_bytes=download.total,
+        modified_at=0,
+        can_remove=False,
+        facts=None,
+        problem=None,
+    )
+    return {**_model(model, None), "status": {"value": "downloading", "progress": progress_of(download)}}
 
 
 def status(state: ManagedState | None, problem: str | None = None) -> wire.Status:

@@ -19,10 +19,11 @@ from jan_serve.api.json_body import JsonRoute
 from jan_serve.api.management import wire
 from jan_serve.api.management.listing import model_list
 from jan_serve.api.management.ports import Management
-from jan_serve.api.management.progress import Event, load_events, pull_events, pulled
+from jan_serve.api.management.pulls import Pulls
+from jan_serve.api.management.watching import Event, all_events, load_events
 from jan_serve.api.replies import json_reply
 from jan_serve.api.request_record import record_of
-from jan_serve.api.sse import SSE_RESPONSE, EventStream, frames_of, resumed
+from jan_serve.api.sse import SSE_RESPONSE, EventStream, frame, frames_of, resumed
 from jan_serve.errors import JanServeError
 
 logger = logging.getLogger(__name__)
@@ -33,21 +34,30 @@ _STREAMED: Final[dict[int | str, dict[str, Any]]] = {200: {"content": SSE_RESPON
 def management_router(management: Management, streams: StreamSettings) -> APIRouter:
     """The routes, over the models of this server."""
     router = APIRouter(route_class=JsonRoute, tags=["Models"])
-    _list_route(router, management)
-    _memory_routes(router, management, streams)
-    _folder_routes(router, management, streams)
+    pulls = Pulls(management.library)
+    _list_routes(router, management, pulls, streams)
+    _memory_routes(router, management, pulls, streams)
+    _pull_routes(router, management, pulls, streams)
+    _delete_routes(router, management)
     return router
 
 
-def _list_route(router: APIRouter, management: Management) -> None:
+def _list_routes(router: APIRouter, management: Management, pulls: Pulls, streams: StreamSettings) -> None:
     @router.get("/models", summary="Models and their state", response_model=wire.ManagedModels)
     async def list_models() -> Response:
-        """Every model that is here, with its state."""
+        """Every model that is here, with its state, and those that are on their way."""
         models = await management.library.models()
-        return json_reply(model_list(models, management.control.snapshot().models))
+        return json_reply(model_list(models, management.control.snapshot().models, pulls.downloads()))
+
+    @router.get("/models/sse", summary="What happens to models", responses=_STREAMED)
+    async def watch_models() -> Response:
+        """Events of all models, for as long as the client listens."""
+        events = all_events(management, pulls)
+        frames = (frame(event) async for event in events)
+        return EventStream(frames, ping_s=streams.ping_s, write_timeout_s=streams.write_timeout_s)
 
 
-def _memory_routes(router: APIRouter, management: Management, streams: StreamSettings) -> None:
+def _memory_routes(router: APIRouter, management: Management, pulls: Pulls, streams: StreamSettings) -> None:
     control, library = management.control, management.library
     loads: set[asyncio.Task[None]] = set()
 
@@ -63,7 +73,7 @@ def _memory_routes(router: APIRouter, management: Management, streams: StreamSet
         name = await asyncio.to_thread(library.find, body.model)
         keep = keep_alive_s(body.keep_alive)
         if body.stream:
-            return await _stream(request, load_events(control, name, keep), streams)
+            return await _stream(request, load_events(management, name, keep), streams)
         if body.wait:
             await while_connected(request, control.load(name, keep))
         else:
@@ -74,23 +84,37 @@ def _memory_routes(router: APIRouter, management: Management, streams: StreamSet
 
     @router.post("/models/unload", summary="Unload a model", response_model=wire.Done)
     async def unload(request: Request, body: wire.UnloadRequest) -> Response:
-        """Take a model out of memory; nothing happens where it is not loaded. Breaks a load off."""
+        """Take a model out of memory; nothing happens where it is not loaded. Breaks off a load, and a download that
+        `POST /models` began.
+        """
+        if await pulls.stop(body.model):
+            return json_reply({"success": True, "model": body.model})
         name = await asyncio.to_thread(library.find, body.model)
         await while_connected(request, control.unload(name, force=body.force))
         return json_reply({"success": True, "model": name})
 
 
-def _folder_routes(router: APIRouter, management: Management, streams: StreamSettings) -> None:
-    control, library = management.control, management.library
+def _pull_routes(router: APIRouter, management: Management, pulls: Pulls, streams: StreamSettings) -> None:
+    library = management.library
 
     @router.post("/models/pull", summary="Download a model", response_model=wire.Pulled, responses=_STREAMED)
     async def pull(request: Request, body: wire.PullRequest) -> Response:
         """Download a model from the hub. A client that leaves stops it; what came is kept for the next time."""
         plan = await while_connected(request, library.plan(body.model, body.revision))
         if body.stream:
-            return await _stream(request, pull_events(library, body.model, plan), streams)
-        record = await while_connected(request, library.pull(plan, _Silent()))
-        return json_reply(pulled(plan, record))
+            return await _stream(request, pulls.events(body.model, plan), streams)
+        return json_reply(await while_connected(request, pulls.pull(body.model, plan)))
+
+    @router.post("/models", summary="Download a model in the background", response_model=wire.Done)
+    async def begin_pull(request: Request, body: wire.ModelRequest) -> Response:
+        """Begin a download that goes on by itself: `GET /models` shows it, `POST /models/unload` stops it."""
+        plan = await while_connected(request, library.plan(body.model, None))
+        pulls.begin(body.model, plan)
+        return json_reply({"success": True, "model": plan.name})
+
+
+def _delete_routes(router: APIRouter, management: Management) -> None:
+    control, library = management.control, management.library
 
     @router.delete("/models/{name:path}", summary="Delete a model", response_model=wire.Deleted)
     async def delete(name: str) -> Response:
@@ -100,15 +124,10 @@ def _folder_routes(router: APIRouter, management: Management, streams: StreamSet
         logger.info("deleted %s", removed.name)
         return json_reply({"success": True, "model": removed.name, "freed_bytes": removed.n_freed})
 
-
-class _Silent:
-    """Follows a pull whose caller wants the result only."""
-
-    def received(self, n_bytes: int, n_total: int) -> None:
-        """Nobody asks."""
-
-    def says(self, text: str) -> None:
-        """Nobody asks."""
+    @router.delete("/models", summary="Delete a model by query", response_model=wire.Deleted)
+    async def delete_by_query(model: str) -> Response:
+        """As `DELETE /models/{name}`, in llama-server's form."""
+        return await delete(model)
 
 
 async def _stream(request: Request, events: AsyncGenerator[Event], streams: StreamSettings) -> Response:

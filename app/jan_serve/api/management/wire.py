@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 from jan_serve.api.durations import KeepAlive
 from jan_serve.api.wire_types import WireModel
 
-StatusValue = Literal["unloaded", "loading", "loaded", "unloading", "failed"]
+StatusValue = Literal["unloaded", "loading", "loaded", "unloading", "failed", "downloading"]
 
 
 class ModelRequest(WireModel):
@@ -52,14 +52,24 @@ class LoadStage(TypedDict):
     value: float
 
 
+class FileProgress(TypedDict):
+    """Bytes."""
+
+    done: int
+    total: int
+
+
 class Status(TypedDict):
-    """value: the state. failed, reason: why it is not loaded though it was asked for."""
+    """value: the state. failed, reason: why it is not loaded though it was asked for.
+
+    progress: of a load, or of a download by file.
+    """
 
     value: StatusValue
     failed: NotRequired[bool]
     reason: NotRequired[str]
     retry_after_s: NotRequired[float]
-    progress: NotRequired[LoadStage]
+    progress: NotRequired[LoadStage | dict[str, FileProgress]]
 
 
 class Memory(TypedDict):
