@@ -8,18 +8,32 @@ from pathlib import Path
 
 from jan_serve.config import Settings
 from jan_serve.store.paths import StorePaths
+from jan_serve.store.weight_update import WeightUpdate
 from jan_serve.supervisor.migration.links import Migrations
 from jan_serve.supervisor.model_manager import ModelManager
 from jan_serve.supervisor.sleep import Sleeper
+from jan_serve.supervisor.updated_sources import UpdatedSources
+from jan_serve.supervisor.worker_process import default_worker_command
+from jan_serve.weight_updater import WeightUpdater
+from jan_serve.wiring import manager_limits
 
 
 class ServerControl:
     """api.control_port.ControlPlane over a model manager."""
 
-    def __init__(self, settings: Settings, manager: ModelManager) -> None:
+    def __init__(self, settings: Settings, manager: ModelManager, sources: UpdatedSources) -> None:
+        """sources: those that the manager asks."""
         caches = StorePaths(settings.data_dir, settings.models_dir).cache_dir
         self.links = Migrations(settings.host)
         self.sleeper = Sleeper(manager, lambda: delete_states(caches))
+        self.weights = WeightUpdater(
+            sources,
+            manager,
+            WeightUpdate(settings.data_dir / "updated-weights"),
+            default_worker_command(),
+            manager_limits(settings).worker,
+            may_load=lambda: not self.sleeper.is_sleeping,
+        )
         self.may_abort = settings.enable_abort_handling
         self.may_terminate = settings.allow_terminate_by_client
 
@@ -28,8 +42,9 @@ class ServerControl:
         signal.raise_signal(signal.SIGTERM)
 
     async def close(self) -> None:
-        """End the links with other servers. Called once the server has stopped."""
+        """End the links with other servers, and delete updated weights. Called once the server has stopped."""
         await self.links.close()
+        await self.weights.close()
 
 
 def delete_states(folder: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from jan_serve.config import ModelBook, Settings
-from jan_serve.model_sources import ModelSources, configured_names
+from jan_serve.model_sources import configured_names
 from jan_serve.resources import BUILTIN_MODEL, builtin_model, catalogue_file
 from jan_serve.store.catalogue import Catalogue
 from jan_serve.store.fit import FreeMemory
@@ -15,6 +15,7 @@ from jan_serve.store.library import ModelLibrary
 from jan_serve.store.resolve import ModelResolver
 from jan_serve.supervisor.limits import ManagerLimits, WorkerLimits
 from jan_serve.supervisor.model_manager import ModelManager
+from jan_serve.supervisor.ports import Resolver
 from jan_serve.supervisor.template_renderer import TemplateRendererPool, default_render_command
 from jan_serve.supervisor.worker_process import default_worker_command
 
@@ -81,7 +82,7 @@ def build_renderer() -> TemplateRendererPool:
 
 
 def build_manager(
-    sources: ModelSources, settings: Settings, free_memory: Callable[[], FreeMemory] | None = None
+    sources: Resolver, settings: Settings, free_memory: Callable[[], FreeMemory] | None = None
 ) -> ModelManager:
     """The model manager with real workers. Starts nothing: the first lease does.
 

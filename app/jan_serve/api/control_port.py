@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from jan_serve.core.migration import PeerEndpoint
@@ -58,6 +58,17 @@ class Sleeper(Protocol):
         ...
 
 
+class WeightUpdates(Protocol):
+    """Replaces weights of models; see weight_updater."""
+
+    async def add(self, model: str | None, parts: Sequence[bytes], *, finished: bool) -> None:
+        """Take GGUF files with tensors; with `finished`, serve the model with all of them.
+
+        Raises ModelNotFound, InvalidRequest, StoreError; the model then goes on as it was.
+        """
+        ...
+
+
 class ControlPlane(Protocol):
     """What a server lets be done with itself. may_…: what its settings allow."""
 
@@ -65,6 +76,8 @@ class ControlPlane(Protocol):
     def links(self) -> PeerLinks: ...
     @property
     def sleeper(self) -> Sleeper: ...
+    @property
+    def weights(self) -> WeightUpdates: ...
     @property
     def may_abort(self) -> bool: ...
     @property

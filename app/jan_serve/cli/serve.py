@@ -120,10 +120,12 @@ def run_server(
     # The server's packages take most of the start-up time: the other commands do without.
     from jan_serve.api.server import run
     from jan_serve.control import ServerControl
+    from jan_serve.supervisor.updated_sources import UpdatedSources
 
     library = build_library(resolver, settings, free_memory)
-    manager = build_manager(sources, settings, free_memory)
-    control = ServerControl(settings, manager)
+    updated = UpdatedSources(sources)
+    manager = build_manager(updated, settings, free_memory)
+    control = ServerControl(settings, manager, updated)
     return run(settings, manager, build_renderer(), sock, library, observer, sources, control)
 
 

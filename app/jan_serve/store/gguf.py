@@ -78,7 +78,10 @@ class TensorInfo:
 
 @dataclass(frozen=True, slots=True)
 class GgufHeader:
-    """What a GGUF file says about itself. `data_offset` is where the tensor data begins."""
+    """What a GGUF file says about itself.
+
+    metadata_offset, tensors_offset and data_offset: where the keys, the list of tensors and their data begin.
+    """
 
     path: Path
     version: int
@@ -86,6 +89,9 @@ class GgufHeader:
     tensors: tuple[TensorInfo, ...]
     data_offset: int
     file_size: int
+    metadata_offset: int
+    tensors_offset: int
+    alignment: int
 
     def text(self, key: str) -> str | None:
         """The value of a string key, None where it is absent. Raises InvalidModel if it has another type."""
@@ -141,6 +147,7 @@ class _HeaderReader:
         version = self._read_magic()
         n_tensors = self._number("<Q", "the number of tensors", MAX_TENSORS)
         n_keys = self._number("<Q", "the number of keys", MAX_KEYS)
+        metadata_offset = self._at
         metadata: dict[str, Scalar | ArrayValue] = {}
         for _ in range(n_keys):
             key = self._string("a key", MAX_KEY_BYTES)
@@ -149,10 +156,21 @@ class _HeaderReader:
             metadata[key] = self._value(key)
         self._check_vocabulary(metadata)
         alignment = _alignment(metadata)
+        tensors_offset = self._at
         tensors = tuple(self._tensor() for _ in range(n_tensors))
         data_offset = _pad(self._at, alignment)
         _check_layout(tensors, data_offset, self._size, alignment)
-        return GgufHeader(self._path, version, metadata, tensors, data_offset, self._size)
+        return GgufHeader(
+            path=self._path,
+            version=version,
+            metadata=metadata,
+            tensors=tensors,
+            data_offset=data_offset,
+            file_size=self._size,
+            metadata_offset=metadata_offset,
+            tensors_offset=tensors_offset,
+            alignment=alignment,
+        )
 
     def _read_magic(self) -> int:
         magic = self._take(4, "the magic")

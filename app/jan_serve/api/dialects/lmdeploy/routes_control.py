@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import binascii
+from binascii import a2b_base64
 from enum import Enum
 from http import HTTPStatus
 from typing import Annotated, Any, Final
@@ -13,7 +16,11 @@ from starlette.responses import PlainTextResponse, Response
 
 from jan_serve.api.control_port import ControlPlane
 from jan_serve.api.dialects.lmdeploy.serving import Serving
-from jan_serve.api.dialects.lmdeploy.wire_control import AbortRequest, SleepState
+from jan_serve.api.dialects.lmdeploy.wire_control import (
+    AbortRequest,
+    SleepState,
+    UpdateWeightsRequest,
+)
 from jan_serve.api.replies import json_reply
 from jan_serve.errors import InvalidRequest
 
@@ -81,12 +88,42 @@ def add_control_routes(router: APIRouter, serving: Serving, control: ControlPlan
         state: SleepState = {"is_sleeping": control.sleeper.is_sleeping}
         return json_reply(state)
 
+    @router.post(f"{prefix}/update_weights", tags=_TAGS, response_model=None)
+    async def update_weights(body: UpdateWeightsRequest) -> Response:
+        """Replace tensors of a model. They are collected until `finished`, and swapped in between requests."""
+        parts = await asyncio.to_thread(_gguf_parts, body)
+        await control.weights.add(body.model, parts, finished=body.finished)
+        return json_reply(None)
+
     @router.get(f"{prefix}/terminate", tags=_TAGS, response_class=Response)
     async def terminate(request: Request) -> Response:
         """End the server as a signal would: running requests may finish. Only where the server allows it."""
         if not control.may_terminate:
             raise InvalidRequest(_NO_TERMINATE)
         return Response(background=BackgroundTask(control.terminate))
+
+
+def _gguf_parts(body: UpdateWeightsRequest) -> list[bytes]:
+    """The files that the body holds. Raises InvalidRequest."""
+    if body.load_format != "gguf":
+        raise InvalidRequest(
+            f"load_format: {(body.load_format or 'null')[:40]!r} stands for pickled tensors. They are refused, because"
+            " reading a pickle runs whatever code it holds. Send a GGUF file with the tensors, as base64, and"
+            ' load_format "gguf".',
+            param="load_format",
+        )
+    given = body.serialized_named_tensors
+    if isinstance(given, dict):
+        raise InvalidRequest(
+            "serialized_named_tensors: must be base64 of a GGUF file, or a list of such texts",
+            param="serialized_named_tensors",
+        )
+    try:
+        return [a2b_base64(text, strict_mode=True) for text in ([given] if isinstance(given, str) else given)]
+    except (binascii.Error, ValueError) as error:
+        raise InvalidRequest(
+            f"serialized_named_tensors: this is not base64: {error}", param="serialized_named_tensors"
+        ) from None
 
 
 def _level(text: str) -> int:
