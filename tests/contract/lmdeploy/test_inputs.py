@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import struct
-from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,22 +11,17 @@ import httpx
 import pytest
 from fastapi import APIRouter, FastAPI
 
-from jan_serve.api.dialects.jan import JAN
-from jan_serve.api.dialects.lmdeploy import LMDEPLOY
 from jan_serve.api.dialects.lmdeploy.routes_facts import add_model_route
-from tests.support import fronts
+from tests.contract.lmdeploy.support import http_client, post
 from tests.support.fake_client import N_EMBD, FakeClient, FakeModels, fake_facts
 
 pytestmark = pytest.mark.anyio
-
-http_client = partial(fronts.http_client, dialects=(JAN, LMDEPLOY))
 
 BOS = 256
 
 
 async def call(path: str, body: dict[str, Any], **facts: Any) -> tuple[int, Any]:
-    async with http_client(FakeModels(FakeClient(facts=fake_facts(**facts)))) as client:
-        response = await client.post(path, json=body)
+    response = await post(path, body, FakeModels(FakeClient(facts=fake_facts(**facts))))
     return response.status_code, response.json()
 
 

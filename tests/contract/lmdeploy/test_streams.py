@@ -6,22 +6,18 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
-from functools import partial
 from typing import Any
 
 import pytest
 
-from jan_serve.api.dialects.jan import JAN
-from jan_serve.api.dialects.lmdeploy import LMDEPLOY
 from jan_serve.core.events import TokenInfo, TokenLogprob
 from jan_serve.errors import ContextLengthExceeded, EngineCrashed, ModelFailed, Overloaded
 from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, GenerateRequest
-from tests.support import fronts
+from tests.contract.lmdeploy import support
+from tests.contract.lmdeploy.support import http_client
 from tests.support.fake_client import FakeClient, FakeModels, Script, endings, fake_facts, saying
 
 pytestmark = pytest.mark.anyio
-
-http_client = partial(fronts.http_client, dialects=(JAN, LMDEPLOY))
 
 CHAT: dict[str, Any] = {"model": "fake", "messages": [{"role": "user", "content": "Hi"}], "session_id": 5}
 TEXT: dict[str, Any] = {"model": "fake", "prompt": "ab"}
@@ -32,8 +28,7 @@ _CREATED = re.compile(r'"created":\d{10}')
 
 async def post(path: str, body: Any, models: FakeModels | None = None) -> tuple[int, str]:
     """Status and body under /lmdeploy."""
-    async with http_client(models) as client:
-        response = await client.post(f"/lmdeploy{path}", json=body)
+    response = await support.post(f"/lmdeploy{path}", body, models)
     if body.get("stream") and response.status_code == 200:
         assert response.headers["content-type"].startswith("text/event-stream")
     else:
