@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import openai
+import psutil
 import pytest
 
 from tests.integration.http.support import (
@@ -35,6 +36,7 @@ from tests.integration.http.support import (
     start_stream,
     text_of,
     texts,
+    workers_of,
 )
 from tests.support.processes import wait_until
 from tests.support.raw_http import connect, get, post, post_bytes
@@ -155,6 +157,24 @@ STREAMED: Final = [
 ]
 
 
+def test_refused_requests_leave_no_memory_behind(healthy: Healthy) -> None:
+    """All of them again and again: what they took the first time (compiled patterns, buffers) is all that they take."""
+
+    def resident() -> list[int]:
+        processes = [psutil.Process(healthy.server.process.pid), *workers_of(healthy.server)]
+        return [process.memory_info().rss for process in processes]
+
+    def send_all(times: int) -> None:
+        for _ in range(times):
+            for path, body, *_ in REFUSED.values():
+                post(healthy.url, path, body)
+
+    send_all(2)
+    before = resident()
+    send_all(4)
+    assert [now < 1.1 * then for now, then in zip(resident(), before, strict=True)] == [True, True]
+
+
 @pytest.mark.parametrize("case", STREAMED)
 def test_refused_before_a_stream_begins(server: Served, case: str) -> None:
     path, body, code, _ = REFUSED[case]
@@ -210,7 +230,7 @@ def test_row_16_answers_end_at_the_servers_limit(tmp_path: Path, exact_llama: Pa
 
 
 def test_row_16_answers_end_with_the_time(tmp_path: Path, exact_llama: Path) -> None:
-    flags = ("--n-ctx", str(LONG_CTX), "--request-timeout-s", "1")
+    flags = ("--n-ctx", str(LONG_CTX), "--request-timeout-s", "3")
     with serving_models(tmp_path, exact_llama, flags=flags) as served:
         healthy = Healthy(served)
         whole = complete(healthy.url, CANARY, max_tokens=None)
