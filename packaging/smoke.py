@@ -1,9 +1,11 @@
 """Starts an installed jan-serve and uses it as people do: the page, a chat, a schema, a stop. Standard library only.
 
-    python3 packaging/smoke.py COMMAND [ARGUMENT ...]
+    python3 packaging/smoke.py PROGRAM [ARGUMENT ...]
+    python3 packaging/smoke.py --service COMMAND [ARGUMENT ...]
 
-COMMAND is the program, for example /usr/bin/jan-serve. It runs with a data folder of its own, on a free port, with the
-built-in model. Prints what it saw; fails with the first thing that is not as it should be.
+PROGRAM is for example /usr/bin/jan-serve: it serves with a data folder of its own. COMMAND is what a service manager
+starts, with the folders of the service. Both take a free port and the built-in model. Prints what it saw; fails with
+the first thing that is not as it should be.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -31,16 +34,14 @@ _URL = re.compile(r"url\s+(http://\S+)")
 class Server:
     """The server process. `lines` is its log."""
 
-    def __init__(self, command: list[str], folder: Path) -> None:
-        config = folder / "config.toml"
-        config.write_text(f'data_dir = "{folder.as_posix()}/data"\n', encoding="utf-8")
+    def __init__(self, command: list[str], variables: dict[str, str], folder: Path) -> None:
         self.lines: list[str] = []
         self.process = subprocess.Popen(
-            [*command, "serve", "--port", "0"],
+            command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            env={**os.environ, "JAN_SERVE_CONFIG": str(config)},
+            env={**os.environ, **variables, "JAN_SERVE_PORT": "0"},
             cwd=folder,
             text=True,
             errors="replace",
@@ -76,8 +77,11 @@ def call(url: str, path: str, body: object = None, accept: str = "*/*") -> tuple
     data = None if body is None else json.dumps(body).encode()
     headers = {"accept": accept, "content-type": "application/json"}
     request = urllib.request.Request(url + path, data, headers)
-    with urllib.request.urlopen(request, timeout=ANSWER_S) as response:
-        return response.headers, response.read()
+    try:
+        with urllib.request.urlopen(request, timeout=ANSWER_S) as response:
+            return response.headers, response.read()
+    except urllib.error.HTTPError as error:
+        raise SystemExit(f"{path}: {error}: {error.read().decode()}") from None
 
 
 def chat(url: str, question: str, **fields: object) -> str:
@@ -118,19 +122,30 @@ def use(url: str) -> None:
 
 def main() -> None:
     """The script."""
-    if not sys.argv[1:]:
+    arguments = sys.argv[1:]
+    service = arguments[:1] == ["--service"]
+    if not arguments[service:]:
         raise SystemExit(__doc__)
-    program = shutil.which(sys.argv[1])
+    program = shutil.which(arguments[service])
     check("the program is there", program is not None, program)
-    command = [os.path.abspath(str(program)), *sys.argv[2:]]
+    command = [os.path.abspath(str(program)), *arguments[service + 1 :]]
     with tempfile.TemporaryDirectory(prefix="jan-serve-smoke-") as folder:
-        version = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True)
-        check("--version", bool(re.search(r"\d+\.\d+", version.stdout)), version.stdout.strip())
-        server = Server(command, Path(folder))
+        variables: dict[str, str] = {}
+        if not service:
+            version = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True)
+            check("--version", bool(re.search(r"\d+\.\d+", version.stdout)), version.stdout.strip())
+            config = Path(folder) / "config.toml"
+            config.write_text(f'data_dir = "{Path(folder).as_posix()}/data"\n', encoding="utf-8")
+            variables = {"JAN_SERVE_CONFIG": str(config)}
+            command.append("serve")
+        server = Server(command, variables, Path(folder))
         try:
             use(server.url())
             server.stop()
             check("it stops when told to", True)
+        except SystemExit:
+            print("\n".join(server.lines), file=sys.stderr)
+            raise
         finally:
             if server.process.poll() is None:
                 server.process.kill()
