@@ -58,7 +58,7 @@ def embed(
     with any_server(loaded, url, output, model=model) as connection:
         name = load_model(connection, model, output)
         for start in range(0, len(given), _AT_ONCE):
-            body = {"model": name, "input": given[start : start + _AT_ONCE], "encoding_format": "float"}
+            body = {"model": model, "input": given[start : start + _AT_ONCE], "encoding_format": "float"}
             answer = connection.post(
                 "/v1/embeddings", body | ({"dimensions": dimensions} if dimensions else {})
             )

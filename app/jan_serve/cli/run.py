@@ -74,8 +74,9 @@ def run(
     if question is None and as_json:
         raise CommandError("--json needs a prompt, as an argument or piped in.", status=WRONG_USE)
     with any_server(loaded, url, output, model=_file(model) or model) as connection:
-        conversation.model = _ready(connection, model, output)
+        conversation.model, full_name = _ready(connection, model, output)
         if question is None:
+            output.note(f"{full_name}: /help lists commands, Ctrl-D leaves.")
             _chat(Desk(connection, conversation, output, statistics), loaded, history=history)
             return
         _ask_once(connection, conversation.request(question), output, as_json=as_json, statistics=statistics)
@@ -105,12 +106,17 @@ def _file(model: str | None) -> Path | None:
     return None
 
 
-def _ready(connection: Connection, model: str | None, output: Output) -> str:
-    """The full name of the model, which is then in memory. The server knows its default one, or the file, as such."""
+def _ready(connection: Connection, model: str | None, output: Output) -> tuple[str, str]:
+    """What requests name the model, and its full name; it is in memory then.
+
+    Requests name it as the person did: that may mean an adapter of it too. The default one, or the one file of an own
+    server, is asked for by no name.
+    """
     if model is None or _file(model) is not None:
-        return str(connection.get("/props", patient=True)["model_alias"])
+        name = str(connection.get("/props", patient=True)["model_alias"])
+        return name, name
     try:
-        return load_model(connection, model, output)
+        return model, load_model(connection, model, output)
     except CommandError as error:
         if " " in model:  # names rarely have blanks: a prompt in the place of the name
             hint = "The prompt comes after the name of a model: `jan-serve run MODEL PROMPT`."
@@ -151,5 +157,4 @@ def _chat(desk: Desk, loaded: LoadedSettings, *, history: bool) -> None:
     from jan_serve.cli.chat.prompt import LineEditor  # the line editor takes a while, and only chats need it
 
     file = loaded.settings.data_dir / "chat-history" if history else None
-    desk.output.note(f"{desk.conversation.model}: /help lists commands, Ctrl-D leaves.")
     chat(desk, LineEditor(file, lambda: model_names(desk.connection)))

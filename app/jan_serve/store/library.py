@@ -87,8 +87,8 @@ class ModelLibrary:
             self._facts[_stamp(entry)] = facts
 
     def find(self, name: str) -> str:
-        """The canonical name of a model. Raises ModelNotFound, InvalidRequest."""
-        return self._resolver.resolve(name).name
+        """The canonical name of a model, or of the one that an adapter belongs to. Raises as ModelResolver.choose."""
+        return self._resolver.choose(name)[0].name
 
     def remove(self, name: str) -> Removed:
         """Delete a model's files. Raises ModelNotFound, InvalidRequest, StoreError."""

@@ -117,9 +117,12 @@ def _format(desk: Desk, rest: str) -> None:
 
 
 def _model(desk: Desk, rest: str) -> None:
-    if rest:
-        desk.conversation.model = load_model(desk.connection, rest, desk.output)
-    desk.output.note(desk.conversation.model)
+    if not rest:
+        desk.output.note(desk.conversation.model)
+        return
+    full_name = load_model(desk.connection, rest, desk.output)
+    desk.conversation.model = rest  # as it was asked for: that may mean an adapter of the model too
+    desk.output.note(f"Answers come from {full_name} now.")
 
 
 def _models(desk: Desk, rest: str) -> None:

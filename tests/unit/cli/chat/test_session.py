@@ -119,9 +119,9 @@ def test_a_format(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
 def test_models(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
     _, err = said(desk, capsys, "/models", "/model beta", "/model", "/model nope")
     assert "  beta-7b\n" in err
-    assert err.count("beta-7b") == 3
+    assert "Answers come from beta-7b now.\nbeta\n" in err
     assert "The model `nope` does not exist." in err
-    assert desk.conversation.model == "beta-7b"
+    assert desk.conversation.model == "beta"
 
 
 def test_asking_again_and_taking_back(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
