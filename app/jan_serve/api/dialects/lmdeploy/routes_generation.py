@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -39,6 +39,13 @@ _TAGS: Final[list[str | Enum]] = ["LMDeploy"]
 _STREAMED: Final[dict[int | str, dict[str, Any]]] = {200: {"content": SSE_RESPONSE}}
 
 
+class _Renderers(NamedTuple):
+    """The forms of an answer. whole: None where it is streamed."""
+
+    whole: WholeRenderer | None
+    chunks: StreamRenderer
+
+
 def add_generation_routes(router: APIRouter, serving: Serving, prefix: str) -> None:
     """Add them to the dialect's router."""
 
@@ -63,9 +70,8 @@ async def serve_generate(request: Request, body: GenerateRequest, serving: Servi
     generation = generate_request(body)
     session = serving.sessions.create(wanted_session(body.session_id))
     form = GenerateForm(include_stop=generation.stopping.include_stop, logprobs=bool(body.return_logprob))
-    whole = None if body.stream else GenerateAnswer(form)
-    chunks = GenerateChunks(form)
-    return await _answer(request, serving, session, body, [generation], whole, chunks)
+    renderers = _Renderers(None if body.stream else GenerateAnswer(form), GenerateChunks(form))
+    return await _answer(request, serving, session, body, [generation], renderers)
 
 
 async def serve_chat(request: Request, body: ChatRequest, serving: Serving) -> Response:
@@ -81,8 +87,8 @@ async def serve_chat(request: Request, body: ChatRequest, serving: Serving) -> R
         top=None if generation.logprobs is None else body.top_logprobs,
         include_usage=_wants_usage(body),
     )
-    whole = None if body.stream else ChatAnswer(head, form)
-    return await _answer(request, serving, session, body, [generation], whole, ChatChunks(head, form))
+    renderers = _Renderers(None if body.stream else ChatAnswer(head, form), ChatChunks(head, form))
+    return await _answer(request, serving, session, body, [generation], renderers)
 
 
 async def serve_completions(request: Request, body: CompletionRequest, serving: Serving) -> Response:
@@ -97,8 +103,10 @@ async def serve_completions(request: Request, body: CompletionRequest, serving: 
         logprobs=requests[0].logprobs is not None,
         include_usage=_wants_usage(body),
     )
-    whole = None if body.stream else CompletionAnswer(head, form)
-    return await _answer(request, serving, session, body, requests, whole, CompletionChunks(head, form))
+    renderers = _Renderers(
+        None if body.stream else CompletionAnswer(head, form), CompletionChunks(head, form)
+    )
+    return await _answer(request, serving, session, body, requests, renderers)
 
 
 async def _answer(
@@ -107,10 +115,10 @@ async def _answer(
     session: Session,
     body: GenerationFields,
     requests: list[GenerationRequest],
-    whole: WholeRenderer | None,
-    chunks: StreamRenderer,
+    renderers: _Renderers,
 ) -> Response:
-    """As a session. whole: None streams `chunks`."""
+    """As a session."""
+    whole = renderers.whole
     choices = sum(generation.n for generation in requests)
     requests = migrating(body, requests, stream=whole is None)
     events = session.run(generate_batch(serving.generation.generate, requests), choices=choices)
@@ -120,7 +128,9 @@ async def _answer(
         whole = whole and WithCache(whole, session, facts)
     if whole is not None:
         return await answer_whole(request, events, whole)
-    return await answer_stream(request, events, chunks, in_band_error, serving.streams, done_after_error=True)
+    return await answer_stream(
+        request, events, renderers.chunks, in_band_error, serving.streams, done_after_error=True
+    )
 
 
 async def _check_bias(request: Request, serving: Serving, generation: GenerationRequest) -> None:

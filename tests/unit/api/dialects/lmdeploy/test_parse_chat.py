@@ -9,13 +9,12 @@ from jan_serve.api.dialects.lmdeploy import limits
 from jan_serve.api.dialects.lmdeploy.parse_chat import chat_request
 from jan_serve.api.dialects.lmdeploy.parse_common import check_bias, wanted_session
 from jan_serve.api.dialects.lmdeploy.parse_text import completion_requests, generate_request
-from jan_serve.api.dialects.lmdeploy.routes_inputs import pooling_inputs
 from jan_serve.api.dialects.lmdeploy.wire_chat import ChatRequest
 from jan_serve.api.dialects.lmdeploy.wire_completion import CompletionRequest
 from jan_serve.api.dialects.lmdeploy.wire_generate import GenerateRequest
 from jan_serve.core.constraint import JsonObjectConstraint, JsonSchemaConstraint, RegexConstraint
 from jan_serve.core.messages import FunctionCall, ImagePart, Message, TextPart, ToolCall, ToolChoice
-from jan_serve.core.request import ChatPrompt, GenerationRequest, TextPrompt, TokenPrompt
+from jan_serve.core.request import ChatPrompt, GenerationRequest, TextPrompt
 from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.errors import InvalidRequest, UnsupportedContent
 
@@ -53,33 +52,6 @@ def test_defaults_of_a_chat() -> None:
         return_tokens=True,
         given=frozenset({"model", "messages"}),
     )
-
-
-def test_defaults_of_a_completion() -> None:
-    assert completions() == [
-        GenerationRequest(
-            model="m",
-            prompt=TextPrompt("a"),
-            sampling=V1,
-            stopping=StopConditions(max_tokens=16),
-            return_tokens=True,
-            given=frozenset({"prompt", "model"}),
-        )
-    ]
-
-
-def test_defaults_of_generate() -> None:
-    assert generate(prompt="a") == GenerationRequest(
-        prompt=TextPrompt("a"),
-        sampling=SamplingParams(temperature=1.0, top_k=0, repeat_last_n=-1),
-        stopping=StopConditions(max_tokens=128),
-        return_tokens=True,
-        given=frozenset({"prompt"}),
-    )
-
-
-def test_generate_ignores_the_model_and_keys_that_it_does_not_know() -> None:
-    assert generate(prompt="a", model="x", kwargs={}).model is None
 
 
 SAMPLED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -145,12 +117,6 @@ STOPPED: dict[str, tuple[dict[str, Any], StopConditions]] = {
 def test_stopping(case: str) -> None:
     body, wanted = STOPPED[case]
     assert chat(**body).stopping == wanted
-
-
-def test_stop_tokens_of_generate() -> None:
-    assert generate(input_ids=[1, 2], stop_token_ids=[3]).stopping.stop_token_ids == (3,)
-    assert generate(input_ids=[1, 2], stop_token_ids=[3], ignore_eos=True).stopping.stop_token_ids == ()
-    assert generate(input_ids=[1, 2]).prompt == TokenPrompt((1, 2))
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
@@ -219,35 +185,6 @@ def test_refused(case: str) -> None:
         wanted_session(ChatRequest.model_validate({"model": "m", "messages": HI} | body).session_id)
         chat(**body)
     assert words in error.value.message
-
-
-GENERATE_REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "both": ({"prompt": "a", "input_ids": [1]}, "You must specify exactly one of prompt or input_ids"),
-    "neither": ({}, "You must specify exactly one of prompt or input_ids"),
-    "empty prompt": ({"prompt": ""}, "The prompt must not be an empty string"),
-    "empty ids": ({"input_ids": []}, "The input_ids must not be an empty list"),
-    "max_tokens": ({"prompt": "a", "max_tokens": 0}, "The max_tokens 0 must be a positive integer."),
-    "limits come before sampling": (
-        {"prompt": "a", "max_tokens": 0, "top_p": 0},
-        "The max_tokens 0 must be a positive integer.",
-    ),
-    "top_p": ({"prompt": "a", "top_p": 0}, "The top_p 0.0 must be in (0, 1]."),
-    "temperature": ({"prompt": "a", "temperature": 3}, "The temperature 3.0 must be in [0, 2]"),
-    "top_k": ({"prompt": "a", "top_k": -1}, "The top_k -1 cannot be a negative integer."),
-    "ids": ({"input_ids": [-1]}, "input_ids: -1 is not a token id"),
-    "stop ids": (
-        {"prompt": "a", "stop_token_ids": [1 << 31]},
-        "stop_token_ids: 2147483648 is not a token id",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", GENERATE_REFUSED)
-def test_generate_refuses_in_this_order(case: str) -> None:
-    body, words = GENERATE_REFUSED[case]
-    with pytest.raises(InvalidRequest) as error:
-        generate(**body)
-    assert error.value.message == words
 
 
 def test_images_are_refused_or_left_to_the_template() -> None:
@@ -362,26 +299,6 @@ def test_logprobs_need_both_fields(body: dict[str, Any], wanted: int | None) -> 
     assert chat(**body).logprobs == wanted
 
 
-def test_logprobs_of_completions() -> None:
-    assert [request.logprobs for request in completions(logprobs=2)] == [2]
-    assert [request.logprobs for request in completions(logprobs=0)] == [None]
-    with pytest.raises(InvalidRequest, match="logprobs must be non-negative"):
-        completions(logprobs=-1)
-
-
-def test_prompts_of_completions() -> None:
-    found = completions(prompt=["a", "b"], n=2)
-    assert [(request.prompt, request.n) for request in found] == [
-        (TextPrompt("a"), 2), (TextPrompt("b"), 2),
-    ]  # fmt: skip
-    assert [request.prompt for request in completions(prompt=[1, 2])] == [TokenPrompt((1, 2))]
-    assert [request.prompt for request in completions(prompt=[[1], [2]])] == [
-        TokenPrompt((1,)), TokenPrompt((2,)),
-    ]  # fmt: skip
-    with pytest.raises(InvalidRequest, match="128 prompts with 2 choices each are 256; the limit is 128"):
-        completions(prompt=["a"] * 128, n=2)
-
-
 def test_special_tokens() -> None:
     for request in (
         chat(skip_special_tokens=False),
@@ -403,32 +320,3 @@ def test_bias_outside_of_the_vocabulary(token: int) -> None:
     with pytest.raises(InvalidRequest) as error:
         check_bias({token: 1.0}, 10)
     assert error.value.message == f"token_id {token} in logit_bias contains out-of-vocab token id"
-
-
-def test_the_four_forms_of_a_pooling_input() -> None:
-    assert pooling_inputs("a") == ["a"]
-    assert pooling_inputs(["a", "b"]) == ["a", "b"]
-    assert pooling_inputs([1, 2]) == [(1, 2)]
-    assert pooling_inputs([[1, 2], [3]]) == [(1, 2), (3,)]
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ([], "Input list cannot be empty."),
-        ([1, "a"], "Input list contains an invalid type."),
-        (["a", 1], "Input list contains an invalid type."),
-        ([1.5], "Input list contains an invalid type."),
-        ([True], "Input list contains an invalid type."),
-        ([[1], 2], "Input list contains an invalid type."),
-        ([["a"]], "Input list contains an invalid type."),
-        ([None], "Input list contains an invalid type."),
-        ([-1], "input: -1 is not a token id"),
-        ([[1 << 31]], "input: 2147483648 is not a token id"),
-        (["a"] * 2049, "input: has 2049 items, the limit is 2048"),
-    ],
-)
-def test_other_pooling_inputs_are_refused(given: list[object], words: str) -> None:
-    with pytest.raises(InvalidRequest) as error:
-        pooling_inputs(given)
-    assert error.value.message == words
