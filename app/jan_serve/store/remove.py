@@ -31,8 +31,8 @@ def is_own_file(entry: ModelEntry) -> bool:
     return entry.record is not None and entry.record.source.kind != "folder"
 
 
-def remove_model(entry: ModelEntry, models_dir: Path, index: ModelIndex) -> Removed:
-    """Delete the model. Raises InvalidRequest for one outside the models folder, StoreError where it cannot be."""
+def check_removable(entry: ModelEntry, models_dir: Path) -> None:
+    """Raises InvalidRequest for a model outside the models folder: the built-in one, and what --model names."""
     if entry.origin != "models folder" or not entry.path.is_relative_to(models_dir):
         where = (
             "ships with jan-serve"
@@ -40,6 +40,11 @@ def remove_model(entry: ModelEntry, models_dir: Path, index: ModelIndex) -> Remo
             else f"is not in the models folder {models_dir}"
         )
         raise InvalidRequest(f"The model `{entry.name}` {where}; it is not removed.", param="model")
+
+
+def remove_model(entry: ModelEntry, models_dir: Path, index: ModelIndex) -> Removed:
+    """Delete the model. Raises InvalidRequest for one outside the models folder, StoreError where it cannot be."""
+    check_removable(entry, models_dir)
     paths = [path for path in _paths(entry, models_dir, index) if os.path.lexists(path)]
     n_freed = 0
     try:
