@@ -22,7 +22,9 @@ _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,128}\Z")
 WARNING_HEADER: Final = "x-jan-serve-warning"
 """Says what of the request is held to less than was asked. May stand several times."""
 
-PROBE_PATHS: Final = frozenset({"/health", "/ready", "/metrics", "/logs"})
+PROBE_PATHS: Final = frozenset(
+    {"/health", "/ready", "/metrics", "/logs", "/tgi/health", "/lmdeploy/health", "/lmdeploy/metrics"}
+)
 """About the server, and often asked: not worth a log line, and a drain does not wait for them."""
 
 

@@ -141,6 +141,15 @@ async def test_health_is_open_and_empty() -> None:
     assert (response.status_code, response.content) == (200, b"")
 
 
+async def test_probes_leave_no_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "jan_serve.request")
+    async with http_client() as client:
+        for path in ("health", "metrics", "v1/models"):
+            assert (await client.get(f"/lmdeploy/{path}")).status_code == 200
+    lines = [record.getMessage() for record in caplog.records if record.name == "jan_serve.request"]
+    assert lines == ["GET /lmdeploy/v1/models 200"]
+
+
 SERIES = (
     "lmdeploy:prompt_tokens_total 2.0",
     "lmdeploy:generation_tokens_total 6.0",
