@@ -95,7 +95,11 @@ def single_models() -> list[str]:
     ]
     lines += table(("key", "", "meaning"), [*own, *shared])
     for title, kind, text in (
-        ("`sampling`", SamplingSettings, "In place of the defaults of each API. A value in a request wins."),
+        (
+            "`sampling`",
+            SamplingSettings,
+            "In place of the defaults of each API, as far as it has such a value. What a request says wins.",
+        ),
         ("`lora`", LoraSettings, "Adapters that requests may choose. See the README for how."),
     ):
         rows = [(key, meaning) for key, _, meaning in field_rows(kind, kind.model_fields)]
