@@ -7,6 +7,7 @@ token in it, and the frequency penalty counts shares of the context. (`Heterogen
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 import numpy as np
@@ -19,10 +20,11 @@ Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
 Ids = npt.NDArray[np.intp]
 
-_FIRST_SORTED: Final = 2048
-_MORE: Final = 16
+_DEPTHS: Final = (8.0, 16.0)
+"""How far below the best one tokens are looked at first: sorting a whole vocabulary takes longer than all else."""
 _LARGEST: Final = 1e30
-"""Beyond what logits are, and within what float32 holds."""
+_LEAST: Final = 1e-30
+"""Beyond what logits and temperatures are, and within what float32 holds."""
 
 
 class Warper:
@@ -67,69 +69,81 @@ class Warper:
         params = self._params
         if params.temperature <= 0.0:
             return logits
-        # From the best one down: whatever the temperature, it stays finite.
-        falls = (logits - logits.max()).astype(np.float64) / params.temperature
-        warped = np.where(falls < -_LARGEST, -np.inf, falls).astype(np.float32)
+        warped = logits
+        if params.temperature != 1.0:
+            # From the best one down: whatever the temperature, that one stays finite.
+            with np.errstate(over="ignore"):
+                warped = (logits - logits.max()) / np.float32(max(params.temperature, _LEAST))
         if 0 < params.top_k < len(warped):
             least = np.partition(warped, len(warped) - params.top_k)[len(warped) - params.top_k]
-            warped[warped < least] = -np.inf
+            warped = np.where(warped < least, np.float32(-np.inf), warped)
         if params.top_p < 1.0:
-            warped = _kept(warped, *_top_p(warped, params.top_p))
+            warped = _kept(warped, _top_p(warped, params.top_p))
         if params.typical_p < 1.0:
-            warped = _kept(warped, *_typical_p(warped, params.typical_p))
+            warped = _kept(warped, _typical_p(warped, params.typical_p))
         return warped
 
     def draw(self, warped: Floats) -> int:
         """A token by its probability; the most likely one where sampling is greedy."""
         if self._params.temperature <= 0.0:
             return int(warped.argmax())
-        ids = np.flatnonzero(warped > -np.inf)
-        reached: Doubles = np.cumsum(_probabilities(warped[ids]))
+        reached: Doubles = np.cumsum(_weights(warped), dtype=np.float64)
         unit = (int(self._random.random_raw()) >> 11) * 2.0**-53
-        at = int(np.searchsorted(reached, unit * float(reached[-1]), side="right"))
-        return int(ids[min(at, len(ids) - 1)])
+        # The first token beyond the drawn mass: one of no weight never is.
+        return int(np.searchsorted(reached, unit * float(reached[-1]), side="right"))
 
 
-def _probabilities(values: Floats) -> Doubles:
-    """Softmax of finite logits."""
-    weights = np.exp(values.astype(np.float64) - float(values.max()))
-    return weights / weights.sum()
+def _weights(logits: Floats) -> Floats:
+    """Proportional to the probabilities; 1 for the most likely token."""
+    return np.exp(logits - logits.max())
 
 
-def _kept(warped: Floats, ids: Ids, keep: npt.NDArray[np.bool_]) -> Floats:
+def _kept(warped: Floats, ids: Ids) -> Floats:
     out = np.full(len(warped), -np.inf, np.float32)
-    out[ids[keep]] = warped[ids[keep]]
+    out[ids] = warped[ids]
     return out
 
 
-def _top_p(warped: Floats, top_p: float) -> tuple[Ids, npt.NDArray[np.bool_]]:
-    """Tokens that may be drawn, and which of them stay: those before which there is less than `top_p`."""
-    ids = np.flatnonzero(warped > -np.inf)
-    probabilities = _probabilities(warped[ids])
-    order, reached = _sorted_until(-probabilities, probabilities, top_p)
-    keep = np.zeros(len(ids), np.bool_)
-    keep[order[reached - probabilities[order] < top_p]] = True
-    return ids, keep
+def _top_p(warped: Floats, top_p: float) -> Ids:
+    """The tokens before which, from the most likely one down, there is less than `top_p`."""
+    falls = warped - warped.max()
+    weights = np.exp(falls)
+    total = float(weights.sum(dtype=np.float64))
+    for depth in _DEPTHS:
+        ids = np.flatnonzero(falls > -depth)
+        if float(weights[ids].sum(dtype=np.float64)) >= top_p * total:
+            break
+    else:
+        ids = np.flatnonzero(falls > -np.inf)
+    ids = ids[np.argsort(-weights[ids], kind="stable")]
+    probabilities = weights[ids].astype(np.float64) / total
+    return ids[np.cumsum(probabilities) - probabilities < top_p]
 
 
-def _typical_p(warped: Floats, mass: float) -> tuple[Ids, npt.NDArray[np.bool_]]:
-    """The same for locally typical sampling (Meister et al. 2022): those whose surprise is nearest to the entropy."""
-    ids = np.flatnonzero(warped > -np.inf)
-    probabilities = _probabilities(warped[ids])
-    surprise = -np.log(np.maximum(probabilities, np.finfo(np.float64).tiny))
-    distance = np.abs(surprise - float((probabilities * surprise).sum()))
-    order, reached = _sorted_until(distance, probabilities, mass)
-    last = min(int((reached < mass).sum()), len(order) - 1)
-    return ids, distance <= distance[order[last]]
+def _typical_p(warped: Floats, mass: float) -> Ids:
+    """Locally typical sampling (Meister et al. 2022): the tokens whose surprise is nearest to the entropy."""
+    falls = warped - warped.max()
+    weights = np.exp(falls)
+    total = float(weights.sum(dtype=np.float64))
+    log_total = math.log(total)
+    entropy = log_total - float((weights * np.maximum(falls, -_LARGEST)).sum(dtype=np.float64)) / total
+    for depth in _DEPTHS:
+        ids = np.flatnonzero(falls > -depth)
+        distance, last = _nearest(falls[ids], weights[ids], total, entropy, mass)
+        if last <= depth + log_total - entropy:  # all that is less likely is farther away
+            break
+    else:
+        ids = np.flatnonzero(falls > -np.inf)
+        distance, last = _nearest(falls[ids], weights[ids], total, entropy, mass)
+    return ids[distance <= last]
 
 
-def _sorted_until(keys: Doubles, probabilities: Doubles, mass: float) -> tuple[Ids, Doubles]:
-    """Positions by rising key up to where their probabilities reach `mass` (or beyond), and the sums up to each."""
-    count = min(_FIRST_SORTED, len(keys))
-    while True:
-        order = np.argpartition(keys, count - 1)[:count]
-        order = order[np.lexsort((order, keys[order]))]
-        reached = np.cumsum(probabilities[order])
-        if count == len(keys) or reached[-1] >= mass:
-            return order, reached
-        count = min(count * _MORE, len(keys))
+def _nearest(
+    falls: Floats, weights: Floats, total: float, entropy: float, mass: float
+) -> tuple[Doubles, float]:
+    """How far the surprise of each token is from the entropy, and how far the last one is that `mass` needs."""
+    distance = np.abs(math.log(total) - falls.astype(np.float64) - entropy)
+    order = np.argsort(distance, kind="stable")
+    reached = np.cumsum(weights[order].astype(np.float64)) / total
+    needed = int((reached < mass).sum())
+    return distance, float(distance[order[needed]]) if needed < len(order) else math.inf
