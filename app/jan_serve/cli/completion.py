@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Annotated, Final
 
@@ -10,11 +11,7 @@ import typer.completion
 
 from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.output import Output
-from jan_serve.config import load_settings
 from jan_serve.errors import JanServeError
-from jan_serve.resources import catalogue_file
-from jan_serve.store.catalogue import Catalogue
-from jan_serve.wiring import build_resolver
 
 PROGRAM: Final = "jan-serve"
 _VARIABLE: Final = "_JAN_SERVE_COMPLETE"
@@ -50,6 +47,11 @@ def completion(
     Output().note(f"Written to {path}. New shells have it.")
 
 
+def is_completing() -> bool:
+    """Whether a shell asks what can be completed, rather than a person for a command."""
+    return _VARIABLE in os.environ
+
+
 def enable_completion() -> None:
     """Have the program answer the scripts. Typer does this itself only together with flags of its own."""
     typer.completion.get_completion_inspect_parameters()
@@ -57,6 +59,9 @@ def enable_completion() -> None:
 
 def complete_model(incomplete: str) -> list[str]:
     """Names of models that are here. Nothing where they cannot be read: a Tab key has no place for an error."""
+    from jan_serve.config import load_settings  # the commands whose arguments name this do not all need these
+    from jan_serve.wiring import build_resolver
+
     try:
         names = [entry.name for entry in build_resolver(load_settings().settings).entries()]
     except (JanServeError, OSError):
@@ -67,5 +72,8 @@ def complete_model(incomplete: str) -> list[str]:
 
 def complete_catalogue(incomplete: str) -> list[str]:
     """Names of the catalogue."""
+    from jan_serve.resources import catalogue_file
+    from jan_serve.store.catalogue import Catalogue
+
     names = [entry.name for entry in Catalogue.read(catalogue_file()).entries()]
     return [name for name in names if name.startswith(incomplete)]

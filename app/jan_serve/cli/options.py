@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,8 +18,9 @@ from jan_serve.config import (
     server_address,
     setting_options,
 )
-from jan_serve.store.resolve import ModelResolver
-from jan_serve.wiring import build_resolver
+
+if TYPE_CHECKING:
+    from jan_serve.store.resolve import ModelResolver
 
 ConfigOption = Annotated[
     Path | None,
@@ -58,6 +59,8 @@ def store_settings(config: Path | None, models_dir: Path | None) -> Settings:
 
 def store_names(config: Path | None, models_dir: Path | None) -> tuple[Settings, ModelResolver]:
     """As `store_settings`, with the models by all names that requests may use. Raises ModelNotFound beside."""
+    from jan_serve.wiring import build_resolver  # commands that ask a server do without
+
     loaded = load_settings({"models_dir": models_dir}, config)
     return loaded.settings, build_resolver(loaded.settings, loaded.book())
 

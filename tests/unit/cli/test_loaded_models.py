@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from tests.support.processes import wait_until
 from tests.unit.cli.conftest import Run
 
 
@@ -75,7 +76,7 @@ def test_a_model_that_does_not_load(ask: Run) -> None:
     assert (answer.status, answer.out) == (1, "")
     assert answer.err.startswith("error: ")
     assert "Download the file again" in answer.err
-    assert "failed: " in ask("ps").out
+    wait_until(lambda: "failed: " in ask("ps").out)  # once its worker has ended
 
 
 def test_the_server_in_json(ask: Run) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from jan_serve import __version__
+from jan_serve.cli.commands import COMMANDS
 from jan_serve.cli.main import build_app, main, with_default_command
 from jan_serve.config import setting_options
 from tests.unit.store.gguf_builder import GgufBytes, uint_key
@@ -117,6 +118,15 @@ def test_ls(capsys: pytest.CaptureFixture[str], own_folders: Path) -> None:
     captured = capsys.readouterr()
     assert "\x1b" not in captured.out
     assert "bad\\x1b[31m" in captured.out
+
+
+def test_help_and_mistakes_know_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    text = capsys.readouterr().out
+    for name in COMMANDS:
+        assert (f" {name} " in text) == (name != "own-server"), name
+    assert main(["lss"]) == 2
+    assert main(["config", "--help"]) == 0
 
 
 def test_every_command_has_a_help_text() -> None:
