@@ -12,7 +12,7 @@ BIN := .venv/bin
 
 export PYTHON CMAKE_ARGS
 
-.PHONY: help install page serve test test-clients test-page check format bench conformance model model-eval docs lock clean
+.PHONY: help install page serve test test-clients test-page package test-package check format bench conformance model model-eval docs lock clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -40,6 +40,12 @@ test-clients: install ## other people's clients, those in JavaScript too, which 
 test-page: install ## the page in a headless Chromium, which has to be installed (ARGS: as pytest)
 	@scripts/build-page --required
 	$(BIN)/python -m pytest tests/page $(ARGS)
+
+package: install ## the wheel and the sdist, in dist/ (others: packaging/README.md)
+	packaging/build-wheel
+
+test-package: package ## the wheel in an environment of its own
+	packaging/test-wheel
 
 check: install ## lint, format, types, import rules, sizes, derived documents
 	@scripts/check
