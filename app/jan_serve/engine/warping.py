@@ -59,7 +59,8 @@ class Warper:
         seen = np.flatnonzero(self._counts)
         values = logits[seen].astype(np.float64)
         if repeat != 1.0:
-            values = np.where(values < 0, values * repeat, values / repeat)
+            with np.errstate(over="ignore"):
+                values = np.where(values < 0, values * repeat, values / repeat)
         if frequency != 0.0:
             values -= self._counts[seen] * (frequency / self._length)
         logits[seen] = np.clip(values, -_LARGEST, _LARGEST)

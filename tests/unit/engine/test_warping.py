@@ -128,7 +128,7 @@ def test_greedy_takes_the_best_and_leaves_the_logits() -> None:
 
 
 @pytest.mark.parametrize("temperature", [1e-300, 1e-9, 1e9, 1e300])
-@pytest.mark.parametrize("repeat", [1e-300, 1e300])
+@pytest.mark.parametrize("repeat", [1e-308, 1e308])
 def test_extremes_stay_finite(temperature: float, repeat: float) -> None:
     subject = warper(temperature=temperature, repeat_penalty=repeat, top_p=0.9, typical_p=0.9)
     subject.observe_prompt(np.arange(10, dtype=np.int32))
