@@ -28,6 +28,11 @@ class StateRestorer:
         self.saved = self.restored = 0
 
     @property
+    def is_off(self) -> bool:
+        """Whether nothing is kept below the KV cache."""
+        return self._states.is_off
+
+    @property
     def ram_used(self) -> int:
         """Bytes of states in RAM."""
         return self._states.ram_used
@@ -39,13 +44,13 @@ class StateRestorer:
         """
         tokens = self._cache.tokens(seq_id)
         alone = len(tokens) if self._cache.whole_only else self._cells.exclusive(seq_id)
-        if alone >= MIN_TOKENS and not self._states.is_off:
+        if alone >= MIN_TOKENS and not self.is_off:
             self._states.put(tokens, self._context.save_sequence(seq_id))
             self.saved += 1
 
     def save_checkpoint(self, sequence: Sequence) -> None:
         """Keep a running sequence as far as it is computed."""
-        if not self._states.is_off:
+        if not self.is_off:
             self._states.put(
                 sequence.prefix(sequence.num_computed), self._context.save_sequence(sequence.seq_id)
             )

@@ -114,3 +114,14 @@ def test_a_second_turn_does_not_prefill_the_first_again(model: str, request: pyt
     with running_worker(path, n_ctx=512, parallel=1, cache_ram_bytes=0, **EXACT) as worker:
         alone = worker.run(generate((*turn, *worker.tokenize("another thing").tokens), ignore_eos=True))[0]
         assert alone.text == again.text
+
+
+def test_finished_sequences_hold_few_cells_where_there_is_ram_for_them(exact_llama: Path) -> None:
+    """A stream pays for every cell in use, whoever's it is."""
+    with running_worker(exact_llama, n_ctx=8192, parallel=1, **EXACT) as worker:
+        for number in range(20):
+            answer(worker, f"{number} {LONG}")
+        stats = worker.stats()
+        assert 3000 < stats.cells_used <= 4096 + 400
+        assert stats.saved_total > 0
+        assert answer(worker, f"0 {LONG}")[1] > 200

@@ -1,0 +1,150 @@
+"""What a llama.cpp context remembers: cells and ids of its sequences, finished ones that are kept, and the tiers below.
+
+Used by the engine's thread alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from jan_serve.core.sequence_state import SequenceState
+from jan_serve.engine.cells import CellCounter
+from jan_serve.engine.llama.context import LlamaContext
+from jan_serve.engine.prefix_cache import PrefixCache, PrefixMatch
+from jan_serve.engine.sequence import Sequence
+from jan_serve.engine.state_cache import StateCache
+from jan_serve.engine.state_restorer import StateRestorer
+
+# A stream looks at every cell of the cache, its own or not: 4,096 others cost it 4 % of a token on a CPU. What finished
+# sequences hold beyond that is better kept in RAM, from where it is back in milliseconds.
+_IDLE_CELLS = 4096
+
+
+class SequenceMemory:
+    """Gives out sequence ids and cells, and takes them back. It evicts finished sequences only, never running ones."""
+
+    def __init__(
+        self,
+        context: LlamaContext,
+        *,
+        n_ctx: int,
+        n_sequences: int,
+        states: StateCache | None = None,
+        idle_cells: int = _IDLE_CELLS,
+    ) -> None:
+        """n_sequences: running and finished ones together. states: the tiers below; None for none.
+
+        idle_cells: what finished sequences may hold at most while there are such tiers.
+        """
+        self.cells = CellCounter(min(n_ctx, context.n_ctx))
+        self.cache = PrefixCache(whole_only=context.model.is_recurrent)
+        self.states = StateRestorer(states or StateCache(0), context, self.cells, self.cache)
+        self._context = context
+        self._free_ids = list(range(n_sequences - 1, -1, -1))
+        self._idle_cells = idle_cells
+
+    @property
+    def whole_only(self) -> bool:
+        """Whether sequences can be shared, kept and given back only as a whole (recurrent layers)."""
+        return self.cache.whole_only
+
+    def occupy(self, sequence: Sequence, prefix: PrefixMatch | None, running: Iterable[Sequence]) -> int:
+        """Give a waiting sequence an id, and the longest prefix that there is; the number of tokens that it has."""
+        others = [other.seq_id for other in running]
+        if prefix is not None:
+            self.cache.touch(prefix.seq_id)
+        sequence.seq_id = self._take_id(keep=prefix.seq_id if prefix is not None else None)
+        have = prefix.length if prefix is not None else 0
+        restored = self.states.restore(sequence, have, lambda count: self.make_room(count, others))
+        if restored:
+            self.cells.extend(sequence.seq_id, restored)
+            return restored
+        if prefix is None or not (prefix.seq_id in self.cache or prefix.seq_id in others):
+            return 0
+        if self.whole_only:
+            self._context.copy_all(prefix.seq_id, sequence.seq_id)
+        else:
+            self._context.copy_prefix(prefix.seq_id, sequence.seq_id, prefix.length)
+        self.cells.share(prefix.seq_id, sequence.seq_id, prefix.length)
+        return prefix.length
+
+    def replace(self, sequence: Sequence, state: SequenceState) -> bool:
+        """Put what another server computed in place of what the sequence has. Without room it has nothing: False."""
+        length = len(state.tokens)
+        self._context.remove(sequence.seq_id)
+        self.cells.remove(sequence.seq_id)
+        while self.cells.free < length and self.evict_oldest():
+            pass
+        if not self._context.restore_sequence(sequence.seq_id, np.frombuffer(state.memory, np.uint8)):
+            return False
+        self.cells.extend(sequence.seq_id, length)
+        return True
+
+    def make_room(self, count: int, running: Iterable[int]) -> bool:
+        """Evict finished sequences until so many cells are free; none where that would not do. running: their ids."""
+        if count > self.cells.capacity - self.cells.held_by(running):
+            return False
+        while self.cells.free < count:
+            if not self.evict_oldest():
+                return False
+        return True
+
+    def evict_oldest(self) -> bool:
+        """Give up the finished sequence that was used longest ago; the tiers below may keep it. False without one."""
+        oldest = self.cache.least_recent()
+        if oldest is None:
+            return False
+        self._evict(oldest)
+        return True
+
+    def keep(self, sequence: Sequence) -> None:
+        """A running sequence ended: what it computed stays as long as there is room."""
+        self.drop_draft(sequence)
+        if sequence.num_computed == 0:
+            self.release(sequence.seq_id)
+            return
+        for covered in self.cache.add(sequence.seq_id, sequence.prefix(sequence.num_computed)):
+            self.release(covered)
+        if not self.states.is_off:
+            while len(self.cache) > 1 and self.cells.held_by(self.cache.seq_ids) > self._idle_cells:
+                self.evict_oldest()
+
+    def drop_draft(self, sequence: Sequence) -> None:
+        """Give back the cells of a draft that came to nothing."""
+        if sequence.num_drafted:
+            self._context.truncate(sequence.seq_id, sequence.num_computed)
+            self.cells.shrink(sequence.seq_id, sequence.num_drafted)
+            sequence.num_drafted = 0
+
+    def release(self, seq_id: int) -> None:
+        """Drop what a sequence holds; its id is free."""
+        self._context.remove(seq_id)
+        self.cells.remove(seq_id)
+        self._free_ids.append(seq_id)
+
+    def reset(self) -> None:
+        """Forget everything, unsaved: the memory is in an unknown state. No sequence may be running."""
+        for seq_id in self.cache.seq_ids:
+            self.cache.remove(seq_id)
+            self.release(seq_id)
+        self._context.clear()
+        self.cells.clear()
+
+    def save(self, patience_s: float) -> None:
+        """Keep what is cached for the next worker of this model. Blocks for the disk, and so long at most."""
+        while self.evict_oldest():
+            pass
+        self.states.flush(patience_s)
+
+    def _take_id(self, keep: int | None) -> int:
+        """An id that holds nothing; evicts if all are in use. `keep` is not evicted."""
+        if not self._free_ids:
+            self._evict(next(seq_id for seq_id in self.cache.seq_ids if seq_id != keep))
+        return self._free_ids.pop()
+
+    def _evict(self, seq_id: int) -> None:
+        self.states.save_evicted(seq_id)
+        self.cache.remove(seq_id)
+        self.release(seq_id)
