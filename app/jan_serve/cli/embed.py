@@ -88,7 +88,7 @@ def _from_input(output: Output, *, lines: bool) -> list[str]:
 def _show(texts: Sequence[str], vectors: Sequence[Vector], output: Output) -> None:
     """A row a text: the first numbers, and the similarity (cosine) to each text."""
     several = 1 < len(texts) <= _MOST_COMPARED
-    columns = ("", "text", "vector", *(f"~{number}" for number in range(1, len(texts) + 1) if several))
+    columns = ("#", "text", "vector", *(f"~{number}" for number in range(1, len(texts) + 1) if several))
     rows: list[list[str]] = []
     for number, (text, vector) in enumerate(zip(texts, vectors, strict=True), 1):
         row = [str(number), _shortened(text), _first(vector)]

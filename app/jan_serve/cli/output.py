@@ -11,19 +11,45 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import Progress, ProgressColumn
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from jan_serve.logs import printable
 
 _UNBOUNDED: Final = 100_000
+_PAIR: Final = 2
+_GAP: Final = 3
+"""Between the columns of a table."""
+_SHORT: Final = 8
+"""Longer words, such as paths, may be broken in a table."""
 
 
 def printable_lines(text: str) -> str:
     """`text` with its line breaks, every other control character escaped."""
     return "\n".join(printable(line) for line in text.splitlines())
+
+
+def _narrowest(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
+    """How wide a terminal has to be, in characters, for a table whose short words are whole."""
+    widths = (
+        max(min(cell_len(word), _SHORT) for cell in column for word in cell.split() or [""])
+        for column in zip(columns, *rows, strict=True)
+    )
+    return sum(widths) + _GAP * len(columns)
+
+
+def _records(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """Name and value of each cell that is not empty on a line, and an empty line after each row."""
+    table = Table.grid(Column(style="bold"), Column(overflow="fold"), padding=(0, 2, 0, 0))
+    for row in rows:
+        for name, cell in zip(columns, row, strict=True):
+            if cell:
+                table.add_row(name, Text(cell, overflow="fold"))
+        table.add_row("", "")
+    return table
 
 
 def _printable_layout(text: str) -> str:
@@ -84,10 +110,14 @@ class Output:
     def table(
         self, columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str | None = None
     ) -> None:
-        """The result as a table. No cell is cut off."""
+        """The result as a table. No cell is cut off: where the words do not fit, a line has one cell."""
+        cells = [[printable(cell) for cell in row] for row in rows]
+        if len(columns) > _PAIR and _narrowest(columns, cells) > self._out.width:
+            self._out.print(_records(columns, cells))
+            return
         table = Table(*columns, box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False)
-        for row in rows:
-            table.add_row(*(Text(printable(cell), overflow="fold") for cell in row))
+        for row in cells:
+            table.add_row(*(Text(cell, overflow="fold") for cell in row))
         self._out.print(table)
 
     def progress(self, *columns: str | ProgressColumn) -> Progress | None:
