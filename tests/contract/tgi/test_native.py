@@ -14,7 +14,7 @@ import pytest
 
 from jan_serve.core.events import TokenInfo, TokenLogprob
 from jan_serve.errors import EngineCrashed, EngineFailure, JanServeError, Overloaded
-from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, GenerateRequest
+from jan_serve.ipc.messages import Accepted, AdapterFacts, AdapterUse, Chunk, EngineEvent, GenerateRequest
 from tests.support.fake_client import FakeClient, FakeModels, Script, endings, fake_facts, saying
 from tests.support.fronts import http_client
 from tests.support.shared_app import SharedApp
@@ -219,6 +219,58 @@ async def test_failures(case: str) -> None:
         streamed = await call("/generate_stream", NATIVE, failing(error, after=after))
         assert streamed.status_code == 200
         assert streamed.text == f'data: {{"error":"{words}","error_type":"{kind}"}}\n\n'
+
+
+GRAMMARS: dict[str, tuple[str, Any, int, str]] = {
+    "no schema": (
+        "json",
+        {"properties": {}, "type": 1},
+        422,
+        "Input validation error: grammar is not valid: ",
+    ),
+    "text": ("json", "{", 422, "Input validation error: grammar is not valid: "),
+    "without properties": (
+        "json_schema",
+        {"schema": {}},
+        422,
+        "Input validation error: grammar is not valid: Grammar must have a 'properties' field",
+    ),
+    "another type": ("json", [1], 422, "Input validation error: grammar is not supported"),
+    "what cannot be held to": (
+        "json",
+        {"properties": {"a": {"type": "string", "pattern": "(a)\\1"}}},
+        422,
+        "Input validation error: cannot compile regex from schema: ",
+    ),
+    "pattern": ("regex", "(a", 424, "Request failed during generation: "),
+}
+
+
+@pytest.mark.parametrize("case", GRAMMARS)
+async def test_grammars_that_are_refused(case: str) -> None:
+    kind, value, status, words = GRAMMARS[case]
+    body = {"inputs": "a", "parameters": {"grammar": {"type": kind, "value": value}}}
+    response = await call("/generate", body)
+    assert response.status_code == status
+    assert response.json()["error"].startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("/generate", {"inputs": "a", "parameters": {"adapter_id": "Style"}}),
+        ("/tgi/v1/completions", {"prompt": "a", "model": "Style"}),
+        ("/tgi/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}], "model": "Style"}),
+    ],
+)
+async def test_adapters(path: str, fields: dict[str, Any]) -> None:
+    facts = fake_facts(adapters=(AdapterFacts("other", 1.0), AdapterFacts("style", 0.5)))
+    model = FakeClient(facts=facts)
+    async with APP.over(model) as client:
+        assert (await client.post(path, json=fields)).status_code == 200
+        unknown = json.loads(json.dumps(fields).replace("Style", "nobody"))
+        assert (await client.post(path, json=unknown)).status_code == 200
+    assert [request.adapters for request in model.requests] == [(AdapterUse(1, 0.5),), ()]
 
 
 async def test_a_refused_stream_is_one_event() -> None:

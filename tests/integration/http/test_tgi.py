@@ -113,7 +113,9 @@ def test_facts(url: str) -> None:
 
 def test_prefill_and_top_tokens(base: str) -> None:
     fields = {"max_new_tokens": 3, "decoder_input_details": True, "top_n_tokens": 2}
-    details = call(base, "/generate", inputs="Hello", parameters=fields).json()["details"]
+    reply = call(base, "/generate", inputs="Hello", parameters=fields)
+    details = reply.json()["details"]
+    assert str(len(details["prefill"])) == reply.headers["x-prompt-tokens"]
     assert details["prefill"][0]["logprob"] is None
     assert all(token["logprob"] < 0 for token in details["prefill"][1:])
     assert [len(entry) for entry in details["top_tokens"]] == [2] * len(details["tokens"])

@@ -14,10 +14,14 @@ from jan_serve.errors import (
     EngineCrashed,
     EngineFailure,
     EngineStalled,
+    GrammarTooComplex,
     InvalidJson,
     InvalidRequest,
+    InvalidSchema,
     Overloaded,
     TemplateError,
+    UnsupportedPattern,
+    UnsupportedSchema,
 )
 
 
@@ -61,6 +65,16 @@ def error_body(problem: Problem) -> ErrorBody:
         case ContextLengthExceeded() as error:
             words = f"`inputs` must have less than {error.n_ctx} tokens. Given: {error.n_prompt}"
             return {"error": f"Input validation error: {words}", "error_type": "validation"}
+        case InvalidSchema() as error:
+            words = f"Input validation error: grammar is not valid: {error.message}"
+            return {"error": words, "error_type": "validation"}
+        case UnsupportedSchema() | GrammarTooComplex() as error:
+            words = f"Input validation error: cannot compile regex from schema: {error.message}"
+            return {"error": words, "error_type": "validation"}
+        case UnsupportedPattern():
+            # There, a pattern is compiled by the engine.
+            words = f"Request failed during generation: {problem.message}"
+            return {"error": words, "error_type": "generation"}
         case InvalidRequest() as error:
             return {"error": f"Input validation error: {error.message}", "error_type": "validation"}
         case EngineCrashed() | EngineStalled():
@@ -82,6 +96,8 @@ def stream_error_body(problem: Problem) -> ErrorBody:
 def status_of(problem: Problem) -> int:
     """The status of a reply that is no stream."""
     match problem.error:
+        case UnsupportedPattern():
+            return HTTPStatus.FAILED_DEPENDENCY
         case InvalidRequest():
             return HTTPStatus.UNPROCESSABLE_ENTITY
         case EngineCrashed() | EngineStalled():
