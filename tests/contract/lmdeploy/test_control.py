@@ -223,6 +223,8 @@ async def test_abort_and_terminate_where_they_are(prefix: str) -> None:
         assert unknown.json() == flat("Session 9 not found.")
         every = await client.post(f"{prefix}/abort_request", json={"abort_all": True, "abort_message": "x"})
         assert (every.status_code, every.content) == (200, b"")
+        page = await client.get(f"{prefix}/terminate", headers={"sec-fetch-site": "cross-site"})
+        assert (page.status_code, control.terminations) == (403, 0)
         ended = await client.get(f"{prefix}/terminate")
         assert (ended.status_code, ended.content, control.terminations) == (200, b"", 1)
 

@@ -15,6 +15,7 @@ from tests.integration.http.support import metric, serving_models
 from tests.support.models import tiny_llama as tiny_llama
 from tests.support.processes import wait_until
 from tests.support.raw_http import get, post
+from tests.support.relay import Relay
 from tests.support.served import Served
 
 pytestmark = pytest.mark.integration
@@ -296,6 +297,28 @@ def test_a_dropped_link_is_an_error_until_it_is_made_again(prefill: Engine, deco
     assert "not linked" in decode.call(path, request, status=400)["message"]
     link(prefill, decode)
     assert decode.call(path, request)["choices"][0]["text"]
+
+
+@pytest.mark.parametrize("after", [100, 20_000])
+def test_a_cut_transfer_is_an_error(prefill: Engine, decode: Engine, after: int) -> None:
+    endpoints = prefill.initialize(decode)
+    decode.initialize(prefill)
+    info = json.loads(endpoints["kvtransfer_endpoint_info"][0]["endpoint_info"])
+    with contextlib.closing(Relay(info["port"])) as relay:
+        info["port"] = relay.port
+        endpoints["kvtransfer_endpoint_info"][0]["endpoint_info"] = json.dumps(info)
+        assert decode.connect(prefill, endpoints) == {"status": 1}
+        path, body = COMPLETION
+        reply = prefilled(prefill, path, body)
+        request = resumed(decode, prefill, path, body, reply)
+        relay.cut = relay.passed + after
+        refused = decode.call(path, request, status=503)
+        assert "broke off" in refused["message"] or "closed the connection" in refused["message"]
+        relay.cut = None
+        assert decode.call(path, request)["choices"][0]["text"], "what was kept is still there"
+    for one in (prefill, decode):
+        wait_until(lambda one=one: one.sockets() == 0)
+        wait_until(lambda one=one: _idle_states(one) == 0)
 
 
 def test_a_wrong_key_is_not_connected(prefill: Engine, decode: Engine) -> None:

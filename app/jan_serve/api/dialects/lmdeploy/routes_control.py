@@ -21,6 +21,7 @@ from jan_serve.api.dialects.lmdeploy.wire_control import (
     SleepState,
     UpdateWeightsRequest,
 )
+from jan_serve.api.errors import http_problem
 from jan_serve.api.replies import json_reply
 from jan_serve.errors import InvalidRequest
 
@@ -100,6 +101,9 @@ def add_control_routes(router: APIRouter, serving: Serving, control: ControlPlan
         """End the server as a signal would: running requests may finish. Only where the server allows it."""
         if not control.may_terminate:
             raise InvalidRequest(_NO_TERMINATE)
+        if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+            # A page of any origin can make a browser GET; only for this route would that matter.
+            raise http_problem(HTTPStatus.FORBIDDEN, "forbidden_origin", "Web pages may not end the server.")
         return Response(background=BackgroundTask(control.terminate))
 
 
