@@ -10,7 +10,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -19,6 +19,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 
 from jan_serve import __version__
+from jan_serve.api.clients import clients_router
 from jan_serve.api.control_port import ControlPlane
 from jan_serve.api.dialect import Dialect, Services, StreamSettings
 from jan_serve.api.dialects import DIALECTS
@@ -125,7 +126,7 @@ def create_app(
         health_router(models, lifecycle, metrics),
         page_router(page),
         *([log_router(log, lifecycle, services.streams)] if log is not None else ()),
-        *([management_router(management, services.streams)] if management is not None else ()),
+        *(_management_routers(management, models, services, settings) if management is not None else ()),
         *(dialect.router(services) for dialect in dialects),
     ]
 
@@ -145,6 +146,13 @@ def create_app(
     for router in routers:
         app.include_router(router)
     return app
+
+
+def _management_routers(
+    management: Management, models: Models, services: Services, settings: Settings
+) -> list[APIRouter]:
+    clients = clients_router(models, management.library, needs_key=bool(settings.api_keys))
+    return [management_router(management, services.streams), clients]
 
 
 def _middleware(

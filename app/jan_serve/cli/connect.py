@@ -15,7 +15,7 @@ from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.options import ConfigOption, UrlOption
 from jan_serve.cli.output import Output
 from jan_serve.config import load_settings, server_address
-from jan_serve.editors.facts import EditorModel, Folders, ServerFacts
+from jan_serve.editors.facts import Folders, ServerFacts, editor_model
 from jan_serve.editors.recipes import RECIPES, Change, Recipe
 from jan_serve.store.atomic_file import write_atomically
 
@@ -70,7 +70,7 @@ def server_facts(
     with Connection(address) as connection:
         rows = cast(list[dict[str, Any]], connection.get("/v1/models")["data"])
         document = connection.get("/openapi.json") if wants_routes else {}
-    models = tuple(_model(row) for row in rows)
+    models = tuple(map(editor_model, rows))
     chats = [each for each in models if each.is_chat]
     wanted = model or loaded.settings.model
     first = next((each for each in chats if each.name == wanted), None)
@@ -88,18 +88,6 @@ def server_facts(
         models=models,
         model=first or chats[0],
         has_responses="/v1/responses" in document.get("paths", ()),
-    )
-
-
-def _model(row: dict[str, Any]) -> EditorModel:
-    meta = cast(dict[str, Any], row.get("meta") or {})
-    is_embedding = meta.get("pooling") not in (None, "none", "rank")
-    n_ctx = row.get("context_length")
-    return EditorModel(
-        name=str(row["id"]),
-        n_ctx=n_ctx if isinstance(n_ctx, int) else None,
-        is_chat=not is_embedding and meta.get("pooling") != "rank",
-        is_embedding=is_embedding,
     )
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, cast
 
 PROVIDER: Final = "jan-serve"
 KEY_VARIABLE: Final = "JAN_SERVE_API_KEY"
@@ -25,6 +26,19 @@ class EditorModel:
     def n_output(self) -> int | None:
         """Tokens of an answer that leave room for a prompt: a quarter of the context, 16384 at most."""
         return None if self.n_ctx is None else min(self.n_ctx // 4, 16_384)
+
+
+def editor_model(card: Mapping[str, Any]) -> EditorModel:
+    """A model of the list that /v1/models gives."""
+    pooling = cast(dict[str, Any], card.get("meta") or {}).get("pooling")
+    n_ctx = card.get("context_length")
+    is_embedding = pooling not in (None, "none", "rank")
+    return EditorModel(
+        name=str(card["id"]),
+        n_ctx=n_ctx if isinstance(n_ctx, int) else None,
+        is_chat=not is_embedding and pooling != "rank",
+        is_embedding=is_embedding,
+    )
 
 
 @dataclass(frozen=True, slots=True)
