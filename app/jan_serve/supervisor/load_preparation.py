@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from typing import Final
 
 from jan_serve.errors import JanServeError
 from jan_serve.ipc.messages import EngineSettings
@@ -17,6 +18,9 @@ from jan_serve.store.footprint import Footprint
 from jan_serve.supervisor.ports import ModelSource, Resolver
 
 logger = logging.getLogger(__name__)
+
+GOOD_FOR_S: Final = 5.0
+"""Other programs take and give back memory too: after that long it is measured again."""
 
 MemoryMeter = Callable[[], FreeMemory]
 """Measures what models may use now. Blocks, for up to a second."""
@@ -34,17 +38,28 @@ class Prepared:
 class LoadPreparation:
     """Preparations under way and done, by model. Used on the event loop only."""
 
-    def __init__(self, resolver: Resolver, meter: MemoryMeter | None, on_change: Callable[[], None]) -> None:
-        """on_change is called when a preparation is done; it must not block."""
+    def __init__(
+        self,
+        resolver: Resolver,
+        meter: MemoryMeter | None,
+        on_change: Callable[[], None],
+        clock: Callable[[], float],
+    ) -> None:
+        """on_change is called when a preparation is done; it must not block. clock: seconds."""
         self._resolver = resolver
         self._meter = meter
         self._on_change = on_change
+        self._clock = clock
         self._tasks: dict[ModelSource, asyncio.Task[Prepared | JanServeError]] = {}
+        self._begun: dict[ModelSource, float] = {}
 
     def result(self, source: ModelSource) -> Prepared | JanServeError | None:
-        """What came of it; None while it goes on. The first call starts it."""
+        """What came of it; None while it goes on. The first call starts it, and one that finds it too old."""
         task = self._tasks.get(source)
+        if task is not None and task.done() and self._clock() - self._begun[source] >= GOOD_FOR_S:
+            task = None
         if task is None:
+            self._begun[source] = self._clock()
             task = self._tasks[source] = asyncio.create_task(
                 self._prepare(source), name=f"prepare {source.name}"
             )
@@ -54,7 +69,13 @@ class LoadPreparation:
     def keep_only(self, sources: Collection[ModelSource]) -> None:
         """Forget the others."""
         for source in self._tasks.keys() - set(sources):
-            self._tasks.pop(source).cancel()
+            self.forget(source)
+
+    def forget(self, source: ModelSource) -> None:
+        """Prepare it anew when it is asked for again."""
+        task = self._tasks.pop(source, None)
+        if task is not None:
+            task.cancel()
 
     def forget_all(self) -> None:
         """What was measured does not hold any more."""

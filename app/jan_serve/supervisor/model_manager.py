@@ -49,7 +49,7 @@ class ModelManager:
         self._resolver = resolver
         self._limits = limits or ManagerLimits()
         self._clock = clock
-        preparation = LoadPreparation(resolver, meter, self._poke)
+        preparation = LoadPreparation(resolver, meter, self._poke, clock)
         self._residents = Residents(worker_command, self._limits, clock, preparation, self._poke)
         self._draining = False
         self._closed: JanServeError | None = None

@@ -13,7 +13,7 @@ from jan_serve.errors import JanServeError, ModelFailed
 from jan_serve.ipc.messages import ModelFacts
 from jan_serve.supervisor.lease_queue import LeaseQueue
 from jan_serve.supervisor.limits import ManagerLimits
-from jan_serve.supervisor.load_preparation import LoadPreparation, Prepared
+from jan_serve.supervisor.load_preparation import GOOD_FOR_S, LoadPreparation, Prepared
 from jan_serve.supervisor.model_record import ModelRecord
 from jan_serve.supervisor.model_slot import ModelSlot, SlotState
 from jan_serve.supervisor.placement import (
@@ -168,7 +168,7 @@ class Residents:
             granted.set_result(slot)
 
     def _serve_queue(self) -> float | None:
-        """For each model that is waited for: grant, refuse, load, or make room. Returns the shortest back-off."""
+        """For each model that is waited for: grant, refuse, load, or make room. Returns when to look again."""
         held_back: frozenset[str] | None = None
         now = self._clock()
         pauses: list[float] = []
@@ -191,6 +191,8 @@ class Residents:
             elif held_back is None:
                 # Those behind it get no room before it does, even where there is some for them.
                 held_back = self._provide(source)
+                if held_back is not None:
+                    pauses.append(GOOD_FOR_S)  # memory may come back from other programs
         self.held_back = held_back or frozenset()
         return min(pauses, default=None)
 
@@ -235,6 +237,7 @@ class Residents:
 
     def _refuse_load(self, source: ModelSource, error: JanServeError) -> None:
         logger.warning("%s could not be loaded: %s", source.name, error)
+        self._preparation.forget(source)
         self.records[source.name].reason = error.message
         self.queue.refuse(source, error)
 

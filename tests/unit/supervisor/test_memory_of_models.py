@@ -143,6 +143,16 @@ async def test_what_cannot_fit_is_refused_with_both_figures_and_nothing_is_evict
         assert m.status("huge").reason is None
 
 
+async def test_memory_that_other_programs_give_back_is_noticed_while_a_request_waits(tmp_path: Path) -> None:
+    async with machine(tmp_path, ("a", "b"), free=GB) as m, m.manager.lease("a"):
+        waiting = asyncio.create_task(m.use("b"))
+        await until(lambda: m.status("b").waiting == 1 and m.looked == 2)
+        m.free = 2 * GB
+        m.clock.turn(6)
+        await waiting
+        assert m.loaded() == {"a", "b"}
+
+
 async def test_a_budget_holds_whatever_is_free(tmp_path: Path) -> None:
     limits = ManagerLimits(max_loaded=0, memory_budget=2 * GB)
     async with machine(tmp_path, ("a", "b", "c"), free=100 * GB, limits=limits) as m:
@@ -232,40 +242,40 @@ async def test_unload_waits_for_what_runs_and_new_requests_load_again(tmp_path: 
         assert m.status("a").loads_total == 2
 
 
+async def _answer(m: Machine, prompt: str, after: int, seen: asyncio.Event) -> str:
+    """The text of an answer; the event is set when `after` of its words are there."""
+    text = ""
+    async with m.manager.lease("a") as client:
+        async for event in client.generate(GenerateRequest(id=client.next_id(), prompt=(prompt,))):
+            text += event.text if isinstance(event, Chunk) else ""
+            if text.count(" ") >= after:
+                seen.set()
+    return text
+
+
 async def test_unload_by_force_ends_what_runs_with_an_error(tmp_path: Path) -> None:
     async with machine(tmp_path, ("a",)) as m:
-        async with m.manager.lease("a") as client:
-            unloading = asyncio.create_task(m.manager.unload("a", force=True))
-            await until(lambda: client.open_requests == 0 and m.status("a").state == "ready")
-            with pytest.raises(Unavailable, match="unloaded by request"):
-                await _tokens(client)
-        assert await unloading
+        seen = asyncio.Event()
+        endless = asyncio.create_task(_answer(m, "!stream 1000000 1ms", 1, seen))
+        await seen.wait()
+        assert await m.manager.unload("a", force=True)
+        with pytest.raises(Unavailable, match="unloaded by request"):
+            await endless
 
 
 async def test_row_28_unloading_at_any_moment_of_a_stream_ends_it_whole_or_with_an_error(
     tmp_path: Path,
 ) -> None:
+    whole = "".join(f"{number} " for number in range(40))
     async with machine(tmp_path, ("a",)) as m:
         for moment in range(10):
             force = moment % 2 == 1
             seen = asyncio.Event()
-
-            async def stream(after: int, seen: asyncio.Event) -> int:
-                count = 0
-                async with m.manager.lease("a") as client:
-                    request = GenerateRequest(id=client.next_id(), prompt=("!stream 40 1ms",))
-                    async for event in client.generate(request):
-                        count += isinstance(event, Chunk)
-                        if count == after:
-                            seen.set()
-                return count
-
-            streaming = asyncio.create_task(stream(4 * moment, seen))
+            streaming = asyncio.create_task(_answer(m, "!stream 40 1ms", 4 * moment, seen))
             await seen.wait()
-            unloaded = await m.manager.unload("a", force=force)
+            assert await m.manager.unload("a", force=force)
             result = (await asyncio.gather(streaming, return_exceptions=True))[0]
-            assert unloaded
-            assert result == 40 or (force and isinstance(result, Unavailable)), result
+            assert result == whole or (force and isinstance(result, Unavailable)), result
         assert m.status("a").crashes_total == 0
         assert await m.use("a") is not None
 
