@@ -1,0 +1,43 @@
+"""Standard input that does not end."""
+
+from __future__ import annotations
+
+import io
+import os
+import threading
+
+import pytest
+
+from jan_serve.cli.input import read_input
+from jan_serve.cli.output import Output
+from tests.support.processes import wait_until
+
+
+def test_a_pipe_that_stays_open_is_told_of(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("jan_serve.cli.input._SILENCE_S", 0.0)
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as pipe:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(pipe, encoding="utf-8"))
+        output = Output()
+        found: list[str] = []
+        reader = threading.Thread(target=lambda: found.append(read_input(output)))
+        reader.start()
+        wait_until(lambda: "Waiting for the end of standard input" in capsys.readouterr().err)
+        os.write(writing, b"text")
+        os.close(writing)
+        reader.join(10)
+    assert found == ["text"]
+
+
+def test_text_that_is_there_needs_no_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, "é".encode())
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(pipe, encoding="utf-8"))
+        assert read_input(Output()) == "é"
+    assert capsys.readouterr().err == ""
