@@ -93,7 +93,7 @@ async def _probe(session: aiohttp.ClientSession, base: str, seconds: list[float]
 
 
 def clients_64(server: Running, seed: int) -> Figures:
-    """Sixty-four clients at once. `unfair`: the longest wait for a first token over the shortest wall time for all."""
+    """Sixty-four clients at once: how many fail, and how long they wait for a first token."""
     outcome = burst(server.base, [Job(words(seed * 100 + i, 10), 16) for i in range(64)], tolerate=True)
     firsts = sorted(timing.first_s for timing in outcome.timings)
     return {
