@@ -123,7 +123,7 @@ def create_app(
         control=control,
     )
     routers = [
-        health_router(models, lifecycle, metrics),
+        health_router(models, lifecycle, metrics, control.sleeper if control is not None else None),
         page_router(page),
         *([log_router(log, lifecycle, services.streams)] if log is not None else ()),
         *(_management_routers(management, models, services, settings) if management is not None else ()),

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 from jan_serve import __version__
+from jan_serve.api.control_port import Sleeper
 from jan_serve.api.lifecycle import Lifecycle
 from jan_serve.api.metrics import CONTENT_TYPE, Metrics
 from jan_serve.api.models_port import Models
@@ -25,10 +26,12 @@ class ModelHealth(BaseModel):
 
 
 class Health(BaseModel):
-    """The state of the server. busy: it works on requests. degraded: a model failed. uptime_s: seconds."""
+    """The state of the server. busy: it works on requests. degraded: a model failed. asleep: it refuses
+    requests until it is woken. uptime_s: seconds.
+    """
 
     status: Literal["ok", "draining"]
-    state: Literal["ready", "busy", "degraded", "draining"]
+    state: Literal["ready", "busy", "degraded", "asleep", "draining"]
     version: str
     pid: int
     uptime_s: float
@@ -43,8 +46,10 @@ class Readiness(BaseModel):
     reason: str | None
 
 
-def health_router(models: Models, lifecycle: Lifecycle, metrics: Metrics) -> APIRouter:
-    """The routes."""
+def health_router(
+    models: Models, lifecycle: Lifecycle, metrics: Metrics, sleeper: Sleeper | None = None
+) -> APIRouter:
+    """The routes. sleeper: None never sleeps."""
     router = APIRouter(tags=["Server"])
 
     def current() -> Health:
@@ -52,6 +57,8 @@ def health_router(models: Models, lifecycle: Lifecycle, metrics: Metrics) -> API
         state = "busy" if lifecycle.open_requests else "ready"
         if any(model.state == "failed" for model in states):
             state = "degraded"
+        if sleeper is not None and sleeper.is_sleeping:
+            state = "asleep"
         return Health(
             status="draining" if lifecycle.draining else "ok",
             state="draining" if lifecycle.draining else state,
@@ -74,6 +81,9 @@ def health_router(models: Models, lifecycle: Lifecycle, metrics: Metrics) -> API
     @router.head("/ready", include_in_schema=False)
     async def ready() -> Response:
         """200 only if a request would be accepted now."""
+        if sleeper is not None and sleeper.is_sleeping:
+            reason = "the server is asleep until POST /wakeup"
+            return json_reply({"ready": False, "reason": reason}, HTTPStatus.SERVICE_UNAVAILABLE)
         failed = [model for model in models.snapshot().models if model.state == "failed"]
         if failed:
             reason = f"the model `{failed[0].name}` failed"
