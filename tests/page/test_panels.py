@@ -64,3 +64,6 @@ def test_the_server_panel_shows_what_happens(tab: Tab) -> None:
     expect(tab.page.get_by_text("Copied")).to_be_visible()
     copied: str = tab.page.evaluate("navigator.clipboard.readText()")
     assert f"OPENAI_BASE_URL={tab.url}/v1" in copied
+    tab.page.get_by_label("Program", exact=True).select_option("Zed")
+    expect(tab.page.locator(".code-box")).to_contain_text(f"{tab.url}/v1")
+    expect(tab.page.get_by_text("settings.json").first).to_be_visible()

@@ -1,35 +1,80 @@
 // What to paste into other programs, so that they use this server.
-import { useState } from "preact/hooks";
-import { currentModel } from "../state/models";
+import { useEffect, useState } from "preact/hooks";
+import { listClients, type Client } from "../api/clients";
+import { messageOf, wasAborted } from "../api/http";
 import { apiKey } from "../state/key";
+import { currentModel } from "../state/models";
 import { CopyButton } from "../ui/copy";
-import { CLIENTS, type Place } from "./clients";
+import { SAMPLES, type Place } from "./samples";
+
+interface Shown {
+  title: string;
+  where: string;
+  text: string | null;
+  steps: string[];
+  obstacle: string | null;
+}
 
 export function EditorSettings() {
-  const [chosen, setChosen] = useState(CLIENTS[0]!.name);
-  const client = CLIENTS.find(({ name }) => name === chosen)!;
-  const place: Place = {
-    url: new URL(".", document.baseURI).href.replace(/\/$/, ""),
-    model: currentModel.value?.id ?? "jan-tiny",
-    keyed: apiKey.value !== "",
-  };
-  const text = client.settings(place);
+  const [chosen, setChosen] = useState(SAMPLES[0]!.name);
+  const model = currentModel.value?.id ?? "";
+  const { clients, problem } = useClients(model);
+  const all = [...samples(model), ...clients.map(shown)];
+  const { title, where, text, steps, obstacle } = all.find((each) => each.title === chosen) ?? all[0]!;
   return (
     <section aria-label="Settings for other programs">
       <h2>Use it in</h2>
       <div class="label-row">
-        <select aria-label="Program" class="narrow" value={chosen} onChange={(event) => setChosen(event.currentTarget.value)}>
-          {CLIENTS.map(({ name }) => (
-            <option key={name}>{name}</option>
+        <select aria-label="Program" class="narrow" value={title} onChange={(event) => setChosen(event.currentTarget.value)}>
+          {all.map((each) => (
+            <option key={each.title}>{each.title}</option>
           ))}
         </select>
-        <span class="hint">{client.where}</span>
-        <CopyButton text={text} label="Copy settings" />
+        <span class="hint">{where}</span>
+        {text !== null && <CopyButton text={text} label="Copy settings" />}
       </div>
-      <pre class="code-box" tabIndex={0}>
-        {text}
-      </pre>
-      {place.keyed && <p class="hint">Put your key where it says YOUR-KEY.</p>}
+      {obstacle && <p class="problem">{obstacle}.</p>}
+      {text !== null && (
+        <pre class="code-box" tabIndex={0}>
+          {text}
+        </pre>
+      )}
+      {steps.length > 0 && (
+        <ol class="steps">
+          {steps.map((step) => (
+            <li key={step}>{step}</li>
+          ))}
+        </ol>
+      )}
+      {problem !== null && <p class="problem">{problem}</p>}
     </section>
   );
+}
+
+function samples(model: string): Shown[] {
+  const url = new URL(".", document.baseURI).href.replace(/\/$/, "");
+  const place: Place = { url, model: model || "jan-tiny", keyed: apiKey.value !== "" };
+  const steps = place.keyed ? ["Put your key where it says YOUR-KEY."] : [];
+  return SAMPLES.map(({ name, where, settings }) => ({ title: name, where, text: settings(place), steps, obstacle: null }));
+}
+
+function shown({ title, path, settings, steps, obstacle }: Client): Shown {
+  return { title, where: path ?? "in its own settings", text: settings, steps, obstacle };
+}
+
+/** The programs that the server knows, for this model. */
+function useClients(model: string): { clients: Client[]; problem: string | null } {
+  const [found, setFound] = useState<{ clients: Client[]; problem: string | null }>({ clients: [], problem: null });
+  useEffect(() => {
+    if (!model) return undefined;
+    const controller = new AbortController();
+    listClients(model, controller.signal).then(
+      (clients) => setFound({ clients, problem: null }),
+      (error: unknown) => {
+        if (!wasAborted(error)) setFound({ clients: [], problem: messageOf(error) });
+      },
+    );
+    return () => controller.abort();
+  }, [model]);
+  return found;
 }

@@ -1,4 +1,4 @@
-// Settings of programs that speak OpenAI's API. `jan-serve connect` has more of them, and writes them by itself.
+// What works with every program that speaks OpenAI's API; editors are asked of the server (api/clients.ts).
 
 export interface Place {
   /** Of this server, without a slash at the end. */
@@ -8,7 +8,7 @@ export interface Place {
   keyed: boolean;
 }
 
-interface Client {
+interface Sample {
   name: string;
   /** Where the settings go. */
   where: string;
@@ -20,7 +20,7 @@ function key({ keyed }: Place): string {
   return keyed ? "YOUR-KEY" : "none";
 }
 
-export const CLIENTS: Client[] = [
+export const SAMPLES: Sample[] = [
   {
     name: "Any OpenAI client",
     where: "environment variables",
@@ -51,23 +51,5 @@ export const CLIENTS: Client[] = [
         ")",
         "print(answer.choices[0].message.content)",
       ].join("\n"),
-  },
-  {
-    name: "Continue",
-    where: "~/.continue/config.yaml, under models:",
-    settings: (place) =>
-      [
-        `- name: ${JSON.stringify(place.model)}`,
-        "  provider: openai",
-        `  model: ${JSON.stringify(place.model)}`,
-        `  apiBase: ${place.url}/v1`,
-        `  apiKey: ${key(place)}`,
-        "  roles: [chat, edit, apply]",
-      ].join("\n"),
-  },
-  {
-    name: "aider",
-    where: "~/.aider.conf.yml",
-    settings: (place) => [`model: ${JSON.stringify(`openai/${place.model}`)}`, `openai-api-base: ${place.url}/v1`, `openai-api-key: ${key(place)}`].join("\n"),
   },
 ];

@@ -1,0 +1,18 @@
+// How other programs are pointed at this server, in their own words.
+import { getJson } from "./http";
+
+export interface Client {
+  id: string;
+  title: string;
+  /** The file that the settings go into; null where the program keeps them elsewhere. */
+  path: string | null;
+  settings: string | null;
+  steps: string[];
+  /** Why it cannot work with this server. */
+  obstacle: string | null;
+}
+
+export async function listClients(model: string, signal: AbortSignal): Promise<Client[]> {
+  const query = model ? `?model=${encodeURIComponent(model)}` : "";
+  return (await getJson<{ data: Client[] }>(`extras/clients${query}`, signal)).data;
+}
