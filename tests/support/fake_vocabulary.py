@@ -80,5 +80,9 @@ def facts_of(name: str, settings: EngineSettings) -> ModelFacts:
         add_bos=True,
         add_eos=False,
         chat_templates={} if "no-template" in name else {"default": CHAT_TEMPLATE},
-        metadata={"general.architecture": "fake", "general.name": name},
+        metadata={
+            "general.architecture": "fake",
+            "general.name": name,
+            "context_bytes": str(settings.context_bytes),
+        },
     )

@@ -214,7 +214,7 @@ def _n_ctx(settings: EngineSettings, model: LlamaModel, embedding_only: bool) ->
     per_token = model.kv_bytes_per_token(_element_bytes(settings))
     # mmap-ed weights are not in "available" yet.
     free = max(0, psutil.virtual_memory().available - model.size_bytes)
-    return offload.automatic_n_ctx(model.n_ctx_train, per_token, free)
+    return offload.automatic_n_ctx(model.n_ctx_train, per_token, free, settings.context_bytes)
 
 
 def _element_bytes(settings: EngineSettings) -> float:

@@ -28,13 +28,18 @@ def gpu_layers(layer_bytes: Sequence[int], other_bytes: int, kv_bytes_per_layer:
     return fitting + 1 if room >= other_bytes else fitting
 
 
-def automatic_n_ctx(n_ctx_train: int, kv_bytes_per_token: int, free_bytes: int) -> int:
+def automatic_n_ctx(
+    n_ctx_train: int, kv_bytes_per_token: int, free_bytes: int, most_bytes: int | None = None
+) -> int:
     """Context length, in tokens, for a model whose user asked for none: as trained, as far as memory allows.
 
-    free_bytes: what is free beside the weights.
+    free_bytes: what is free beside the weights. most_bytes: a limit beside that; None is none.
     """
+    room = CONTEXT_SHARE * free_bytes
+    if most_bytes is not None:
+        room = min(room, most_bytes)
     n_ctx = min(n_ctx_train or MIN_AUTO_N_CTX, DEFAULT_N_CTX_LIMIT)
-    while n_ctx > MIN_AUTO_N_CTX and n_ctx * kv_bytes_per_token > CONTEXT_SHARE * free_bytes:
+    while n_ctx > MIN_AUTO_N_CTX and n_ctx * kv_bytes_per_token > room:
         n_ctx = max(MIN_AUTO_N_CTX, n_ctx // 2)
     return n_ctx
 

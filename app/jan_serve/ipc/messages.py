@@ -46,6 +46,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     cache_ram_bytes, cache_disk_bytes: for states of sequences that left the KV cache, 0 none; the files go below
     cache_dir, without which there are none.
     state_bytes: memory for states of sequences on their way from or to other servers.
+    context_bytes: what the KV cache may take at most where n_ctx is None; None is a part of what is free.
     layer_bytes, other_bytes: tensor sizes from the GGUF header (per block; the rest), for the offload decision.
     step_target_s: prefill chunks beside running streams are cut so that a step stays near this time.
     max_tokens_ceiling: completions end with `length` there even if the request set no limit. 0 is the context.
@@ -73,6 +74,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     step_target_s: float = 0.1
     max_tokens_ceiling: int = 0
     state_bytes: int = 2 << 30
+    context_bytes: int | None = None
     layer_bytes: tuple[int, ...] = ()
     other_bytes: int = 0
     adapters: tuple[AdapterFile, ...] = ()

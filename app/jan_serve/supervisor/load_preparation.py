@@ -73,6 +73,7 @@ class LoadPreparation:
 
     def forget(self, source: ModelSource) -> None:
         """Prepare it anew when it is asked for again."""
+        self._begun.pop(source, None)
         task = self._tasks.pop(source, None)
         if task is not None:
             task.cancel()

@@ -6,11 +6,15 @@ lease, and wake that task.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from jan_serve.errors import JanServeError, ModelFailed
 from jan_serve.ipc.messages import ModelFacts
+from jan_serve.store.footprint import Footprint
 from jan_serve.supervisor.lease_queue import LeaseQueue
 from jan_serve.supervisor.limits import ManagerLimits
 from jan_serve.supervisor.load_preparation import GOOD_FOR_S, LoadPreparation, Prepared
@@ -204,9 +208,10 @@ class Residents:
         if isinstance(prepared, JanServeError):
             self._refuse_load(source, prepared)
             return None
-        match self._place(source, prepared):
+        room = self._room(prepared)
+        match self._place(source, prepared.footprint, room):
             case Load():
-                self._load(source, prepared)
+                self._load(source, prepared, room)
                 return None
             case Evict(names):
                 for name in names:
@@ -219,18 +224,20 @@ class Residents:
                 self._refuse_load(source, refusal(source.name, prepared.footprint, reason, others))
                 return None
 
-    def _place(self, source: ModelSource, prepared: Prepared) -> Decision:
-        slots = list(self.slots.values())
-        free = free_on_device = 0
-        if prepared.free is not None:
-            taken = [slot.taken for slot in slots]
-            free = free_for_models(prepared.free, taken, self._limits.memory_budget)
-            on_their_way = sum(slot.taken.on_device for slot in slots if slot.state is SlotState.LOADING)
-            free_on_device = max(0, sum(prepared.free.accelerators) - on_their_way)
-        room = Room(free if prepared.free is not None else None, free_on_device, self._limits.max_loaded)
-        size = prepared.footprint
+    def _room(self, prepared: Prepared) -> Room:
+        """What a new model may take now."""
+        if prepared.free is None:
+            return Room(max_loaded=self._limits.max_loaded)
+        slots = self.slots.values()
+        free = free_for_models(prepared.free, [slot.taken for slot in slots], self._limits.memory_budget)
+        on_their_way = sum(slot.taken.on_device for slot in slots if slot.state is SlotState.LOADING)
+        free_on_device = max(0, sum(prepared.free.accelerators) - on_their_way)
+        return Room(free, free_on_device, self._limits.max_loaded)
+
+    def _place(self, source: ModelSource, size: Footprint, room: Room) -> Decision:
         group = self.records[source.name].residence.group
         candidate = Candidate(source.name, size.least, size.total, size.on_device, group)
+        slots = self.slots.values()
         return place(
             candidate, [slot.occupant(self.records[slot.source.name].residence) for slot in slots], room
         )
@@ -241,7 +248,13 @@ class Residents:
         self.records[source.name].reason = error.message
         self.queue.refuse(source, error)
 
-    def _load(self, source: ModelSource, prepared: Prepared) -> None:
+    def _load(self, source: ModelSource, prepared: Prepared, room: Room) -> None:
+        if room.free is not None:
+            # A context that the worker chooses by itself takes no more than what was found free for it.
+            size = prepared.footprint
+            most = max(size.least_context, room.free - size.weights - size.working)
+            settings = msgspec.structs.replace(prepared.settings, context_bytes=most)
+            prepared = dataclasses.replace(prepared, settings=settings)
         worker = WorkerProcess(source.name, self._command, self._limits.worker, on_change=self._on_change)
         slot = ModelSlot(source, prepared, worker, self._on_change, self._clock)
         self.slots[source.name] = slot

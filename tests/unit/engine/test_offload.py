@@ -62,6 +62,14 @@ def test_automatic_context(n_ctx_train: int, free_tokens: int, expected: int) ->
     per_token = 1000
     free_bytes = int(free_tokens * per_token / CONTEXT_SHARE)
     assert automatic_n_ctx(n_ctx_train, per_token, free_bytes) == expected
+    assert automatic_n_ctx(n_ctx_train, per_token, free_bytes, 1 << 60) == expected
+
+
+@pytest.mark.parametrize(
+    ("most_bytes", "expected"), [(8192 * 10, 8192), (8191 * 10, 4096), (0, 2048), (1 << 40, 32_768)]
+)
+def test_an_automatic_context_keeps_to_what_it_may_take(most_bytes: int, expected: int) -> None:
+    assert automatic_n_ctx(131_072, 10, 1 << 40, most_bytes) == expected
 
 
 @pytest.mark.parametrize(("n_ctx", "expected"), [(32, 1), (255, 1), (512, 2), (2048, 8), (131_072, 8)])

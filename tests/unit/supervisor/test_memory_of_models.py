@@ -375,3 +375,11 @@ async def test_a_load_that_stops_memory_from_being_free_is_counted_while_it_goes
 
 async def _tokens(client: WorkerEngineClient) -> tuple[int, ...]:
     return (await client.tokenize(TokenizeRequest(id=client.next_id(), text="abc"))).tokens
+
+
+async def test_a_context_that_the_worker_chooses_takes_no_more_than_what_is_free(tmp_path: Path) -> None:
+    limits = ManagerLimits(max_loaded=0, memory_budget=3 * GB)
+    async with machine(tmp_path, ("a", "b"), free=100 * GB, limits=limits) as m:
+        m.resolver.sizes["b"] = Footprint(GB, GB, GB // 2, GB // 4)
+        async with m.manager.lease("a"), m.manager.lease("b") as client:
+            assert client.facts.metadata["context_bytes"] == str(3 * GB - GB - GB - GB // 4)
