@@ -10,6 +10,8 @@ from typing import Any
 import typer.main
 from pydantic import BaseModel
 
+from jan_serve.cli.chat.parameters import PARAMETERS
+from jan_serve.cli.chat.slash_commands import COMMANDS as SLASH_COMMANDS
 from jan_serve.cli.errors import EXIT_STATUSES
 from jan_serve.cli.main import build_app
 from jan_serve.config import ModelOptions, ModelSettings, Option, setting_options
@@ -136,9 +138,27 @@ def cli_page() -> str:
         if rows:
             title = "option" if all(p.param_type_name == "option" for p in own) else "argument, option"
             lines += [*table((title, "meaning"), rows), ""]
+        if path == "jan-serve run":
+            lines += chat_section()
         if takes_settings:
             lines += ["Every setting is a flag too: see [settings](settings.md).", ""]
     return "\n".join(lines)
+
+
+def chat_section() -> list[str]:
+    """What can be said to a chat besides questions."""
+    commands = {command.usage: command.meaning for command in SLASH_COMMANDS.values()}
+    return [
+        "In a chat:",
+        "",
+        *table(("command", "meaning"), [(code(usage), meaning) for usage, meaning in commands.items()]),
+        "",
+        'Several lines begin and end with `"""`, or end with a backslash, or are joined by Alt-Enter. Ctrl-C stops an',
+        "answer; Ctrl-D leaves. The parameters of `/set` and `--set`:",
+        "",
+        *table(("parameter", "meaning"), [(code(name), meaning) for name, meaning in PARAMETERS.items()]),
+        "",
+    ]
 
 
 def walk(command: Any, path: str) -> Iterator[tuple[str, Any]]:

@@ -196,12 +196,6 @@ def test_its_own_server_ends_with_it(lonely: Home) -> None:
     wait_until(lambda: not any(alive(child.pid) for child in started), 20)
 
 
-def test_no_server_at_a_named_address(lonely: Home) -> None:
-    status, out, err = lonely.run("run", "--url", "127.0.0.1:1", "jan-tiny", "Hello")
-    assert (status, out) == (3, "")
-    assert "no server answers at http://127.0.0.1:1" in err
-
-
 @pytest.fixture
 def chat(home: Home) -> Generator[Terminal]:
     """An interactive chat that is ready for input."""
