@@ -68,7 +68,7 @@ def test_a_frequency_penalty_ends_repetition_with_time(llama: Worker) -> None:
 def test_the_watermark_is_found(llama: Worker, fields: dict[str, float], pipeline: str) -> None:
     asked = {"max_tokens": 200, "ignore_eos": True, "logprobs": 0, "pipeline": pipeline, **fields}
     plain = llama.run_one(PROMPT, **asked).choice
-    marked = llama.run_one(PROMPT, watermark=Watermark(0.5, 4.0), **asked).choice
+    marked = llama.run_one(PROMPT, watermark=Watermark(), **asked).choice
     assert marked.text != plain.text
     found = detect([info.id for info in marked.tokens], VOCABULARY)
     assert found.scored == 199
