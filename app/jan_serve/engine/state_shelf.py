@@ -20,9 +20,16 @@ _SMALL_PARTS = 1 << 20
 class StateShelf:
     """By id, which the front chooses. identity: may block for seconds at its first call."""
 
-    def __init__(self, identity: Callable[[], StateIdentity], limit_bytes: int) -> None:
+    def __init__(
+        self,
+        identity: Callable[[], StateIdentity],
+        limit_bytes: int,
+        on_kept: Callable[[], None] = lambda: None,
+    ) -> None:
+        """on_kept: called when a state is kept, by the thread that keeps it; must not block."""
         self._identity = identity
         self._limit = limit_bytes
+        self._on_kept = on_kept
         self._lock = threading.Lock()
         self._kept: dict[int, SequenceState] = {}
         self._encoded: dict[int, tuple[bytes | memoryview, ...]] = {}
@@ -54,6 +61,7 @@ class StateShelf:
         """Hold a state, for which there is room reserved, until it is dropped."""
         with self._lock:
             self._kept[state] = content
+        self._on_kept()
 
     def take(self, state: int) -> SequenceState:
         """A state that was brought; it leaves the shelf. Raises InvalidRequest."""

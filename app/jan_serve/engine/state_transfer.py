@@ -24,6 +24,10 @@ from jan_serve.ipc.messages import (
 TransferRequest = ReadState | StoreState | DropState
 
 
+class _Prepare:
+    """Make the digest of the weights, before anybody waits for it."""
+
+
 class StateTransfer:
     """Owns the shelf. The digest over the weights, which takes seconds for large models, is made when first needed."""
 
@@ -31,8 +35,10 @@ class StateTransfer:
         self._load = load
         self._send = send
         self._known: StateIdentity | None = None
-        self._requests: queue.SimpleQueue[TransferRequest] = queue.SimpleQueue()
-        self.shelf = StateShelf(self._identity, load.settings.state_bytes)
+        self._requests: queue.SimpleQueue[TransferRequest | _Prepare] = queue.SimpleQueue()
+        self.shelf = StateShelf(
+            self._identity, load.settings.state_bytes, on_kept=lambda: self._requests.put(_Prepare())
+        )
 
     def put(self, request: TransferRequest) -> None:
         """Have a request served. Never blocks; any thread."""
@@ -44,6 +50,8 @@ class StateTransfer:
             request = self._requests.get()
             try:
                 match request:
+                    case _Prepare():
+                        self._identity()
                     case ReadState():
                         self._send(self.shelf.read(request))
                     case StoreState():
@@ -51,8 +59,8 @@ class StateTransfer:
                     case DropState():
                         self.shelf.drop(request.state)
             except JanServeError as error:
-                assert not isinstance(request, DropState)
-                self._send(Failed(id=request.id, code=error.code, payload=error.payload()))
+                if isinstance(request, ReadState | StoreState):  # the next one of these fails for it
+                    self._send(Failed(id=request.id, code=error.code, payload=error.payload()))
 
     def _identity(self) -> StateIdentity:
         if self._known is None:

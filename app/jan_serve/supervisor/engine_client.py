@@ -72,7 +72,11 @@ class RequestPipe(Protocol):
 
 
 class _Open(msgspec.Struct):
-    """A request that has not ended. since: None once the worker has sent its end, and only the reader is behind."""
+    """A request that has not ended.
+
+    since: None once the worker has sent its end, and only the reader is behind; and for parts of states, which the
+    engine thread has nothing to do with.
+    """
 
     since: float | None
     fail: Callable[[JanServeError], None]
@@ -243,7 +247,8 @@ class WorkerEngineClient:
             if not answer.done():
                 answer.set_exception(error)
 
-        self._register(request.id, _Open(since=self._clock(), fail=fail, answer=answer))
+        since = None if isinstance(request, ReadState | StoreState) else self._clock()
+        self._register(request.id, _Open(since=since, fail=fail, answer=answer))
         try:
             await self._send(request)
             event = await answer

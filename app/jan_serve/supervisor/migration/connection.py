@@ -103,14 +103,19 @@ class PeerConnection:
         return mac.digest()
 
 
-async def connect(host: str, port: int, name: str, key: bytes, patience_s: float) -> PeerConnection:
-    """Connect as the client of this name. Raises PeerFailed, also where the other end does not know the key."""
+async def connect(
+    host: str, port: int, name: str, key: bytes, *, connect_s: float, patience_s: float
+) -> PeerConnection:
+    """Connect as the client of this name. Raises PeerFailed, also where the other end does not know the key.
+
+    connect_s: for the connection, and for the handshake.
+    """
     with _said_as_failure():
-        async with asyncio.timeout(patience_s):
+        async with asyncio.timeout(connect_s):
             reader, writer = await asyncio.open_connection(host, port, limit=_BUFFER)
     try:
         with _said_as_failure():
-            async with asyncio.timeout(patience_s):
+            async with asyncio.timeout(connect_s):
                 connection_key = await _prove_to_server(reader, writer, name, key)
     except BaseException:
         writer.transport.abort()
@@ -122,6 +127,8 @@ async def accept(
     reader: asyncio.StreamReader,
     writer: asyncio.StreamWriter,
     key_of: Callable[[str], bytes | None],
+    *,
+    handshake_s: float,
     patience_s: float,
 ) -> tuple[str, PeerConnection]:
     """The server's half: the client's name and the connection. key_of: None for names that are not known.
@@ -129,7 +136,7 @@ async def accept(
     Raises PeerFailed; the caller closes the writer then.
     """
     with _said_as_failure():
-        async with asyncio.timeout(patience_s):
+        async with asyncio.timeout(handshake_s):
             magic, length = _HELLO.unpack(await reader.readexactly(_HELLO.size))
             if magic != _MAGIC or length > MAX_NAME_BYTES:
                 raise PeerFailed("A client spoke another protocol.")

@@ -24,7 +24,8 @@ logger = logging.getLogger(__name__)
 
 MAX_LINKS: Final = 256
 KEEP_S: Final = 600.0
-PATIENCE_S: Final = 30.0
+PATIENCE_S: Final = 120.0
+"""For a peer whose worker reads its weights, for their digest, before it gives or takes its first state."""
 _CONNECT_S: Final = 5.0
 
 
@@ -90,7 +91,7 @@ class Migrations:
                 param="remote_engine_id",
             )
         self._check_host(endpoint.host)
-        connection = await connect(endpoint.host, endpoint.port, link.local_id, endpoint.key, _CONNECT_S)
+        connection = await self._open(endpoint, link)
         try:
             await ping(connection)
         finally:
@@ -145,7 +146,7 @@ class Migrations:
                 param="migration_request",
             )
         peer = link.peer
-        connection = await connect(peer.host, peer.port, link.local_id, peer.key, self._patience_s)
+        connection = await self._open(peer, link)
         self._fetching.add(connection)
         try:
             await pull(connection, wanted.session, taker, state)
@@ -155,6 +156,16 @@ class Migrations:
         finally:
             self._fetching.discard(connection)
         connection.close_soon()
+
+    async def _open(self, peer: PeerEndpoint, link: _Link) -> PeerConnection:
+        return await connect(
+            peer.host,
+            peer.port,
+            link.local_id,
+            peer.key,
+            connect_s=min(_CONNECT_S, self._patience_s),
+            patience_s=self._patience_s,
+        )
 
     def _key_of(self, name: str) -> bytes | None:
         link = self._links.get(name)

@@ -27,6 +27,7 @@ from jan_serve.supervisor.migration.messages import (
 logger = logging.getLogger(__name__)
 
 MAX_CONNECTIONS: Final = 64
+_HANDSHAKE_S: Final = 5.0
 
 
 class StateServer:
@@ -81,7 +82,13 @@ class StateServer:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection: PeerConnection | None = None
         try:
-            name, connection = await accept(reader, writer, self._key_of, self._patience_s)
+            name, connection = await accept(
+                reader,
+                writer,
+                self._key_of,
+                handshake_s=min(_HANDSHAKE_S, self._patience_s),
+                patience_s=self._patience_s,
+            )
             self._connections[connection] = name
             while (body := await connection.receive()) is not None:
                 await self._answer(connection, body)
