@@ -7,6 +7,7 @@ Times are seconds of a monotonic clock.
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 import msgspec
@@ -38,6 +39,7 @@ class Watchdog:
         self._unanswered_since: float | None = None
         self._nonce = 0
         self._pong: Pong | None = None
+        self._resumed_at = -math.inf
 
     @property
     def pong(self) -> Pong | None:
@@ -52,6 +54,16 @@ class Watchdog:
         """The load is over."""
         self._loading = False
         self._progress_at = now
+
+    def resumed(self, now: float) -> None:
+        """This process stood still, and the worker most likely too: the machine slept, or both were stopped.
+
+        No time before `now` counts against the worker. One that is stuck for good is found by the time from here on.
+        """
+        self._resumed_at = now
+        self._progress_at = now
+        if self._unanswered_since is not None:
+            self._unanswered_since = now
 
     def next_nonce(self, now: float) -> int:
         """The nonce of a ping that is sent now."""
@@ -80,12 +92,13 @@ class Watchdog:
         pong = self._pong
         if pong is None:
             return None
+        phase_s = min(pong.phase_s, now - self._resumed_at)
         if pong.phase == "idle":
             # Idle beside open requests for long: the worker lost them.
-            lost_s = min(pong.phase_s, oldest_request_s)
+            lost_s = min(phase_s, oldest_request_s)
             return Stall(phase="idle", seconds=lost_s) if lost_s >= self._limits.other_s else None
-        if pong.phase_s >= self._limit(pong.phase):
-            return Stall(phase=pong.phase, seconds=pong.phase_s, request_id=pong.phase_id)
+        if phase_s >= self._limit(pong.phase):
+            return Stall(phase=pong.phase, seconds=phase_s, request_id=pong.phase_id)
         return None
 
     def delay_s(self) -> float:

@@ -45,6 +45,7 @@ worker_log = logging.getLogger("jan_serve.worker")
 _STDERR_READ = 64 * 1024
 _EXIT_AND_EOF_APART_S = 1.0
 _PING_PATIENCE_S = 1.0
+_STOOD_STILL_S = 5.0
 _STDERR_AFTER_EXIT_S = 0.5
 _SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN")
 
@@ -309,7 +310,7 @@ class WorkerProcess:
     async def _watch(self) -> None:
         """Ping while there is work; end the worker on a stall. An idle worker costs nothing."""
         while self.state is WorkerState.LOADING:
-            await asyncio.sleep(self._watchdog.delay_s())
+            await self._pause()
             if self._end_if_stalled(None):
                 return
         while True:
@@ -317,11 +318,22 @@ class WorkerProcess:
             self._work.clear()
             while (oldest := self._oldest_request_s()) is not None or not self._watchdog.resting():
                 self.send_nowait(PingRequest(self._watchdog.next_nonce(self._clock())))
-                await asyncio.sleep(self._watchdog.delay_s())
+                await self._pause()
                 if self._end_if_stalled(oldest):
                     return
             # Brings the counters of the requests that ended since the last pulse.
             self.send_nowait(PingRequest(self._watchdog.next_nonce(self._clock())))
+
+    async def _pause(self) -> None:
+        """Until the watchdog wants to look again. A pause that became far too long was one of the whole machine."""
+        delay_s, before = self._watchdog.delay_s(), self._clock()
+        await asyncio.sleep(delay_s)
+        late_s = self._clock() - before - delay_s
+        if late_s >= _STOOD_STILL_S:
+            logger.warning(
+                "the server stood still for %.0f s: worker %s gets its time anew", late_s, self.pid
+            )
+            self._watchdog.resumed(self._clock())
 
     def _oldest_request_s(self) -> float | None:
         return self._listener.oldest_request_s() if self._listener else None
