@@ -11,6 +11,7 @@ import typer
 from rich.progress import Progress
 
 from benchmarks import report
+from benchmarks.plot import write_svg
 from benchmarks.rows import ROWS
 from benchmarks.servers import Command, ours, started
 
@@ -25,6 +26,7 @@ def main(
     flags: Annotated[str, typer.Option(help="flags for jan-serve")] = "",
     row: Annotated[list[str] | None, typer.Option(help="only this row; may be repeated")] = None,
     out: Annotated[Path | None, typer.Option(help="write all samples as JSON")] = None,
+    plot: Annotated[Path | None, typer.Option(help="draw the medians as SVG")] = None,
 ) -> None:
     """Measure jan-serve, alternating with a peer; prints medians and ratios."""
     peer, peer_cmd = peer or os.environ.get("PEER", ""), peer_cmd or os.environ.get("PEER_CMD", "")
@@ -47,6 +49,8 @@ def main(
                         progress.advance(task)
             if out is not None:
                 report.write_json(out, samples, settings)
+    if plot is not None:
+        write_svg(plot, report.medians(samples))
     report.print_table(samples, commands[0].name, commands[1].name if len(commands) > 1 else None)
 
 
