@@ -63,6 +63,7 @@ def run(
     """Ask a model, or chat with it where there is no prompt. Starts a server if none runs, and stops it after."""
     loaded = load_settings(config_file=config)
     output = Output()
+    model = model or None
     conversation = Conversation(
         model="",
         system=system,

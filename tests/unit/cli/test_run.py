@@ -17,6 +17,7 @@ def test_an_answer_is_all_of_the_output(ask: Run) -> None:
 
 def test_the_default_model(ask: Run) -> None:
     assert json.loads(ask("run", "--json", stdin=b"!say x").out)["model"] == "alpha"
+    assert ask("run", "", "!say y").out == "y\n"
 
 
 def test_a_line_break_of_the_answer_is_not_doubled(ask: Run) -> None:
