@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from jan_serve.core.constraint import CompiledGrammar
 from jan_serve.errors import InvalidRequest, InvalidState, JanServeError, Overloaded, error_from_payload
 from jan_serve.ipc.messages import (
     DropState,
@@ -26,6 +27,9 @@ PROMPT = (
     "Once upon a time there was a server that computed a prompt, and another one that went on from there."
 )
 STATE = 900_000
+GRAMMAR = CompiledGrammar(
+    gbnf='root ::= "forced" ([a-z] " and ")+', lark='start: "forced" (/[a-z]/ " and ")+'
+)
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +101,8 @@ def move(source: Worker, target: Worker, prompt: str = PROMPT, **fields: Any) ->
         {"max_tokens": 1},
         {"max_tokens": 30, "stop": ("e", "a")},
         {"max_tokens": 24, "temperature": 1.0, "seed": 3, "mirostat_mode": 2},
+        {"max_tokens": 24, "temperature": 1.0, "seed": 3, "grammar": GRAMMAR},
+        {"max_tokens": 24, "grammar": GRAMMAR, "logprobs": 1},
     ],
     ids=str,
 )
@@ -106,7 +112,10 @@ def test_the_answer_is_that_of_one_server(prefill: Worker, decode: Worker, field
     assert (moved.text, moved.choice.ids) == (alone.text, alone.choice.ids)
     for mine, theirs in zip(moved.choice.tokens, alone.choice.tokens, strict=True):
         assert [top.id for top in mine.top] == [top.id for top in theirs.top]
-        assert mine.logprob == pytest.approx(theirs.logprob, abs=1e-4)
+        if mine.logprob is None or theirs.logprob is None:
+            assert "logprobs" not in fields
+        else:
+            assert mine.logprob == pytest.approx(theirs.logprob, abs=1e-4)
     assert moved.usage.cached_tokens == state.tokens == moved.usage.prompt_tokens
     assert (prefill.stats().states, decode.stats().states) == (0, 0)
 
