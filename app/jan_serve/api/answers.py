@@ -87,4 +87,6 @@ async def answer_stream(
         done=done,
         done_after_error=done_after_error,
     )
-    return EventStream(frames, ping_s=streams.ping_s, write_timeout_s=streams.write_timeout_s)
+    return EventStream(
+        frames, ping_s=streams.ping_s, write_timeout_s=streams.write_timeout_s, ping=streams.ping
+    )

@@ -13,6 +13,7 @@ from jan_serve.api.errors import ErrorRenderer
 from jan_serve.api.generate_limits import GenerateLimits
 from jan_serve.api.metrics import RequestObserver
 from jan_serve.api.models_port import Models, ModelsState
+from jan_serve.api.sse import PING
 from jan_serve.generation.deadline import RunningRequests
 from jan_serve.generation.prepare import RequestPreparer
 from jan_serve.store.library import ModelLibrary
@@ -20,10 +21,11 @@ from jan_serve.store.library import ModelLibrary
 
 @dataclass(frozen=True, slots=True)
 class StreamSettings:
-    """Seconds: between keep-alive comments, and until a reader that takes nothing is dropped."""
+    """Seconds between keep-alive comments, and until a reader that takes nothing is dropped. ping: the comment."""
 
     ping_s: float
     write_timeout_s: float
+    ping: bytes = PING
 
 
 @dataclass(frozen=True, slots=True)

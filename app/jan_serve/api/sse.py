@@ -27,12 +27,24 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 DONE: Final = b"data: [DONE]\n\n"
-_PING: Final = ServerSentEvent(comment="ping", sep="\n")
+PING: Final = b": ping\n\n"
 
 
 def frame(value: object) -> bytes:
     """One event."""
     return b"data: " + json_bytes(value) + b"\n\n"
+
+
+class _Comment(ServerSentEvent):
+    """A comment as it is written."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__()
+        self._data = data
+
+    def encode(self) -> bytes:
+        """The same bytes each time."""
+        return self._data
 
 
 class EventStream(EventSourceResponse):
@@ -42,10 +54,13 @@ class EventStream(EventSourceResponse):
     the frames ends them, with an error event.
     """
 
-    def __init__(self, frames: AsyncIterator[bytes], *, ping_s: float, write_timeout_s: float) -> None:
-        """ping_s: a comment is sent this often; 0 is never, for clients that read every line as JSON."""
+    def __init__(
+        self, frames: AsyncIterator[bytes], *, ping_s: float, write_timeout_s: float, ping: bytes = PING
+    ) -> None:
+        """ping_s: the comment `ping` is sent this often; 0 is never, for clients that read every line as JSON."""
+        comment = _Comment(ping)
         super().__init__(  # pyright: ignore[reportUnknownMemberType]: its annotations have a bare `dict`
-            frames, ping=ping_s, sep="\n", ping_message_factory=lambda: _PING, send_timeout=write_timeout_s
+            frames, ping=ping_s, sep="\n", ping_message_factory=lambda: comment, send_timeout=write_timeout_s
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 from starlette.requests import Request
 
@@ -30,6 +31,8 @@ from jan_serve.generation.service import GenerationService
 from jan_serve.generation.templates import TemplateService
 from jan_serve.generation.tokenize import TokenizerService
 from jan_serve.ipc.messages import ModelFacts
+
+_PING: Final = b":\n\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,7 @@ class Serving:
         self.tokenizer = TokenizerService(leases, services.running)
         self.templates = TemplateService(leases, services.preparer, services.running)
         self.models = services.models
-        self.streams = services.streams
+        self.streams = replace(services.streams, ping=_PING)
         self.limits = services.generate_limits
         self.metrics_page = services.metrics_page
         self.metrics = TgiMetrics(services.registry, services.models.snapshot)
