@@ -6,9 +6,12 @@ from typing import Annotated
 
 import typer
 
+from jan_serve.cli.errors import CommandError
 from jan_serve.cli.options import ConfigOption
 from jan_serve.cli.output import Output
 from jan_serve.config import LoadedSettings, load_settings
+from jan_serve.config.migration import migrate
+from jan_serve.config.sources import config_path
 from jan_serve.wiring import build_resolver
 
 config_app = typer.Typer(help="Show the settings and where their values come from.")
@@ -55,6 +58,25 @@ def check(context: typer.Context, config: ConfigOption = None) -> None:
         place = loaded.file.place_of("models", table) if loaded.file is not None else "--chat-template"
         output.warning(f"{place}: {table!r} is no name of a model that is here")
     output.note("The settings are valid.")
+
+
+@config_app.command("migrate")
+def migrate_(context: typer.Context, config: ConfigOption = None) -> None:
+    """Rewrite a configuration file of an earlier version; comments stay, and a copy of the old file too."""
+    # Also where a value is wrong by now: the file itself has to be readable, no more.
+    path = config_path(config or context.obj)
+    output = Output()
+    try:
+        backup = migrate(path)
+    except FileNotFoundError:
+        output.note(f"There is no configuration file {path}: nothing to do.")
+        return
+    except OSError as error:
+        raise CommandError(f"cannot rewrite {path}: {error.strerror}", "The file is as it was.") from None
+    if backup is None:
+        output.note(f"{path} is of the present version already.")
+    else:
+        output.note(f"Rewrote {path}; the old one is {backup}.")
 
 
 def _unused_tables(loaded: LoadedSettings) -> list[str]:

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
+from jan_serve.config.migration import upgraded
 from jan_serve.config.toml_lines import KeyPath, TomlLines
 from jan_serve.errors import SettingsError
 
@@ -17,11 +18,12 @@ MAX_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True)
 class ConfigFile:
-    """The file as it was read. values: as tomllib gives them, unchecked."""
+    """The file as it was read. values: as tomllib gives them, in the present version, unchecked. version: its own."""
 
     path: Path
     text: str
     values: Mapping[str, Any]
+    version: int = 1
 
     @cached_property
     def _lines(self) -> TomlLines:
@@ -48,7 +50,8 @@ def read_config_file(path: Path, *, required: bool) -> ConfigFile:
         raise SettingsError(f"{path}: a configuration file may have {MAX_BYTES} bytes at most")
     try:
         text = raw.decode("utf-8")
-        return ConfigFile(path, text, tomllib.loads(text))
+        values, version = upgraded(tomllib.loads(text), path)
+        return ConfigFile(path, text, values, version)
     except UnicodeDecodeError as error:
         raise SettingsError(f"{path}: not UTF-8 at byte {error.start}") from None
     except tomllib.TOMLDecodeError as error:

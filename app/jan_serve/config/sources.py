@@ -17,6 +17,7 @@ from pydantic_settings import EnvSettingsSource
 from pydantic_settings import SettingsError as SourceError
 
 from jan_serve.config.config_file import ConfigFile, read_config_file
+from jan_serve.config.migration import config_version
 from jan_serve.config.model_book import ModelBook
 from jan_serve.config.model_settings import ModelSettings
 from jan_serve.config.model_tables import MODELS_KEY, model_rows, model_tables, near_key, with_templates
@@ -92,6 +93,8 @@ def load_settings(flags: Mapping[str, Any] | None = None, config_file: Path | No
     models = with_templates(model_tables(file, settings), settings.chat_template, settings)
     if {"api_keys", "hf_token"} & file_origins.keys() and _readable_by_others(path):
         warnings = (*warnings, f"{path} holds keys and can be read by other users of this machine")
+    if path.is_file() and file.version < config_version():
+        warnings = (*warnings, f"{path} is as of an earlier version: `jan-serve config migrate` rewrites it")
     return LoadedSettings(
         settings,
         origins,
@@ -101,6 +104,11 @@ def load_settings(flags: Mapping[str, Any] | None = None, config_file: Path | No
         models,
         file,
     )
+
+
+def config_path(config_file: Path | None = None) -> Path:
+    """The configuration file that counts: the given one, else that of JAN_SERVE_CONFIG, else the platform's."""
+    return _config_path(config_file)[0]
 
 
 def _config_path(config_file: Path | None) -> tuple[Path, bool]:

@@ -12,17 +12,19 @@ import logging
 import os
 import threading
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
 from jan_serve.store.atomic_file import write_atomically
+from jan_serve.store.versions import LaterVersion, Steps, latest, upgrade
 
 STATE_FOLDER: Final = ".jan-serve"
 """Hidden folder in the models folder for the index and for downloads under way. Listing skips hidden folders."""
 _MAX_RECORD_BYTES: Final = 1 << 20
 _MAX_RECORDS: Final = 20_000
-_VERSION: Final = 1
+RECORD_STEPS: Steps = {}
+"""From version 1 of a record on; see `versions`."""
 
 _log: Final = logging.getLogger("jan_serve.store")
 
@@ -77,7 +79,7 @@ class ModelRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     projector: FileRecord | None = None
     aliases: tuple[str, ...] = ()
     facts: HeaderFacts | None = None
-    version: int = _VERSION
+    version: int = 1
 
     def describes(self, size_bytes: int, modified_ns: int) -> bool:
         """Whether the model's first file is still the one that was recorded."""
@@ -116,7 +118,8 @@ class ModelIndex:
 
     def put(self, record: ModelRecord) -> None:
         """Write a record, in place of an older one of that name. Raises OSError; what was there before stays then."""
-        content = msgspec.json.format(msgspec.json.encode(record), indent=1)
+        current = msgspec.structs.replace(record, version=latest(RECORD_STEPS))
+        content = msgspec.json.format(msgspec.json.encode(current), indent=1)
         write_atomically(self._folder / _file_name(record.name), content)
 
     def remove(self, name: str) -> None:
@@ -130,14 +133,18 @@ def _file_name(name: str) -> str:
 
 
 def _read_record(path: Path) -> ModelRecord | None:
-    """None for what is damaged or of a later version: the model is then listed without it."""
+    """None for what is damaged or of a later version: the model is then listed without it, and the file stays."""
     try:
         with path.open("rb") as file:
             content = file.read(_MAX_RECORD_BYTES + 1)
-        record = msgspec.json.decode(content, type=ModelRecord)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        values = msgspec.json.decode(content, type=dict[str, Any])
+        upgrade(values, "version", RECORD_STEPS)
+        record = msgspec.convert(values, ModelRecord)
+    except LaterVersion:
+        return None
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         _log.warning(
             "a record of the model index cannot be read", extra={"file": path.name, "reason": str(error)}
         )
         return None
-    return record if record.version == _VERSION and record.files else None
+    return record if record.files else None
