@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psutil
 import pytest
 
@@ -284,6 +286,26 @@ def test_streams_and_choices_cannot_say_what_is_cached(pair: tuple[Engine, Engin
     assert "stream" in prefill.call(path, {**base, "stream": True}, status=400)["message"]
     assert "one choice" in prefill.call(path, {**base, "n": 2}, status=400)["message"]
     assert "one choice" in prefill.call(path, {**base, "prompt": ["a", "b"]}, status=400)["message"]
+
+
+def test_many_at_once_and_clients_that_leave_keep_nothing(pair: tuple[Engine, Engine]) -> None:
+    prefill, decode = pair
+    path = GENERATE[0]
+
+    def one(number: int) -> bool:
+        body = {"prompt": f"{number}: {PROMPT * (number % 4 + 1)}", **GREEDY, "max_tokens": 60}
+        reply = prefilled(prefill, path, body)
+        request = resumed(decode, prefill, path, body, reply)
+        if number % 3 == 0:
+            # Gone at some point of the way: before, while or after the cache is fetched.
+            with contextlib.suppress(httpx.TransportError):
+                httpx.post(decode.url + path, json=request, timeout=0.005 + 0.003 * number)
+            prefill.free(int(reply["id"]))
+            return True
+        return decode.call(path, request)["output_ids"] == prefill.call(path, body)["output_ids"]
+
+    with ThreadPoolExecutor(4) as threads:
+        assert all(threads.map(one, range(16)))
 
 
 def test_a_dropped_link_is_an_error_until_it_is_made_again(prefill: Engine, decode: Engine) -> None:
