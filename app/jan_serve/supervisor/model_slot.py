@@ -151,6 +151,7 @@ def taken_while_loading(footprint: Footprint) -> Taken:
 def taken_when_loaded(footprint: Footprint, facts: ModelFacts) -> Taken:
     """What the worker said where it did; layers on an accelerator have left the mapped file."""
     there = facts.n_gpu_layers / (facts.n_layer + 1)
-    loaded = facts.size_bytes + facts.kv_bytes
-    unseen = int(facts.size_bytes * (1 - there)) if footprint.mapped else 0
+    weights = max(facts.size_bytes, footprint.weights)  # it says nothing of a draft model's
+    loaded = weights + facts.kv_bytes
+    unseen = int(weights * (1 - there)) if footprint.mapped else 0
     return Taken(loaded + footprint.working, int(loaded * there), unseen)

@@ -10,9 +10,9 @@ from jan_serve.supervisor.placement import CannotFit, Excluded
 
 
 def refusal(
-    name: str, size: Footprint, reason: CannotFit | Excluded, others: Sequence[str]
+    name: str, size: Footprint, reason: CannotFit | Excluded, others: Sequence[str], budget: int | None = None
 ) -> InsufficientMemory | Unavailable:
-    """The error for its requests. others: the models in memory."""
+    """The error for its requests. others: the models in memory. budget: bytes for all models that were configured."""
     match reason:
         case Excluded(pinned):
             text = (
@@ -36,8 +36,8 @@ def refusal(
                 free += f", even without {_listed(others)}"
             message = (
                 f"The model `{name}` needs about {_gb(reason.needed)} of memory ({parts}), and {free}. Use a smaller"
-                " quantisation, a shorter context (n_ctx), a smaller type of cache (type_k, type_v), or close other"
-                " programs."
+                " quantisation, a shorter context (n_ctx), a smaller type of cache (type_k, type_v), or"
+                f" {'close other programs' if budget is None else f'a memory_budget above {_gb(budget)}'}."
             )
     return InsufficientMemory(
         message,

@@ -221,7 +221,8 @@ class Residents:
                 return frozenset(names)
             case CannotFit() | Excluded() as reason:
                 others = [name for name in self.slots if name != source.name]
-                self._refuse_load(source, refusal(source.name, prepared.footprint, reason, others))
+                budget = self._limits.memory_budget
+                self._refuse_load(source, refusal(source.name, prepared.footprint, reason, others, budget))
                 return None
 
     def _room(self, prepared: Prepared) -> Room:
