@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Query
 from starlette.responses import Response
+from typing_extensions import TypedDict
 
 from jan_serve.api.dialect import StreamSettings
 from jan_serve.api.lifecycle import Lifecycle
@@ -24,11 +25,17 @@ _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {200: {"content": SSE_RESPO
 Level = Literal["debug", "info", "warning", "error"]
 
 
+class LogLines(TypedDict):
+    """Records, oldest first: time (RFC 3339), level, logger, message, and what else the record has."""
+
+    lines: list[dict[str, Any]]
+
+
 def log_router(log: RecentLog, lifecycle: Lifecycle, streams: StreamSettings) -> APIRouter:
     """The route."""
     router = APIRouter(tags=["Server"])
 
-    @router.get("/logs", summary="The server's log", responses=_RESPONSES)
+    @router.get("/logs", summary="The server's log", response_model=LogLines, responses=_RESPONSES)
     async def logs(
         lines: Annotated[int, Query(ge=0, le=KEPT, description="So many of the last lines.")] = 100,
         level: Annotated[Level, Query(description="The least severe lines that are of interest.")] = "debug",
@@ -39,7 +46,8 @@ def log_router(log: RecentLog, lifecycle: Lifecycle, streams: StreamSettings) ->
         found = log.entries(level=least)
         found = found[len(found) - min(lines, len(found)) :]
         if not follow:
-            return json_reply({"lines": [entry.content for entry in found]})
+            answer: LogLines = {"lines": [entry.content for entry in found]}
+            return json_reply(answer)
         after = found[-1].number if found else _last_number(log)
         frames = _follow(log, lifecycle, found, after, least)
         return EventStream(frames, ping_s=streams.ping_s, write_timeout_s=streams.write_timeout_s)
