@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from jan_serve.errors import InvalidState, JanServeError, PeerFailed
-from jan_serve.ipc.messages import ReadState
+from jan_serve.ipc.messages import ReadState, StatePart
 from jan_serve.supervisor.migration.connection import PeerConnection, accept
 from jan_serve.supervisor.migration.kept import KeptState, KeptStates
 from jan_serve.supervisor.migration.messages import (
@@ -92,7 +92,7 @@ class StateServer:
             self._connections[connection] = name
             while (body := await connection.receive()) is not None:
                 await self._answer(connection, body)
-        except PeerFailed as error:
+        except JanServeError as error:
             logger.warning("a connection of a peer ended: %s", error.message)
         except Exception:
             logger.exception("a peer could not be served")
@@ -119,22 +119,31 @@ class StateServer:
                     await self._send_state(connection, kept)
 
     async def _send_state(self, connection: PeerConnection, kept: KeptState) -> None:
-        """Part by part, each read when the one before is on its way: neither end ever holds much of it."""
-        total: int | None = None
+        """Part by part; one is read while the one before is sent, so that neither end ever holds much of it."""
+        try:
+            part = await _read(kept, 0)
+        except JanServeError as error:
+            await connection.send(encode(Refused(error.code, error.payload())))
+            return
+        await connection.send(encode(Found(part.total)))
         offset = 0
-        while total is None or offset < total:
-            question = ReadState(id=kept.owner.next_id(), state=kept.state, offset=offset, length=PART_BYTES)
-            try:
-                part = await kept.owner.read_state(question)
-            except JanServeError as error:
-                if total is None:
-                    await connection.send(encode(Refused(error.code, error.payload())))
-                    return
-                raise PeerFailed(f"a cache was lost while it was sent: {error.message}") from None
-            if total is None:
-                total = part.total
-                await connection.send(encode(Found(total)))
+        while True:
             if not part.data:
                 raise PeerFailed("a cache ended early")
-            await connection.send(part.data)
             offset += len(part.data)
+            if offset >= part.total:
+                await connection.send(part.data)
+                return
+            reading = asyncio.create_task(_read(kept, offset))
+            try:
+                await connection.send(part.data)
+                part = await reading
+            finally:
+                reading.cancel()
+                await asyncio.gather(reading, return_exceptions=True)
+
+
+async def _read(kept: KeptState, offset: int) -> StatePart:
+    return await kept.owner.read_state(
+        ReadState(id=kept.owner.next_id(), state=kept.state, offset=offset, length=PART_BYTES)
+    )
