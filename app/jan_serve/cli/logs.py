@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
@@ -12,6 +11,7 @@ import typer
 
 from jan_serve.cli.connection import Connection
 from jan_serve.cli.errors import NO_SERVER, WRONG_USE, CommandError
+from jan_serve.cli.log_tail import last_lines
 from jan_serve.cli.options import ConfigOption, UrlOption
 from jan_serve.cli.output import Output
 from jan_serve.config import load_settings, server_address
@@ -19,7 +19,6 @@ from jan_serve.logs import fields_text
 
 _LEVELS: Final = ("debug", "info", "warning", "error")
 _COLOURS: Final = {"warning": "yellow", "error": "bold red", "critical": "bold red"}
-_MAX_TAIL_BYTES: Final = 1 << 20
 _OWN_FIELDS: Final = frozenset({"time", "level", "logger", "message", "traceback"})
 
 
@@ -94,11 +93,10 @@ def _local_time(text: str) -> str:
 
 def _print_file(path: Path, lines: int, output: Output) -> None:
     """The last lines of the log file, as they are there."""
-    with path.open("rb") as file:
-        file.seek(0, 2)
-        size = file.tell()
-        file.seek(max(0, size - _MAX_TAIL_BYTES))
-        text = file.read(_MAX_TAIL_BYTES).decode("utf-8", "replace")
-    for line in deque(text.splitlines()[size > _MAX_TAIL_BYTES :], maxlen=lines):
+    try:
+        found = last_lines(path, lines)
+    except OSError as error:
+        raise CommandError(f"no server runs, and {path} cannot be read: {error.strerror}") from None
+    for line in found:
         output.data(line)
     output.note(f"No server runs: this is the end of {path}.")

@@ -62,7 +62,5 @@ def test_without_a_server_the_file_speaks(run: Run, own_settings: Path, tmp_path
         answer = run("logs", "-n", "2")
         assert (answer.status, answer.out) == (0, "second\\x1b[0m\nthird\n")
         assert f"No server runs: this is the end of {file}." in answer.err
-        file.write_bytes(b"x" * (1 << 20) + b"\nlast\n")
-        assert run("logs").out == "last\n"
         assert run("logs", "--follow").status == 3
         assert run("logs", "--json").status == 3
