@@ -87,8 +87,7 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     keep_state: keep what is computed of the prompt for another server. resume: go on from what another one keeps.
     given: the fields of sampling and stopping that the caller set; what is configured for the model goes for the
     others. None: all of them.
-    adapters: LoRA adapters to apply, none of the others; None is what the model's name says. skip_unknown_adapters: one
-    that the model does not have is left out instead of refused.
+    adapters: LoRA adapters to apply, none of the others; None is what the model's name says.
     keep_alive_s: how long the model stays loaded afterwards; negative is for ever, None is as configured.
     """
 
@@ -108,5 +107,4 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     resume: RemoteState | None = None
     given: frozenset[str] | None = None
     adapters: tuple[AdapterChoice, ...] | None = None
-    skip_unknown_adapters: bool = False
     keep_alive_s: float | None = None

@@ -14,13 +14,10 @@ MAX_SCALE: Final = 100.0
 _PARAM: Final = "lora"
 
 
-def chosen_adapters(
-    asked: Sequence[AdapterChoice] | None, client: EngineClient, *, skip_unknown: bool = False
-) -> tuple[AdapterUse, ...]:
+def chosen_adapters(asked: Sequence[AdapterChoice] | None, client: EngineClient) -> tuple[AdapterUse, ...]:
     """What applies: what was asked for, else what the model's name says. Scales of 0 apply nothing.
 
-    Raises AdapterNotFound, unless such adapters are to be skipped, and InvalidRequest for one that is named twice or a
-    scale that is out of range.
+    Raises AdapterNotFound, and InvalidRequest for one that is named twice or a scale that is out of range.
     """
     if asked is None:
         asked = () if client.adapter is None else (AdapterChoice(client.adapter),)
@@ -28,8 +25,6 @@ def chosen_adapters(
     for choice in asked:
         place = _place(choice.adapter, client)
         if place is None:
-            if skip_unknown:
-                continue
             known = tuple(adapter.name for adapter in client.facts.adapters)
             raise AdapterNotFound(str(choice.adapter)[:64], client.name, known, param=_PARAM)
         if place in scales:

@@ -130,7 +130,7 @@ class RequestPreparer:
             return_tokens=request.return_tokens,
             skip_special_tokens=request.skip_special_tokens,
             visible_specials=() if chat is None else chat.form.special_tokens,
-            adapters=chosen_adapters(request.adapters, client, skip_unknown=request.skip_unknown_adapters),
+            adapters=chosen_adapters(request.adapters, client),
         )
         parsers = None if chat is None else chat.parsers
         return PreparedRequest(engine_request, prompt.infilled, prompt.truncated, parsers, hold.warnings)

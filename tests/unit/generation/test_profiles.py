@@ -83,15 +83,13 @@ def test_which_adapters_apply(named: str | None, asked: Any, expected: tuple[Ada
         ("x" * 500, "x{64}`"),
     ],
 )
-def test_an_unknown_adapter_is_refused_or_skipped(asked: str | int, message: str) -> None:
+def test_an_unknown_adapter_is_refused(asked: str | int, message: str) -> None:
     client = FakeClient(facts=ADAPTED)
     with pytest.raises(AdapterNotFound, match=message) as caught:
         chosen_adapters((AdapterChoice(asked),), client)
     assert caught.value.param == "lora"
     restored = error_from_payload(caught.value.code, caught.value.payload())
     assert (type(restored), restored.message) == (AdapterNotFound, caught.value.message)
-    uses = chosen_adapters((AdapterChoice("sql"), AdapterChoice(asked)), client, skip_unknown=True)
-    assert uses == (AdapterUse(0, 1.0),)
 
 
 @pytest.mark.parametrize(
