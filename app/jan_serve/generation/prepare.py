@@ -88,7 +88,10 @@ class RequestPreparer:
         profiles: ModelProfiles | None = None,
         strip_billing_line: bool = True,
     ) -> None:
-        """strip_billing_line: see chat.billing_line. profiles: what is configured for single models. now: the local time, for templates that print the date."""
+        """now: the local time, for templates that print the date. profiles: what is configured for single models.
+
+        strip_billing_line: see chat.billing_line.
+        """
         self._constraints = constraints
         self._renderer = renderer
         self._strip_billing_line = strip_billing_line
