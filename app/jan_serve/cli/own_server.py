@@ -16,12 +16,12 @@ import tempfile
 import threading
 from collections.abc import Generator
 from pathlib import Path
-from typing import IO, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
 from jan_serve.cli.connection import Connection
-from jan_serve.cli.errors import NO_SERVER, CommandError
+from jan_serve.cli.errors import FAILED, NO_SERVER, CommandError
 from jan_serve.cli.listen import listen, url_of
 from jan_serve.cli.options import ConfigOption
 from jan_serve.cli.output import Output
@@ -35,6 +35,8 @@ OWN_SERVER_COMMAND: Final = "own-server"
 _END_S: Final = 15.0
 _KILL_S: Final = 5.0
 _LAST_LINES: Final = 20
+_SEE_LOG: Final = FAILED
+"""The exit status of what went wrong in the server, rather than in what was asked of it."""
 
 
 @contextlib.contextmanager
@@ -68,33 +70,42 @@ def _own_server(loaded: LoadedSettings, model: str | Path | None, output: Output
         command += ["--config", str(loaded.config_file)]
     if isinstance(model, Path):
         command += ["--model", str(model)]
-    elif model is not None:
-        command += ["--no-default"]
-    output.note("No server runs: starting one for this command.")
-    with tempfile.TemporaryFile() as log:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            start_new_session=os.name == "posix",
-            creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
-        )
+        output.note(f"Starting a server for {model.name}.")
+    else:
+        command += ["--no-default"] if model is not None else []
+        output.note("No server runs: starting one for this command.")
+    with tempfile.TemporaryDirectory(prefix="jan-serve-") as folder:
+        log = Path(folder) / "log"
+        process = _start(command, log)
         assert process.stdin is not None and process.stdout is not None
         try:
             url = process.stdout.readline().decode().strip()
             if not url:
                 process.wait()
-                _show_end(log, output)
-                raise CommandError(
-                    "the server did not start", "`jan-serve doctor` looks at the installation."
-                )
+                hint = "`jan-serve doctor` looks at the installation."
+                raise CommandError("the server did not start", hint, _SEE_LOG)
             key = loaded.settings.api_keys[0] if loaded.settings.api_keys else None
             yield ServerAddress(url, "own", key, loaded.origins.get("api_keys", "default"))
+        except CommandError as error:
+            if error.status == _SEE_LOG:
+                _show_end(log, output)
+            raise
         finally:
             process.stdin.close()
             process.stdout.close()
             _end(process)
+
+
+def _start(command: list[str], log: Path) -> subprocess.Popen[bytes]:
+    with log.open("wb") as file:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=file,
+            start_new_session=os.name == "posix",
+            creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
+        )
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -109,9 +120,10 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _show_end(log: IO[bytes], output: Output) -> None:
-    log.seek(0)
-    for line in log.read().decode("utf-8", "replace").splitlines()[-_LAST_LINES:]:
+def _show_end(log: Path, output: Output) -> None:
+    """What an own server says ends with it: its last lines go to the person who needs them."""
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LAST_LINES:]
+    for line in lines:
         output.note(f"  {line}")
 
 

@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from jan_serve.resources import builtin_model
+from tests.support.managed import add_model
 from tests.support.processes import alive, wait_until
 from tests.support.served import Served, running
 from tests.support.terminal import ALT_ENTER, CTRL_C, CTRL_D, TAB, UP, Terminal, terminal
@@ -176,9 +177,18 @@ def test_a_server_of_its_own_for_a_file(lonely: Home) -> None:
     builtin = builtin_model()
     assert builtin is not None
     (lonely.folder / "mine.gguf").symlink_to(builtin)
-    status, out, _ = lonely.run("run", "mine.gguf", "--json", "Hello")
+    status, out, err = lonely.run("run", "mine.gguf", "--json", "Hello")
     assert status == 0
     assert json.loads(out)["model"] == "mine"
+    assert err == "Starting a server for mine.gguf.\n"
+
+
+def test_a_server_of_its_own_that_fails_shows_its_log(lonely: Home) -> None:
+    add_model(lonely.folder, "empty")  # a header without tensors, which llama.cpp does not load
+    status, out, err = lonely.run("run", "empty.gguf", "Hello")
+    assert (status, out) == (1, "")
+    assert "jan_serve.supervisor" in err
+    assert err.index("jan_serve.supervisor") < err.index("error: ")
 
 
 def test_its_own_server_ends_with_it(lonely: Home) -> None:
