@@ -138,7 +138,7 @@ class Sampler:
         mark = self._watermark
         if mark is not None and self._last is not None:
             green = green_tokens(len(logits), self._last, mark.gamma)
-            np.add(logits, np.float32(mark.delta), out=logits, where=green)
+            logits += green.astype(np.float32) * np.float32(mark.delta)
 
     def _forbid_end(self, logits: Floats) -> None:
         """No EOG token, unless a grammar leaves nothing else."""

@@ -50,19 +50,32 @@ def _shuffled_front(size: int, seed: int, count: int) -> Mask:
     by the last step that hit it, which took it from its own position, where the last earlier step that hit that one
     had put it, and so on: all of these chains are followed at once, instead of making the swaps one after the other.
     """
+    ids, choices = _constants(size, count)
     draws = np.random.RandomState(seed & _SEEDS).randint(0, 1 << 32, size=count, dtype=np.uint32)
-    distances = draws % np.arange(size, size - count, -1, dtype=np.uint32)
-    steps = np.flatnonzero(distances).astype(np.uint32)
-    source = np.arange(size, dtype=np.uint32)
-    source[distances[steps] + steps] = steps  # where a position is hit several times, the last step remains
+    # The remainder by way of float64, which holds 32-bit integers exactly and divides them faster.
+    distances = draws.astype(np.float64)
+    distances -= np.floor(distances / choices) * choices
+    targets = distances.astype(np.int32)
+    idle = np.flatnonzero(targets == 0)
+    targets += ids[:count]
+    source = ids.copy()
+    source[targets] = ids[:count]  # where a position is hit several times, the last step remains
+    for step in idle.tolist():  # hit itself, which moves nothing: one or two of all
+        earlier = np.flatnonzero(targets[:step] == step)
+        source[step] = earlier[-1] if len(earlier) else step
+    front = source[:count]
+    while not np.array_equal(front, farther := front.take(front)):
+        front = farther
+    source[:count] = front
     green = np.ones(size, np.bool_)
-    at = source[count:]
-    while at.size:
-        before = source.take(at)
-        moved = before != at
-        green[at[~moved]] = False
-        at = before[moved]
+    green[source.take(source[count:])] = False
     return green
+
+
+@lru_cache(maxsize=8)
+def _constants(size: int, count: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]:
+    """The ids, and among how many positions each step chooses."""
+    return np.arange(size, dtype=np.int32), np.arange(size, size - count, -1, dtype=np.float64)
 
 
 class Detection(NamedTuple):
