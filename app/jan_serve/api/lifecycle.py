@@ -15,6 +15,7 @@ class Lifecycle:
         self.draining = False
         self._started = time.monotonic()
         self._open = 0
+        self._last_end = self._started
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -28,6 +29,11 @@ class Lifecycle:
         """Since the application was made."""
         return time.monotonic() - self._started
 
+    @property
+    def idle_s(self) -> float:
+        """For how long no counted request has been open."""
+        return 0.0 if self._open else time.monotonic() - self._last_end
+
     @contextmanager
     def request(self, *, counted: bool) -> Generator[None]:
         """Count a request as open while the block runs."""
@@ -40,6 +46,7 @@ class Lifecycle:
             yield
         finally:
             self._open -= 1
+            self._last_end = time.monotonic()
             if self._open == 0:
                 self._idle.set()
 

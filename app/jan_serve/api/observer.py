@@ -13,8 +13,11 @@ class ServerObserver(Protocol):
         """Requests are answered from now on. stop: begins to drain as SIGTERM does; any thread may call it."""
         ...
 
-    def alive(self) -> None:
-        """The event loop still turns. About once a second, while draining too."""
+    def alive(self, idle_s: float) -> None:
+        """The event loop still turns. About once a second, while draining too.
+
+        idle_s: for how long no request was open and no model in memory; requests for the state of health do not count.
+        """
         ...
 
     def stopping(self, drain_s: float) -> None:
@@ -28,7 +31,7 @@ class NoObserver:
     def listening(self, stop: Callable[[], None]) -> None:
         """Part of ServerObserver."""
 
-    def alive(self) -> None:
+    def alive(self, idle_s: float) -> None:
         """Part of ServerObserver."""
 
     def stopping(self, drain_s: float) -> None:

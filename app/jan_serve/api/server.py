@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import socket
+import time
 from types import FrameType
 from typing import Final, Protocol
 
@@ -31,6 +33,7 @@ logger = logging.getLogger(__name__)
 
 _CLOSING_S: Final = 2.0
 """For the last error events to reach their readers, once every request has been ended."""
+_IN_MEMORY: Final = frozenset({"loading", "ready", "stopping"})
 _TICK_S: Final = 1.0
 """How often the Date header is renewed: all that an idle server does."""
 
@@ -86,6 +89,7 @@ class DrainingServer(uvicorn.Server):
         self._parts = parts
         self._models = models
         self._drain_s = drain_s
+        self._in_memory_at = -math.inf
         self._loop: asyncio.AbstractEventLoop | None = None
         self.listening = asyncio.Event()
         self._stop = asyncio.Event()
@@ -106,17 +110,24 @@ class DrainingServer(uvicorn.Server):
     async def main_loop(self) -> None:
         """Wait for the end; uvicorn's own loop wakes ten times a second."""
         self._loop = asyncio.get_running_loop()
+        self._in_memory_at = time.monotonic()  # nobody could ask before
         self.listening.set()
         self._observer.listening(self._stop_soon)
         while not self.should_exit:
             await self.on_tick(0)
-            self._observer.alive()
+            self._observer.alive(self._idle_s())
             try:
                 async with asyncio.timeout(_TICK_S):
                     await self._stop.wait()
             except TimeoutError:
                 continue
             self.should_exit = True
+
+    def _idle_s(self) -> float:
+        now = time.monotonic()
+        if any(model.state in _IN_MEMORY for model in self._models.snapshot().models):
+            self._in_memory_at = now
+        return min(self._parts.lifecycle.idle_s, now - self._in_memory_at)
 
     def stop(self) -> None:
         """Begin to drain, or, when that has begun, end everything. On the event loop; returns at once."""

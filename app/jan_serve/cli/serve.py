@@ -18,6 +18,7 @@ from jan_serve.cli.output import Output
 from jan_serve.cli.probe import ProbeFailed, device_names, probe_engine
 from jan_serve.config import LoadedSettings, Settings
 from jan_serve.daemon.activation import WrongSocket, inherited_socket
+from jan_serve.daemon.idle_stop import IdleStop
 from jan_serve.daemon.notify import systemd_notifier
 from jan_serve.errors import SettingsError
 from jan_serve.log_file import LogFileHandler, LogFileUnavailable, open_log_file
@@ -76,6 +77,8 @@ def serve_on(
     log_stream: where log lines go in place of standard error, besides the log file.
     """
     settings = loaded.settings if inherited is None else _as_inherited(loaded.settings, inherited, output)
+    if inherited is not None and settings.idle_exit_s:
+        observer = IdleStop(settings.idle_exit_s, observer)
     book = loaded.book()
     resolver = build_resolver(settings, book)
     sources = ModelSources(resolver, settings, book)

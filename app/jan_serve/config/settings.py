@@ -97,6 +97,16 @@ class Settings(ModelOptions, GenerateOptions):
     port: Annotated[
         int, Field(ge=0, le=65535, description="TCP port to listen on. 0 takes any free port."), Flag(_SERVER)
     ] = 1337
+    idle_exit_s: Annotated[
+        float,
+        Field(
+            ge=0,
+            le=31_536_000,
+            description="A server that a connection started (`service install --on-demand`) ends after this long"
+            " without requests and without loaded models. 0 goes on until it is stopped.",
+        ),
+        Flag(_SERVER),
+    ] = 300.0
     api_keys: Annotated[
         SecretList,
         Field(description="Keys that callers may present as `Authorization: Bearer` or `x-api-key`."),

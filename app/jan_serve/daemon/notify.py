@@ -26,7 +26,7 @@ class SystemdNotifier:
         """Part of ServerObserver."""
         self._send("READY=1\nSTATUS=Serving")
 
-    def alive(self) -> None:
+    def alive(self, idle_s: float) -> None:
         """Part of ServerObserver: feeds WatchdogSec=."""
         self._send("WATCHDOG=1")
 

@@ -44,7 +44,7 @@ class StopRelay:
         if wanted:
             stop()
 
-    def alive(self) -> None:
+    def alive(self, idle_s: float) -> None:
         """Part of ServerObserver."""
 
     def stopping(self, drain_s: float) -> None:

@@ -80,6 +80,25 @@ def test_a_connection_waits_for_the_server_that_it_starts(tmp_path: Path, tiny_l
             pass
 
 
+def test_it_ends_when_nobody_asks_and_starts_again(tmp_path: Path, tiny_llama: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        port = sock.getsockname()[1]
+        flags = ("--port", str(port), "--ttl-s", "0", "--idle-exit-s", "1")
+        models = ("--models-dir", str(tiny_llama.parent))
+        command = activated(sock.fileno(), [*SERVE, *flags, *models])
+        variables = configured(tmp_path)
+        body = json.dumps({"model": "tiny-llama", "prompt": "a", "max_tokens": 2}).encode()
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{port}/v1/completions", body, {"content-type": "application/json"}
+        )
+        for _ in range(2):
+            with running(tmp_path, command, variables, pass_fds=(sock.fileno(),)) as server:
+                with urllib.request.urlopen(request, timeout=30) as answer:
+                    assert answer.status == 200
+                assert server.wait(30) == 0
+                assert "ending until the next connection" in server.log
+
+
 def test_an_address_that_the_settings_do_not_know(tmp_path: Path, tiny_llama: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as sock:
         port = sock.getsockname()[1]

@@ -26,7 +26,7 @@ def test_the_life_of_a_service(tmp_path: Path, abstract: bool) -> None:
         assert notifier is not None
         assert environment == {"OTHER": "stays"}
         notifier.listening(lambda: None)
-        notifier.alive()
+        notifier.alive(0)
         notifier.stopping(30)
         notifier.close()
         messages = [manager.recv(1024).decode().splitlines() for _ in range(3)]
@@ -43,5 +43,5 @@ def test_nobody_waits(environment: dict[str, str]) -> None:
 
 def test_a_manager_that_is_gone_ends_nothing(tmp_path: Path) -> None:
     notifier = SystemdNotifier(str(tmp_path / "absent"))
-    notifier.alive()
+    notifier.alive(0)
     notifier.close()

@@ -24,7 +24,7 @@ def test_a_stop_while_it_listens() -> None:
     waits: list[float] = []
     relay = StopRelay(waits.append)
     relay.listening(lambda: stopped.append("stop"))
-    relay.alive()
+    relay.alive(0)
     assert stopped == []
     relay.request_stop()
     relay.stopping(30)
