@@ -90,7 +90,7 @@ class WeightUpdater:
         self._sources.update(original, str(merged.path), merged.number)
         try:
             if self._may_load():
-                await self._manager.load(source.name)
+                await self._manager.load(model)
         except JanServeError as error:
             if before is None:
                 self._sources.restore(source.name, None, 0)
