@@ -151,19 +151,17 @@ async def test_a_peer_that_does_not_fit_is_not_connected(wrong: str) -> None:
         await decode.links.initialize("http://other" if wrong == "name" else "http://d", "http://p")
         if wrong == "key":
             endpoint = msgspec.structs.replace(endpoint, key=b"x" * 32)
-        if wrong in ("port", "silent"):
-            server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
-            endpoint = PeerEndpoint("127.0.0.1", server.sockets[0].getsockname()[1], endpoint.key)
-            if wrong == "port":
-                server.close()
-                await server.wait_closed()
-        with pytest.raises(PeerFailed):
-            await decode.links.connect("http://p", endpoint)
+        async with contextlib.AsyncExitStack() as stack:
+            if wrong in ("port", "silent"):
+                server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
+                await stack.enter_async_context(server)
+                endpoint = PeerEndpoint("127.0.0.1", server.sockets[0].getsockname()[1], endpoint.key)
+                if wrong == "port":
+                    await stack.aclose()
+            with pytest.raises(PeerFailed):
+                await decode.links.connect("http://p", endpoint)
         with pytest.raises(InvalidRequest, match="not linked"):
             await fetch(decode)
-        if wrong == "silent":
-            server.close()
-            await server.wait_closed()
         await until(lambda: prefill.links.open_connections == 0)
 
 
