@@ -15,9 +15,7 @@ from jan_serve.cli.output import Output
 def stop(
     models: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="MODEL", help="Models, as requests name them.", autocompletion=complete_model
-        ),
+        typer.Argument(metavar="MODEL", help="Models, as requests name them.", autocompletion=complete_model),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every model that is loaded.")] = False,
     force: Annotated[
