@@ -57,6 +57,7 @@ def shelf(folder: Path) -> Path:
     return shelf
 
 
+START_S = 60.0
 HOSTILE_NAME = "x<img src=a onerror=alert(1)>"
 
 
@@ -64,14 +65,14 @@ HOSTILE_NAME = "x<img src=a onerror=alert(1)>"
 def url(built_page: None, folder: Path, shelf: Path) -> Generator[str]:
     flags = ("--port", "0", "--threads", "1", "--models-dir", str(shelf), "--model", "first")
     with serving(folder, *flags) as server:
-        yield server.url()
+        yield server.url(START_S)
 
 
 @pytest.fixture(scope="package")
 def keyed_url(built_page: None, tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
     folder = tmp_path_factory.mktemp("keyed")
     with serving(folder, "--port", "0", "--threads", "1", "--api-key", KEY) as server:
-        yield server.url()
+        yield server.url(START_S)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Dialog, Locator, Page, 
 from tests.support.raw_http import get
 
 KEY = "page-test-key"
-WAIT_MS = 8_000
+WAIT_MS = 30_000
 """The longest that anything may take on a busy machine."""
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
@@ -65,6 +65,8 @@ class Tab:
     def ask(self, text: str) -> None:
         """Type a question and send it; does not wait for the answer."""
         self.question.fill(text)
+        # Without the list of models nothing can be sent yet.
+        expect(self.page.get_by_role("button", name="Send")).to_be_enabled()
         self.question.press("Enter")
 
     def wait_for_answer(self) -> None:

@@ -94,6 +94,7 @@ def test_a_small_screen_has_a_menu_and_nothing_sticks_out(browser: Browser, url:
 
 def test_without_its_server_the_page_says_so(tab: Tab) -> None:
     tab.expected.append("ERR_")
+    expect(tab.page.get_by_label("Model", exact=True)).to_have_value("first")
     tab.page.context.set_offline(True)
     tab.ask("hello")
     expect(tab.answers.get_by_role("alert")).to_contain_text("cannot be reached")

@@ -108,6 +108,31 @@ def test_conversations_are_kept_in_the_browser(tab: Tab) -> None:
     expect(listed).to_have_text(["renamed"])
 
 
+def test_other_tabs_see_what_is_written(tab: Tab) -> None:
+    tab.answer_chats_with({"content": "an answer"})
+    other = tab.page.context.new_page()
+    other.goto(tab.url)
+    expect(other.get_by_label("Your question", exact=True)).to_be_visible()
+    tab.ask("from the first tab")
+    tab.wait_for_answer()
+    other.get_by_role("button", name="from the first tab", exact=True).click()
+    expect(other.get_by_role("article", name="Answer")).to_contain_text("an answer")
+    tab.page.evaluate("window.confirm = () => true")
+    tab.page.get_by_role("button", name="Delete from the first tab").click()
+    expect(other.locator(".open-chat")).to_have_count(0)
+
+
+def test_a_chat_can_be_downloaded(tab: Tab) -> None:
+    tab.answer_chats_with({"content": "It is **cold**."})
+    tab.ask("Is it cold?")
+    tab.wait_for_answer()
+    tab.page.get_by_role("button", name="Settings of this chat").click()
+    with tab.page.expect_download() as download:
+        tab.page.get_by_role("button", name="Download this chat").click()
+    assert download.value.suggested_filename == "Is-it-cold.md"
+    assert "## Answer of first\n\nIt is **cold**.\n" in download.value.path().read_text("utf-8")
+
+
 def test_what_a_model_writes_is_shown_and_never_run(tab: Tab) -> None:
     tab.answer_chats_with({"content": HOSTILE})
     tab.ask("go on")

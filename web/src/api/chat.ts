@@ -52,6 +52,8 @@ export interface ChatNews {
   calls?: CallFragment[];
   finish?: string;
   timings?: Timings;
+  /** What of the request is held to less than was asked. */
+  warnings?: string[];
 }
 
 interface Chunk {
@@ -66,6 +68,8 @@ interface Chunk {
 export async function* streamChat(request: ChatRequest, signal: AbortSignal): AsyncGenerator<ChatNews> {
   const body = JSON.stringify({ ...request, stream: true, stream_options: { include_usage: true } });
   const response = await call("v1/chat/completions", { method: "POST", body, signal });
+  const warning = response.headers.get("x-jan-serve-warning");
+  if (warning !== null) yield { warnings: warning.split(", ") };
   for await (const { data } of readEvents(response)) {
     if (data === "[DONE]") return;
     const failure = readError(data, response.status);

@@ -1,6 +1,7 @@
 // How the open conversation is asked: instructions, sampling, tools.
 import { changeSettings, open } from "../state/conversations";
 import { toolsOf, type ChatSettings } from "../state/conversation";
+import { asMarkdown, download } from "../state/export";
 import { messageOf } from "../api/http";
 
 const EFFORTS: [ChatSettings["effort"], string][] = [
@@ -42,8 +43,19 @@ export function ChatSettingsPanel() {
         <textarea rows={4} spellcheck={false} class="code" value={settings.tools} aria-invalid={toolsProblem(settings) !== null} onInput={(event) => changeSettings({ tools: event.currentTarget.value })} />
       </label>
       {toolsProblem(settings) && <p class="problem wide">{toolsProblem(settings)}</p>}
+      <div class="wide">
+        <button type="button" disabled={open.value.messages.length === 0} onClick={save}>
+          Download this chat
+        </button>
+      </div>
     </section>
   );
+}
+
+function save(): void {
+  const conversation = open.value;
+  const name = conversation.title.replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-+|-+$/g, "") || "chat";
+  download(`${name}.md`, asMarkdown(conversation), "text/markdown");
 }
 
 function numberOf(input: HTMLInputElement): number | null {

@@ -3,6 +3,7 @@ import { useState } from "preact/hooks";
 import { memo } from "preact/compat";
 import { edit, isAnswering, regenerate } from "../state/conversations";
 import type { Message } from "../state/conversation";
+import { models } from "../state/models";
 import { CopyButton } from "../ui/copy";
 import { useFocus } from "../ui/focus";
 import { rate } from "../ui/format";
@@ -84,7 +85,7 @@ function DraftField({ text, onInput }: { text: string; onInput: (text: string) =
 }
 
 function Answer({ message, isLast, isWriting }: Props) {
-  const { text, reasoning, calls, error, finish, timings } = message;
+  const { text, reasoning, calls, error, finish, timings, warnings } = message;
   const ending = finish === undefined ? undefined : ENDINGS[finish];
   const nothing = !text && !reasoning && !calls?.length;
   return (
@@ -92,16 +93,17 @@ function Answer({ message, isLast, isWriting }: Props) {
       {reasoning && <Thoughts text={reasoning} thinking={isWriting && !text && !calls?.length} />}
       {text && <MarkdownView text={text} />}
       {calls?.map((call, index) => <CallView key={index} call={call} />)}
-      {isWriting && nothing && (
-        <div class="waiting" aria-hidden="true">
-          <i /> <i /> <i />
-        </div>
-      )}
+      {isWriting && nothing && <Waiting model={message.model ?? ""} />}
       {error && (
         <p class="problem" role="alert">
           {error}
         </p>
       )}
+      {warnings?.map((warning) => (
+        <p key={warning} class="hint">
+          {warning}
+        </p>
+      ))}
       {ending && <p class="hint">{ending}</p>}
       {isLast && !isWriting && calls && calls.length > 0 && <CallResults calls={calls} />}
       {!isWriting && (
@@ -118,6 +120,24 @@ function Answer({ message, isLast, isWriting }: Props) {
         </div>
       )}
     </article>
+  );
+}
+
+/** Until the first token: the model is loaded, or the prompt computed. */
+function Waiting({ model }: { model: string }) {
+  const status = models.value.find(({ id }) => id === model)?.status;
+  if (status?.value === "loading") {
+    return (
+      <label class="loading">
+        {model} is loaded
+        <progress max={1} {...(status.progress ? { value: status.progress.value } : {})} />
+      </label>
+    );
+  }
+  return (
+    <div class="waiting" aria-hidden="true">
+      <i /> <i /> <i />
+    </div>
   );
 }
 

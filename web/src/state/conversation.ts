@@ -28,6 +28,7 @@ export interface Message {
   finish?: string;
   error?: string;
   timings?: Timings;
+  warnings?: string[];
 }
 
 export interface ChatSettings {
@@ -72,6 +73,7 @@ export function withNews(message: Message, news: ChatNews): Message {
   if (news.calls) changed.calls = withFragments(changed.calls ?? [], news.calls);
   if (news.finish) changed.finish = news.finish;
   if (news.timings) changed.timings = news.timings;
+  if (news.warnings) changed.warnings = news.warnings;
   return changed;
 }
 

@@ -4,10 +4,11 @@ import { streamChat } from "../api/chat";
 import { messageOf, wasAborted } from "../api/http";
 import { chatRequest, newConversation, newMessage, titleOf, withNews } from "./conversation";
 import type { Attachment, ChatSettings, Conversation, Message } from "./conversation";
-import { dropConversation, readConversations, writeConversation } from "./database";
+import { dropConversation, onOtherTabs, readConversation, readConversations, writeConversation } from "./database";
 import { currentModel, refreshModels } from "./models";
 
 const SAVE_MS = 1_000;
+const LOOK_MS = 300;
 
 /** Most recently changed first. */
 export const conversations = signal<Conversation[]>([]);
@@ -17,6 +18,7 @@ export const storageProblem = signal<string | null>(null);
 
 const running = signal<ReadonlyMap<string, AbortController>>(new Map());
 const draft = signal(newConversation());
+const saves = new Map<string, number>();
 
 export const open = computed(() => conversations.value.find(({ id }) => id === openId.value) ?? draft.value);
 export const isAnswering = computed(() => running.value.has(open.value.id));
@@ -26,10 +28,22 @@ export async function loadConversations(): Promise<void> {
     const stored = await readConversations();
     const known = new Set(conversations.value.map(({ id }) => id));
     const all = [...conversations.value, ...stored.filter(({ id }) => !known.has(id))];
-    conversations.value = all.sort((one, other) => other.updated - one.updated);
+    conversations.value = all.sort(latestFirst);
   } catch (error) {
     storageProblem.value = messageOf(error);
   }
+}
+
+onOtherTabs(async (id) => {
+  // An answer that is being written here is newer than anything there.
+  if (running.value.has(id) || saves.has(id)) return;
+  const stored = await readConversation(id);
+  const others = conversations.value.filter((conversation) => conversation.id !== id);
+  conversations.value = stored ? [stored, ...others].sort(latestFirst) : others;
+});
+
+function latestFirst(one: Conversation, other: Conversation): number {
+  return other.updated - one.updated;
 }
 
 export function openConversation(id: string): void {
@@ -101,6 +115,8 @@ async function answer(prepare: (messages: Message[]) => Message[]): Promise<void
   change(id, (conversation) => ({ ...conversation, messages: [...conversation.messages, reply] }));
   running.value = new Map(running.value).set(id, controller);
   saveNow();
+  // By then the list says whether the model has to be loaded first.
+  window.setTimeout(() => void refreshModels(), LOOK_MS);
   try {
     let current = reply;
     for await (const news of streamChat(chatRequest(asked, model), controller.signal)) {
@@ -154,8 +170,6 @@ function change(id: string, how: (conversation: Conversation) => Conversation): 
   conversations.value = [changed, ...conversations.value.filter((conversation) => conversation.id !== id)];
   saveSoon(id);
 }
-
-const saves = new Map<string, number>();
 
 function saveSoon(id: string): void {
   if (saves.has(id)) return;

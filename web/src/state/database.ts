@@ -17,14 +17,28 @@ function database(): Promise<IDBPDatabase<Schema>> {
   return opened;
 }
 
+// Other tabs of this page hear what was written here.
+const tabs = new BroadcastChannel("conversations");
+
+/** Calls back with the id of each conversation that another tab wrote or dropped. */
+export function onOtherTabs(changed: (id: string) => void): void {
+  tabs.onmessage = (event: MessageEvent<string>) => changed(event.data);
+}
+
+export async function readConversation(id: string): Promise<Conversation | undefined> {
+  return (await database()).get("conversations", id);
+}
+
 export async function readConversations(): Promise<Conversation[]> {
   return (await database()).getAll("conversations");
 }
 
 export async function writeConversation(conversation: Conversation): Promise<void> {
   await (await database()).put("conversations", conversation);
+  tabs.postMessage(conversation.id);
 }
 
 export async function dropConversation(id: string): Promise<void> {
   await (await database()).delete("conversations", id);
+  tabs.postMessage(id);
 }
