@@ -15,7 +15,19 @@ from jan_serve.api.errors import HttpError
 
 SHARED_PATH: Final = "/generate"
 LMDEPLOY_PATH: Final = "/lmdeploy/generate"
-_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_ABSENT: Final = msgspec.Raw()
+
+
+class _Members(msgspec.Struct, frozen=True):
+    """The members that decide. No others are made into objects, however many there are."""
+
+    inputs: msgspec.Raw = _ABSENT
+    prompt: msgspec.Raw = _ABSENT
+    input_ids: msgspec.Raw = _ABSENT
+    parameters: msgspec.Raw = _ABSENT
+
+
+_members: Final = msgspec.json.Decoder(_Members).decode
 
 
 def is_lmdeploys(body: bytes) -> bool:
@@ -24,9 +36,10 @@ def is_lmdeploys(body: bytes) -> bool:
         members = _members(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
-    if "inputs" in members:
+    if members.inputs is not _ABSENT:
         return False
-    return "prompt" in members or "input_ids" in members or "parameters" not in members
+    told = members.prompt is not _ABSENT or members.input_ids is not _ABSENT
+    return told or members.parameters is _ABSENT
 
 
 class GenerateDispatch:

@@ -17,6 +17,7 @@ from starlette.responses import Response
 from jan_serve.errors import InvalidJson
 
 _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
+_BYTE: Final = re.compile(r"\(byte (\d+)\)")
 _BRACKETS: Final = b"[]{}"
 _OTHERS: Final = bytes(byte for byte in range(256) if byte not in _BRACKETS)
 _STEPS: Final = bytes(
@@ -40,7 +41,15 @@ def decode_json(body: bytes, max_depth: int) -> Any:
         raise InvalidJson(f"The request body is not UTF-8: {error.reason} at byte {error.start}.") from None
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         reason = str(error).removeprefix("JSON is malformed: ")
-        raise InvalidJson(f"The request body is not valid JSON: {reason}.") from None
+        place = _place(body, reason)
+        raise InvalidJson(f"The request body is not valid JSON: {reason}.", place=place) from None
+
+
+def _place(body: bytes, reason: str) -> tuple[int, int]:
+    """Line and column of the byte that the reason names; without one the body ends too early."""
+    found = _BYTE.search(reason)
+    before = body if found is None else body[: int(found[1])]
+    return before.count(b"\n") + 1, len(before) - before.rfind(b"\n") - 1
 
 
 def _check_structure(body: bytes, max_depth: int) -> None:

@@ -127,7 +127,9 @@ async def test_series_of_the_metrics() -> None:
             422,
             "parameters.grammar",
         ),
-        ('{"inputs": "a"', 400, "Failed to parse the request body as JSON"),
+        ('{"inputs": "a"', 400, "Failed to parse the request body as JSON: "),
+        ('{"inputs": "a"', 400, " at line 1 column 14"),
+        ('{"inputs":\n "a",}', 400, " at line 2 column 5"),
     ],
 )
 async def test_what_the_framework_refuses(body: str, status: int, words: str) -> None:

@@ -23,6 +23,10 @@ from tests.support.fronts import http_client
         (b'{"inputs": ', False),
         (b"\xff", False),
         (b"", False),
+        (b'{"inputs": null}', False),
+        (b'{"prompt": "a", "parameters": {}}', True),
+        (b"[" * 100_000, False),
+        (b'{"prompt": ' + b"[" * 100_000, False),
     ],
 )
 def test_members_decide(body: bytes, expected: bool) -> None:

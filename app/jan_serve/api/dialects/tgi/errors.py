@@ -113,7 +113,10 @@ def render_error(problem: Problem) -> Response:
     if problem.status == HTTPStatus.UNAUTHORIZED:
         return Response(status_code=HTTPStatus.UNAUTHORIZED)
     if isinstance(problem.error, InvalidJson):
+        place = problem.error.place
         text = f"Failed to parse the request body as JSON: {problem.message}"
+        if place is not None:
+            text += f" at line {place[0]} column {place[1]}"
         return PlainTextResponse(text, HTTPStatus.BAD_REQUEST)
     if problem.fields:
         first = problem.fields[0]
