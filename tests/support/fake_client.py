@@ -213,6 +213,7 @@ class FakeState:
     stalls_total: int = 0
     reason: str | None = None
     facts: ModelFacts | None = None
+    lost_devices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -228,6 +229,7 @@ class FakeModels:
     def __init__(self, *clients: FakeClient) -> None:
         self.clients = clients or (FakeClient(),)
         self.state = "ready"
+        self.lost_devices: tuple[str, ...] = ()
         self.held = 0
         self.leased: list[str | None] = []
         self.keep_alives: list[float | None] = []
@@ -255,4 +257,7 @@ class FakeModels:
 
     def snapshot(self) -> FakeSnapshot:
         """All of them, in the state `state`."""
-        return FakeSnapshot([FakeState(client.name, self.state) for client in self.clients])
+        states = [
+            FakeState(client.name, self.state, lost_devices=self.lost_devices) for client in self.clients
+        ]
+        return FakeSnapshot(states)

@@ -19,15 +19,16 @@ from jan_serve.api.replies import json_reply
 
 
 class ModelHealth(BaseModel):
-    """One model that was asked for since the start."""
+    """One model that was asked for since the start. lost_devices: accelerators that went away since an earlier load."""
 
     name: str
     state: str
+    lost_devices: list[str]
 
 
 class Health(BaseModel):
-    """The state of the server. busy: it works on requests. degraded: a model failed. asleep: it refuses
-    requests until it is woken. uptime_s: seconds.
+    """The state of the server. busy: it works on requests. degraded: a model failed, or goes on without an
+    accelerator that is gone. asleep: it refuses requests until it is woken. uptime_s: seconds.
     """
 
     status: Literal["ok", "draining"]
@@ -55,7 +56,7 @@ def health_router(
     def current() -> Health:
         states = models.snapshot().models
         state = "busy" if lifecycle.open_requests else "ready"
-        if any(model.state == "failed" for model in states):
+        if any(model.state == "failed" or model.lost_devices for model in states):
             state = "degraded"
         if sleeper is not None and sleeper.is_sleeping:
             state = "asleep"
@@ -66,7 +67,10 @@ def health_router(
             pid=os.getpid(),
             uptime_s=round(lifecycle.uptime_s, 3),
             open_requests=lifecycle.open_requests,
-            models=[ModelHealth(name=model.name, state=model.state) for model in states],
+            models=[
+                ModelHealth(name=model.name, state=model.state, lost_devices=list(model.lost_devices))
+                for model in states
+            ],
         )
 
     @router.get("/health", response_model=Health, responses={503: {"model": Health}})

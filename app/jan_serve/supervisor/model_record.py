@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from jan_serve.errors import ModelFailed
+from jan_serve.ipc.messages import ModelFacts
 from jan_serve.supervisor.limits import RestartLimits
 from jan_serve.supervisor.policy import CrashLog, Pause, Refuse, Verdict, retry_after_s
 from jan_serve.supervisor.ports import ModelSource, Residence
 from jan_serve.supervisor.worker_process import WorkerEnd
 
 _SERVICE_WEIGHT = 0.2
+_ACCELERATORS = frozenset({"gpu", "igpu"})
 
 
 class ModelRecord:
@@ -24,6 +26,9 @@ class ModelRecord:
         self.stalls_total = 0
         self.parallel = 1
         """Sequences that its worker ran at once when it was last loaded."""
+        self.lost_devices: tuple[str, ...] = ()
+        """Accelerators that an earlier worker found and the last one did not: after a sleep, a driver may be gone."""
+        self._devices: frozenset[str] = frozenset()
         self._limits = limits
         self._crashes = CrashLog(limits)
         self._mean_service_s = 1.0
@@ -36,11 +41,14 @@ class ModelRecord:
             self.reason = None
             self._crashes = CrashLog(self._limits)
 
-    def loaded(self, parallel: int) -> None:
+    def loaded(self, facts: ModelFacts) -> None:
         """It is ready."""
         self.loads_total += 1
-        self.parallel = max(parallel, 1)
+        self.parallel = max(facts.parallel, 1)
         self.reason = None
+        found = frozenset(device.name for device in facts.devices if device.kind in _ACCELERATORS)
+        self._devices |= found
+        self.lost_devices = tuple(sorted(self._devices - found))
 
     def ended(self, end: WorkerEnd, now: float, ready_for_s: float) -> None:
         """Its worker ended by itself or for a stall."""

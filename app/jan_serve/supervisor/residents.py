@@ -141,8 +141,12 @@ class Residents:
                     logger.info("loading of %s was cancelled: nobody waits for it", slot.source.name)
                     slot.stop()
             case ModelFacts() as facts:
-                self.records[slot.source.name].loaded(facts.parallel)
+                record = self.records[slot.source.name]
+                record.loaded(facts)
                 logger.info("%s is ready: %s, pid %s", slot.source.name, _summary(facts), slot.worker.pid)
+                if record.lost_devices:
+                    lost = ", ".join(record.lost_devices)
+                    logger.warning("%s: no longer there since an earlier load: %s", slot.source.name, lost)
                 slot.become_ready(facts)
                 self._preparation.forget_all()
                 if not slot.retiring:

@@ -22,6 +22,7 @@ class ModelStatus(msgspec.Struct, frozen=True, kw_only=True):
     reason: why it is not loaded, fit to show. retry_after_s: until it may be started again.
     stats: as of the last pulse; their totals start at 0 with every load. Totals here are since the front started.
     taken_bytes: of memory, as estimated while it loads. idle_left_s: until it goes if nobody asks; None is never.
+    lost_devices: accelerators that an earlier load of it found, and the last one did not.
     """
 
     name: str
@@ -42,6 +43,7 @@ class ModelStatus(msgspec.Struct, frozen=True, kw_only=True):
     idle_left_s: float | None = None
     pinned: bool = False
     group: str | None = None
+    lost_devices: tuple[str, ...] = ()
 
 
 class ManagerSnapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,6 +76,7 @@ def model_status(record: ModelRecord, slot: ModelSlot | None, waiting: int, now:
         idle_left_s=slot.idle_left_s(record.residence, now) if slot is not None else None,
         pinned=record.residence.pinned,
         group=record.residence.group,
+        lost_devices=record.lost_devices,
     )
 
 

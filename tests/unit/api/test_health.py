@@ -18,7 +18,7 @@ async def test_health_says_who_it_is() -> None:
     body = response.json()
     assert (response.status_code, head.status_code) == (200, 200)
     assert (body["status"], body["state"], body["pid"]) == ("ok", "ready", os.getpid())
-    assert body["models"] == [{"name": "fake", "state": "ready"}]
+    assert body["models"] == [{"name": "fake", "state": "ready", "lost_devices": []}]
 
 
 async def test_a_failed_model_degrades_and_is_not_ready() -> None:
@@ -29,6 +29,15 @@ async def test_a_failed_model_degrades_and_is_not_ready() -> None:
         response = await client.get("/ready")
     assert response.status_code == 503
     assert "fake" in response.json()["reason"]
+
+
+async def test_a_lost_accelerator_degrades_and_is_named() -> None:
+    models = FakeModels()
+    models.lost_devices = ("CUDA0",)
+    async with http_client(models) as client:
+        body = (await client.get("/health")).json()
+        assert (await client.get("/ready")).status_code == 200
+    assert (body["state"], body["models"][0]["lost_devices"]) == ("degraded", ["CUDA0"])
 
 
 async def test_without_models_it_is_not_ready() -> None:
