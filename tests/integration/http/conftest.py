@@ -16,8 +16,8 @@ from tests.support.served import Served
 
 @pytest.fixture(scope="package")
 def server(tmp_path_factory: pytest.TempPathFactory, exact_llama: Path, tiny_bert: Path) -> Generator[Served]:
-    """A chat model by default, and an embedder."""
+    """A chat model by default, and an embedder in its place, so that there is one worker whatever was asked before."""
     folder = tmp_path_factory.mktemp("http")
-    flags = ("--n-ctx", str(N_CTX), "--parallel", "8")
+    flags = ("--n-ctx", str(N_CTX), "--parallel", "8", "--max-models", "1")
     with serving_models(folder, exact_llama, tiny_bert, flags=flags) as served:
         yield served
