@@ -119,6 +119,32 @@ class ModelOptions(BaseSettings):
         ),
         Flag(MEMORY_GROUP),
     ] = 16
+    step_target_s: Annotated[
+        float,
+        Field(
+            ge=0,
+            le=60,
+            description="Prompts are read in pieces of about this time while answers are written; 0 does not cut them.",
+        ),
+        Flag(MEMORY_GROUP),
+    ] = 0.1
+    share_prefill: Annotated[
+        bool,
+        Field(
+            description="A prompt that begins like one that is being read waits for it, instead of being read again."
+        ),
+        Flag(MEMORY_GROUP),
+    ] = True
+    prefer_cached: Annotated[
+        bool,
+        Field(description="A waiting request whose prompt was read before may pass a few others."),
+        Flag(MEMORY_GROUP),
+    ] = True
+    jump_forward: Annotated[
+        bool,
+        Field(description="Text that a schema or grammar leaves no choice about is not sampled."),
+        Flag(MEMORY_GROUP),
+    ] = True
     draft_model: Annotated[
         str | None,
         Field(

@@ -45,6 +45,8 @@ class Engine:
         parallel: int,
         cache_sequences: int,
         step_target_s: float,
+        share_prefill: bool = True,
+        prefer_cached: bool = True,
         phase: PhaseClock,
         prompt_lookup: LookupMode = "off",
         draft_model: DraftModel | None = None,
@@ -59,7 +61,13 @@ class Engine:
         self._memory = SequenceMemory(
             context, n_ctx=n_ctx, n_sequences=parallel + cache_sequences, states=states
         )
-        self._scheduler = Scheduler(parallel, self._memory.cells, self._memory.cache)
+        self._scheduler = Scheduler(
+            parallel,
+            self._memory.cells,
+            self._memory.cache,
+            share_prefill=share_prefill,
+            prefer_cached=prefer_cached,
+        )
         self._pacer = Pacer(step_target_s, context.n_batch)
         # A memory that cannot be cut cannot give a wrong draft back.
         recurrent = context.model.is_recurrent

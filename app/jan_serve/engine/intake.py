@@ -39,8 +39,10 @@ class Intake:
         max_tokens_ceiling: int,
         shelf: StateShelf | None = None,
         mark: Callable[[Items[AdapterUse]], PrefixMark | None] = lambda _uses: None,
+        jump_forward: bool = True,
     ) -> None:
-        """mark: see Adapters.mark."""
+        """mark: see Adapters.mark. jump_forward: see EngineSettings."""
+        self._jump_forward = jump_forward
         self._mark = mark
         self._vocab = vocab
         self._candidates = candidates
@@ -181,6 +183,7 @@ class Intake:
             self._candidates,
             logprobs=request.logprobs,
             grammar=grammar,
+            jump_forward=self._jump_forward,
         )
         tokens = TokenBuffer(prompt.view())
         sampler.observe_prompt(tokens.view())

@@ -18,7 +18,7 @@ class Pacer:
     _WEIGHT = 0.25
 
     def __init__(self, target_s: float, chunk: int) -> None:
-        """chunk: tokens that a step carries at most."""
+        """chunk: tokens that a step carries at most. target_s: of a step beside streams; 0 cuts nothing for them."""
         self._target = target_s
         self._chunk = chunk
         self._decode_s = 0.0
@@ -47,7 +47,7 @@ class Pacer:
 
     def prefill_tokens(self, num_streams: int, num_prefilling: int) -> int:
         """Prefill tokens that the next step should carry at most, beside so many sequences of each kind."""
-        if num_streams == 0 or num_prefilling > num_streams:
+        if num_streams == 0 or num_prefilling > num_streams or self._target == 0.0:
             return self._chunk
         if self._owed_s > 0.0:
             return 0

@@ -50,7 +50,9 @@ class Sampler:
         *,
         logprobs: int | None,
         grammar: GrammarExecutor | None,
+        jump_forward: bool = True,
     ) -> None:
+        self._jump_forward = jump_forward
         self._vocab = vocab
         self._candidates = candidates
         self._logprobs = logprobs
@@ -113,9 +115,9 @@ class Sampler:
     def take_forced(self) -> list[int]:
         """Tokens that the grammar leaves no choice about, accepted already.
 
-        None when log-probabilities are wanted: their logits are not looked at.
+        None when log-probabilities are wanted, whose logits are not looked at, or when all is to be sampled.
         """
-        if self._grammar is None or self._logprobs is not None:
+        if self._grammar is None or self._logprobs is not None or not self._jump_forward:
             return []
         tokens = self._grammar.forced()
         self._count += len(tokens)

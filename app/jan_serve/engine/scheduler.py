@@ -68,10 +68,23 @@ class PlanItem:
 
 
 class Scheduler:
-    """The waiting and the running sequences of one context."""
+    """The waiting and the running sequences of one context.
 
-    def __init__(self, parallel: int, cells: CellCounter, cache: PrefixCache) -> None:
+    share_prefill: wait for a prefix that another sequence is prefilling. prefer_cached: let a cached one pass a few.
+    """
+
+    def __init__(
+        self,
+        parallel: int,
+        cells: CellCounter,
+        cache: PrefixCache,
+        *,
+        share_prefill: bool = True,
+        prefer_cached: bool = True,
+    ) -> None:
         self.parallel = parallel
+        self._share_prefill = share_prefill
+        self._prefer_cached = prefer_cached
         self.waiting: deque[Sequence] = deque()
         self.running: list[Sequence] = []
         self._cells = cells
@@ -96,7 +109,9 @@ class Scheduler:
         first = next(ready, None)
         if first is None:
             return None
-        chosen = self._preferred(first, itertools.islice(ready, _WINDOW - 1))
+        chosen = first
+        if self._prefer_cached:
+            chosen = self._preferred(first, itertools.islice(ready, _WINDOW - 1))
         prefix = chosen.prefix
         have = prefix.length if prefix is not None else 0
         if not self._has_room(len(chosen.sequence.tokens) - have, prefix):
@@ -175,7 +190,7 @@ class Scheduler:
 
     def _being_prefilled(self, sequence: Sequence) -> int:
         """The longest prefix that a running sequence will have computed once its prefill is done."""
-        if self._cache.whole_only or sequence.wants_prompt_scores:
+        if not self._share_prefill or self._cache.whole_only or sequence.wants_prompt_scores:
             return 0
         prompt = sequence.prefix(len(sequence.tokens) - 1)
         return max(

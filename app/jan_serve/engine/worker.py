@@ -135,6 +135,8 @@ class Worker:
                 parallel=facts.parallel,
                 cache_sequences=loaded.cache_sequences,
                 step_target_s=settings.step_target_s,
+                share_prefill=settings.share_prefill,
+                prefer_cached=settings.prefer_cached,
                 phase=self._phase,
                 states=loaded.states,
                 prompt_lookup=settings.prompt_lookup,
@@ -151,6 +153,7 @@ class Worker:
             max_tokens_ceiling=settings.max_tokens_ceiling,
             shelf=self._transfer.shelf,
             mark=loaded.adapters.mark,
+            jump_forward=settings.jump_forward,
         )
 
     # The reader thread

@@ -48,7 +48,8 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     state_bytes: memory for states of sequences on their way from or to other servers.
     context_bytes: what the KV cache may take at most where n_ctx is None; None is a part of what is free.
     layer_bytes, other_bytes: tensor sizes from the GGUF header (per block; the rest), for the offload decision.
-    step_target_s: prefill chunks beside running streams are cut so that a step stays near this time.
+    step_target_s: prefill chunks beside running streams are cut so that a step stays near this time; 0 cuts nothing.
+    share_prefill, prefer_cached: see engine.scheduler. jump_forward: text that a grammar forces is not sampled.
     max_tokens_ceiling: completions end with `length` there even if the request set no limit. 0 is the context.
     """
 
@@ -72,6 +73,9 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     cache_disk_bytes: int | None = None
     cache_dir: str | None = None
     step_target_s: float = 0.1
+    share_prefill: bool = True
+    prefer_cached: bool = True
+    jump_forward: bool = True
     max_tokens_ceiling: int = 0
     state_bytes: int = 2 << 30
     context_bytes: int | None = None

@@ -80,3 +80,7 @@ def test_streams_keep_their_share_of_the_time_while_a_long_prompt_is_prefilled(
         left, now, steps = left - tokens, now + seconds, steps + 1
     assert steps * decode_s / now >= Pacer.STREAM_SHARE - 0.02
     assert steps * decode_s / now <= Pacer.STREAM_SHARE + 0.25, "prefill must go on as well"
+
+
+def test_a_target_of_nothing_cuts_nothing() -> None:
+    assert Pacer(0.0, 512).prefill_tokens(4, 1) == 512

@@ -36,10 +36,12 @@ def make(tokens: Iterable[int], *, request_id: int = 0, index: int = 0, **fields
 class Bench:
     """A scheduler with its cells and cache, and the moves that the engine makes between its decisions."""
 
-    def __init__(self, *, parallel: int = 4, capacity: int = 100, whole_only: bool = False) -> None:
+    def __init__(
+        self, *, parallel: int = 4, capacity: int = 100, whole_only: bool = False, **switches: bool
+    ) -> None:
         self.cells = CellCounter(capacity)
         self.cache = PrefixCache(whole_only=whole_only)
-        self.scheduler = Scheduler(parallel, self.cells, self.cache)
+        self.scheduler = Scheduler(parallel, self.cells, self.cache, **switches)
         self._next_id = 0
 
     def wait(self, *sequences: Sequence) -> None:
@@ -419,3 +421,16 @@ def test_a_little_in_the_cache_changes_nothing(cached: int, passes: bool) -> Non
     first, warm = make(prompt(0)), make([*prompt(500, cached), 1])
     bench.wait(first, warm)
     assert bench.admit() is (warm if passes else first)
+
+
+def test_both_exceptions_can_be_turned_off() -> None:
+    bench = Bench(parallel=2, capacity=1000, share_prefill=False, prefer_cached=False)
+    bench.keep(prompt(500, 200))
+    cold, warm = make(prompt(0)), make([*prompt(500, 200), 1])
+    bench.wait(cold, warm)
+    assert bench.admit_all() == [cold, warm]
+
+    bench = Bench(parallel=2, share_prefill=False)
+    first, second = make(prompt(0, 30)), make(prompt(0, 30))
+    bench.wait(first, second)
+    assert bench.admit_all() == [first, second], "neither waits for the other"

@@ -1,0 +1,32 @@
+"""Text that a grammar forces is not sampled, and is the same where it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jan_serve.core.constraint import CompiledGrammar
+from tests.support.models import EXACT
+from tests.support.worker import running_worker
+
+pytestmark = pytest.mark.integration
+
+GRAMMAR = CompiledGrammar(
+    gbnf='root ::= "{\\"the long key\\": " [0-9]{2} "}"', lark='start: "{\\"the long key\\": " /[0-9]{2}/ "}"'
+)
+
+
+def test_the_switch_changes_the_work_and_not_the_text(exact_llama: Path) -> None:
+    texts: list[str] = []
+    forced: list[int] = []
+    steps: list[int] = []
+    for jump_forward in (True, False):
+        with running_worker(exact_llama, n_ctx=512, jump_forward=jump_forward, **EXACT) as worker:
+            texts.append(worker.run_one("hello", max_tokens=40, grammar=GRAMMAR).text)
+            stats = worker.stats()
+            forced.append(stats.forced_tokens_total)
+            steps.append(stats.steps_total)
+    assert texts[0] == texts[1]
+    assert forced[0] > 5 and forced[1] == 0
+    assert steps[0] < steps[1]
