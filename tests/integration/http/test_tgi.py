@@ -12,6 +12,7 @@ from huggingface_hub import AsyncInferenceClient, InferenceClient
 from huggingface_hub.errors import ValidationError
 
 from jan_serve.resources import builtin_model
+from jan_serve.text.watermark import Detection, detect
 from tests.integration.http.support import serving_models
 from tests.support.raw_http import RawResponse, get, post
 
@@ -135,6 +136,29 @@ def test_stop_strings_stay(base: str) -> None:
     assert body["generated_text"] == stop
     assert body["details"]["finish_reason"] == "stop_sequence"
     assert [token["id"] for token in body["details"]["tokens"]] == [token["id"] for token in tokens[:2]]
+
+
+def test_a_watermark_is_found_again(url: str) -> None:
+    found: list[Detection] = []
+    for watermark in (True, False):
+        # Hot, since a model that is sure of its words leaves no room for a mark.
+        fields = {
+            "max_new_tokens": 200,
+            "details": True,
+            "temperature": 3.0,
+            "seed": 1,
+            "watermark": watermark,
+        }
+        ids: list[int] = []
+        for start in "abc":
+            body = call(url, "/generate", inputs=start, parameters=fields).json()
+            ids += [token["id"] for token in body["details"]["tokens"]]
+        [model] = [entry for entry in get(url, "/models").json()["data"] if entry["id"] == "jan-tiny"]
+        found.append(detect(ids, model["meta"]["n_vocab"]))
+    marked, plain = found
+    assert marked.scored > 100
+    assert marked.z > 4
+    assert plain.z < marked.z
 
 
 def test_truncation_keeps_the_end(base: str) -> None:

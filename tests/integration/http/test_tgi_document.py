@@ -99,7 +99,7 @@ def check_event(path: str, value: Mapping[str, Any]) -> None:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @_OPERATIONS.parametrize()
 @settings(
-    max_examples=25,
+    max_examples=8,
     deadline=None,
     derandomize=True,
     suppress_health_check=[
