@@ -16,7 +16,7 @@ from tests.integration.store.conftest import FILE, REPO
 from tests.integration.store.conftest import hub as hub
 from tests.support.engines import Gate
 from tests.support.fake_hub import FakeHub, Fault
-from tests.support.fronts import raw_client
+from tests.support.fronts import raw_client, raw_post
 from tests.support.managed import Managed, add_model, listening, managed_app
 from tests.support.processes import alive, until
 from tests.unit.store.gguf_builder import GgufBytes, uint_key
@@ -94,6 +94,18 @@ async def test_a_load_is_broken_off_by_unload(tmp_path: Path) -> None:
         assert (await post(managed, "/models/unload", model="slow-load")).status_code == 200
         answer = await load
         assert (answer.status_code, answer.json()["error"]["code"]) == (503, "unavailable")
+
+
+async def test_row_34_a_client_that_leaves_stops_its_load(tmp_path: Path) -> None:
+    Gate(add_model(tmp_path, "slow-load").with_suffix(".gguf.gate"))
+    async with managed_app(tmp_path) as managed, listening(managed) as port:
+        for stream in (False, True):
+            async with raw_client(port) as client:
+                body = json.dumps({"model": "slow-load", "stream": stream}).encode()
+                await client.send(raw_post("/models/load", body))
+                await until(lambda: any(model.pid is not None for model in managed.manager.snapshot().models))
+                client.close()
+                await until(lambda: managed.manager.snapshot().models[0].state == "unloaded")
 
 
 async def test_a_load_without_waiting_goes_on_by_itself(tmp_path: Path) -> None:
