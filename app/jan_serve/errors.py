@@ -382,6 +382,33 @@ class InsufficientMemory(Unavailable):
 
     code = "insufficient_memory"
 
+    def __init__(
+        self,
+        message: str,
+        *,
+        retry_after: float | None = 1.0,
+        param: str | None = None,
+        needed_bytes: int | None = None,
+        available_bytes: int | None = None,
+    ) -> None:
+        super().__init__(message, retry_after=retry_after, param=param)
+        self.needed_bytes = needed_bytes
+        self.available_bytes = available_bytes
+
+    def payload(self) -> dict[str, Any]:
+        figures = {"needed_bytes": self.needed_bytes, "available_bytes": self.available_bytes}
+        return super().payload() | figures
+
+    @classmethod
+    def restore(cls, payload: dict[str, Any]) -> Self:
+        return cls(
+            payload["message"],
+            retry_after=payload.get("retry_after"),
+            param=payload.get("param"),
+            needed_bytes=payload.get("needed_bytes"),
+            available_bytes=payload.get("available_bytes"),
+        )
+
 
 class Asleep(Unavailable):
     """The server gave back its memory when it was told to, and serves again once it is woken."""
@@ -411,33 +438,6 @@ class Draining(Unavailable):
     """The server has been told to stop and takes no new requests."""
 
     code = "draining"
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        retry_after: float | None = 1.0,
-        param: str | None = None,
-        needed_bytes: int | None = None,
-        available_bytes: int | None = None,
-    ) -> None:
-        super().__init__(message, retry_after=retry_after, param=param)
-        self.needed_bytes = needed_bytes
-        self.available_bytes = available_bytes
-
-    def payload(self) -> dict[str, Any]:
-        figures = {"needed_bytes": self.needed_bytes, "available_bytes": self.available_bytes}
-        return super().payload() | figures
-
-    @classmethod
-    def restore(cls, payload: dict[str, Any]) -> Self:
-        return cls(
-            payload["message"],
-            retry_after=payload.get("retry_after"),
-            param=payload.get("param"),
-            needed_bytes=payload.get("needed_bytes"),
-            available_bytes=payload.get("available_bytes"),
-        )
 
 
 class EngineFailure(JanServeError):

@@ -49,6 +49,7 @@ from jan_serve.ipc.messages import (
     Ready,
     RequestCompleted,
     SequenceFinished,
+    StateKept,
     Step,
     Tokenized,
     TokenizeRequest,
@@ -117,6 +118,7 @@ class Result:
     events: list[EngineEvent] = field(default_factory=list[EngineEvent])
     accepted: Accepted | None = None
     scored: PromptScored | None = None
+    kept: StateKept | None = None
     choices: dict[int, Choice] = field(default_factory=dict[int, Choice])
     completed: RequestCompleted | None = None
     error: JanServeError | None = None
@@ -138,6 +140,8 @@ class Result:
                 choice.text += event.text
                 choice.deltas.append(event.text)
                 choice.tokens += event.tokens
+            case StateKept():
+                self.kept = event
             case SequenceFinished():
                 choice = self.choices.setdefault(event.index, Choice())
                 assert choice.finished is None

@@ -44,7 +44,7 @@ def all_errors() -> list[type[JanServeError]]:
 PAYLOAD: dict[str, Any] = {
     "message": "m", "param": None, "n_prompt": 9, "n_ctx": 8, "reason": "r", "line": 1, "pointer": "/a",
     "keyword": "k", "position": 1, "name": "x", "near": [], "retry_after": 2.0,
-    "file": "f", "want": "w", "got": "g",
+    "file": "f", "want": "w", "got": "g", "adapter": "a", "model": "m", "known": [],
 }  # fmt: skip
 
 
