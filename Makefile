@@ -29,7 +29,7 @@ serve: install page ## the server (ARGS: as jan-serve serve)
 test: install ## all tests (ARGS: as pytest)
 	@scripts/install-clients || echo "==> the clients could not be installed: their tests are skipped" >&2
 	@scripts/build-page
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile $(ARGS)
 
 test-clients: install ## other people's clients, those in JavaScript too, which need node and npm
 	@scripts/install-clients

@@ -15,7 +15,8 @@ from tests.support.fake_hub import FakeHub, running_hub
 from tests.support.served import serving
 
 
-@pytest.fixture(scope="package")
+# Not for the whole package: while it is open, its event loop runs in this thread, where no other can.
+@pytest.fixture(scope="module")
 def browser() -> Generator[Browser]:
     with sync_playwright() as playwright:
         try:

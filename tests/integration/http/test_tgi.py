@@ -150,14 +150,14 @@ def test_a_watermark_is_found_again(url: str) -> None:
             "watermark": watermark,
         }
         ids: list[int] = []
-        for start in "abc":
+        for start in "abcdefgh":
             body = call(url, "/generate", inputs=start, parameters=fields).json()
             ids += [token["id"] for token in body["details"]["tokens"]]
         [model] = [entry for entry in get(url, "/models").json()["data"] if entry["id"] == "jan-tiny"]
         found.append(detect(ids, model["meta"]["n_vocab"]))
     marked, plain = found
     assert marked.scored > 100
-    assert marked.z > 4
+    assert marked.z > 3
     assert plain.z < marked.z
 
 

