@@ -49,6 +49,7 @@ class ServerControl:
 
 def delete_states(folder: Path) -> None:
     """Delete what workers kept of prompts on disk. A file that another server of this folder uses may stay. Blocks."""
-    for file in folder.glob("**/*.state"):
-        with contextlib.suppress(OSError):
-            file.unlink()
+    for pattern in ("*/*.state", "*/*.partial"):
+        for file in folder.glob(pattern):
+            with contextlib.suppress(OSError):
+                file.unlink()

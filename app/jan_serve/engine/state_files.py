@@ -12,6 +12,7 @@ import logging
 import os
 import struct
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,8 @@ logger = logging.getLogger(__name__)
 _MAGIC = b"JANSTAT1"
 _HEAD = struct.Struct("<8s32sQQ")  # magic, digest of all that follows it, number of tokens, bytes of state
 _SUFFIX = ".state"
+_PARTIAL = ".partial"
+_PARTIAL_S = 60.0
 _SAMPLES, _SAMPLE_BYTES = 64, 64 * 1024
 
 
@@ -65,6 +68,7 @@ class StateFiles:
         self._folder = root / key
         self._budget = budget_bytes
         self._files: dict[Path, StateFile] = {}
+        self._remove_partial()
         for path in self._paths(self._folder):
             file = _read_head(path)
             if file is not None:
@@ -130,7 +134,7 @@ class StateFiles:
         digest = hashlib.blake2b(head[40:], digest_size=32)
         digest.update(tokens.tobytes())
         digest.update(data.data)
-        handle, name = tempfile.mkstemp(dir=self._folder, suffix=".partial")
+        handle, name = tempfile.mkstemp(dir=self._folder, suffix=_PARTIAL)
         try:
             with os.fdopen(handle, "wb") as stream:
                 stream.write(_HEAD.pack(_MAGIC, digest.digest(), len(tokens), len(data)))
@@ -157,6 +161,13 @@ class StateFiles:
                 total -= file_size
                 self._files.pop(path, None)
                 with contextlib.suppress(FileNotFoundError):
+                    path.unlink()
+
+    def _remove_partial(self) -> None:
+        """What a worker wrote that was ended meanwhile. Of others only what nobody can be writing any more."""
+        for path in self._root.glob(f"*/*{_PARTIAL}"):
+            with contextlib.suppress(OSError):
+                if time.time() - path.lstat().st_mtime > _PARTIAL_S:
                     path.unlink()
 
     @staticmethod

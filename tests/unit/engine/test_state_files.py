@@ -142,3 +142,13 @@ def test_the_key_follows_the_weights_and_the_layout(tmp_path: Path) -> None:
     path.write_bytes(bytes(100_000) + b"x" + bytes(99_999))
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
     assert state_key([path], "f16") != key
+
+
+def test_what_a_killed_worker_was_writing_is_removed(tmp_path: Path) -> None:
+    stored(tmp_path, "other").write(ids(1), state(7))
+    old, new = (tmp_path / "other" / f"{name}.partial" for name in ("old", "new"))
+    for path in (old, new):
+        path.write_bytes(b"half")
+    os.utime(old, (1000, 1000))
+    stored(tmp_path)
+    assert (old.exists(), new.exists()) == (False, True)
