@@ -52,6 +52,8 @@ class DraftModel:
         self._batch = Batch(min(context.n_batch, _READ_TOKENS))
         self._free_ids = list(range(n_sequences))
         self._held: dict[int, tuple[int, TokenBuffer]] = {}
+        # Sequences that there is no room for: reading them again and again would be for nothing.
+        self._given_up: set[int] = set()
         self._clock = clock
         self.token_s = 0.0
         """Seconds that a drafted token takes; 0 before any was."""
@@ -77,7 +79,7 @@ class DraftModel:
             self._batch.clear()
             index = self._batch.add_one(token, len(held), seq_id)
             if self._context.decode(self._batch) != DECODE_OK:
-                self.forget(sequence)
+                self._give_up(sequence)
                 return None
             held.append(token)
             logits = self._context.logits(index)
@@ -88,6 +90,14 @@ class DraftModel:
 
     def forget(self, sequence: Sequence) -> None:
         """The sequence ended: its cells are free."""
+        self._given_up.discard(id(sequence))
+        self._drop(sequence)
+
+    def _give_up(self, sequence: Sequence) -> None:
+        self._drop(sequence)
+        self._given_up.add(id(sequence))
+
+    def _drop(self, sequence: Sequence) -> None:
         held = self._held.pop(id(sequence), None)
         if held is not None:
             self._context.remove(held[0])
@@ -97,7 +107,7 @@ class DraftModel:
         """Bring the cells up to the sequence's newest token; its logits, or None if there is more to read."""
         key = id(sequence)
         if key not in self._held:
-            if not self._free_ids:
+            if key in self._given_up or not self._free_ids:
                 return None
             self._held[key] = self._free_ids.pop(), TokenBuffer()
         seq_id, held = self._held[key]
@@ -106,14 +116,14 @@ class DraftModel:
         same = min(common_prefix(tokens, held.view()), len(tokens) - 1)
         if same < len(held):
             if not self._context.truncate(seq_id, same):
-                self.forget(sequence)
+                self._give_up(sequence)
                 return None
             held = TokenBuffer(held.view(0, same))
         part = tokens[same : same + self._batch.capacity]
         self._batch.clear()
         index = self._batch.add(part, same, seq_id, outputs="last")
         if self._context.decode(self._batch) != DECODE_OK:
-            self.forget(sequence)
+            self._give_up(sequence)
             return None
         for token in part.tolist():
             held.append(token)

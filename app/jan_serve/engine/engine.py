@@ -218,6 +218,7 @@ class Engine:
     def _preempt(self, sequence: Sequence) -> None:
         """Take a running sequence's cells; it is computed again later and goes on where it was."""
         self._scheduler.running.remove(sequence)
+        self._drafter.forget(sequence)
         self._memory.release(sequence.seq_id)
         sequence.status, sequence.seq_id = Status.WAITING, -1
         sequence.num_computed = sequence.prefill_end = 0
@@ -303,9 +304,10 @@ class Engine:
             for item in plan:
                 self._context.truncate(item.sequence.seq_id, item.sequence.num_computed)
             return
+        # First: what is kept of sequences that fail must not come from a memory that nobody knows.
+        self._reset_memory()
         for state in {id(item.sequence.state): item.sequence.state for item in plan}.values():
             self._answers.fail(state, EngineFailure(f"llama_decode failed with code {code}"))
-        self._reset_memory()
 
     def _reset_memory(self) -> None:
         """After a fatal decode the memory is in an unknown state: everything is computed again."""

@@ -134,6 +134,7 @@ class SequenceMemory:
 
     def save(self, patience_s: float) -> None:
         """Keep what is cached for the next worker of this model. Blocks for the disk, and so long at most."""
+        self.states.lift_budget()
         while self.evict_oldest():
             pass
         self.states.flush(patience_s)

@@ -6,6 +6,7 @@ blocks on the disk but `flush`: files are read and written by a thread of its ow
 
 from __future__ import annotations
 
+import sys
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -44,7 +45,9 @@ class StateCache:
         self._states: list[KeptState] = []  # least recently used first
         self._files = files
         self._unwritten = 0
-        self._lock = threading.Lock()
+        self._writes: set[Future[None]] = set()
+        # A write that is done at once calls back in the thread that submits it.
+        self._lock = threading.RLock()
         # One thread: it alone touches the files.
         self._disk = ThreadPoolExecutor(1, "states") if files is not None else None
 
@@ -100,13 +103,21 @@ class StateCache:
             raise ValueError("a state on disk of a cache without files")
         return self._disk.submit(self._read, source)
 
+    def lift_budget(self) -> None:
+        """Keep in RAM whatever comes from now on, for `flush` to write the latest first. For the end."""
+        with self._lock:
+            self._ram_bytes = sys.maxsize
+
     def flush(self, patience_s: float) -> None:
         """Write what is in RAM to disk, most recently used first, for so many seconds at most. For the end."""
         if self._disk is None:
             return
         with self._lock:
             states, self._states, self._used = self._states, [], 0
-        writes = [self._disk.submit(self._write_now, state) for state in reversed(states)]
+            writes = {
+                *self._writes,
+                *(self._disk.submit(self._write_now, state) for state in reversed(states)),
+            }
         wait(writes, timeout=patience_s)
         self._disk.shutdown(wait=False, cancel_futures=True)
 
@@ -133,14 +144,14 @@ class StateCache:
         if self._disk is None or self._unwritten + len(state.data) > max(self._ram_bytes, len(state.data)):
             return
         self._unwritten += len(state.data)
-        self._disk.submit(self._write_later, state)
+        write = self._disk.submit(self._write_now, state)
+        self._writes.add(write)
+        write.add_done_callback(lambda done: self._written(done, len(state.data)))
 
-    def _write_later(self, state: KeptState) -> None:
-        try:
-            self._write_now(state)
-        finally:
-            with self._lock:
-                self._unwritten -= len(state.data)
+    def _written(self, write: Future[None], size: int) -> None:
+        with self._lock:
+            self._writes.discard(write)
+            self._unwritten -= size
 
     def _write_now(self, state: KeptState) -> None:
         assert self._files is not None

@@ -3,6 +3,7 @@ like them. Used by the engine's thread alone."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from concurrent.futures import Future
 
@@ -11,7 +12,10 @@ from jan_serve.engine.llama.context import LlamaContext
 from jan_serve.engine.prefix_cache import PrefixCache
 from jan_serve.engine.sequence import Sequence
 from jan_serve.engine.state_cache import MIN_TOKENS, KeptState, StateCache
-from jan_serve.engine.tokens import common_prefix
+from jan_serve.engine.tokens import Tokens, common_prefix
+from jan_serve.errors import EngineFailure
+
+logger = logging.getLogger(__name__)
 
 
 class StateRestorer:
@@ -45,16 +49,25 @@ class StateRestorer:
         tokens = self._cache.tokens(seq_id)
         alone = len(tokens) if self._cache.whole_only else self._cells.exclusive(seq_id)
         if alone >= MIN_TOKENS and not self.is_off:
-            self._states.put(tokens, self._context.save_sequence(seq_id))
-            self.saved += 1
+            self._save(tokens, seq_id)
 
     def save_checkpoint(self, sequence: Sequence) -> None:
         """Keep a running sequence as far as it is computed."""
         if not self.is_off:
-            self._states.put(
-                sequence.prefix(sequence.num_computed), self._context.save_sequence(sequence.seq_id)
-            )
+            self._save(sequence.prefix(sequence.num_computed), sequence.seq_id)
+
+    def _save(self, tokens: Tokens, seq_id: int) -> None:
+        """What cannot be saved costs time later, and no request now."""
+        try:
+            self._states.put(tokens, self._context.save_sequence(seq_id))
+        except (EngineFailure, MemoryError) as error:
+            logger.warning("a sequence of %d tokens was not saved: %s", len(tokens), error)
+        else:
             self.saved += 1
+
+    def lift_budget(self) -> None:
+        """See StateCache.lift_budget."""
+        self._states.lift_budget()
 
     def flush(self, patience_s: float) -> None:
         """Write all states to disk, for so many seconds at most. For the end."""
@@ -93,7 +106,11 @@ class StateRestorer:
         make_room: evicts until so many cells are free. Nothing is restored that is not MIN_TOKENS more than `have`.
         """
         fetch = self._fetches.pop(id(sequence), None)
-        state = fetch.result() if fetch is not None else None
+        try:
+            state = fetch.result() if fetch is not None else None
+        except (OSError, MemoryError) as error:
+            logger.warning("a saved sequence was not read: %s", error)
+            return 0
         if state is None:
             return 0
         # Preempted sequences come back with more tokens than they were matched with.

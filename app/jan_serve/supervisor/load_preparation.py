@@ -51,20 +51,29 @@ class LoadPreparation:
         self._on_change = on_change
         self._clock = clock
         self._tasks: dict[ModelSource, asyncio.Task[Prepared | JanServeError]] = {}
-        self._begun: dict[ModelSource, float] = {}
+        self._done_at: dict[ModelSource, float] = {}
 
     def result(self, source: ModelSource) -> Prepared | JanServeError | None:
         """What came of it; None while it goes on. The first call starts it, and one that finds it too old."""
         task = self._tasks.get(source)
-        if task is not None and task.done() and self._clock() - self._begun[source] >= GOOD_FOR_S:
+        if task is not None and task.done() and self._age(source) >= GOOD_FOR_S:
             task = None
         if task is None:
-            self._begun[source] = self._clock()
             task = self._tasks[source] = asyncio.create_task(
                 self._prepare(source), name=f"prepare {source.name}"
             )
-            task.add_done_callback(lambda _: self._on_change())
+            task.add_done_callback(lambda done: self._done(source, done))
         return task.result() if task.done() and not task.cancelled() else None
+
+    def _age(self, source: ModelSource) -> float:
+        """Seconds since it was done, not since it began: what takes long would always be too old."""
+        now = self._clock()
+        return now - self._done_at.get(source, now)
+
+    def _done(self, source: ModelSource, task: asyncio.Task[Prepared | JanServeError]) -> None:
+        if self._tasks.get(source) is task:
+            self._done_at[source] = self._clock()
+        self._on_change()
 
     def keep_only(self, sources: Collection[ModelSource]) -> None:
         """Forget the others."""
@@ -73,7 +82,7 @@ class LoadPreparation:
 
     def forget(self, source: ModelSource) -> None:
         """Prepare it anew when it is asked for again."""
-        self._begun.pop(source, None)
+        self._done_at.pop(source, None)
         task = self._tasks.pop(source, None)
         if task is not None:
             task.cancel()

@@ -136,3 +136,24 @@ def test_a_kept_state_does_not_follow_its_source() -> None:
     tokens[:] = 9
     match = cache.match(ids((1, N + 1)))
     assert match is not None and isinstance(match.source, KeptState)
+
+
+@pytest.mark.parametrize("ram", [0, 150])
+def test_at_the_end_everything_is_written_whatever_the_ram_holds(tmp_path: Path, ram: int) -> None:
+    cache = StateCache(ram, StateFiles(tmp_path, "key", 1 << 30))
+    cache.lift_budget()
+    for token in range(1, 6):
+        cache.put(ids((token, N)), state(token, 100_000))
+    cache.flush(30.0)
+    later = StateFiles(tmp_path, "key", 1 << 30)
+    assert sorted(int(file.tokens[0]) for file in later) == [1, 2, 3, 4, 5]
+    assert not list(tmp_path.glob("*/*.partial"))
+
+
+def test_a_flush_waits_for_what_was_on_its_way(tmp_path: Path) -> None:
+    cache = StateCache(100, StateFiles(tmp_path, "key", 1 << 30))
+    for token in range(1, 4):
+        cache.put(ids((token, N)), state(token))
+    cache.flush(30.0)
+    assert len(list(StateFiles(tmp_path, "key", 1 << 30))) >= 2
+    assert not list(tmp_path.glob("*/*.partial"))

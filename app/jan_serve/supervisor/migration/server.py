@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable
 from typing import Final
@@ -99,9 +98,18 @@ class StateServer:
         finally:
             if connection is not None:
                 self._connections.pop(connection, None)
-            writer.close()
-            with contextlib.suppress(OSError):
+            await self._close(writer)
+
+    async def _close(self, writer: asyncio.StreamWriter) -> None:
+        """Send what is left, to a peer that takes it."""
+        writer.close()
+        try:
+            async with asyncio.timeout(self._patience_s):
                 await writer.wait_closed()
+        except (OSError, TimeoutError):
+            pass
+        finally:
+            writer.transport.abort()
 
     async def _answer(self, connection: PeerConnection, body: bytes) -> None:
         match decode_question(body):
