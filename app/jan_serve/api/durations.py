@@ -31,12 +31,19 @@ def keep_alive_s(value: int | float | str | None, field: str = "keep_alive") -> 
     """Seconds; negative is for ever. None where nothing is said. Raises InvalidRequest for what is no duration."""
     if value is None:
         return None
-    seconds = _seconds(value) if isinstance(value, str) else float(value)
+    seconds = _seconds(value) if isinstance(value, str) else _as_float(value)
     if seconds is None or seconds != seconds or seconds in (float("inf"), float("-inf")):
         raise InvalidRequest(
             f"{field}: must be a number of seconds or a duration such as `10m` or `1h30m`", param=field
         )
     return -1.0 if seconds < 0 else seconds
+
+
+def _as_float(value: int | float) -> float | None:
+    try:
+        return float(value)
+    except OverflowError:  # JSON has integers of any size
+        return None
 
 
 def _seconds(text: str) -> float | None:

@@ -19,8 +19,12 @@ def test_durations(value: float | str | None, expected: float | None) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", ["", "m", "5 m", "5d", "five", "1h-30m", "5mm", "nan", "9" * 65, float("nan"), float("inf")]
-)
-def test_what_is_no_duration(value: float | str) -> None:
+    "value",
+    [
+        "", "m", "5 m", "5d", "five", "1h-30m", "5mm", "nan", "9" * 65, float("nan"), float("inf"),
+        pytest.param(10**309, id="no float is that large"), pytest.param(-(10**309), id="nor that small"),
+    ],
+)  # fmt: skip
+def test_what_is_no_duration(value: int | float | str) -> None:
     with pytest.raises(InvalidRequest, match="keep_alive: must be a number of seconds"):
         keep_alive_s(value)
