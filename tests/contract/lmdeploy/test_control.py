@@ -223,10 +223,35 @@ async def test_abort_and_terminate_where_they_are(prefix: str) -> None:
         assert unknown.json() == flat("Session 9 not found.")
         every = await client.post(f"{prefix}/abort_request", json={"abort_all": True, "abort_message": "x"})
         assert (every.status_code, every.content) == (200, b"")
-        page = await client.get(f"{prefix}/terminate", headers={"sec-fetch-site": "cross-site"})
-        assert (page.status_code, control.terminations) == (403, 0)
         ended = await client.get(f"{prefix}/terminate")
         assert (ended.status_code, ended.content, control.terminations) == (200, b"", 1)
+
+
+BROWSER = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
+
+
+@PREFIXES
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"sec-fetch-site": "cross-site"}, 403),
+        ({"sec-fetch-site": "same-site", "user-agent": BROWSER}, 403),
+        (
+            {"user-agent": BROWSER},
+            403,
+        ),  # a plain-http address of the network: browsers say nothing of the page
+        ({"sec-fetch-site": "none", "user-agent": BROWSER}, 200),
+        ({"sec-fetch-site": "same-origin", "user-agent": BROWSER}, 200),
+        ({"user-agent": "curl/8.5.0"}, 200),
+    ],
+)
+async def test_no_page_of_another_origin_ends_the_server(
+    prefix: str, headers: dict[str, str], status: int
+) -> None:
+    control = FakeControl()
+    async with controlled_client(control) as client:
+        answer = await client.get(f"{prefix}/terminate", headers=headers)
+    assert (answer.status_code, control.terminations) == (status, int(status == 200))
 
 
 @PREFIXES

@@ -101,10 +101,19 @@ def add_control_routes(router: APIRouter, serving: Serving, control: ControlPlan
         """End the server as a signal would: running requests may finish. Only where the server allows it."""
         if not control.may_terminate:
             raise InvalidRequest(_NO_TERMINATE)
-        if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-            # A page of any origin can make a browser GET; only for this route would that matter.
+        if _is_of_a_page(request):
             raise http_problem(HTTPStatus.FORBIDDEN, "forbidden_origin", "Web pages may not end the server.")
         return Response(background=BackgroundTask(control.terminate))
+
+
+def _is_of_a_page(request: Request) -> bool:
+    """Whether a page of another origin may have made a browser ask. Sec-Fetch-Site says it, but browsers leave it out
+    towards plain http other than loopback (W3C Fetch Metadata): there no browser is trusted.
+    """
+    site = request.headers.get("sec-fetch-site")
+    if site is None:
+        return request.headers.get("user-agent", "").startswith("Mozilla/")
+    return site not in ("none", "same-origin")
 
 
 def _gguf_parts(body: UpdateWeightsRequest) -> list[bytes]:
