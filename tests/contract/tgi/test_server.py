@@ -18,6 +18,7 @@ from tests.support.shared_app import SharedApp
 pytestmark = pytest.mark.anyio
 
 NATIVE: dict[str, Any] = {"inputs": "Hi", "parameters": {}}
+KEY = {"authorization": "Bearer k"}
 APP = SharedApp()
 
 
@@ -47,13 +48,16 @@ async def test_more_requests_than_allowed_are_refused() -> None:
 
 
 async def test_facts() -> None:
-    async with http_client(tgi_max_best_of=7, tgi_max_total_tokens=300, api_keys=("k",)) as client:
-        info = (await client.get("/tgi/info")).json()
-        models = (await client.get("/tgi/v1/models")).json()
+    served = FakeModels()
+    async with http_client(served, tgi_max_best_of=7, tgi_max_total_tokens=300, api_keys=("k",)) as client:
+        for path in ("/info", "/tgi/info", "/tgi/v1/models", "/tgi/metrics"):
+            assert (await client.get(path)).status_code == 401, path
+        assert served.leased == []
+        info = (await client.get("/tgi/info", headers=KEY)).json()
+        models = (await client.get("/tgi/v1/models", headers=KEY)).json()
         for path in ("/tgi", "/tgi/", "/tgi/health", "/tgi/ping", "/ping"):
             response = await client.get(path)
             assert (response.status_code, response.content) == (200, b""), path
-        assert (await client.get("/info")).status_code == 401
         assert (await client.post("/tgi", json=NATIVE)).status_code == 401
     assert (info["max_best_of"], info["max_total_tokens"], info["max_input_tokens"]) == (7, 300, 299)
     assert info["max_concurrent_requests"] == 128

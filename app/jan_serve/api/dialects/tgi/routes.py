@@ -21,11 +21,8 @@ ROOT_PATHS: Final = (
     "/", "/generate", "/generate_stream", "/tokenize", "/chat_tokenize", "/info", "/invocations", "/vertex", "/ping",
 )  # fmt: skip
 """At the root, where no other protocol has them."""
-OPEN_PATHS: Final = (
-    "/ping", PREFIX, f"{PREFIX}/", f"{PREFIX}/ping", f"{PREFIX}/health", f"{PREFIX}/info", f"{PREFIX}/metrics",
-    f"{PREFIX}/v1/models",
-)  # fmt: skip
-"""What TGI tells without a key."""
+OPEN_PATHS: Final = ("/ping", PREFIX, f"{PREFIX}/", f"{PREFIX}/ping", f"{PREFIX}/health")
+"""Signs of life. TGI tells its facts and metrics without a key too; here facts load a model."""
 
 _TEXT: Final[dict[str, Any]] = {"content": {"text/plain": {"schema": {"type": "string"}}}}
 _ERRORS: Final[dict[int | str, dict[str, Any]]] = {
