@@ -35,7 +35,7 @@ from jan_serve.api.errors import (
 )
 from jan_serve.api.generate_dispatch import GenerateDispatch
 from jan_serve.api.generate_limits import GenerateLimits
-from jan_serve.api.guards.auth import KeyGuard
+from jan_serve.api.guards.auth import OPEN_PATHS, KeyGuard
 from jan_serve.api.guards.body import BodyGuard
 from jan_serve.api.guards.drain import DrainGuard
 from jan_serve.api.guards.host import HostGuard
@@ -164,12 +164,12 @@ def _middleware(
 ) -> list[Middleware]:
     """Outermost first. Nothing is asked of a request whose Host is wrong; CORS headers stand on every later refusal."""
     keys = [key.get_secret_value() for key in settings.api_keys]
-    open_paths = [path for dialect in dialects for path in dialect.open_paths]
+    open_paths = [*OPEN_PATHS, *(path for dialect in dialects for path in dialect.open_paths)]
     dispatch = [Middleware(GenerateDispatch) for dialect in dialects if dialect.name == "lmdeploy"]
     return [
         Middleware(RequestContext, envelopes=envelopes, metrics=metrics, lifecycle=lifecycle),
         Middleware(HostGuard, envelopes=envelopes, bound=settings.host, allowed=settings.allowed_hosts),
-        Middleware(OriginGuard, envelopes=envelopes, allowed=settings.allowed_origins),
+        Middleware(OriginGuard, envelopes=envelopes, allowed=settings.allowed_origins, open_paths=open_paths),
         Middleware(KeyGuard, envelopes=envelopes, keys=keys, open_paths=open_paths),
         Middleware(DrainGuard, envelopes=envelopes, lifecycle=lifecycle),
         Middleware(BodyGuard, envelopes=envelopes, max_bytes=settings.max_body_bytes),

@@ -57,7 +57,7 @@ MetricsFactory = Callable[[CollectorRegistry, Callable[[], ModelsState]], Reques
 class Dialect:
     """A protocol. error_prefixes: path prefixes whose errors it renders; "" is every path that no other claims.
 
-    open_paths: what may be read (GET) without a key.
+    open_paths: signs of life, which may be read (GET) without a key and by any page.
     """
 
     name: str

@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from jan_serve.api.dialects.tgi.routes import OPEN_PATHS as TGI_OPEN
+from tests.support.fake_client import FakeModels
 from tests.support.fronts import http_client
 
 pytestmark = pytest.mark.anyio
@@ -17,6 +18,12 @@ CHAT = {"messages": [{"role": "user", "content": "Hi"}]}
 
 LMDEPLOY_PATHS = ("/lmdeploy", "/v1/encode", "/pooling")
 """Their errors are LMDeploy's."""
+
+LOADING = (
+    "/props?model=fake", "/lora-adapters", "/info", "/tgi/info", "/tgi/v1/models", "/distserve/engine_info",
+    "/lmdeploy/distserve/engine_info",
+)  # fmt: skip
+"""Reads that load a model."""
 
 TGI_PATHS = ("/tgi", "/generate", "/tokenize", "/chat_tokenize", "/info", "/invocations", "/vertex", "/ping")
 """Their errors are Text Generation Inference's, whose 401 has no body."""
@@ -155,6 +162,36 @@ class TestOrigin:
         for site, status in {"cross-site": 403, "same-origin": 200, "none": 200}.items():
             response = await client.post("/v1/chat/completions", json=CHAT, headers={"sec-fetch-site": site})
             assert response.status_code == status, site
+
+    @pytest.mark.parametrize("site", ["cross-site", "same-site"])
+    async def test_foreign_pages_load_nothing_by_the_address_of_a_picture(self, site: str) -> None:
+        models = FakeModels()
+        headers = {"sec-fetch-site": site, "sec-fetch-mode": "no-cors", "sec-fetch-dest": "image"}
+        async with http_client(models) as client:
+            for path in LOADING:
+                for method in ("GET", "HEAD"):
+                    response = await client.request(method, path, headers=headers)
+                    assert response.status_code == 403, path
+            refused(await client.get("/v1/models", headers=headers), 403, "forbidden_origin")
+            link = {**headers, "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+            refused(await client.get("/props", headers=link), 403, "forbidden_origin")
+            foreign = {**headers, "origin": "http://evil.com"}
+            refused(await client.get("/props", headers=foreign), 403, "forbidden_origin")
+            assert models.leased == []
+            for path in ("/", "/health", *TGI_OPEN, "/lmdeploy/health"):
+                assert (await client.get(path, headers=link)).status_code == 200, path
+            assert (await client.get("/assets/absent.js", headers=headers)).status_code == 404
+
+    async def test_reads_of_our_own_page_of_no_page_and_of_allowed_ones_are_served(self) -> None:
+        for headers, allowed in [
+            ({"sec-fetch-site": "same-origin"}, ()),
+            ({"sec-fetch-site": "none", "sec-fetch-mode": "navigate"}, ()),
+            ({"sec-fetch-site": "same-site", "origin": "http://localhost:3000"}, ()),
+            ({"sec-fetch-site": "cross-site", "origin": "https://app.example"}, ("https://app.example",)),
+            ({"sec-fetch-site": "cross-site"}, ("*",)),
+        ]:
+            async with http_client(allowed_origins=allowed) as client:
+                assert (await client.get("/v1/models", headers=headers)).status_code == 200, headers
 
     async def test_our_own_pages_and_configured_ones_may_call(self) -> None:
         async with http_client(

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from jan_serve.api.errors import Envelopes, http_problem
 from jan_serve.api.guards.guard import SAFE_METHODS, Guard, header_values
+from jan_serve.api.page import is_page_path
 
 APP_ORIGINS: Final = frozenset({"tauri://localhost", "http://tauri.localhost", "https://tauri.localhost"})
 """Pages that a desktop shell ships with itself, on macOS and Linux, on Windows and Android."""
@@ -22,14 +23,19 @@ _METHODS: Final = "GET, POST, PUT, PATCH, DELETE, OPTIONS"
 _HEADER_NAMES: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~, -]{1,2048}\Z")
 _EXPOSED: Final = "x-request-id, openai-processing-ms, retry-after"
 _PREFLIGHT_SECONDS: Final = "600"
+_OTHER_SITES: Final = frozenset({b"cross-site", b"same-site"})
+"""Sec-Fetch-Site of what a page of another origin began, a picture or a link too (W3C Fetch Metadata)."""
 
 
 class OriginGuard(Guard):
-    """Answers preflights, adds CORS headers for allowed origins, refuses state-changing calls of others."""
+    """Answers preflights, adds CORS headers for allowed origins, refuses calls of others."""
 
-    def __init__(self, app: ASGIApp, *, envelopes: Envelopes, allowed: Iterable[str]) -> None:
-        """allowed: origins besides loopback ones; `*` is every origin."""
+    def __init__(
+        self, app: ASGIApp, *, envelopes: Envelopes, allowed: Iterable[str], open_paths: Iterable[str] = ()
+    ) -> None:
+        """allowed: origins besides loopback ones; `*` is every origin. open_paths: of reads that any page may cause."""
         super().__init__(app, envelopes)
+        self._open_paths = frozenset(open_paths)
         self._allowed = APP_ORIGINS | frozenset(origin.lower().rstrip("/") for origin in allowed)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -60,19 +66,28 @@ class OriginGuard(Guard):
         return len(own) == 1 and lowered == f"{scope['scheme']}://{own[0].decode('latin-1').lower()}"
 
     def check(self, scope: Scope) -> None:
-        """Raises 403 for a state-changing call, or a preflight of one, from a page that is not allowed."""
+        """Raises 403 for what a page that is not allowed does: a state-changing call, a preflight, a read.
+
+        Reads too, because some load a model, and a picture's address is enough for one.
+        """
         origin = _origin(scope)
-        preflight = scope["method"] == "OPTIONS" and origin is not None
-        if scope["method"] in SAFE_METHODS and not preflight:
+        if origin is not None and self.allows(origin, scope):
             return
-        # Without Origin it is no browser, or an old one: those that send Sec-Fetch-Site tell what they do.
-        foreign = origin is not None and not self.allows(origin, scope)
-        if foreign or (origin is None and b"cross-site" in header_values(scope, b"sec-fetch-site")):
+        # Without Origin it is no browser, or a read: browsers that send Sec-Fetch-Site tell what they do.
+        told = not _OTHER_SITES.isdisjoint(header_values(scope, b"sec-fetch-site"))
+        if scope["method"] in SAFE_METHODS and not (scope["method"] == "OPTIONS" and origin is not None):
+            foreign = told and "*" not in self._allowed and not self._is_open(scope)
+        else:
+            foreign = told or origin is not None
+        if foreign:
             raise http_problem(
                 HTTPStatus.FORBIDDEN,
                 "forbidden_origin",
                 "Web pages of this origin may not call the server. Allow it with --allowed-origin if it is yours.",
             )
+
+    def _is_open(self, scope: Scope) -> bool:
+        return scope["path"] in self._open_paths or is_page_path(scope["method"], scope["path"])
 
 
 def _origin(scope: Scope) -> str | None:
