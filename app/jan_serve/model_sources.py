@@ -46,6 +46,10 @@ class ModelSources:
         """The model of this name; None is the default one. Raises ModelNotFound, InvalidRequest, AdapterNotFound."""
         return self._source(self._resolver.choose(name)[0])
 
+    def resolve_exact(self, name: str) -> ModelSource:
+        """The model of this whole name, see `names.exact_matches`. Raises ModelNotFound, InvalidRequest."""
+        return self._source(self._resolver.resolve_exact(name))
+
     def adapter(self, name: str | None) -> str | None:
         """The LoRA adapter that the name means beside its model. Raises as `resolve`."""
         return self._resolver.choose(name)[1]

@@ -48,6 +48,10 @@ class FakeResolver:
             raise ModelNotFound(name)
         return self._source(name)
 
+    def resolve_exact(self, name: str) -> ModelSource:
+        """Raises ModelNotFound."""
+        return self.resolve(name)
+
     def adapter(self, name: str | None) -> str | None:
         """None: these models have none."""
         return None

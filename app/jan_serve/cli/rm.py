@@ -21,7 +21,7 @@ def rm(
     names: Annotated[
         list[str],
         typer.Argument(
-            metavar="NAME", help="Models to delete, as requests name them.", autocompletion=complete_model
+            metavar="NAME", help="Models to delete, by whole names or aliases.", autocompletion=complete_model
         ),
     ],
     yes: Annotated[
@@ -35,7 +35,7 @@ def rm(
     settings, resolver = store_names(config, models_dir)
     output = Output()
     # All names are looked up before anything is deleted: one wrong name deletes nothing.
-    entries = {entry.name: entry for entry in (resolver.resolve(name) for name in names)}
+    entries = {entry.name: entry for entry in (resolver.resolve_exact(name) for name in names)}
     for entry in entries.values():
         check_removable(entry, settings.models_dir)
     by_hand = [entry for entry in entries.values() if not is_own_file(entry)]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jan_serve.errors import JanServeError
+from jan_serve.errors import JanServeError, ModelNotFound
 from jan_serve.store.entry import ModelEntry
 from jan_serve.store.index import HeaderFacts, ModelIndex, ModelRecord
 from jan_serve.store.model_file import MAX_PARTS, part_number
@@ -91,8 +91,14 @@ class ModelLibrary:
         return self._resolver.choose(name)[0].name
 
     def remove(self, name: str) -> Removed:
-        """Delete a model's files. Raises ModelNotFound, InvalidRequest, StoreError."""
-        return remove_model(self._resolver.resolve(name), self._models_dir, self._index)
+        """Delete the files of the model of this canonical name, which no other name stands for.
+
+        Raises ModelNotFound, InvalidRequest, StoreError.
+        """
+        entry = next((entry for entry in self._resolver.entries() if entry.name == name), None)
+        if entry is None:
+            raise ModelNotFound(name)
+        return remove_model(entry, self._models_dir, self._index)
 
     async def plan(self, text: str, revision: str | None) -> PullPlan:
         """What pulling `text` would download. Raises as Puller.plan."""

@@ -98,7 +98,14 @@ class ModelResolver:
         if name is None:
             return self._resolve_default()
         _check_name(name)
-        return self._find(name, self.entries())
+        entries = self.entries()
+        return _only(name, best_matches(name, entries), entries)
+
+    def resolve_exact(self, name: str) -> ModelEntry:
+        """As `resolve`, without beginnings of names: for what deletes, where another model must never be meant."""
+        _check_name(name)
+        entries = self.entries()
+        return _only(name, exact_matches(name, entries), entries)
 
     def choose(self, name: str | None) -> tuple[ModelEntry, str | None]:
         """As `resolve`, where a name may also be `MODEL:ADAPTER` or a LoRA adapter's own: the model and the adapter.
@@ -118,20 +125,7 @@ class ModelResolver:
                 )
             if adapters:
                 return adapters[0]
-        return self._find(name, entries), None
-
-    def _find(self, name: str, entries: Sequence[ModelEntry]) -> ModelEntry:
-        matches = best_matches(name, entries)
-        if len(matches) == 1:
-            return matches[0]
-        if matches:
-            names = ", ".join(entry.name for entry in matches[:5])
-            more = f" and {len(matches) - 5} more" if len(matches) > 5 else ""
-            raise InvalidRequest(
-                f"The model `{name}` can be any of: {names}{more}. Use one of these.", param="model"
-            )
-        known = [entry.name for entry in entries]
-        raise ModelNotFound(name, tuple(_near(without_suffix(name), known)))
+        return _only(name, best_matches(name, entries), entries), None
 
     def default(self) -> DefaultModel:
         """What a request without a model gets, and why. Raises as `resolve` does if --model has gone."""
@@ -214,6 +208,20 @@ class ModelResolver:
                 entry = _entry(name_of(relative / file), Path(folder, file), origin="models folder")
                 if entry is not None:
                     yield _with_record(entry, records.get(entry.name))
+
+
+def _only(name: str, matches: Sequence[ModelEntry], entries: Sequence[ModelEntry]) -> ModelEntry:
+    """The one match. Raises InvalidRequest for several, ModelNotFound with the entries that look like it for none."""
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        names = ", ".join(entry.name for entry in matches[:5])
+        more = f" and {len(matches) - 5} more" if len(matches) > 5 else ""
+        raise InvalidRequest(
+            f"The model `{name}` can be any of: {names}{more}. Use one of these.", param="model"
+        )
+    known = [entry.name for entry in entries]
+    raise ModelNotFound(name, tuple(_near(without_suffix(name), known)))
 
 
 def _is_model_name(file: str) -> bool:

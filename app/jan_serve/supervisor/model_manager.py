@@ -140,9 +140,13 @@ class ModelManager:
     async def removing(self, name: str) -> AsyncGenerator[ModelSource]:
         """Keep a model out of memory while the block deletes its file; requests for it wait, and then look again.
 
-        Raises ModelNotFound, InvalidRequest; ModelInUse where a request holds it, waits for it or loads it.
+        name: whole, see `Resolver.resolve_exact`; who deletes goes by what this yields, not by the name.
+        Raises ModelNotFound, InvalidRequest; ModelInUse where a request holds it, waits for it or loads it, or where
+        it is being removed already.
         """
-        source = await asyncio.to_thread(self._resolver.resolve, name)
+        source = await asyncio.to_thread(self._resolver.resolve_exact, name)
+        if source.name in self._residents.being_removed:
+            raise ModelInUse(f"The model `{source.name}` is being deleted.", param="model")
         slot = self._residents.slots.get(source.name)
         loading = slot is not None and slot.state is SlotState.LOADING
         if loading or (slot is not None and slot.leases) or self._residents.queue.waiting(source.name):

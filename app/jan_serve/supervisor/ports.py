@@ -46,6 +46,10 @@ class Resolver(Protocol):
         """
         ...
 
+    def resolve_exact(self, name: str) -> ModelSource:
+        """The model of this whole name or alias, never one that begins with it, nor an adapter's. As `resolve`."""
+        ...
+
     def adapter(self, name: str | None) -> str | None:
         """The LoRA adapter that the name means beside the model; asked only for models that have any. As `resolve`."""
         ...

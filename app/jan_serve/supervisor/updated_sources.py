@@ -53,6 +53,10 @@ class UpdatedSources:
         """See Resolver."""
         return self._current(self._resolver.resolve(name))
 
+    def resolve_exact(self, name: str) -> ModelSource:
+        """See Resolver."""
+        return self._current(self._resolver.resolve_exact(name))
+
     def adapter(self, name: str | None) -> str | None:
         """See Resolver."""
         return self._resolver.adapter(name)

@@ -151,6 +151,24 @@ async def test_a_model_in_use_is_not_deleted_and_one_that_is_free_is(tmp_path: P
         assert (await managed.client.delete("/models/org/a")).status_code == 404
 
 
+async def test_deleting_never_means_a_model_whose_name_only_begins_so(tmp_path: Path) -> None:
+    add_model(tmp_path, "qwen3-0.6b")
+    other = add_model(tmp_path, "qwen3-0.6b-instruct")
+    async with managed_app(tmp_path) as managed:
+        assert (await managed.client.delete("/models/qwen3")).status_code == 404
+        # At once and again: whichever comes later finds nothing, or the first at work.
+        answers = await asyncio.gather(*(managed.client.delete("/models/qwen3-0.6b") for _ in range(2)))
+        statuses = sorted(answer.status_code for answer in answers)
+        assert statuses[0] == 200 and statuses[1] in (404, 409)
+        for answer in (
+            await managed.client.delete("/models/qwen3-0.6b"),
+            await managed.client.delete("/models", params={"model": "qwen3-0.6b"}),
+        ):
+            assert (answer.status_code, answer.json()["error"]["code"]) == (404, "model_not_found")
+            assert "qwen3-0.6b-instruct" in answer.json()["error"]["message"]
+        assert other.exists()
+
+
 async def test_a_pull_tells_its_progress_and_the_model_is_there(tmp_path: Path, hub: FakeHub) -> None:
     async with managed_app(tmp_path, hub=hub.url) as managed:
         told = events(await post(managed, "/models/pull", model=f"{REPO}:Q8_0"))

@@ -38,3 +38,13 @@ def test_an_unknown_name_is_explained_once(run: Run) -> None:
     answer = run("rm", "nope")
     assert answer.status == 2
     assert answer.err.count("jan-serve ls") == 1
+
+
+def test_the_beginning_of_a_name_deletes_nothing(run: Run, own_settings: Path) -> None:
+    mine = add_model(own_settings.parent / "data" / "models", "qwen3-0.6b-instruct")
+    answer = run("rm", "qwen3-0.6b", "--yes")
+    assert answer.status == 2
+    assert "qwen3-0.6b-instruct" in answer.err
+    assert mine.exists()
+    assert run("rm", "qwen3-0.6b-instruct.gguf", "--yes").status == 0
+    assert not mine.exists()

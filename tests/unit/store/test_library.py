@@ -29,6 +29,14 @@ def test_a_model_is_found_by_its_names_and_by_its_adapters(library: ModelLibrary
     assert library.find(name) == "plain-7b"
 
 
+@pytest.mark.parametrize("name", ["plain", "PLAIN-7B", "gpt", "sql", "plain-7b:sql", "plain-7b.gguf"])
+def test_only_the_canonical_name_removes(library: ModelLibrary, name: str) -> None:
+    with pytest.raises(ModelNotFound):
+        library.remove(name)
+    assert library.find("plain-7b") == "plain-7b"
+    assert library.remove("plain-7b").name == "plain-7b"
+
+
 def test_names_that_mean_nothing(library: ModelLibrary) -> None:
     with pytest.raises(ModelNotFound):
         library.find("absent")

@@ -314,8 +314,11 @@ async def test_a_model_that_is_removed_is_out_of_memory_and_not_loaded_meanwhile
             with pytest.raises(ModelInUse):
                 async with m.manager.removing("a"):
                     raise AssertionError
-        async with m.manager.removing("a"):
-            assert m.loaded() == set()
+        async with m.manager.removing("a") as source:
+            assert (source.name, m.loaded()) == ("a", set())
+            with pytest.raises(ModelInUse, match="is being deleted"):
+                async with m.manager.removing("a"):
+                    raise AssertionError
             late = asyncio.create_task(m.use("a"))
             await until(lambda: m.status("a").waiting == 1)
             await m.use("b")

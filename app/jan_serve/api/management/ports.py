@@ -11,6 +11,13 @@ from jan_serve.api.models_port import ModelState
 from jan_serve.store.library import ModelLibrary
 
 
+class NamedModel(Protocol):
+    """A model by its canonical name; see supervisor.ports.ModelSource."""
+
+    @property
+    def name(self) -> str: ...
+
+
 class ManagedState(ModelState, Protocol):
     """One model that was asked for since the start; see supervisor.snapshot.ModelStatus."""
 
@@ -54,8 +61,8 @@ class ModelControl(Protocol):
         """Take a model out of memory; False where it was not there."""
         ...
 
-    def removing(self, name: str) -> AbstractAsyncContextManager[object]:
-        """Keep a model out of memory while the block deletes its file. Raises ModelInUse."""
+    def removing(self, name: str) -> AbstractAsyncContextManager[NamedModel]:
+        """Keep a model out of memory while the block deletes its file, and yield it. Raises ModelInUse."""
         ...
 
 

@@ -118,9 +118,9 @@ def _delete_routes(router: APIRouter, management: Management) -> None:
 
     @router.delete("/models/{name:path}", summary="Delete a model", response_model=wire.Deleted)
     async def delete(name: str) -> Response:
-        """Delete a model's files. 409 while requests use it."""
-        async with control.removing(name):
-            removed = await asyncio.to_thread(library.remove, name)
+        """Delete a model's files, by a whole name or alias of it. 409 while requests use it."""
+        async with control.removing(name) as source:
+            removed = await asyncio.to_thread(library.remove, source.name)
         logger.info("deleted %s", removed.name)
         return json_reply({"success": True, "model": removed.name, "freed_bytes": removed.n_freed})
 
