@@ -125,7 +125,10 @@ class _CallWriter:
                     raise ValueError(f"{part} stands outside of arguments")
 
     def _text(self, text: str) -> list[Expr]:
-        return _texts(text, self._form.special_tokens)
+        pieces = _texts(text, self._form.special_tokens)
+        if not self._layout.optional_breaks:
+            return pieces
+        return [loose for piece in pieces for loose in _with_optional_breaks(piece)]
 
     def _tool_arguments(self, tool: Tool) -> Expr:
         schema = _object_schema(tool.parameters)
@@ -169,6 +172,13 @@ def _compiled(grammar: Grammar, has_free_text: bool) -> CompiledGrammar:
     lark = print_lark_open(grammar, tokens=not has_free_text)
     specials = tuple(SpecialText(rule, text, spelled_out(text)) for rule, text in lark.specials)
     return CompiledGrammar(gbnf=print_gbnf(grammar), lark=lark.text, specials=specials)
+
+
+def _with_optional_breaks(piece: Expr) -> list[Expr]:
+    if not isinstance(piece, Literal):
+        return [piece]
+    parts = re.split(r"(\n+)", piece.text)
+    return [repeat(Literal(part), 0, 1) if part.startswith("\n") else Literal(part) for part in parts if part]
 
 
 def _texts(text: str, specials: Sequence[str]) -> list[Expr]:

@@ -19,6 +19,7 @@ LAYOUT = CallLayout(
     call=(OPEN + '\n{"name": "', Slot.NAME, '", "arguments": ', Slot.ARGUMENTS, "}\n" + CLOSE),
     separator="\n",
     triggers=(OPEN,),
+    optional_breaks=True,
 )
 
 HERMES = ChatFormat(

@@ -88,6 +88,7 @@ class CallLayout:
 
     triggers: free text that ends with one of these has begun a call; `after` says what must follow. at_start: only
     where nothing but white space comes before the trigger in the answer.
+    optional_breaks: line breaks mean nothing, and models of this format differ in them: they may be left out.
     after_thought: comes before `opening` behind a thought that was closed. parallel: whether there is a place for a
     second call.
     """
@@ -102,6 +103,7 @@ class CallLayout:
     first_index: int = 0
     at_start: bool = False
     parallel: bool = True
+    optional_breaks: bool = False
 
     def after(self, trigger: str) -> Parts:
         """What completes the first call behind one of `triggers`, without `closing`.
