@@ -29,6 +29,7 @@ _PROOF_BYTES: Final = 32
 _MAC_BYTES: Final = 16
 MAX_NAME_BYTES: Final = 1024
 _BUFFER: Final = 4 * 1024 * 1024
+_MAX_TOLD: Final = 200
 
 _FROM_CLIENT: Final = b"client"
 _FROM_SERVER: Final = b"server"
@@ -112,7 +113,10 @@ async def connect(
     """
     with _said_as_failure():
         async with asyncio.timeout(connect_s):
-            reader, writer = await asyncio.open_connection(host, port, limit=_BUFFER)
+            try:
+                reader, writer = await asyncio.open_connection(host, port, limit=_BUFFER)
+            except ValueError:  # of IDNA, or of a NUL
+                raise PeerFailed(f"{host[:_MAX_TOLD]!r} is not the name or address of a host.") from None
     try:
         with _said_as_failure():
             async with asyncio.timeout(connect_s):

@@ -74,13 +74,14 @@ class Migrations:
             raise InvalidRequest(
                 f"This server has {MAX_LINKS} links: drop one first.", param="remote_engine_id"
             )
+        told_host = self._told_host(local_id)
         try:
             port = await self._server.listen(self._host)
         except OSError as error:
             raise PeerFailed(f"No port can be opened on {self._host}: {error.strerror}.") from None
         self._server.drop(remote_id)
         link = self._links[remote_id] = _Link(local_id, os.urandom(KEY_BYTES))
-        return PeerEndpoint(self._told_host(local_id), port, link.key)
+        return PeerEndpoint(told_host, port, link.key)
 
     async def connect(self, remote_id: str, endpoint: PeerEndpoint) -> None:
         """Fetch from that endpoint from now on; it is tried at once. Raises InvalidRequest, PeerFailed."""
@@ -172,10 +173,14 @@ class Migrations:
         return None if link is None else link.key
 
     def _told_host(self, local_id: str) -> str:
-        """Bound to every address, only the caller knows by which one this server is reached."""
+        """Bound to every address, only the caller knows by which one this server is reached. Raises
+        InvalidRequest."""
         if self._host not in ("0.0.0.0", "::"):
             return self._host
-        return urlsplit(local_id).hostname or self._host
+        try:
+            return urlsplit(local_id).hostname or self._host
+        except ValueError as error:
+            raise InvalidRequest(f"local_engine_id: not a URL ({error})", param="local_engine_id") from None
 
     def _check_host(self, host: str) -> None:
         if _is_loopback(self._host) and not _is_loopback(host):

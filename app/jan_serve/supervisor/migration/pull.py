@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from typing import Protocol
+from typing import Final, Protocol
 
-from jan_serve.errors import JanServeError, PeerFailed, error_from_payload
+from jan_serve.errors import InvalidState, JanServeError, Overloaded, PeerFailed
 from jan_serve.ipc.messages import StateStored, StoreState
 from jan_serve.supervisor.migration.connection import PeerConnection
 from jan_serve.supervisor.migration.messages import (
@@ -23,7 +23,8 @@ from jan_serve.supervisor.migration.messages import (
 
 logger = logging.getLogger(__name__)
 
-_MAX_STATE_BYTES = 1 << 40
+_MAX_STATE_BYTES: Final = 1 << 40
+_MAX_REASON: Final = 300
 
 
 class StateTaker(Protocol):
@@ -69,8 +70,24 @@ async def _ask(connection: PeerConnection, question: Question) -> Answer:
         raise PeerFailed("The other server closed the connection.")
     answer = decode_answer(body)
     if isinstance(answer, Refused):
-        raise error_from_payload(answer.code, answer.payload)
+        raise _refusal(answer)
     return answer
+
+
+def _refusal(refused: Refused) -> JanServeError:
+    """As an error of this server. Only its text is taken over: a peer is another program, of any version."""
+    reason = refused.payload.get("message")
+    if not isinstance(reason, str):
+        return PeerFailed("The other server refused, and did not say why.")
+    if len(reason) > _MAX_REASON:
+        reason = f"{reason[:_MAX_REASON]}…"
+    match refused.code:
+        case InvalidState.code:
+            return InvalidState(reason)
+        case Overloaded.code:
+            return Overloaded(reason)
+        case _:
+            return PeerFailed(f"The other server refused: {reason}")
 
 
 def _expect_done(answer: Answer) -> None:

@@ -7,6 +7,7 @@ import contextlib
 import itertools
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 import pytest
@@ -21,8 +22,17 @@ from jan_serve.errors import (
     PeerFailed,
 )
 from jan_serve.ipc.messages import ReadState, StatePart, StateStored, StoreState
+from jan_serve.supervisor.migration.connection import accept, connect
 from jan_serve.supervisor.migration.links import Migrations
-from jan_serve.supervisor.migration.messages import PART_BYTES
+from jan_serve.supervisor.migration.messages import (
+    PART_BYTES,
+    Answer,
+    Done,
+    Ping,
+    Refused,
+    decode_question,
+    encode,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -195,7 +205,7 @@ async def test_a_worker_that_ends_under_its_state(at: int) -> None:
         await link(prefill, decode)
         keep(prefill)
         prefill.worker.fail, prefill.worker.fail_at = EngineCrashed("gone"), at
-        with pytest.raises(EngineCrashed if at == 0 else PeerFailed):
+        with pytest.raises(PeerFailed, match="gone" if at == 0 else None):
             await fetch(decode)
         assert not decode.worker.states
         assert prefill.links.free(SESSION)
@@ -214,6 +224,55 @@ async def test_a_worker_that_does_not_take_it(error: JanServeError) -> None:
         assert prefill.links.is_kept(SESSION), "another server may still come for it"
         assert prefill.links.free(SESSION)
         await until(lambda: prefill.links.open_connections == 0)
+
+
+@contextlib.asynccontextmanager
+async def peer_that_answers(key: bytes, answer: Answer) -> AsyncGenerator[int]:
+    """The port of a peer with this key that answers everything but a ping with the same."""
+    serving: set[asyncio.Task[None]] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(PeerFailed):
+            _, connection = await accept(reader, writer, lambda _: key, handshake_s=5.0, patience_s=5.0)
+            while (body := await connection.receive()) is not None:
+                await connection.send(encode(Done() if decode_question(body) == Ping() else answer))
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+    def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        serving.add(asyncio.create_task(serve(reader, writer)))
+
+    async with await asyncio.start_server(accepted, "127.0.0.1", 0) as server:
+        yield int(server.sockets[0].getsockname()[1])
+        await asyncio.gather(*serving)
+
+
+@pytest.mark.parametrize(
+    ("code", "payload", "kind", "words"),
+    [
+        ("invalid_state", {"message": "another model"}, InvalidState, "^another model$"),
+        ("overloaded", {"message": "full", "retry_after": "never"}, Overloaded, "^full$"),
+        ("overloaded", {"message": "x" * 100_000}, Overloaded, "^x{1,300}…$"),
+        ("invalid_state", {}, PeerFailed, "refused, and did not say why"),
+        ("invalid_state", {"message": 7}, PeerFailed, "refused, and did not say why"),
+        ("model_not_found", {}, PeerFailed, "refused, and did not say why"),
+        ("context_length_exceeded", {"message": "long"}, PeerFailed, "refused: long$"),
+        ("nonsense", {"message": "x" * 100_000}, PeerFailed, "refused: x{1,300}…$"),
+    ],
+)
+async def test_what_a_refusal_of_a_peer_becomes(
+    code: str, payload: dict[str, Any], kind: type[JanServeError], words: str
+) -> None:
+    decode = Side(Migrations("127.0.0.1", patience_s=5.0))
+    endpoint = await decode.links.initialize("http://d", "http://p")
+    async with peer_that_answers(endpoint.key, Refused(code, payload)) as port:
+        await decode.links.connect("http://p", PeerEndpoint("127.0.0.1", port, endpoint.key))
+        with pytest.raises(JanServeError, match=words) as failed:
+            await fetch(decode)
+        assert type(failed.value) is kind
+        assert failed.value.param is None, "fields of a request that is not this one"
+    await decode.links.close()
 
 
 class Wire:
@@ -324,6 +383,22 @@ async def test_a_server_on_loopback_links_with_this_machine_only() -> None:
         for host in ("192.0.2.1", "example.com", "::ffff:192.0.2.1"):
             with pytest.raises(InvalidRequest, match="same machine only"):
                 await decode.links.connect("http://p", msgspec.structs.replace(endpoint, host=host))
+
+
+@pytest.mark.parametrize("name", ["http://[", "http://[::1", "http://[x]/"])
+async def test_a_name_that_is_no_url_makes_no_link(name: str) -> None:
+    links = Migrations("0.0.0.0")
+    with pytest.raises(InvalidRequest, match="local_engine_id: not a URL") as refused:
+        await links.initialize(name, "http://d")
+    assert refused.value.param == "local_engine_id"
+    with pytest.raises(InvalidRequest, match="no link with"):
+        await links.connect("http://d", PeerEndpoint("127.0.0.1", 9, bytes(32)))
+
+
+@pytest.mark.parametrize("host", ["a" * 70 + ".com", "local\0host", "a..b", "\ud800"])
+async def test_a_host_that_cannot_be_one_is_a_peer_that_failed(host: str) -> None:
+    with pytest.raises(PeerFailed, match="not the name or address of a host"):
+        await connect(host, 9, "http://d", bytes(32), connect_s=5.0, patience_s=5.0)
 
 
 def test_endpoints_come_back_from_their_text() -> None:
