@@ -32,7 +32,7 @@ class Suspendable(Protocol):
 
 
 class Sleeper:
-    """Puts a manager to sleep and wakes it. Event loop only; calls wait for each other."""
+    """Puts a manager to sleep and wakes it. Event loop only; a sleep and what is called during it are done in turn."""
 
     def __init__(self, manager: Suspendable, forget_caches: Callable[[], None]) -> None:
         """forget_caches: deletes what is kept of prompts on disk; blocks, and is called in a thread."""
@@ -50,22 +50,23 @@ class Sleeper:
     async def sleep(self, level: int) -> None:
         """End all workers. Requests that run then have a moment, and end with Asleep. Returns when memory is free.
 
-        New requests are refused from the first moment on, before anything is waited for.
+        New requests are refused from the first moment on, before anything is waited for. Models that a wake is loading
+        again are not waited for either.
         """
-        if not self._asleep:
-            self._loaded = tuple(
-                model.name for model in self._manager.snapshot().models if model.state in ("ready", "loading")
-            )
-        self._asleep = TAGS
-        await self._manager.suspend(Asleep(MESSAGE, retry_after=None), _DRAIN_S)
-        if level > 1:
-            await asyncio.to_thread(self._forget_caches)
-        logger.info("asleep (level %d)", level)
+        # Only a sleep holds the lock while it waits, and everything is refused by then.
+        async with self._lock:
+            if not self._asleep:
+                self._remember()
+            self._asleep = TAGS
+            await self._manager.suspend(Asleep(MESSAGE, retry_after=None), _DRAIN_S)
+            if level > 1:
+                await asyncio.to_thread(self._forget_caches)
+            logger.info("asleep (level %d)", level)
 
     async def wake(self, tags: Iterable[str]) -> None:
         """Wake these parts; none means all. With the last one, models that were loaded are loaded again: waits for it.
 
-        A tag that is not asleep changes nothing.
+        A tag that is not asleep changes nothing. A sleep that has begun ends first.
         """
         async with self._lock:
             wanted = frozenset(tags)
@@ -77,9 +78,19 @@ class Sleeper:
             if not was_asleep or self._asleep:
                 return
             self._manager.resume()
-            loaded, self._loaded = self._loaded, ()
+            loaded = self._loaded
+        try:
             await asyncio.gather(*(self._load(name) for name in loaded))
-            logger.info("awake")
+        finally:
+            if not self._asleep:
+                self._loaded = ()
+        logger.info("awake")
+
+    def _remember(self) -> None:
+        """What is loaded, and what a wake has still to load."""
+        models = self._manager.snapshot().models
+        present = (model.name for model in models if model.state in ("ready", "loading"))
+        self._loaded = tuple(dict.fromkeys((*self._loaded, *present)))
 
     async def _load(self, name: str) -> None:
         try:
