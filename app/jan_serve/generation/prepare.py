@@ -15,6 +15,7 @@ from jan_serve.chat.detect import knows_tools
 from jan_serve.chat.formats.format import ChatFormat
 from jan_serve.chat.template import format_of
 from jan_serve.core.constraint import CompiledGrammar, Constraint
+from jan_serve.core.messages import Tool
 from jan_serve.core.request import ChatPrompt, GenerationRequest, InfillPrompt, TextPrompt, TokenPrompt
 from jan_serve.core.sampling import SamplingParams
 from jan_serve.core.template import TemplateFacts
@@ -180,7 +181,8 @@ class RequestPreparer:
             source=template, bos_token=_text_of(facts, "bos"), eos_token=_text_of(facts, "eos")
         )
         messages = without_billing_line(prompt.messages) if self._strip_billing_line else prompt.messages
-        shown = msgspec.structs.replace(prompt, messages=messages, tools=usable_tools(prompt))
+        tools = tuple(_without_dialect(tool) for tool in usable_tools(prompt))
+        shown = msgspec.structs.replace(prompt, messages=messages, tools=tools)
         return await self._renderer.render(RenderRequest(prompt=shown, facts=known, now=self._now()))
 
     async def _plain_prompt(self, request: GenerationRequest, client: EngineClient) -> EnginePrompt:
@@ -210,6 +212,12 @@ class RequestPreparer:
         if sampling.seed is None:
             sampling = msgspec.structs.replace(sampling, seed=self._seed())
         return msgspec.structs.replace(sampling, logit_bias=bias)
+
+
+def _without_dialect(tool: Tool) -> Tool:
+    """`$schema` says which draft the schema is written in: nothing to a model, and small ones stumble over it."""
+    shown = {key: value for key, value in tool.parameters.items() if key != "$schema"}
+    return tool if len(shown) == len(tool.parameters) else msgspec.structs.replace(tool, parameters=shown)
 
 
 def _check_generates(facts: ModelFacts) -> None:
