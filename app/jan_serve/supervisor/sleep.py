@@ -84,7 +84,8 @@ class Sleeper:
         finally:
             if not self._asleep:
                 self._loaded = ()
-        logger.info("awake")
+        if not self._asleep:
+            logger.info("awake")
 
     def _remember(self) -> None:
         """What is loaded, and what a wake has still to load."""
