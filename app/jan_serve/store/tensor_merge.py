@@ -10,7 +10,7 @@ import contextlib
 import os
 import shutil
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -71,26 +71,39 @@ def check_tensors(base: GgufHeader, update: GgufHeader) -> dict[str, Replacement
 def merge(base: GgufHeader, replaced: Mapping[str, Replacement], target: Path) -> None:
     """Write `target`: the base with these tensors. Blocks for the disk.
 
-    Raises InsufficientStorage, StoreError, InvalidModel; there is no file then.
+    Raises InsufficientStorage, StoreError, InvalidModel; no file is made then. One that is there already stays.
     """
     tensors = [replaced[old.name].tensor if old.name in replaced else old for old in base.tensors]
     sources = [replaced[old.name].header if old.name in replaced else base for old in base.tensors]
-    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     size = base.data_offset + sum(_padded(tensor.n_bytes, base.alignment) for tensor in tensors)
-    free = shutil.disk_usage(target.parent).free
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _check_space(target.parent, size)
+        with _new_file(target) as out:
+            _write(out, base, tensors, sources)
+            read_gguf_header(target)
+    except OSError as error:
+        raise StoreError(f"The updated model cannot be written: {error.strerror}.") from None
+
+
+def _check_space(folder: Path, size: int) -> None:
+    free = shutil.disk_usage(folder).free
     if size > free:
         raise InsufficientStorage(
-            f"The updated model needs {size} bytes in {target.parent}, and the disk has {free}."
+            f"The updated model needs {size} bytes in {folder}, and the disk has {free}."
         )
+
+
+@contextlib.contextmanager
+def _new_file(path: Path) -> Generator[BinaryIO]:
+    """A file that was not there, and is deleted where the block fails. One that is there stays: it is served."""
+    file = path.open("xb")
     try:
-        with target.open("xb") as out:
-            _write(out, base, tensors, sources)
-        read_gguf_header(target)
-    except BaseException as error:
+        with file:
+            yield file
+    except BaseException:
         with contextlib.suppress(OSError):
-            target.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise StoreError(f"The updated model cannot be written: {error.strerror}.") from None
+            path.unlink(missing_ok=True)
         raise
 
 

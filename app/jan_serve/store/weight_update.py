@@ -6,19 +6,16 @@ Methods block on the disk; one thread at a time.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import logging
-import os
-import shutil
 from pathlib import Path
 from typing import Final
 
 import msgspec
-import psutil
 
 from jan_serve.errors import InvalidModel, InvalidRequest, StoreError
 from jan_serve.store.gguf import GgufHeader, read_gguf_header
+from jan_serve.store.process_folder import ProcessFolder
 from jan_serve.store.tensor_merge import Replacement, check_tensors, merge
 
 logger = logging.getLogger(__name__)
@@ -42,8 +39,7 @@ class WeightUpdate:
 
     def __init__(self, folder: Path) -> None:
         """folder: made when it is needed; a subfolder of it is this process's own."""
-        self._root = folder
-        self._folder = folder / str(os.getpid())
+        self._folder = ProcessFolder(folder)
         self._numbers = itertools.count(1)
         self._base: Path | None = None
         self._header: GgufHeader | None = None
@@ -72,7 +68,7 @@ class WeightUpdate:
                     param="serialized_named_tensors",
                 )
             number = next(self._numbers)
-            target = self._folder / f"updated-{number}.gguf"
+            target = self._path() / f"updated-{number}.gguf"
             merge(self._header, self._replaced, target)
             return MergedModel(path=target, number=number, tensors=len(self._replaced))
         finally:
@@ -93,9 +89,7 @@ class WeightUpdate:
     def close(self) -> None:
         """Delete everything of this process."""
         self.discard()
-        shutil.rmtree(self._folder, ignore_errors=True)
-        with contextlib.suppress(OSError):
-            self._root.rmdir()
+        self._folder.close()
 
     def _add(self, base: Path, part: bytes) -> None:
         _check_kind(part)
@@ -126,22 +120,23 @@ class WeightUpdate:
         self._replaced.update(check_tensors(self._header, update))
 
     def _store(self, part: bytes) -> Path:
-        path = self._folder / f"part-{len(self._parts)}.gguf"
+        path = self._path() / f"part-{len(self._parts)}.gguf"
+        self._parts.append(path)
         try:
-            if not self._folder.exists():
-                self._clean()
-                self._folder.mkdir(parents=True, mode=0o700)
-            self._parts.append(path)
             path.write_bytes(part)
         except OSError as error:
-            raise StoreError(f"The weights cannot be kept in {self._folder}: {error.strerror}.") from None
+            raise _not_kept(error) from None
         return path
 
-    def _clean(self) -> None:
-        """Folders of processes that are gone."""
-        for folder in self._root.glob("*"):
-            if folder.name.isdigit() and not psutil.pid_exists(int(folder.name)):
-                shutil.rmtree(folder, ignore_errors=True)
+    def _path(self) -> Path:
+        try:
+            return self._folder.path()
+        except OSError as error:
+            raise _not_kept(error) from None
+
+
+def _not_kept(error: OSError) -> StoreError:
+    return StoreError(f"The weights cannot be kept: {error.strerror or error}.")
 
 
 def _check_kind(part: bytes) -> None:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 import struct
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from jan_serve.errors import InsufficientStorage, InvalidModel, InvalidRequest
+from jan_serve.errors import InsufficientStorage, InvalidModel, InvalidRequest, StoreError
 from jan_serve.store import tensor_merge, weight_update
 from jan_serve.store.gguf import read_gguf_header
 from jan_serve.store.tensor_merge import check_tensors, merge
-from jan_serve.store.weight_update import WeightUpdate
+from jan_serve.store.weight_update import MergedModel, WeightUpdate
 from tests.unit.store.gguf_builder import F32, Q8_0, GgufBytes, Tensor, string_key, strings_key, uint_key
 
 F16, BF16, Q4_0 = 1, 30, 2
@@ -118,6 +120,13 @@ def test_a_base_that_became_shorter_leaves_no_file(base: Path, tmp_path: Path) -
     assert not (tmp_path / "merged.gguf").exists()
 
 
+def test_a_file_that_is_there_already_is_left_alone(base: Path, tmp_path: Path) -> None:
+    (tmp_path / "merged.gguf").write_bytes(b"served")
+    with pytest.raises(StoreError, match="cannot be written"):
+        merge(read_gguf_header(base), {}, tmp_path / "merged.gguf")
+    assert (tmp_path / "merged.gguf").read_bytes() == b"served"
+
+
 # Updates
 
 
@@ -146,7 +155,7 @@ def test_parts_add_up_and_later_ones_win(base: Path, tmp_path: Path) -> None:
     collected.delete(merged)
     assert files(tmp_path) == [second.path.name]
     collected.close()
-    assert not (tmp_path / "updates").exists()
+    assert files(tmp_path) == []
 
 
 @pytest.mark.parametrize(
@@ -199,12 +208,56 @@ def test_split_models_are_refused(tmp_path: Path) -> None:
 
 
 def test_folders_of_processes_that_are_gone_are_deleted(base: Path, tmp_path: Path) -> None:
-    gone, alive = tmp_path / "updates" / "4194305", tmp_path / "updates" / str(os.getppid())
-    for folder in (gone, alive):
-        folder.mkdir(parents=True)
-        (folder / "updated-1.gguf").write_bytes(b"")
+    gone = tmp_path / "updates" / str(os.getpid())
+    gone.mkdir(parents=True)
+    (gone / "updated-1.gguf").write_bytes(b"")
     collected = WeightUpdate(tmp_path / "updates")
     collected.add(base, part(NORM))
-    assert not gone.exists() and alive.exists()
+    assert not gone.exists()
+    assert collected.merge().path.exists()
     collected.close()
-    assert alive.exists()
+    assert files(tmp_path) == []
+
+
+def test_processes_of_one_number_leave_each_others_weights_alone(base: Path, tmp_path: Path) -> None:
+    """As in containers with one data folder: the locks are of the files, so two updates here are like two servers."""
+    servers = [WeightUpdate(tmp_path / "updates") for _ in range(2)]
+    merged: list[MergedModel] = []
+    for server in servers:
+        server.add(base, part(NORM))
+        merged.append(server.merge())
+    assert [model.path.exists() for model in merged] == [True, True]
+    servers[0].close()
+    assert [model.path.exists() for model in merged] == [False, True]
+    servers[0].add(base, part(NORM))
+    assert merged[1].path.exists()
+
+
+def test_weights_of_a_process_that_lives_stay(base: Path, tmp_path: Path) -> None:
+    program = (
+        "import sys, pathlib; from jan_serve.store.process_folder import ProcessFolder;"
+        "own = ProcessFolder(pathlib.Path(sys.argv[1])); folder = own.path();"
+        "(folder / 'updated-1.gguf').touch(); print(folder, flush=True); sys.stdin.read()"
+    )
+    other = subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path / "updates")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with other:
+        assert other.stdout is not None
+        served = Path(other.stdout.readline().strip()) / "updated-1.gguf"
+        WeightUpdate(tmp_path / "updates").add(base, part(NORM))
+        assert served.exists()
+        other.kill()
+    WeightUpdate(tmp_path / "updates").add(base, part(NORM))
+    assert not served.parent.exists()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+def test_only_this_account_reads_weights(base: Path, tmp_path: Path) -> None:
+    collected = WeightUpdate(tmp_path / "updates")
+    collected.add(base, part(NORM))
+    folder = collected.merge().path.parent
+    assert [path.stat().st_mode & 0o077 for path in (folder, folder.parent)] == [0, 0]
