@@ -145,9 +145,7 @@ def _write(recipe: Recipe, output: Output, *, ask: bool) -> None:
         _ask(change.path, output)
     try:
         mode = path.stat().st_mode if path.exists() else None
-        write_atomically(path, new.encode())
-        if mode is not None:
-            path.chmod(mode)
+        write_atomically(path, new.encode(), mode=mode)
     except OSError as error:
         raise CommandError(f"cannot write {path}: {error.strerror}") from None
     output.note(f"Wrote {change.path}.")

@@ -37,9 +37,10 @@ def upgraded(values: dict[str, Any], path: Path) -> tuple[dict[str, Any], int]:
 def migrate(path: Path) -> Path | None:
     """Rewrite the file in the present version, comments kept; the value is the copy of the old one.
 
-    None where it is of the present version. At any moment the file is the old or the new one, whole. Raises
-    SettingsError, OSError.
+    None where it is of the present version. A link stays a link; the copy lies beside the file behind it, and has the
+    same permissions. At any moment the file is the old or the new one, whole. Raises SettingsError, OSError.
     """
+    path = path.resolve()
     raw = path.read_bytes()
     try:
         document = tomlkit.parse(raw.decode("utf-8"))
@@ -51,8 +52,7 @@ def migrate(path: Path) -> Path | None:
     backup = path.with_name(f"{path.name}.v{version}")
     mode = path.stat().st_mode
     for target, content in ((backup, raw), (path, tomlkit.dumps(document).encode())):
-        write_atomically(target, content)
-        target.chmod(mode)
+        write_atomically(target, content, mode=mode)
     return backup
 
 

@@ -59,8 +59,7 @@ def apply(plan: Plan, run: Run = run_command) -> list[Path]:
         for folder in plan.folders:
             Path(folder).mkdir(parents=True, exist_ok=True)
         for file in written:
-            write_atomically(Path(file.path), _content(file))
-            Path(file.path).chmod(0o644)
+            write_atomically(Path(file.path), _content(file), mode=0o644)
         for path in (*removed, *withdrawn):
             path.unlink(missing_ok=True)
         for path in withdrawn:

@@ -5,23 +5,29 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import stat
+import sys
 from pathlib import Path
 from typing import Final
 
 TEMPORARY_SUFFIX: Final = ".tmp"
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 
 
-def write_atomically(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, content: bytes, *, mode: int | None = None) -> None:
     """Replace `path` by a file with `content`. Makes missing folders. Blocks for two flushes to the disk.
 
-    Raises OSError; `path` is then as it was.
+    mode: the file's permissions, which nobody is given earlier; None as for any new file. Windows takes them from the
+    folder. A link is replaced too. Raises OSError; `path` is then as it was.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}")
     try:
-        with temporary.open("xb") as file:
+        with open(os.open(temporary, _NEW, 0o666 if mode is None else 0o600), "wb") as file:
             file.write(content)
             file.flush()
+            if mode is not None and sys.platform != "win32":
+                os.fchmod(file.fileno(), stat.S_IMODE(mode))
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from jan_serve.cli.main import main
+from tests.support.file_modes import seen_modes
 from tests.support.models import model_folder, tiny_llama
 from tests.support.served import serving
 
@@ -66,7 +67,9 @@ def test_settings_are_shown_as_data(url: str, home: Path, capsys: pytest.Capture
     assert list(home.iterdir()) == []
 
 
-def test_written_once(url: str, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_written_once(
+    url: str, home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = home / ".config" / "zed" / "settings.json"
     path.parent.mkdir(parents=True)
     behind = home / "dotfiles.json"
@@ -78,7 +81,9 @@ def test_written_once(url: str, home: Path, capsys: pytest.CaptureFixture[str]) 
     assert "not written without being asked" in capsys.readouterr().err
     assert b"jan-serve" not in behind.read_bytes()
 
+    seen = seen_modes(monkeypatch)
     assert main(["connect", "zed", "--write", "--yes", "--url", url]) == 0
+    assert seen == [0o600, 0o600], "other programs keep keys there"
     captured = capsys.readouterr()
     assert '+      "jan-serve": {' in captured.out
     content = behind.read_bytes()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from jan_serve.cli.main import main
 from jan_serve.config import load_settings
 from jan_serve.config.migration import migrate
 from jan_serve.errors import SettingsError
+from tests.support.file_modes import seen_modes
 
 OLD = "# mine\ntcp_port = 8080  # the usual one\nn_ctx = 4096\n"
 NEW = "# mine\nn_ctx = 4096\nport = 8080  # the usual one\nconfig_version = 2\n"
@@ -57,6 +59,29 @@ def test_the_file_is_rewritten_when_asked_for(path: Path, capsys: pytest.Capture
     assert main(["config", "migrate"]) == 0
     assert "of the present version already" in capsys.readouterr().err
     assert load_settings().settings.port == 8080
+
+
+def test_a_link_stays_one(path: Path, tmp_path: Path) -> None:
+    behind = tmp_path / "dotfiles" / "jan.toml"
+    behind.parent.mkdir()
+    behind.write_text(OLD)
+    path.symlink_to(behind)
+    assert migrate(path) == behind.with_name("jan.toml.v1")
+    assert path.is_symlink()
+    assert behind.read_text() == NEW
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+def test_nobody_else_reads_it_while_it_is_written(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path.write_text(OLD)
+    path.chmod(0o640)
+    seen = seen_modes(monkeypatch)
+    before = os.umask(0)
+    try:
+        migrate(path)
+    finally:
+        os.umask(before)
+    assert seen == [0o600, 0o640] * 2, "while there is content, and under the name of the file"
 
 
 def test_there_may_be_no_file(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
