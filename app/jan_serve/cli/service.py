@@ -310,6 +310,8 @@ def _check_port(installation: Installation, *, taken_by_socket: bool) -> None:
 
 
 def _show(plan: Plan, output: Output) -> None:
+    for command in plan.protect:
+        output.data(" ".join(command.words))
     for file in plan.files:
         output.data(f"# {file.path}{' (only where it is not there yet)' if file.keep else ''}")
         output.raw(file.content)

@@ -52,7 +52,11 @@ def service_settings(scope: Scope, config: Path | None) -> LoadedSettings:
     if scope == "user" or config is not None:
         return load_settings(config_file=config)
     file, data_dir = system_folders()
-    if file.is_file():
+    try:
+        is_there = file.is_file()
+    except PermissionError:  # its folder is closed to this account; reading it says so
+        is_there = True
+    if is_there:
         return load_settings(config_file=file)
     return load_settings({"data_dir": data_dir}, Path(os.devnull))
 

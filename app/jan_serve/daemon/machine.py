@@ -16,6 +16,9 @@ from jan_serve.store.atomic_file import write_atomically
 _TIMEOUT_S: Final = 120.0
 """Starting waits until the server listens, stopping until its requests have ended."""
 
+_JUNCTION: Final = 0xA000_0003
+"""IO_REPARSE_TAG_MOUNT_POINT."""
+
 
 class ServiceFailed(Exception):
     """The machine did not do a step; the text says which one and why."""
@@ -58,6 +61,11 @@ def apply(plan: Plan, run: Run = run_command) -> list[Path]:
     try:
         for folder in plan.folders:
             Path(folder).mkdir(parents=True, exist_ok=True)
+            if plan.protect and _is_link(Path(folder)):
+                raise ServiceFailed(
+                    f"{folder} is a link, and rights are not set behind one: set data_dir instead"
+                )
+        run_all(plan.protect, run)
         for file in written:
             write_atomically(Path(file.path), _content(file), mode=0o644)
         for path in (*removed, *withdrawn):
@@ -91,6 +99,11 @@ def holds(path: Path, text: str) -> bool:
         return text in path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return False
+
+
+def _is_link(path: Path) -> bool:
+    """Junctions of Windows count, which every user can make."""
+    return path.is_symlink() or getattr(path.lstat(), "st_reparse_tag", 0) == _JUNCTION
 
 
 def _differs(file: UnitFile) -> bool:

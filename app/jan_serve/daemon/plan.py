@@ -64,14 +64,16 @@ class Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Steps in their order: folders, `before`, files, removed files, `after`.
+    """Steps in their order: `before`, folders, `protect`, files, removed files, `after`.
 
-    before: only run where a file will change, or where files are removed. withdrawn: files that are removed where they
+    before: only run where a file will change, or where files are removed. protect: sets the rights of the folders,
+    which must be no links then. withdrawn: files that are removed where they
     are still as we wrote them, and their folder where it is empty then.
     """
 
     folders: tuple[PurePath, ...] = ()
     before: tuple[Command, ...] = ()
+    protect: tuple[Command, ...] = ()
     files: tuple[UnitFile, ...] = ()
     removed: tuple[PurePath, ...] = ()
     withdrawn: tuple[UnitFile, ...] = ()

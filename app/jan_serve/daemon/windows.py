@@ -15,7 +15,9 @@ from xml.sax.saxutils import escape
 from jan_serve.daemon.plan import NAME, TITLE, Command, Plan, ServiceSpec, State, UnitFile
 
 LOCAL_SERVICE: Final = "NT AUTHORITY\\LocalService"
-_LOCAL_SERVICE_SID: Final = "*S-1-5-19"
+_SERVICE_RIGHT: Final = "*S-1-5-19:(OI)(CI)M"
+_SYSTEM_SID: Final = "*S-1-5-18"
+_ADMINISTRATORS_SID: Final = "*S-1-5-32-544"
 _SERVICE_STOPPED: Final = "1"
 _SERVICE_RUNNING: Final = "4"
 _TASK_RUNNING: Final = "4"
@@ -134,13 +136,14 @@ class WindowsService:
         restart = "restart/2000/restart/10000/restart/60000"
         return Plan(
             folders=(spec.data_dir,),
+            protect=_protection(spec) if _is_ours(spec) else (),
             files=_config(spec),
             after=(
                 _sc("create", NAME, *options, "DisplayName=", NAME, may_fail=True),
                 _sc("config", NAME, *options),
                 _sc("description", NAME, TITLE),
                 _sc("failure", NAME, "reset=", "60", "actions=", restart),
-                Command(("icacls.exe", folder, "/grant", f"{_LOCAL_SERVICE_SID}:(OI)(CI)M")),
+                *(() if _is_ours(spec) else (Command(("icacls.exe", folder, "/grant", _SERVICE_RIGHT)),)),
                 _sc("start", NAME, may_fail=True),
                 _sc("query", NAME),
             ),
@@ -182,6 +185,25 @@ def _config(spec: ServiceSpec) -> tuple[UnitFile, ...]:
     if spec.config_file is None or spec.config_file.parent != spec.data_dir:
         return ()
     return (UnitFile(spec.config_file, system_config(spec.data_dir), keep=True),)
+
+
+def _is_ours(spec: ServiceSpec) -> bool:
+    """Whether the data folder is the one of the machine, and none that a person chose or has at home."""
+    return bool(_config(spec)) and not spec.data_dir.is_relative_to(spec.home)
+
+
+def _protection(spec: ServiceSpec) -> tuple[Command, ...]:
+    """In %ProgramData% every user inherits the right to read and to add files, and may have made the folder before us.
+
+    So it gets another owner, and only the rights that it needs. What is in it inherits those.
+    """
+    folder = str(spec.data_dir)
+    all_rights = (f"{_SYSTEM_SID}:(OI)(CI)F", f"{_ADMINISTRATORS_SID}:(OI)(CI)F")
+    return (
+        Command(("takeown.exe", "/F", folder, "/A")),
+        Command(("icacls.exe", folder, "/reset")),
+        Command(("icacls.exe", folder, "/inheritance:r", "/grant:r", *all_rights, _SERVICE_RIGHT)),
+    )
 
 
 def _command_line(spec: ServiceSpec) -> str:

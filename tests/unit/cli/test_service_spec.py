@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import os
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -21,6 +23,7 @@ from jan_serve.cli.service_spec import (
 )
 from jan_serve.config import load_settings
 from jan_serve.daemon.plan import ServiceSpec
+from jan_serve.errors import SettingsError
 
 posix_only = pytest.mark.skipif(os.name != "posix", reason="permissions are POSIX's")
 
@@ -32,6 +35,19 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path.write_text("")
     monkeypatch.setenv("JAN_SERVE_CONFIG", str(path))
     return path
+
+
+def test_settings_that_this_account_may_not_read_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise PermissionError(errno.EACCES, "Access is denied")
+
+    monkeypatch.setattr(module, "system_folders", lambda: (tmp_path / "config.toml", tmp_path))
+    monkeypatch.setattr(Path, "is_file", refuse)
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(SettingsError, match=r"config.toml: Access is denied"):
+        service_settings("system", None)
 
 
 @posix_only

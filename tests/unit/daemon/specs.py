@@ -104,6 +104,7 @@ def plan_text(title: str, plan: Plan) -> str:
     lines = [f"=== {title}"]
     lines += [f"folder {folder}" for folder in plan.folders]
     lines += [f"first {_line(command.words, command.may_fail)}" for command in plan.before]
+    lines += [f"protect {_line(command.words, command.may_fail)}" for command in plan.protect]
     lines += [f"remove {path}" for path in plan.removed]
     lines += [f"remove {file.path} where it is unchanged" for file in plan.withdrawn]
     for file in plan.files:

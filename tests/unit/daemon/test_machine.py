@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -53,6 +54,31 @@ def test_a_second_time_changes_nothing(tmp_path: Path) -> None:
     assert apply(plan(tmp_path), run) == []
     assert run.calls == ["stop", "start", "start"]
     assert (tmp_path / "units" / "a.service").stat().st_mode & 0o777 == 0o644
+
+
+def test_folders_are_protected_before_anything_is_in_them(tmp_path: Path) -> None:
+    steps = dataclasses.replace(plan(tmp_path), protect=(Command(("protect",)),))
+    seen: list[tuple[str, bool, bool]] = []
+
+    def run(words: Sequence[str]) -> Done:
+        seen.append((words[0], (tmp_path / "data").exists(), (tmp_path / "etc").exists()))
+        return Done(0, "")
+
+    apply(steps, run)
+    assert seen == [("stop", False, False), ("protect", True, False), ("start", True, True)]
+    with pytest.raises(ServiceFailed, match="protect"):
+        apply(dataclasses.replace(steps, folders=(tmp_path / "more",)), Recorder("protect"))
+
+
+def test_a_link_in_place_of_a_folder_is_not_protected(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "data").symlink_to(tmp_path / "other")
+    run = Recorder()
+    with pytest.raises(ServiceFailed, match="is a link"):
+        apply(dataclasses.replace(plan(tmp_path), protect=(Command(("protect",)),)), run)
+    assert run.calls == ["stop"]
+    assert not (tmp_path / "etc").exists()
+    apply(plan(tmp_path), run)
 
 
 def test_a_change_stops_what_runs_first(tmp_path: Path) -> None:

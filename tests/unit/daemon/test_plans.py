@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import plistlib
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from xml.etree import ElementTree
 
 import pytest
@@ -73,6 +74,18 @@ def test_tasks_are_xml() -> None:
     command = root.find("t:Actions/t:Exec/t:Command", names)
     assert command is not None
     assert command.text == "C:\\Program Files\\jan-serve\\jan-serve.exe"
+
+
+@pytest.mark.parametrize("place", ["D:/models of all", "C:/Users/Ada L/AppData/Local/jan-serve"])
+def test_a_folder_that_is_not_ours_keeps_its_rights(place: str) -> None:
+    folder = PureWindowsPath(place)
+    spec = windows("system")
+    config_file = folder / "config.toml" if folder.is_relative_to(spec.home) else spec.config_file
+    spec = dataclasses.replace(spec, data_dir=folder, config_file=config_file)
+    plan = WindowsService().install(spec)
+    assert plan.protect == ()
+    rights = [command.words for command in plan.after if command.words[0] == "icacls.exe"]
+    assert rights == [("icacls.exe", str(folder), "/grant", "*S-1-5-19:(OI)(CI)M")]
 
 
 def test_settings_are_not_in_units() -> None:
