@@ -10,7 +10,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 # A shell starts what runs in the background with SIGINT ignored, which the processes of the tests would inherit.
-if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+if (
+    threading.current_thread() is threading.main_thread()
+    and signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+):
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("local", deadline=None, print_blob=True)
