@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
+from jan_serve.core.kv_types import BYTES_PER_ELEMENT
 from jan_serve.engine import offload
 from jan_serve.engine.adapters import Adapters
 from jan_serve.engine.draft_model import DraftModel, check_vocabularies
@@ -28,17 +29,6 @@ from jan_serve.ipc.messages import DeviceInfo, EngineSettings, LoadModel, ModelF
 
 logger = logging.getLogger(__name__)
 
-BYTES_PER_ELEMENT = {
-    "f32": 4.0,
-    "f16": 2.0,
-    "bf16": 2.0,
-    "q8_0": 34 / 32,
-    "q5_1": 24 / 32,
-    "q5_0": 22 / 32,
-    "q4_1": 20 / 32,
-    "q4_0": 18 / 32,
-    "iq4_nl": 18 / 32,
-}
 _ONE_THREAD_BYTES = 16 * 1024 * 1024
 _ALL_LAYERS = 1 << 20
 _MAX_CACHE_RAM = 2 * 2**30

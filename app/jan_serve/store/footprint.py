@@ -8,22 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from jan_serve.core.kv_types import BYTES_PER_ELEMENT
 from jan_serve.store.model_file import ModelFile
 
 WANTED_N_CTX: Final = 8_192
 """Tokens of context that a model is given room for where the settings name no length: it takes less if it must."""
 LEAST_N_CTX: Final = 2_048
-_BYTES_PER_ELEMENT: Final = {
-    "f32": 4.0,
-    "f16": 2.0,
-    "bf16": 2.0,
-    "q8_0": 34 / 32,
-    "q5_1": 24 / 32,
-    "q5_0": 22 / 32,
-    "q4_1": 20 / 32,
-    "q4_0": 18 / 32,
-    "iq4_nl": 18 / 32,
-}
 _PROCESS_BYTES: Final = 150_000_000
 """The worker itself: the interpreter, llama.cpp, the vocabulary."""
 _ACTIVATIONS: Final = 32
@@ -70,8 +60,8 @@ def footprint(
     mapped: bool,
 ) -> Footprint:
     """The estimate. n_ctx, gpu_layers: None where the worker decides by the free memory; gpu_layers -1 is all."""
-    per_token = model.k_elements * _BYTES_PER_ELEMENT.get(type_k, 2.0)
-    per_token += model.v_elements * _BYTES_PER_ELEMENT.get(type_v, 2.0)
+    per_token = model.k_elements * BYTES_PER_ELEMENT.get(type_k, 2.0)
+    per_token += model.v_elements * BYTES_PER_ELEMENT.get(type_v, 2.0)
     trained = model.n_ctx_train or LEAST_N_CTX
     wanted = n_ctx if n_ctx is not None else min(trained, WANTED_N_CTX)
     least = n_ctx if n_ctx is not None else min(trained, LEAST_N_CTX)
