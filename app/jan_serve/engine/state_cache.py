@@ -20,7 +20,7 @@ MIN_TOKENS = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class KeptState:
+class SavedState:
     """The state of a sequence after `tokens`, as llama.cpp wrote it."""
 
     tokens: Tokens
@@ -32,7 +32,7 @@ class StateMatch:
     """The first `length` tokens of a prompt are in this state."""
 
     length: int
-    source: KeptState | StateFile
+    source: SavedState | StateFile
 
 
 class StateCache:
@@ -42,9 +42,10 @@ class StateCache:
         self._whole_only = whole_only
         self._ram_bytes = ram_bytes
         self._used = 0
-        self._states: list[KeptState] = []  # least recently used first
+        self._states: list[SavedState] = []  # least recently used first
         self._files = files
         self._unwritten = 0
+        self._version = 0
         self._writes: set[Future[None]] = set()
         # A write that is done at once calls back in the thread that submits it.
         self._lock = threading.RLock()
@@ -61,14 +62,20 @@ class StateCache:
         """Whether it keeps nothing, so that saving a state is for nothing."""
         return self._ram_bytes == 0 and self._files is None
 
+    @property
+    def version(self) -> int:
+        """Another number whenever a state came since, so that `match` may find more than before."""
+        return self._version
+
     def put(self, tokens: Tokens, data: SequenceBytes) -> None:
         """Keep a state; it takes the place of those that hold no more than it."""
-        state = KeptState(tokens.copy(), data)
+        state = SavedState(tokens.copy(), data)
         with self._lock:
             for other in [s for s in self._states if self._covers(state, s)]:
                 self._drop(other)
             self._states.append(state)
             self._used += len(data)
+            self._version += 1
             while self._used > self._ram_bytes:
                 oldest = self._states[0]
                 self._drop(oldest)
@@ -79,7 +86,7 @@ class StateCache:
         best: StateMatch | None = None
         limit = len(prompt) - 1
         with self._lock:
-            sources: list[KeptState | StateFile] = [*reversed(self._states), *(self._files or ())]
+            sources: list[SavedState | StateFile] = [*reversed(self._states), *(self._files or ())]
         for source in sources:
             length = common_prefix(prompt[:limit], source.tokens)
             if self._whole_only and length != len(source.tokens):
@@ -88,11 +95,11 @@ class StateCache:
                 best = StateMatch(length, source)
         return best
 
-    def fetch(self, match: StateMatch) -> Future[KeptState | None]:
+    def fetch(self, match: StateMatch) -> Future[SavedState | None]:
         """The state of a match: done at once from RAM, later from disk. None if it is no longer there, or damaged."""
-        future: Future[KeptState | None] = Future()
+        future: Future[SavedState | None] = Future()
         source = match.source
-        if isinstance(source, KeptState):
+        if isinstance(source, SavedState):
             with self._lock:
                 if source in self._states:
                     self._states.remove(source)
@@ -128,18 +135,18 @@ class StateCache:
         if self._disk is not None and self._files is not None:
             self._disk.submit(self._files.clear).result()
 
-    def _covers(self, new: KeptState, old: KeptState) -> bool:
+    def _covers(self, new: SavedState, old: SavedState) -> bool:
         if self._whole_only:
             return len(new.tokens) == len(old.tokens) and common_prefix(new.tokens, old.tokens) == len(
                 new.tokens
             )
         return common_prefix(new.tokens, old.tokens) == len(old.tokens)
 
-    def _drop(self, state: KeptState) -> None:
+    def _drop(self, state: SavedState) -> None:
         self._states.remove(state)
         self._used -= len(state.data)
 
-    def _write(self, state: KeptState) -> None:
+    def _write(self, state: SavedState) -> None:
         """Hand a state to the disk thread, unless that is behind by more than the whole budget of the RAM."""
         if self._disk is None or self._unwritten + len(state.data) > max(self._ram_bytes, len(state.data)):
             return
@@ -153,21 +160,21 @@ class StateCache:
             self._writes.discard(write)
             self._unwritten -= size
 
-    def _write_now(self, state: KeptState) -> None:
+    def _write_now(self, state: SavedState) -> None:
         assert self._files is not None
-        if any(self._covers(KeptState(file.tokens, state.data), state) for file in self._files):
+        if any(self._covers(SavedState(file.tokens, state.data), state) for file in self._files):
             return
         for file in self._files:
-            if self._covers(state, KeptState(file.tokens, state.data)):
+            if self._covers(state, SavedState(file.tokens, state.data)):
                 self._files.remove(file)
         self._files.write(state.tokens, state.data)
 
-    def _read(self, file: StateFile) -> KeptState | None:
+    def _read(self, file: StateFile) -> SavedState | None:
         assert self._files is not None
         data = self._files.read(file)
         if data is None:
             return None
-        state = KeptState(file.tokens, data)
+        state = SavedState(file.tokens, data)
         if self._ram_bytes:
             self.put(state.tokens, state.data)
         return state

@@ -11,7 +11,7 @@ from jan_serve.engine.cells import CellCounter
 from jan_serve.engine.llama.context import LlamaContext
 from jan_serve.engine.prefix_cache import PrefixCache
 from jan_serve.engine.sequence import Sequence
-from jan_serve.engine.state_cache import MIN_TOKENS, KeptState, StateCache
+from jan_serve.engine.state_cache import MIN_TOKENS, SavedState, StateCache
 from jan_serve.engine.tokens import Tokens, common_prefix
 from jan_serve.errors import EngineFailure
 
@@ -28,7 +28,9 @@ class StateRestorer:
         self._context = context
         self._cells = cells
         self._cache = cache
-        self._fetches: dict[int, Future[KeptState | None]] = {}
+        self._fetches: dict[int, Future[SavedState | None]] = {}
+        # Of waiting sequences: the version of the cache in which nothing was found for them, and for how many tokens.
+        self._missed: dict[int, tuple[int, int]] = {}
         self.saved = self.restored = 0
 
     @property
@@ -83,8 +85,12 @@ class StateRestorer:
         key = id(sequence)
         fetch = self._fetches.get(key)
         if fetch is None:
+            missed = self._states.version, have
+            if self._missed.get(key) == missed:
+                return False
             match = self._states.match(sequence.prefix())
             if match is None or match.length < have + MIN_TOKENS:
+                self._missed[key] = missed
                 return False
             fetch = self._fetches[key] = self._states.fetch(match)
         return not fetch.done()
@@ -99,6 +105,7 @@ class StateRestorer:
     def forget(self, sequence: Sequence) -> None:
         """The sequence is not waiting any more."""
         self._fetches.pop(id(sequence), None)
+        self._missed.pop(id(sequence), None)
 
     def restore(self, sequence: Sequence, have: int, make_room: Callable[[int], bool]) -> int:
         """Put a fetched state into the sequence's empty cells; the number of tokens that it has now, 0 if none.
@@ -106,6 +113,7 @@ class StateRestorer:
         make_room: evicts until so many cells are free. Nothing is restored that is not MIN_TOKENS more than `have`.
         """
         fetch = self._fetches.pop(id(sequence), None)
+        self._missed.pop(id(sequence), None)
         try:
             state = fetch.result() if fetch is not None else None
         except (OSError, MemoryError) as error:

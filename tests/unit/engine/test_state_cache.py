@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jan_serve.engine.llama.context import SequenceBytes
-from jan_serve.engine.state_cache import MIN_TOKENS, KeptState, StateCache
+from jan_serve.engine.state_cache import MIN_TOKENS, SavedState, StateCache
 from jan_serve.engine.state_files import StateFiles
 from jan_serve.engine.tokens import Tokens
 
@@ -135,7 +135,7 @@ def test_a_kept_state_does_not_follow_its_source() -> None:
     cache.put(tokens, state(1))
     tokens[:] = 9
     match = cache.match(ids((1, N + 1)))
-    assert match is not None and isinstance(match.source, KeptState)
+    assert match is not None and isinstance(match.source, SavedState)
 
 
 @pytest.mark.parametrize("ram", [0, 150])
