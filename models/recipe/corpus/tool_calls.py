@@ -36,7 +36,16 @@ _ALIKE = ({"set_timer", "set_alarm"}, {"create_note", "send_message"}, {"create_
 
 def generate_call(draw: Draw) -> Conversation:
     """One to three tools, of which the question needs one; at times another call was made and answered before."""
-    spec, specs = _offer(draw)
+    return _call(draw, *_offer(draw))
+
+
+def generate_renamed_call(draw: Draw) -> Conversation:
+    """The same where no tool has the name that it is known by, so that the name must be copied."""
+    specs = tool_specs.renamed_specs(draw, draw.choice((1, 2, 2, 3, 3)))
+    return _call(draw, *_shuffled(draw, specs))
+
+
+def _call(draw: Draw, spec: Spec, specs: list[Spec]) -> Conversation:
     before = _exchange(draw, draw.choice(specs)) if draw.chance(0.2) else ()
     question, arguments = _request(draw, spec)
     return Conversation(
@@ -107,7 +116,10 @@ def _result(draw: Draw, spec: Spec, arguments: dict[str, Value]) -> tuple[str, s
 
 def _offer(draw: Draw) -> tuple[Spec, list[Spec]]:
     """The tool that will be asked for, and the one to three tools to offer in any order."""
-    specs = tool_specs.some_specs(draw, draw.choice((1, 2, 2, 3, 3)))
+    return _shuffled(draw, tool_specs.some_specs(draw, draw.choice((1, 2, 2, 3, 3))))
+
+
+def _shuffled(draw: Draw, specs: list[Spec]) -> tuple[Spec, list[Spec]]:
     unique = list({each.name: each for each in specs}.values())
     return unique[0], draw.sample(unique, len(unique))
 

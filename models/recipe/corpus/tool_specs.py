@@ -341,12 +341,14 @@ _PARAMETER_ALIASES: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def renamed(draw: Draw, spec: Spec) -> Spec:
-    """The same tool under other names, so that names have to be read off the offer and cannot be known by heart."""
+def renamed(draw: Draw, spec: Spec, *, verb: str | None = None) -> Spec:
+    """The same tool under other names, so that names have to be read off the offer and cannot be known by heart.
+
+    verb: what its name begins with; None for one of a few.
+    """
     first, *rest = spec.name.split("_")
-    words_of_name = (
-        [draw.choice((first, *_VERB_ALIASES)), *rest] if rest else [draw.choice(_VERB_ALIASES), first]
-    )
+    aliases = (first, *_VERB_ALIASES) if rest else _VERB_ALIASES
+    words_of_name = [verb or draw.choice(aliases), *(rest or (first,))]
     if draw.chance(0.1):
         words_of_name.insert(1, draw.choice(("current", "my", "the")))
     if draw.chance(0.1):
@@ -372,6 +374,18 @@ def renamed(draw: Draw, spec: Spec) -> Spec:
         slots(spec.reply),
         told_by_name=False,
     )
+
+
+def renamed_specs(draw: Draw, count: int) -> list[Spec]:
+    """Different hand-written tools, each under a name that begins with any verb, or with a word that is none."""
+    return [
+        renamed(draw, spec, verb=_any_verb(draw) if draw.chance(0.5) else None)
+        for spec in draw.sample(HAND_WRITTEN, count)
+    ]
+
+
+def _any_verb(draw: Draw) -> str:
+    return draw.invented() if draw.chance(0.4) else draw.choice(_VERBS)
 
 
 def some_specs(draw: Draw, count: int) -> list[Spec]:
