@@ -2,99 +2,145 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Sequence as SequenceOf
 from typing import Literal
 
+from jan_serve.engine.draft_choice import Candidate, draft_lengths
 from jan_serve.engine.draft_model import DraftModel
+from jan_serve.engine.draft_record import DraftRecord
 from jan_serve.engine.pacing import Pacer
-from jan_serve.engine.prompt_lookup import MAX_DRAFT, DraftRecord, StepCost, guess, worthwhile
+from jan_serve.engine.prompt_lookup import MAX_DRAFT, Guess, TokenHistory, guess
 from jan_serve.engine.sequence import Sequence
+from jan_serve.engine.step_times import StepTimes
 from jan_serve.engine.tokens import Tokens
 
+# Each drafted token has a row of logits: n_vocab floats.
+_MAX_STEP = 64
 # Beside more streams than these a batch is well used without drafts, and looking for them costs time.
-_MAX_STREAMS = 8
-_BEST_SHARE = 0.98
+_MAX_STREAMS = 16
+_EARLIER = 4
+_OVERALL_WEIGHT = 0.02
 
 LookupMode = Literal["auto", "on", "off"]
-"""`auto`: where the measured cost of a step says that drafts pay."""
+"""`auto`: where the measured time of steps says that drafts pay."""
 
 
 class Drafter:
     """Drafts by prompt lookup, and where that finds nothing by a draft model if there is one.
 
-    `pacer` knows what a token of a prefill costs.
+    `pacer` knows what a token of a prefill costs. longest: tokens that a sequence can have.
     """
 
-    def __init__(self, pacer: Pacer, mode: LookupMode, model: DraftModel | None = None) -> None:
+    def __init__(
+        self, pacer: Pacer, mode: LookupMode, model: DraftModel | None = None, *, longest: int
+    ) -> None:
         self._pacer = pacer
         self._mode = mode
         self._model = model
-        self._cost = StepCost()
+        self._longest = longest
+        self._times = StepTimes(_MAX_STEP)
+        self._overall = DraftRecord(_OVERALL_WEIGHT)
         self._records: dict[int, DraftRecord] = {}
+        self._histories: dict[int, TokenHistory] = {}
+        # What earlier sequences said, the latest first.
+        self._earlier: deque[TokenHistory] = deque(maxlen=_EARLIER)
         # The agreement that the draft of a sequence rests on; None for one of the model.
         self._sources: dict[int, int | None] = {}
         self.drafted = self.accepted = 0
 
-    def draft(
-        self, sequence: Sequence, num_streams: int, room: int, earlier: Iterable[Tokens]
-    ) -> Tokens | None:
-        """Tokens to compute behind the newest one of a decoding sequence, `room` at most; None where that pays not.
+    def drafts(
+        self, sequences: SequenceOf[Sequence | None], num_tokens: int, room: int
+    ) -> list[Tokens | None]:
+        """For each sequence the tokens to compute behind its newest one, `room` in all; None where that pays not.
 
-        earlier: what other sequences said, the latest first. Blocks for the draft model.
+        sequences: None for one that can take no draft. num_tokens: of the step without drafts. Blocks for the draft
+        model.
         """
-        room = min(room, sequence.max_new - sequence.num_generated - 1)
-        if room <= 0 or not self.may_pay(num_streams):
-            return None
-        record = self._records.setdefault(id(sequence), DraftRecord())
-        tokens = self._looked_up(sequence, record, num_streams, room, earlier)
-        if tokens is None and self._model is not None:
-            length = self._worthwhile(record.share(None), num_streams, self._model.token_s)
-            tokens = self._model.draft(sequence, min(length, room)) if length else None
-            self._sources[id(sequence)] = None
-        return tokens
-
-    def _looked_up(
-        self, sequence: Sequence, record: DraftRecord, num_streams: int, room: int, earlier: Iterable[Tokens]
-    ) -> Tokens | None:
-        found = guess(sequence.tokens.view(), earlier) if self._mode != "off" else None
-        if found is None:
-            return None
-        length = self._worthwhile(record.share(found.agreement), num_streams)
-        if not length:
-            return None
-        self._sources[id(sequence)] = found.agreement
-        return found.tokens[: min(length, room)]
-
-    def may_pay(self, num_streams: int) -> bool:
-        """Whether the best draft would pay beside so many streams; if not, one need not look for any."""
+        nothing: list[Tokens | None] = [None] * len(sequences)
         if self._mode == "off" and self._model is None:
-            return False
-        return self._worthwhile(_BEST_SHARE, num_streams) > 0
+            return nothing
+        room = min(room, _MAX_STEP - num_tokens)
+        if room <= 0 or (len(sequences) > _MAX_STREAMS and self._mode != "on"):
+            return nothing
+        guesses = [None if sequence is None else self._look_up(sequence) for sequence in sequences]
+        candidates = [
+            Candidate(0.0, 0) if sequence is None else self._candidate(sequence, found)
+            for sequence, found in zip(sequences, guesses, strict=True)
+        ]
+        lengths = self._lengths(candidates, num_tokens, room)
+        return [
+            self._draft(sequence, found, length) if sequence is not None and length else None
+            for sequence, found, length in zip(sequences, guesses, lengths, strict=True)
+        ]
 
-    def _worthwhile(self, share: float, num_streams: int, draft_s: float = 0.0) -> int:
-        """Tokens that a draft may have at most, if such a share of them is right and each took `draft_s` to guess."""
+    def _look_up(self, sequence: Sequence) -> Guess | None:
+        if self._mode == "off":
+            return None
+        history = self._histories.get(id(sequence))
+        if history is None:
+            history = self._histories[id(sequence)] = TokenHistory()
+        history.catch_up(sequence.tokens.view())
+        return guess(history, self._earlier)
+
+    def _candidate(self, sequence: Sequence, found: Guess | None) -> Candidate:
+        limit = min(
+            MAX_DRAFT,
+            self._longest - len(sequence.tokens),
+            sequence.max_new - sequence.num_generated - 1,
+        )
+        record = self._records.get(id(sequence), self._overall)
+        if found is not None:
+            return Candidate(record.share(found.agreement), min(limit, len(found.tokens)))
+        if self._model is None:
+            return Candidate(0.0, 0)
+        return Candidate(record.share(None), limit, self._model.token_s)
+
+    def _lengths(self, candidates: list[Candidate], num_tokens: int, room: int) -> list[int]:
         if self._mode == "on":
-            return MAX_DRAFT
-        if num_streams > _MAX_STREAMS:
-            return 0
-        token_s = self._cost.token(self._pacer.prefill_token_s)
-        return worthwhile(share, token_s + draft_s, self._cost.step(num_streams, token_s), num_streams)
+            each = room // max(1, len(candidates))
+            return [max(0, min(candidate.limit, each)) for candidate in candidates]
+        if not any(candidate.limit > 0 for candidate in candidates):
+            return [0] * len(candidates)
+        curve = self._times.curve(self._pacer.prefill_token_s)
+        if curve is None:
+            return [0] * len(candidates)
+        return draft_lengths(candidates, num_tokens, curve, room)
+
+    def _draft(self, sequence: Sequence, found: Guess | None, length: int) -> Tokens | None:
+        self._sources[id(sequence)] = None if found is None else found.agreement
+        if found is not None:
+            return found.tokens[:length]
+        assert self._model is not None
+        return self._model.draft(sequence, length)
 
     def observe_step(self, num_tokens: int, seconds: float) -> None:
         """A batch of only newest tokens and drafts took so long."""
-        self._cost.observe(num_tokens, seconds)
+        self._times.observe(num_tokens, seconds)
 
     def observe_draft(self, sequence: Sequence, drafted: int, accepted: int) -> None:
         """So many tokens of a draft were what the sequence went on with."""
-        record = self._records.get(id(sequence))
-        if record is not None and id(sequence) in self._sources:
-            record.observe(self._sources.pop(id(sequence)), drafted, accepted)
+        key = id(sequence)
+        if key in self._sources:
+            source = self._sources.pop(key)
+            if key not in self._records:
+                self._records[key] = DraftRecord(like=self._overall)
+            for record in (self._records[key], self._overall):
+                record.observe(source, drafted, accepted)
         self.drafted += drafted
         self.accepted += accepted
 
+    def remember(self, sequence: Sequence) -> None:
+        """The sequence has ended: what it said may be said again."""
+        history = self._histories.get(id(sequence))
+        if history is not None:
+            history.catch_up(sequence.tokens.view())
+            self._earlier.appendleft(history)
+        self.forget(sequence)
+
     def forget(self, sequence: Sequence) -> None:
         """The sequence ended or was put back."""
-        self._records.pop(id(sequence), None)
-        self._sources.pop(id(sequence), None)
+        for known in (self._records, self._histories, self._sources):
+            known.pop(id(sequence), None)
         if self._model is not None:
             self._model.forget(sequence)

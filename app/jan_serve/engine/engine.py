@@ -27,9 +27,6 @@ from jan_serve.engine.tokens import Tokens, ends_of_turns
 from jan_serve.errors import EngineFailure
 from jan_serve.ipc.messages import STEP_SIZES, EngineEvent, EngineStats
 
-_LOOKUP_SEQUENCES = 4
-"""Earlier answers that drafts are looked up in."""
-
 
 class Engine:
     """Runs sequences: `add` and `abort` between steps, `step` as long as `has_work`.
@@ -72,7 +69,10 @@ class Engine:
         # A memory that cannot be cut cannot give a wrong draft back.
         recurrent = context.model.is_recurrent
         self._drafter = Drafter(
-            self._pacer, "off" if recurrent else prompt_lookup, None if recurrent else draft_model
+            self._pacer,
+            "off" if recurrent else prompt_lookup,
+            None if recurrent else draft_model,
+            longest=self._memory.cells.capacity,
         )
         self._batch = Batch(context.n_batch)
         self._phase = phase
@@ -227,20 +227,16 @@ class Engine:
 
     def _with_drafts(self, plan: list[PlanItem]) -> list[PlanItem]:
         """Use what is left of the batch and of the free cells for drafts, where nothing is prefilled."""
-        if not self._drafter.may_pay(len(plan)) or not all(item.is_decode for item in plan):
+        if not plan or not all(item.is_decode for item in plan):
             return plan
-        earlier = self._memory.cache.latest(_LOOKUP_SEQUENCES)
         num_tokens = sum(item.count for item in plan)
         room = min(self._batch.capacity, self._memory.cells.free) - num_tokens
-        drafted: list[PlanItem] = []
-        for item in plan:
-            draft = None
-            if item.count == 1 and item.outputs == "last":
-                left = min(room, self._memory.cells.capacity - len(item.sequence.tokens))
-                draft = self._drafter.draft(item.sequence, len(plan), left, earlier)
-            room -= 0 if draft is None else len(draft)
-            drafted.append(item if draft is None else replace(item, draft=draft))
-        return drafted
+        takers = [i.sequence if i.count == 1 and i.outputs == "last" else None for i in plan]
+        drafts = self._drafter.drafts(takers, num_tokens, room)
+        return [
+            item if draft is None else replace(item, draft=draft)
+            for item, draft in zip(plan, drafts, strict=True)
+        ]
 
     # One batch
 
@@ -353,6 +349,6 @@ class Engine:
     def _retire(self, sequence: Sequence) -> None:
         """A running sequence ends: what it computed stays as a finished one."""
         self._scheduler.running.remove(sequence)
-        self._drafter.forget(sequence)
+        self._drafter.remember(sequence)
         sequence.status = Status.FINISHED
         self._memory.keep(sequence)

@@ -64,11 +64,6 @@ class PrefixCache:
                 best = PrefixMatch(seq_id, length)
         return best
 
-    def latest(self, count: int) -> list[Tokens]:
-        """The tokens of the entries that were used last, the latest first."""
-        entries = sorted(self._entries.values(), key=lambda entry: -entry.used)
-        return [entry.tokens for entry in entries[:count]]
-
     def touch(self, seq_id: int) -> None:
         """An entry was used."""
         entry = self._entries.get(seq_id)

@@ -1,4 +1,4 @@
-"""Prompt lookup: what is guessed, when it pays, and what a step costs."""
+"""Prompt lookup: what is guessed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from jan_serve.engine.prompt_lookup import MAX_DRAFT, DraftRecord, StepCost, guess, worthwhile
+from jan_serve.engine.prompt_lookup import MAX_DRAFT, TokenHistory, guess
 from jan_serve.engine.tokens import Tokens
 
 
@@ -15,8 +15,16 @@ def ids(*tokens: int) -> Tokens:
     return np.array(tokens, np.int32)
 
 
+def history(tokens: Tokens, *sizes: int) -> TokenHistory:
+    """The history of a sequence that had so many tokens each time it was looked at, and then all."""
+    made = TokenHistory()
+    for size in (*sizes, len(tokens)):
+        made.catch_up(tokens[:size])
+    return made
+
+
 def guessed(tokens: Tokens, *others: Tokens) -> tuple[list[int], int] | None:
-    found = guess(tokens, others)
+    found = guess(history(tokens), [history(other) for other in others])
     return None if found is None else (found.tokens.tolist(), found.agreement)
 
 
@@ -52,7 +60,7 @@ def test_others_are_asked_where_the_sequence_itself_says_nothing() -> None:
 
 def test_a_guess_has_a_limit() -> None:
     text = np.arange(100, dtype=np.int32)
-    found = guess(np.concatenate((text, text[:3])))
+    found = guess(history(np.concatenate((text, text[:3]))))
     assert found is not None and found.tokens.tolist() == list(range(3, 3 + MAX_DRAFT))
 
 
@@ -60,7 +68,7 @@ def test_any_guess_is_what_followed_an_occurrence() -> None:
     random_ = random.Random(1)
     for _ in range(300):
         tokens = [random_.randrange(3) for _ in range(random_.randrange(3, 60))]
-        found = guess(np.array(tokens, np.int32))
+        found = guess(history(np.array(tokens, np.int32), *sorted(random_.choices(range(len(tokens)), k=3))))
         end = tokens[-3:]
         starts = [i for i in range(len(tokens) - 3) if tokens[i : i + 3] == end]
         assert (found is not None) == bool(starts)
@@ -74,59 +82,8 @@ def test_any_guess_is_what_followed_an_occurrence() -> None:
             )
 
 
-@pytest.mark.parametrize(
-    ("share", "token_s", "step_s", "streams", "expected"),
-    [
-        (0.9, 1.0, 2.0, 1, 6),  # 0.9 ** 6 = 0.53 is worth a half, 0.9 ** 7 is not
-        (0.5, 1.0, 2.0, 1, 1),
-        (0.4, 1.0, 2.0, 1, 0),
-        (0.9, 1.0, 16.0, 8, 6),
-        (0.9, 1.0, 8.0, 8, 0),  # a full batch has no use for drafts
-        (0.9, 0.0, 2.0, 1, MAX_DRAFT),  # tokens are free on a large device
-        (1.0, 1.0, 2.0, 1, MAX_DRAFT),
-        (0.0, 1.0, 2.0, 1, 0),
-        (0.9, 0.0, 0.0, 1, 0),  # nothing is known
-    ],
-)
-def test_a_draft_is_as_long_as_it_pays(
-    share: float, token_s: float, step_s: float, streams: int, expected: int
-) -> None:
-    assert worthwhile(share, token_s, step_s, streams) == expected
-
-
-def test_a_record_learns_by_length_of_agreement() -> None:
-    record = DraftRecord()
-    before = record.share(3), record.share(20)
-    for _ in range(20):
-        record.observe(4, 5, 0)
-        record.observe(30, 5, 5)
-    assert record.share(3) < 0.05 < before[0]
-    assert record.share(17) > 0.98 > before[1]
-    assert record.share(9) == DraftRecord().share(9)
-
-
-def test_what_was_not_drafted_counts_neither_way() -> None:
-    record = DraftRecord()
-    record.observe(4, 0, 0)
-    assert record == DraftRecord()
-
-
-def test_the_cost_of_a_token_is_learnt_from_steps_of_different_sizes() -> None:
-    cost = StepCost()
-    assert cost.token(0.25) == 0.25
-    for _ in range(10):
-        cost.observe(1, 3.0)
-    assert cost.token(0.25) == 0.25, "steps of one size do not tell"
-    assert cost.step(1, 0.25) == pytest.approx(3.0)
-    for size in (2, 4, 8, 1, 16):
-        cost.observe(size, 2.0 + size)
-    assert cost.token(0.25) == pytest.approx(1.0)
-    assert cost.step(5, 1.0) == pytest.approx(7.0)
-
-
-def test_a_cost_is_never_negative() -> None:
-    cost = StepCost()
-    for size, seconds in ((1, 9.0), (8, 1.0), (2, 8.0)):
-        cost.observe(size, seconds)
-    assert cost.token(0.1) == 0.0
-    assert cost.step(100, 0.0) >= 0.0
+def test_of_a_long_prompt_the_end_is_searched() -> None:
+    text = np.arange(40_000, dtype=np.int32)
+    assert guessed(np.concatenate((text, text[:3]))) is None
+    found = guessed(np.concatenate((text, text[-1003:-1000])))
+    assert found is not None and found[0][0] == 39_000

@@ -1,0 +1,67 @@
+"""What a step takes by its size: what is remembered, and what is supposed of sizes that have not come."""
+
+from __future__ import annotations
+
+import pytest
+
+from jan_serve.engine.step_times import StepTimes
+
+
+def curve(times: StepTimes, token_s: float = 0.5) -> list[float]:
+    found = times.curve(token_s)
+    assert found is not None
+    return found.round(6).tolist()
+
+
+def test_nothing_is_known_at_first() -> None:
+    assert StepTimes(8).curve(1.0) is None
+
+
+def test_sizes_between_lie_on_a_line_and_those_above_cost_what_they_do_in_a_prefill() -> None:
+    times = StepTimes(8)
+    times.observe(2, 3.0)
+    times.observe(4, 7.0)
+    assert curve(times) == [3.0, 3.0, 3.0, 5.0, 7.0, 7.5, 8.0, 8.5, 9.0]
+
+
+def test_a_step_up_between_two_sizes_is_kept() -> None:
+    times = StepTimes(16)
+    for _ in range(50):
+        for size, seconds in ((8, 80.0), (9, 105.0), (12, 108.0)):
+            times.observe(size, seconds)
+    found = curve(times)
+    assert (found[8], found[9], found[12]) == pytest.approx((80.0, 105.0, 108.0))
+
+
+def test_what_slows_all_sizes_moves_those_that_do_not_come_too() -> None:
+    times = StepTimes(8)
+    times.observe(1, 10.0)
+    times.observe(4, 16.0)
+    for _ in range(60):
+        times.observe(1, 15.0)
+    found = curve(times)
+    assert found[1] == pytest.approx(15.0, rel=0.01)
+    assert 16.0 < found[4] <= 24.0
+
+
+def test_one_step_that_was_held_up_says_little() -> None:
+    times = StepTimes(4)
+    for _ in range(20):
+        times.observe(1, 10.0)
+    times.observe(1, 1000.0)
+    assert curve(times)[1] < 13.0
+
+
+def test_a_size_that_has_not_come_for_long_is_tried_again() -> None:
+    times = StepTimes(4)
+    times.observe(4, 100.0)
+    for _ in range(5000):
+        times.observe(1, 1.0)
+    assert curve(times)[4] == pytest.approx(1.0 + 3 * 0.5)
+
+
+@pytest.mark.parametrize(("size", "seconds"), [(0, 1.0), (9, 1.0), (3, 0.0)])
+def test_what_tells_nothing_is_not_counted(size: int, seconds: float) -> None:
+    times = StepTimes(8)
+    times.observe(size, seconds)
+    assert times.curve(1.0) is None
