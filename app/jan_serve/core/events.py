@@ -15,12 +15,13 @@ FinishReason = Literal["stop", "length", "tool_calls", "abort"]
 
 class TokenLogprob(msgspec.Struct, frozen=True, array_like=True):
     """A candidate token. `logprob` is of the raw logits (natural log), before any sampler, unless the request's
-    `sampling.pipeline` says otherwise. special: a control token."""
+    `sampling.pipeline` says otherwise. special: a control token. entry: as TokenInfo's."""
 
     id: int
     piece: bytes
     logprob: float
     special: bool = False
+    entry: str = ""
 
 
 class TokenInfo(msgspec.Struct, frozen=True, array_like=True):
@@ -29,6 +30,7 @@ class TokenInfo(msgspec.Struct, frozen=True, array_like=True):
     piece: its exact bytes (may be part of a character). special: a control token, absent from the text
     unless the request kept special tokens. logprob: None where it was not asked for, or has no context (the first
     prompt token). top: the most likely candidates, best first; holds the chosen one only if it is among them.
+    entry: how the vocabulary spells it (`Ġthe`, `▁the`, `<0x0A>`), empty unless the request wanted entries.
     """
 
     id: int
@@ -36,6 +38,7 @@ class TokenInfo(msgspec.Struct, frozen=True, array_like=True):
     special: bool = False
     logprob: float | None = None
     top: tuple[TokenLogprob, ...] = ()
+    entry: str = ""
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):

@@ -81,7 +81,7 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     log-probability are returned; never below n.
     logprobs: None for none, k for the chosen token's and the k most likely ones'.
     prompt_logprobs: the same for the prompt (which disables reuse of its cached prefix).
-    return_tokens: TokenInfo of every token, with or without logprobs.
+    return_tokens: TokenInfo of every token, with or without logprobs. vocabulary_entries: with their entries.
     skip_special_tokens: control tokens do not appear in the text.
     logit_bias_text: as sampling.logit_bias, but by text: the bias goes to every token of it.
     keep_state: keep what is computed of the prompt for another server. resume: go on from what another one keeps.
@@ -102,6 +102,7 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     logprobs: int | None = None
     prompt_logprobs: int | None = None
     return_tokens: bool = False
+    vocabulary_entries: bool = False
     skip_special_tokens: bool = True
     keep_state: bool = False
     resume: RemoteState | None = None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
+
 from jan_serve.core.events import TokenInfo
 from jan_serve.core.sequence_state import SequenceState
 from jan_serve.engine.llama.context import LlamaContext
@@ -67,10 +69,10 @@ class Answers:
 
         Logits at position p score the token at p + 1.
         """
-        wanted = sequence.request.prompt_logprobs or 0
-        infos = sequence.prompt_infos
+        request, infos = sequence.request, sequence.prompt_infos
+        wanted = request.prompt_logprobs or 0
         if not infos:
-            infos.append(self._info(sequence.tokens[0], Sampled(sequence.tokens[0])))
+            infos.append(self._info(request, sequence.tokens[0], Sampled(sequence.tokens[0])))
         first = sequence.num_computed - count
         for offset in range(count):
             position = first + offset + 1
@@ -79,10 +81,10 @@ class Answers:
             token = sequence.tokens[position]
             row = self._context.logits(last_index - count + 1 + offset)
             logprob, top = score(row, token, wanted, self._vocab)
-            infos.append(self._info(token, Sampled(token, logprob, top)))
+            infos.append(self._info(request, token, Sampled(token, logprob, top)))
         if sequence.num_computed >= sequence.state.prompt_length:
             sequence.state.scored = True
-            self._events.append(PromptScored(sequence.request.id, tuple(infos)))
+            self._events.append(PromptScored(request.id, tuple(infos)))
 
     def advance(self, sequence: Sequence, logits: Floats) -> None:
         """Sample the next token of a sequence from its logits, which change, and emit what it gives."""
@@ -153,7 +155,7 @@ class Answers:
         request = sequence.request
         shown = not request.skip_special_tokens or sampled.token in sequence.state.visible_specials
         piece = self._vocab.piece(sampled.token, special=shown)
-        info = self._info(sampled.token, sampled) if _wants_tokens(request) else None
+        info = self._info(request, sampled.token, sampled) if _wants_tokens(request) else None
         emission = sequence.text.push(piece, info)
         if emission.text or emission.tokens:
             self._events.append(Chunk(request.id, sequence.index, emission.text, emission.tokens))
@@ -174,13 +176,13 @@ class Answers:
             and self._clock() - first > limit_s
         )
 
-    def _info(self, token: int, sampled: Sampled) -> TokenInfo:
+    def _info(self, request: GenerateRequest, token: int, sampled: Sampled) -> TokenInfo:
+        vocab, top, entry = self._vocab, sampled.top, ""
+        if request.vocabulary_entries:
+            entry = vocab.entry(token)
+            top = tuple(msgspec.structs.replace(each, entry=vocab.entry(each.id)) for each in top)
         return TokenInfo(
-            token,
-            self._vocab.piece(token, special=True),
-            self._vocab.is_control(token),
-            sampled.logprob,
-            sampled.top,
+            token, vocab.piece(token, special=True), vocab.is_control(token), sampled.logprob, top, entry
         )
 
     def _finish(
@@ -211,7 +213,9 @@ class Answers:
                 eos=eos,
                 mean_logprob=sequence.sum_logprob / sequence.num_generated if scored else None,
                 seed=sequence.seed,
-                end_token=self._info(end.token, end) if end is not None and _wants_tokens(request) else None,
+                end_token=self._info(request, end.token, end)
+                if end is not None and _wants_tokens(request)
+                else None,
                 reasoning_tokens=0 if sequence.guide is None else sequence.guide.reasoning_tokens,
             )
         )

@@ -132,6 +132,7 @@ class RequestPreparer:
             logprobs=logprobs,
             prompt_logprobs=request.prompt_logprobs,
             return_tokens=request.return_tokens,
+            vocabulary_entries=request.vocabulary_entries,
             skip_special_tokens=request.skip_special_tokens,
             visible_specials=() if chat is None else chat.form.special_tokens,
             adapters=chosen_adapters(request.adapters, client),

@@ -109,6 +109,7 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True, tag="generate")
     adapters: LoRA adapters that apply, each once, in order.
     keep_state: what was computed of the only sequence is kept under the request's id (StateKept), until DropState.
     resume: go on from a state that StoreState brought; the prompt must be that state's.
+    vocabulary_entries: tokens, where they are sent, come with their entries.
     """
 
     id: int
@@ -129,6 +130,7 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True, tag="generate")
     adapters: tuple[AdapterUse, ...] = ()
     keep_state: bool = False
     resume: ResumeState | None = None
+    vocabulary_entries: bool = False
 
 
 class EmbedRequest(msgspec.Struct, frozen=True, kw_only=True, tag="embed"):

@@ -172,26 +172,34 @@ async def test_the_token_that_ends_the_text_counts_where_it_is_included(included
 async def scored(request: GenerateRequest) -> AsyncIterator[EngineEvent]:
     """A token that is among its candidates, and one that is not."""
     yield Accepted(request.id, 1)
-    best = (TokenLogprob(7, b"x", -0.25), TokenLogprob(9, b"!", -0.75), TokenLogprob(8, b"y", -1.0))
-    count = request.logprobs or 0
-    yield Chunk(request.id, 0, "x", (TokenInfo(7, b"x", False, -0.25, best[:count]),))
-    yield Chunk(request.id, 0, "é", (TokenInfo(4, "é".encode(), False, -2.0, best[:count]),))
+    entries = iter(("x", "!", "Ġy", "Ã©") if request.vocabulary_entries else ("",) * 4)
+    best = (
+        TokenLogprob(7, b"x", -0.25, entry=next(entries)),
+        TokenLogprob(9, b"!", -0.75, entry=next(entries)),
+        TokenLogprob(8, b" y", -1.0, entry=next(entries)),
+    )
+    top = best[: request.logprobs or 0]
+    yield Chunk(request.id, 0, "x", (TokenInfo(7, b"x", False, -0.25, top, best[0].entry),))
+    yield Chunk(request.id, 0, "é", (TokenInfo(4, "é".encode(), False, -2.0, top, next(entries)),))
     for event in endings(request, 2):
         yield event
 
 
-async def test_chat_logprobs_leave_the_chosen_token_out_of_its_list() -> None:
+async def test_chat_logprobs_spell_tokens_as_the_vocabulary_and_leave_the_chosen_one_out_of_its_list() -> (
+    None
+):
     _, text = await post("/v1/chat/completions", CHAT | {"logprobs": True, "top_logprobs": 2}, over(scored))
     content = json.loads(text)["choices"][0]["logprobs"]["content"]
     assert content == [
         {
             "token": "x", "bytes": [120], "logprob": -0.25,
             "top_logprobs": [
-                {"token": "!", "bytes": [33], "logprob": -0.75}, {"token": "y", "bytes": [121], "logprob": -1.0},
+                {"token": "!", "bytes": [33], "logprob": -0.75},
+                {"token": "Ġy", "bytes": [196, 160, 121], "logprob": -1.0},
             ],
         },
         {
-            "token": "é", "bytes": [195, 169], "logprob": -2.0,
+            "token": "Ã©", "bytes": [195, 131, 194, 169], "logprob": -2.0,
             "top_logprobs": [
                 {"token": "x", "bytes": [120], "logprob": -0.25}, {"token": "!", "bytes": [33], "logprob": -0.75},
             ],

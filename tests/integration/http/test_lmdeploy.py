@@ -156,6 +156,12 @@ def test_chat_log_probabilities(url: str) -> None:
         assert len(entry["top_logprobs"]) == 3
         assert entry["bytes"] not in [other["bytes"] for other in entry["top_logprobs"]]
         assert all(other["logprob"] <= entry["logprob"] for other in entry["top_logprobs"])
+        for named in (entry, *entry["top_logprobs"]):
+            assert " " not in named["token"]
+            assert bytes(named["bytes"]).decode() == named["token"]
+    names = "".join(entry["token"] for entry in content)
+    assert "Ġ" in names
+    assert names.replace("Ġ", " ") == body["choices"][0]["message"]["content"]
 
 
 def test_bias_outside_of_the_vocabulary_is_refused_in_lmdeploys_words(url: str) -> None:

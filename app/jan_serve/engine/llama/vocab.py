@@ -105,6 +105,11 @@ class Vocab:
             size = lib.llama_token_to_piece(self.pointer, token, buffer, -size, 0, special)
         return buffer.raw[: max(size, 0)]
 
+    def entry(self, token: int) -> str:
+        """`llama_vocab_get_text`: how the vocabulary spells it, such as `Ġthe`, `▁the` or `<0x0A>`."""
+        text: bytes = lib.llama_vocab_get_text(self.pointer, token)
+        return text.decode("utf-8", "replace")
+
     def detokenize(self, tokens: Sequence[int], *, remove_special: bool) -> bytes:
         """`llama_detokenize`: bytes of a whole text. Ids must be inside the vocabulary (checked by the caller)."""
         if not tokens:

@@ -42,6 +42,7 @@ _PART: Final[TypeAdapter[wire.TextPart | wire.ImagePart]] = TypeAdapter(wire.Tex
 
 def chat_request(body: wire.ChatRequest) -> GenerationRequest:
     """What to generate. Tokens are always asked for: the API counts them as they are shown."""
+    logprobs = _logprobs(body)
     return GenerationRequest(
         model=body.model,
         prompt=_prompt(body),
@@ -60,8 +61,9 @@ def chat_request(body: wire.ChatRequest) -> GenerationRequest:
             min_tokens=body.min_new_tokens,
         ),
         constraint=_constraint(body.response_format),
-        logprobs=_logprobs(body),
+        logprobs=logprobs,
         return_tokens=True,
+        vocabulary_entries=logprobs is not None,
         skip_special_tokens=body.skip_special_tokens is not False,
         given=given(body),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from jan_serve.api.dialects.lmdeploy.answer import Answer, Choice, ReplyHead, ids_of, text_of, texts_of
+from jan_serve.api.dialects.lmdeploy.answer import Answer, Choice, ReplyHead, ids_of, texts_of
 from jan_serve.api.dialects.lmdeploy.wire_chat import (
     CalledTool,
     ChatChunk,
@@ -46,18 +46,15 @@ class ChatForm:
         return {"content": [self._token(token, self.top) for token in tokens]}
 
     def _token(self, token: TokenInfo, top: int) -> TokenLogprob:
-        others = [entry for entry in token.top if entry.id != token.id][:top]
+        """Tokens are named as the vocabulary spells them, and `bytes` are of that name, as in LMDeploy."""
+        others = [other for other in token.top if other.id != token.id][:top]
         candidates: list[TopLogprob] = [
-            {
-                "token": entry.piece.decode("utf-8", "replace"),
-                "bytes": list(entry.piece),
-                "logprob": entry.logprob,
-            }
-            for entry in others
+            {"token": other.entry, "bytes": list(other.entry.encode()), "logprob": other.logprob}
+            for other in others
         ]
         return {
-            "token": text_of(token),
-            "bytes": list(token.piece),
+            "token": token.entry,
+            "bytes": list(token.entry.encode()),
             "logprob": token.logprob or 0.0,
             "top_logprobs": candidates,
         }
