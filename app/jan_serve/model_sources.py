@@ -47,7 +47,7 @@ class ModelSources:
         return self._source(self._resolver.choose(name)[0])
 
     def resolve_exact(self, name: str) -> ModelSource:
-        """The model of this whole name, see `names.exact_matches`. Raises ModelNotFound, InvalidRequest."""
+        """The model that deleting this name means, see `names.deletion_matches`. Raises ModelNotFound, InvalidRequest."""
         return self._source(self._resolver.resolve_exact(name))
 
     def adapter(self, name: str | None) -> str | None:

@@ -21,7 +21,9 @@ def rm(
     names: Annotated[
         list[str],
         typer.Argument(
-            metavar="NAME", help="Models to delete, by whole names or aliases.", autocompletion=complete_model
+            metavar="NAME",
+            help="Models to delete, by whole names or aliases; with .gguf, by their place in the models folder.",
+            autocompletion=complete_model,
         ),
     ],
     yes: Annotated[

@@ -41,6 +41,24 @@ def exact_matches(name: str, entries: Sequence[ModelEntry]) -> list[ModelEntry]:
     return []
 
 
+def deletion_matches(name: str, entries: Sequence[ModelEntry]) -> list[ModelEntry]:
+    """The entries that deleting `name` could mean; more than one: it is refused.
+
+    All rules but that of beginnings count at once: a name that two models share must not mean the second one when the
+    same call comes again. With `.gguf` it is the path of one file in the models folder, as written, and nothing else.
+    """
+    wanted = _without_hub(name)
+    if without_suffix(wanted) != wanted:
+        return [entry for entry in entries if entry.name in (wanted, without_suffix(wanted))]
+    folded = wanted.casefold()
+    rules = (_canonical, _file_stem, _aliases, _repo_names)
+    return [
+        entry
+        for entry in entries
+        if any(folded == known.casefold() for rule in rules for known in rule(entry))
+    ]
+
+
 def adapter_matches(name: str, entries: Sequence[ModelEntry]) -> list[tuple[ModelEntry, str]]:
     """The LoRA adapters that `name` means: `MODEL:ADAPTER`, or the adapter's own name.
 

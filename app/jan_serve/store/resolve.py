@@ -26,6 +26,7 @@ from jan_serve.store.model_file import ModelFile, part_number, read_model_file
 from jan_serve.store.names import (
     adapter_matches,
     best_matches,
+    deletion_matches,
     exact_matches,
     name_of,
     without_suffix,
@@ -102,10 +103,16 @@ class ModelResolver:
         return _only(name, best_matches(name, entries), entries)
 
     def resolve_exact(self, name: str) -> ModelEntry:
-        """As `resolve`, without beginnings of names: for what deletes, where another model must never be meant."""
+        """For what deletes, where another model must never be meant: see `names.deletion_matches`. Raises as `resolve`.
+
+        What a name that several share can mean is listed by file: each of these names one of them.
+        """
         _check_name(name)
         entries = self.entries()
-        return _only(name, exact_matches(name, entries), entries)
+        matches = deletion_matches(name, entries)
+        if len(matches) > 1:
+            raise _ambiguous(name, [f"{entry.name}{_SUFFIX}" for entry in matches])
+        return _only(name, matches, entries)
 
     def choose(self, name: str | None) -> tuple[ModelEntry, str | None]:
         """As `resolve`, where a name may also be `MODEL:ADAPTER` or a LoRA adapter's own: the model and the adapter.
@@ -215,13 +222,17 @@ def _only(name: str, matches: Sequence[ModelEntry], entries: Sequence[ModelEntry
     if len(matches) == 1:
         return matches[0]
     if matches:
-        names = ", ".join(entry.name for entry in matches[:5])
-        more = f" and {len(matches) - 5} more" if len(matches) > 5 else ""
-        raise InvalidRequest(
-            f"The model `{name}` can be any of: {names}{more}. Use one of these.", param="model"
-        )
+        raise _ambiguous(name, [entry.name for entry in matches])
     known = [entry.name for entry in entries]
     raise ModelNotFound(name, tuple(_near(without_suffix(name), known)))
+
+
+def _ambiguous(name: str, candidates: Sequence[str]) -> InvalidRequest:
+    more = f" and {len(candidates) - 5} more" if len(candidates) > 5 else ""
+    return InvalidRequest(
+        f"The model `{name}` can be any of: {', '.join(candidates[:5])}{more}. Use one of these.",
+        param="model",
+    )
 
 
 def _is_model_name(file: str) -> bool:

@@ -47,7 +47,7 @@ class Resolver(Protocol):
         ...
 
     def resolve_exact(self, name: str) -> ModelSource:
-        """The model of this whole name or alias, never one that begins with it, nor an adapter's. As `resolve`."""
+        """The model that deleting this name means: by a whole name or alias that no other shares. As `resolve`."""
         ...
 
     def adapter(self, name: str | None) -> str | None:

@@ -74,16 +74,15 @@ async def test_a_model_is_listed_loaded_and_unloaded(tmp_path: Path) -> None:
 
 async def test_the_progress_of_a_load_is_seen_in_the_list_and_in_a_stream(tmp_path: Path) -> None:
     gate = Gate(add_model(tmp_path, "slow-load").with_suffix(".gguf.gate"))
-    async with managed_app(tmp_path) as managed:
-        load = asyncio.create_task(post(managed, "/models/load", model="slow-load", stream=True))
-        await until(lambda: any(model.pid is not None for model in managed.manager.snapshot().models))
+    async with managed_app(tmp_path) as managed, listening(managed) as port, raw_client(port) as client:
+        await client.send(raw_post("/models/load", b'{"model": "slow-load", "stream": true}'))
+        await client.until(b'"event":"model_status","data":{"status":"loading"')
         seen = (await entry(managed, "slow-load"))["status"]
         assert seen["value"] == "loading"
         assert (seen["progress"]["current"], seen["progress"]["value"]) == ("text_model", 0.0)
         await asyncio.to_thread(gate.open)
-        told = events(await load)
-        assert {event["event"] for event in told} == {"model_status"}
-        assert [told[0]["data"]["status"], told[-1]["data"]["status"]] == ["loading", "loaded"]
+        await client.until(b'"event":"model_status","data":{"status":"loaded"}')
+        await client.until(b"data: [DONE]")
 
 
 async def test_a_load_is_broken_off_by_unload(tmp_path: Path) -> None:
@@ -167,6 +166,18 @@ async def test_deleting_never_means_a_model_whose_name_only_begins_so(tmp_path: 
             assert (answer.status_code, answer.json()["error"]["code"]) == (404, "model_not_found")
             assert "qwen3-0.6b-instruct" in answer.json()["error"]["message"]
         assert other.exists()
+
+
+async def test_a_name_that_two_models_share_deletes_neither(tmp_path: Path) -> None:
+    files = [add_model(tmp_path, "same"), add_model(tmp_path, "org/same")]
+    async with managed_app(tmp_path) as managed:
+        answer = await managed.client.delete("/models/same")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_request")
+        assert "org/same.gguf, same.gguf" in answer.json()["error"]["message"]
+        assert all(file.exists() for file in files)
+        assert (await managed.client.delete("/models/same.gguf")).json()["model"] == "same"
+        assert (await managed.client.delete("/models/same.gguf")).status_code == 404
+        assert files[1].exists()
 
 
 async def test_a_pull_tells_its_progress_and_the_model_is_there(tmp_path: Path, hub: FakeHub) -> None:

@@ -90,3 +90,53 @@ def test_a_record_of_a_file_that_was_replaced_does_not_count(resolver: ModelReso
     assert entry.record is None
     with pytest.raises(InvalidRequest):
         resolver.resolve("qwen3-4b")
+
+
+SHARED = ("same.gguf", "a/same.gguf", "b/Other.gguf", "b/other-GGUF/Q4/other.gguf")
+
+
+@pytest.mark.parametrize(
+    ("name", "candidates"),
+    [
+        ("same", ("same.gguf", "a/same.gguf")),
+        ("SAME", ("same.gguf", "a/same.gguf")),
+        ("other", ("b/Other.gguf", "b/other-GGUF/Q4/other.gguf")),
+        ("b/other", ("b/Other.gguf", None)),
+        ("same.gguf", ("same.gguf", None)),
+        ("a/same", ("a/same.gguf", None)),
+        ("b/other-gguf", ("b/other-GGUF/Q4/other.gguf", None)),
+    ],
+)
+def test_a_name_that_models_share_deletes_none_also_when_it_is_said_again(
+    tmp_path: Path, name: str, candidates: tuple[str, str | None]
+) -> None:
+    for file in SHARED:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_bytes(b"GGUF")
+    resolver = ModelResolver(tmp_path)
+    first, other = candidates
+    if other is not None:
+        with pytest.raises(InvalidRequest) as caught:
+            resolver.resolve_exact(name)
+        assert first in caught.value.message and other in caught.value.message
+        for file in candidates:
+            assert file is not None and resolver.resolve_exact(file).path == tmp_path / file
+        return
+    found = resolver.resolve_exact(name).path
+    assert found == tmp_path / first
+    found.unlink()
+    with pytest.raises(ModelNotFound):
+        resolver.resolve_exact(name)
+
+
+def test_an_alias_that_is_also_a_file_deletes_neither(tmp_path: Path) -> None:
+    for file in ("small.gguf", "org/repo/large-Q4_K_M.gguf"):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_bytes(b"GGUF")
+    index = ModelIndex(tmp_path)
+    record(index, tmp_path, "org/repo/large-Q4_K_M.gguf", "hub", "org/repo", "small")
+    resolver = ModelResolver(tmp_path, index=index)
+    with pytest.raises(InvalidRequest, match=r"org/repo/large-Q4_K_M\.gguf, small\.gguf"):
+        resolver.resolve_exact("small")
+    assert resolver.resolve("small").name == "small"  # a request may mean it: it costs nothing
+    assert resolver.resolve_exact("hf.co/org/repo:q4_k_m").path == tmp_path / "org/repo/large-Q4_K_M.gguf"

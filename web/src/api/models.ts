@@ -36,7 +36,8 @@ export async function unloadModel(name: string): Promise<void> {
 }
 
 export async function deleteModel(name: string): Promise<void> {
-  const path = name.split("/").map(encodeURIComponent).join("/");
+  // By its file, which no other model's alias or file name can mean.
+  const path = `${name}.gguf`.split("/").map(encodeURIComponent).join("/");
   await call(`models/${path}`, { method: "DELETE" });
 }
 

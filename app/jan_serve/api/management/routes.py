@@ -118,7 +118,9 @@ def _delete_routes(router: APIRouter, management: Management) -> None:
 
     @router.delete("/models/{name:path}", summary="Delete a model", response_model=wire.Deleted)
     async def delete(name: str) -> Response:
-        """Delete a model's files, by a whole name or alias of it. 409 while requests use it."""
+        """Delete a model's files, by a whole name or alias that no other model shares, or by `NAME.gguf`, its place in
+        the models folder. 409 while requests use it.
+        """
         async with control.removing(name) as source:
             removed = await asyncio.to_thread(library.remove, source.name)
         logger.info("deleted %s", removed.name)
