@@ -40,7 +40,7 @@ from jan_serve.api.guards.body import BodyGuard
 from jan_serve.api.guards.drain import DrainGuard
 from jan_serve.api.guards.host import HostGuard
 from jan_serve.api.guards.origin import OriginGuard
-from jan_serve.api.health import health_router
+from jan_serve.api.health import health_of, health_router
 from jan_serve.api.lifecycle import Lifecycle
 from jan_serve.api.log_route import log_router
 from jan_serve.api.management.ports import Management
@@ -103,6 +103,8 @@ def create_app(
         [(prefix, dialect.render_error) for dialect in dialects for prefix in dialect.error_prefixes]
     )
     compilers = ThreadPoolExecutor(_COMPILERS, "constraint")
+    sleeper = control.sleeper if control is not None else None
+    health = health_of(models, lifecycle, sleeper)
 
     services = Services(
         models=models,
@@ -116,6 +118,7 @@ def create_app(
         running=running,
         streams=StreamSettings(settings.sse_ping_s, settings.write_timeout_s),
         metrics_page=metrics.page,
+        health=health,
         registry=metrics.registry,
         generate_limits=_generate_limits(settings),
         library=management.library if management is not None else None,
@@ -123,7 +126,7 @@ def create_app(
         control=control,
     )
     routers = [
-        health_router(models, lifecycle, metrics, control.sleeper if control is not None else None),
+        health_router(health, models, metrics, sleeper),
         page_router(page),
         *([log_router(log, lifecycle, services.streams)] if log is not None else ()),
         *(_management_routers(management, models, services, settings) if management is not None else ()),

@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 from jan_serve.api.control_port import ControlPlane
 from jan_serve.api.errors import ErrorRenderer
 from jan_serve.api.generate_limits import GenerateLimits
+from jan_serve.api.health import Health
 from jan_serve.api.metrics import RequestObserver
 from jan_serve.api.models_port import Models, ModelsState
 from jan_serve.api.sse import PING
@@ -42,6 +43,7 @@ class Services:
     running: RunningRequests
     streams: StreamSettings
     metrics_page: Callable[[], bytes]
+    health: Callable[[], Health]
     registry: CollectorRegistry
     generate_limits: GenerateLimits
     library: ModelLibrary | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Literal
 
@@ -47,11 +48,8 @@ class Readiness(BaseModel):
     reason: str | None
 
 
-def health_router(
-    models: Models, lifecycle: Lifecycle, metrics: Metrics, sleeper: Sleeper | None = None
-) -> APIRouter:
-    """The routes. sleeper: None never sleeps."""
-    router = APIRouter(tags=["Server"])
+def health_of(models: Models, lifecycle: Lifecycle, sleeper: Sleeper | None = None) -> Callable[[], Health]:
+    """What says the state of now. sleeper: None never sleeps."""
 
     def current() -> Health:
         states = models.snapshot().models
@@ -73,12 +71,22 @@ def health_router(
             ],
         )
 
+    return current
+
+
+def health_router(
+    health_now: Callable[[], Health], models: Models, metrics: Metrics, sleeper: Sleeper | None = None
+) -> APIRouter:
+    """The routes. health_now: see `health_of`. sleeper: None never sleeps."""
+    router = APIRouter(tags=["Server"])
+
     @router.get("/health", response_model=Health, responses={503: {"model": Health}})
     @router.head("/health", include_in_schema=False)
     async def health() -> Response:
         """Alive: 200 while requests are served, 503 while the server drains."""
-        body = current()
-        status = HTTPStatus.SERVICE_UNAVAILABLE if lifecycle.draining else HTTPStatus.OK
+        body = health_now()
+        draining = body.status == "draining"
+        status = HTTPStatus.SERVICE_UNAVAILABLE if draining else HTTPStatus.OK
         return json_reply(body.model_dump(), status)
 
     @router.get("/ready", response_model=Readiness, responses={503: {"model": Readiness}})

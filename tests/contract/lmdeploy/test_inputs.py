@@ -11,9 +11,14 @@ import httpx
 import pytest
 from fastapi import APIRouter, FastAPI
 
-from jan_serve.api.dialects.lmdeploy.routes_facts import add_model_route
+from jan_serve.api.app import create_app
+from jan_serve.api.dialects.lmdeploy import LMDEPLOY
+from jan_serve.api.dialects.lmdeploy.routes_facts import add_model_route, add_state_routes
+from jan_serve.api.health import Health, ModelHealth
 from tests.contract.lmdeploy.support import http_client, post
 from tests.support.fake_client import N_EMBD, FakeClient, FakeModels, fake_facts
+from tests.support.fronts import make_settings
+from tests.support.rendering import InlineRenderer
 
 pytestmark = pytest.mark.anyio
 
@@ -135,10 +140,59 @@ async def test_the_old_chat_says_what_to_use(prefix: str) -> None:
     assert "use /v1/chat/completions" in reply["message"]
 
 
-async def test_health_is_open_and_empty() -> None:
+async def test_health_is_open_and_in_the_form_of_0_16() -> None:
     async with http_client(api_keys=("k",)) as client:
         response = await client.get("/lmdeploy/health")
-    assert (response.status_code, response.content) == (200, b"")
+    assert response.status_code == 200
+    assert response.text == '{"status":"healthy","message":"Requests are served."}'
+
+
+async def test_health_and_metrics_are_served_while_the_server_drains() -> None:
+    app = create_app(make_settings(), FakeModels(), InlineRenderer(), dialects=(LMDEPLOY,))
+    app.state.parts.lifecycle.draining = True
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+        health = await client.get("/lmdeploy/health")
+        assert (health.status_code, health.json()["status"]) == (503, "unhealthy")
+        assert (await client.get("/lmdeploy/metrics")).status_code == 200
+        refused = await client.get("/lmdeploy/v1/models")
+        assert (refused.status_code, refused.json()["code"]) == (503, 503)
+
+
+@pytest.mark.parametrize(
+    ("state", "models", "status", "words"),
+    [
+        ("busy", {"a": "ready"}, (200, "healthy"), "are served"),
+        (
+            "degraded",
+            {"a": "failed", "b": "ready"},
+            (200, "healthy"),
+            "crashed too often to be loaded again: a.",
+        ),
+        ("degraded", {"a": "failed", "b": "failed"}, (503, "unhealthy"), "loaded again: a, b."),
+        ("degraded", {"a": "ready"}, (200, "healthy"), "are served"),
+        ("asleep", {"a": "failed"}, (200, "sleeping"), "until POST /wakeup"),
+        ("draining", {"a": "ready"}, (503, "unhealthy"), "shutting down"),
+    ],
+)
+async def test_health_says_what_a_proxy_may_expect(
+    state: Any, models: dict[str, str], status: tuple[int, str], words: str
+) -> None:
+    server = Health(
+        status="draining" if state == "draining" else "ok",
+        state=state,
+        version="1",
+        pid=1,
+        uptime_s=1.0,
+        open_requests=0,
+        models=[ModelHealth(name=name, state=at, lost_devices=[]) for name, at in models.items()],
+    )
+    app, router = FastAPI(), APIRouter()
+    add_state_routes(router, lambda: server, lambda: b"", "")
+    app.include_router(router)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+        response = await client.get("/health")
+    assert (response.status_code, response.json()["status"]) == status
+    assert words in response.json()["message"]
 
 
 async def test_probes_leave_no_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:

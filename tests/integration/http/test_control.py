@@ -136,6 +136,10 @@ def test_sleep_gives_the_memory_back_and_wakeup_takes_it(server: Served) -> None
     assert is_sleeping(url)
     assert workers_of(server) == []
     assert (get(url, "/health").status, get(url, "/health").json()["state"]) == (200, "asleep")
+    assert (get(url, "/lmdeploy/health").status, get(url, "/lmdeploy/health").json()["status"]) == (
+        200,
+        "sleeping",
+    )
     assert (get(url, "/ready").status, get(url, "/ready").json()["ready"]) == (503, False)
     for path, body in (
         ("/lmdeploy/generate", {"prompt": "x"}),
@@ -152,6 +156,7 @@ def test_sleep_gives_the_memory_back_and_wakeup_takes_it(server: Served) -> None
     command(url, "/wakeup?tags=kv_cache")
     assert not is_sleeping(url)
     assert get(url, "/ready").status == 200
+    assert get(url, "/lmdeploy/health").json()["status"] == "healthy"
     after = [worker.pid for worker in workers_of(server)]
     assert len(after) == 1 and after != before
     assert text_of(complete(url, "hello", max_tokens=8)) == golden

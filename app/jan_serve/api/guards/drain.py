@@ -11,7 +11,7 @@ from jan_serve.api.guards.guard import Guard
 from jan_serve.api.lifecycle import Lifecycle
 from jan_serve.errors import Draining
 
-OPEN_PATHS: Final = frozenset({"/health", "/metrics", "/lmdeploy/metrics"})
+OPEN_PATHS: Final = frozenset({"/health", "/metrics", "/lmdeploy/health", "/lmdeploy/metrics"})
 RETRY_AFTER_S: Final = 5.0
 """A server that stops is often one that is being restarted."""
 

@@ -6,13 +6,15 @@ import time
 import uuid
 from collections.abc import Callable
 from enum import Enum
+from http import HTTPStatus
 from typing import Final
 
 from fastapi import APIRouter
 from starlette.responses import Response
 
 from jan_serve.api.dialect import Services
-from jan_serve.api.dialects.lmdeploy.wire_extras import ModelCard, ModelList
+from jan_serve.api.dialects.lmdeploy.wire_extras import HealthReply, ModelCard, ModelList
+from jan_serve.api.health import Health
 from jan_serve.api.metrics import CONTENT_TYPE
 from jan_serve.api.replies import json_reply
 
@@ -40,13 +42,19 @@ async def _names(services: Services) -> list[str]:
     return names
 
 
-def add_state_routes(router: APIRouter, metrics_page: Callable[[], bytes], prefix: str) -> None:
+def add_state_routes(
+    router: APIRouter, health_now: Callable[[], Health], metrics_page: Callable[[], bytes], prefix: str
+) -> None:
     """GET /health and /metrics."""
 
-    @router.get(f"{prefix}/health", tags=_TAGS, response_class=Response)
+    @router.get(
+        f"{prefix}/health", tags=_TAGS, response_model=HealthReply, responses={503: {"model": HealthReply}}
+    )
     async def health() -> Response:
-        """Alive: an empty 200."""
-        return Response()
+        """200 while requests are served, or would be once the server wakes. In the form of LMDeploy 0.16."""
+        reply = _health(health_now())
+        is_alive = reply["status"] in ("healthy", "sleeping")
+        return json_reply(reply, HTTPStatus.OK if is_alive else HTTPStatus.SERVICE_UNAVAILABLE)
 
     @router.get(
         f"{prefix}/metrics",
@@ -57,6 +65,19 @@ def add_state_routes(router: APIRouter, metrics_page: Callable[[], bytes], prefi
     async def metrics() -> Response:
         """Prometheus text exposition; the same page as at the root."""
         return Response(metrics_page(), headers={"content-type": CONTENT_TYPE})
+
+
+def _health(server: Health) -> HealthReply:
+    """A server that serves some of its models is healthy: LMDeploy's proxy drops a node at the first other answer."""
+    failed = [model.name for model in server.models if model.state == "failed"]
+    if server.state == "draining":
+        return {"status": "unhealthy", "message": "The server is shutting down."}
+    if server.state == "asleep":
+        return {"status": "sleeping", "message": "Requests are refused until POST /wakeup."}
+    if not failed:
+        return {"status": "healthy", "message": "Requests are served."}
+    message = f"These models crashed too often to be loaded again: {', '.join(failed)}."
+    return {"status": "unhealthy" if len(failed) == len(server.models) else "healthy", "message": message}
 
 
 def _card(name: str, created: int) -> ModelCard:

@@ -96,6 +96,14 @@ class PoolingReply(TypedDict):
     usage: Usage
 
 
+class HealthReply(TypedDict):
+    """Whether the server is alive, and what for people to read. LMDeploy's `initializing` is never said: a model is
+    loaded when it is first asked for, and requests wait for it."""
+
+    status: Literal["healthy", "sleeping", "unhealthy"]
+    message: str
+
+
 class Permission(TypedDict):
     """What may be done with a model. It limits nothing."""
 
