@@ -59,6 +59,12 @@ def connect(
         _show(recipe, output)
     for step in recipe.steps:
         output.note(step)
+    if not facts.model.is_exact:
+        name = facts.model.name
+        output.note(
+            f"{name} is not loaded: its context is a guess from its file. After `jan-serve load {name}`, the same"
+            " command knows it."
+        )
 
 
 def server_facts(
@@ -158,7 +164,7 @@ def _merged(change: Change, old: str) -> str:
         new = change.merge(old.replace("\r\n", "\n"))
     except ValueError as error:
         raise CommandError(
-            f"{change.path} cannot be understood: {error}.",
+            f"{change.path} is left as it is: {error}.",
             "Nothing was written. Without --write, the settings are shown to be added by hand.",
         ) from None
     return new.replace("\n", "\r\n") if crlf else new

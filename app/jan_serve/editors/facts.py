@@ -11,16 +11,22 @@ PROVIDER: Final = "jan-serve"
 KEY_VARIABLE: Final = "JAN_SERVE_API_KEY"
 NO_KEY: Final = "none"
 """Stands where a program insists on a key and the server asks for none."""
+_MOST_AUTOMATIC_N_CTX: Final = 32_768
+"""The server gives no model more by itself, whatever it was trained for."""
 
 
 @dataclass(frozen=True, slots=True)
 class EditorModel:
-    """A model as the server offers it. n_ctx: tokens; None where it is not known."""
+    """A model as the server offers it. n_ctx: tokens; None where it is not known.
+
+    is_exact: n_ctx is that of the loaded model, not a guess from its file.
+    """
 
     name: str
     n_ctx: int | None
     is_chat: bool
     is_embedding: bool
+    is_exact: bool = True
 
     @property
     def n_output(self) -> int | None:
@@ -30,14 +36,17 @@ class EditorModel:
 
 def editor_model(card: Mapping[str, Any]) -> EditorModel:
     """A model of the list that /v1/models gives."""
-    pooling = cast(dict[str, Any], card.get("meta") or {}).get("pooling")
-    n_ctx = card.get("context_length")
+    meta = cast(dict[str, Any], card.get("meta") or {})
+    pooling = meta.get("pooling")
+    loaded, trained = meta.get("n_ctx"), card.get("context_length")
+    guess = min(trained, _MOST_AUTOMATIC_N_CTX) if isinstance(trained, int) else None
     is_embedding = pooling not in (None, "none", "rank")
     return EditorModel(
         name=str(card["id"]),
-        n_ctx=n_ctx if isinstance(n_ctx, int) else None,
+        n_ctx=loaded if isinstance(loaded, int) else guess,
         is_chat=not is_embedding and pooling != "rank",
         is_embedding=is_embedding,
+        is_exact=isinstance(loaded, int),
     )
 
 

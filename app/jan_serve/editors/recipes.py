@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from jan_serve.editors.cline_file import OPENAI_COMPATIBLE, set_provider
 from jan_serve.editors.facts import KEY_VARIABLE, NO_KEY, PROVIDER, EditorModel, Folders, ServerFacts
 from jan_serve.editors.jsonc import Named, set_value
-from jan_serve.editors.toml_file import set_table
+from jan_serve.editors.toml_file import set_table, set_values
 from jan_serve.editors.yaml_file import set_keys, set_models
 
 
@@ -67,16 +68,33 @@ def _continue(facts: ServerFacts, folders: Folders) -> Recipe:
 
 
 def _cline(facts: ServerFacts, folders: Folders) -> Recipe:
+    settings: dict[str, Any] = {
+        "provider": OPENAI_COMPATIBLE,
+        "model": facts.model.name,
+        "baseUrl": facts.base_url,
+    }
+    if facts.model.n_ctx is not None:
+        settings |= {"contextWindow": facts.model.n_ctx, "maxTokens": facts.model.n_output}
+    if not facts.needs_key:
+        settings["apiKey"] = NO_KEY
     key = "YOUR-KEY" if facts.needs_key else NO_KEY
+    secret = (
+        ("Enter the server's key in the extension, or set OPENAI_API_KEY to it for the command line.",)
+        if facts.needs_key
+        else ()
+    )
     return Recipe(
         "Cline",
         (
-            "In the extension: Settings, API Provider: OpenAI Compatible.",
-            f"Base URL: {facts.base_url}",
-            f"API Key: {key}",
-            f"Model ID: {facts.model.name}",
+            *secret,
+            f'On the command line: cline -P {OPENAI_COMPATIBLE} "your task"',
+            "In an extension that does not know this file yet: Settings, API Provider: OpenAI Compatible,"
+            f" Base URL {facts.base_url}, API Key {key}, Model ID {facts.model.name}.",
             *_context_lines(facts.model, "Context Window Size"),
-            f"For the command line: cline auth -p openai -k {key} -m {facts.model.name} -b {facts.base_url}",
+        ),
+        Change(
+            folders.home / ".cline" / "data" / "settings" / "providers.json",
+            lambda text: set_provider(text, settings),
         ),
     )
 
@@ -187,20 +205,29 @@ def _opencode(facts: ServerFacts, folders: Folders) -> Recipe:
 
 
 def _codex(facts: ServerFacts, folders: Folders) -> Recipe:
-    value: dict[str, Any] = {"name": PROVIDER, "base_url": facts.base_url, "wire_api": "responses"}
+    provider: dict[str, Any] = {"name": PROVIDER, "base_url": facts.base_url, "wire_api": "responses"}
     if facts.needs_key:
-        value["env_key"] = KEY_VARIABLE
+        provider["env_key"] = KEY_VARIABLE
+    values: dict[str, Any] = {"model": facts.model.name, "model_provider": PROVIDER}
+    if facts.model.n_ctx is not None:
+        values["model_context_window"] = facts.model.n_ctx
     secret = (f"Set {KEY_VARIABLE} to the server's key.",) if facts.needs_key else ()
     obstacle = (
         "Codex asks for POST /v1/responses since its version 0.122, and this server does not have that route"
     )
+
+    def merge(text: str) -> str:
+        return set_table(set_values(text, values), ("model_providers", PROVIDER), provider)
+
     return Recipe(
-        "Codex",
-        (*secret, f"codex -c model_provider={PROVIDER} --model {facts.model.name}"),
-        Change(
-            folders.home / ".codex" / "config.toml",
-            lambda text: set_table(text, ("model_providers", PROVIDER), value),
+        "Codex (0.134 and newer)",
+        (
+            *secret,
+            f"codex --profile {PROVIDER}",
+            "Its editor extension reads no profiles: there, the same lines belong into config.toml beside it.",
         ),
+        # A profile is a file of its own: what Codex uses without --profile stays as it is.
+        Change(folders.home / ".codex" / f"{PROVIDER}.config.toml", merge),
         None if facts.has_responses else obstacle,
     )
 

@@ -1,4 +1,4 @@
-"""Sets a table in a TOML text; comments and everything else stay (tomlkit)."""
+"""Sets values and tables in a TOML text; comments and everything else stay (tomlkit)."""
 
 from __future__ import annotations
 
@@ -6,15 +6,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import tomlkit
+from tomlkit import TOMLDocument
 from tomlkit.exceptions import TOMLKitError
+
+
+def set_values(text: str, values: Mapping[str, Any]) -> str:
+    """`text` with these values at its top level, before its tables. Raises ValueError for what is not TOML."""
+    document = _parsed(text)
+    table = cast(dict[str, Any], document)
+    for key, value in values.items():
+        if table.get(key) != value:
+            table[key] = value
+    return tomlkit.dumps(document)
 
 
 def set_table(text: str, path: Sequence[str], values: Mapping[str, Any]) -> str:
     """`text` with exactly these values in the table at `path`. Raises ValueError for what is not TOML."""
-    try:
-        document = tomlkit.parse(text)
-    except TOMLKitError as error:
-        raise ValueError(str(error)) from None
+    document = _parsed(text)
     table = cast(dict[str, Any], document)
     for key in path[:-1]:
         if key not in table:
@@ -29,3 +37,10 @@ def set_table(text: str, path: Sequence[str], values: Mapping[str, Any]) -> str:
         new[key] = value
     table[path[-1]] = new
     return tomlkit.dumps(document)
+
+
+def _parsed(text: str) -> TOMLDocument:
+    try:
+        return tomlkit.parse(text)
+    except TOMLKitError as error:
+        raise ValueError(str(error)) from None

@@ -109,7 +109,7 @@ def test_a_file_that_is_not_there_yet(url: str, home: Path) -> None:
         (["emacs"], 2, "no such program"),
         (["vscod"], 2, "Did you mean vscode?"),
         (["codex", "--write", "--yes"], 1, "/v1/responses"),
-        (["cline", "--write", "--yes"], 2, "keeps its settings where no other program should write"),
+        (["jetbrains", "--write", "--yes"], 2, "keeps its settings where no other program should write"),
         (["zed", "--model", "absent"], 2, "no model of this name"),
     ],
 )

@@ -27,7 +27,7 @@ async def test_every_program_has_its_settings_for_the_address_that_was_called(tm
     assert set(found) == set(RECIPES)
     assert "http://localhost:4242/v1" in found["continue"]["settings"]
     assert found["continue"]["path"] == "~/.continue/config.yaml"
-    assert (found["cline"]["path"], found["cline"]["settings"]) == (None, None)
+    assert (found["jetbrains"]["path"], found["jetbrains"]["settings"]) == (None, None)
     assert all(client["settings"] or client["steps"] for client in found.values())
     assert managed.manager.snapshot().models == ()
 

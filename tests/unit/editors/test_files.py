@@ -7,7 +7,7 @@ import tomllib
 import pytest
 import yaml
 
-from jan_serve.editors.toml_file import set_table
+from jan_serve.editors.toml_file import set_table, set_values
 from jan_serve.editors.yaml_file import set_keys, set_models
 
 CONTINUE = """\
@@ -106,3 +106,13 @@ def test_tables_of_codex() -> None:
 def test_toml_that_cannot_be_changed(text: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         set_table(text, ("model_providers", "jan-serve"), {})
+
+
+def test_values_come_before_tables() -> None:
+    values = {"model": "m", "model_context_window": 8192}
+    new = set_values(CODEX, values)
+    assert tomllib.loads(new) == {**tomllib.loads(CODEX), **values}
+    assert set_values(new, values) == new
+    assert set_values("", {"a": 1}) == "a = 1\n"
+    with pytest.raises(ValueError, match="line 1"):
+        set_values("a = ", values)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from jan_serve.editors.facts import EditorModel, Folders, ServerFacts
+from jan_serve.editors.facts import EditorModel, Folders, ServerFacts, editor_model
 from jan_serve.editors.recipes import RECIPES
 
 FOLDERS = Folders(home=Path("/h"), config=Path("/h/.config"), code=Path("/h/Code/User"), zed=Path("/h/zed"))
@@ -90,14 +90,52 @@ def test_opencode() -> None:
 
 
 def test_codex() -> None:
-    assert parsed("codex", needs_key=True)["model_providers"]["jan-serve"] == {
-        "name": "jan-serve",
-        "base_url": "http://127.0.0.1:1337/v1",
-        "wire_api": "responses",
-        "env_key": "JAN_SERVE_API_KEY",
+    assert parsed("codex", needs_key=True) == {
+        "model": "org/chat:Q4",
+        "model_provider": "jan-serve",
+        "model_context_window": 8192,
+        "model_providers": {
+            "jan-serve": {
+                "name": "jan-serve",
+                "base_url": "http://127.0.0.1:1337/v1",
+                "wire_api": "responses",
+                "env_key": "JAN_SERVE_API_KEY",
+            }
+        },
     }
     recipe = RECIPES["codex"](facts(has_responses=False), FOLDERS)
     assert "/v1/responses" in (recipe.obstacle or "")
+    assert recipe.change is not None
+    assert recipe.change.path == Path("/h/.codex/jan-serve.config.toml")
+
+
+def test_cline() -> None:
+    document = parsed("cline")
+    settings = document["providers"]["openai-compatible"]["settings"]
+    assert settings == {
+        "provider": "openai-compatible",
+        "model": "org/chat:Q4",
+        "baseUrl": "http://127.0.0.1:1337/v1",
+        "contextWindow": 8192,
+        "maxTokens": 2048,
+        "apiKey": "none",
+    }
+    assert (document["version"], document["lastUsedProvider"]) == (1, "openai-compatible")
+    assert "apiKey" not in parsed("cline", needs_key=True)["providers"]["openai-compatible"]["settings"]
+
+
+@pytest.mark.parametrize(
+    ("card", "n_ctx", "is_exact"),
+    [
+        ({"context_length": 131_072, "meta": {"n_ctx_train": 131_072}}, 32_768, False),
+        ({"context_length": 2048, "meta": {"n_ctx_train": 2048}}, 2048, False),
+        ({"context_length": 65_536, "meta": {"n_ctx_train": 131_072, "n_ctx": 65_536}}, 65_536, True),
+        ({"context_length": None}, None, False),
+    ],
+)
+def test_the_context_of_a_model(card: dict[str, Any], n_ctx: int | None, is_exact: bool) -> None:
+    model = editor_model({"id": "m", **card})
+    assert (model.n_ctx, model.is_exact) == (n_ctx, is_exact)
 
 
 def test_aider() -> None:
