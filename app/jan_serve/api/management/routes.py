@@ -12,7 +12,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from jan_serve.api.dialect import StreamSettings
-from jan_serve.api.dialects.jan.errors import error_body
+from jan_serve.api.dialects.jan import wire_extras
+from jan_serve.api.dialects.jan.errors import ERROR_RESPONSES, error_body
 from jan_serve.api.disconnect import while_connected
 from jan_serve.api.durations import keep_alive_s
 from jan_serve.api.json_body import JsonRoute
@@ -28,12 +29,20 @@ from jan_serve.errors import JanServeError
 
 logger = logging.getLogger(__name__)
 
-_STREAMED: Final[dict[int | str, dict[str, Any]]] = {200: {"content": SSE_RESPONSE}}
+_Responses = dict[int | str, dict[str, Any]]
+_ERRORS: Final[_Responses] = {
+    **ERROR_RESPONSES,
+    409: {"model": wire_extras.ErrorBody, "description": "The model is in use"},
+    500: {"model": wire_extras.ErrorBody, "description": "The models folder cannot be written"},
+    502: {"model": wire_extras.ErrorBody, "description": "The hub's answer is wrong"},
+    507: {"model": wire_extras.ErrorBody, "description": "The disk has no room"},
+}
+_STREAMED: Final[_Responses] = {**_ERRORS, 200: {"content": SSE_RESPONSE}}
 
 
 def management_router(management: Management, streams: StreamSettings) -> APIRouter:
     """The routes, over the models of this server."""
-    router = APIRouter(route_class=JsonRoute, tags=["Models"])
+    router = APIRouter(route_class=JsonRoute, tags=["Models"], responses=_ERRORS)
     pulls = Pulls(management.library)
     _list_routes(router, management, pulls, streams)
     _memory_routes(router, management, pulls, streams)

@@ -14,7 +14,7 @@ from jan_serve.api.answers import answer_stream, answer_whole
 from jan_serve.api.dialect import Services
 from jan_serve.api.dialects.jan import wire_chat, wire_completion
 from jan_serve.api.dialects.jan import wire_extras as wire
-from jan_serve.api.dialects.jan.errors import error_body
+from jan_serve.api.dialects.jan.errors import ERROR_RESPONSES, error_body
 from jan_serve.api.dialects.jan.parse_chat import asks_in_older_form, chat_request
 from jan_serve.api.dialects.jan.parse_common import require
 from jan_serve.api.dialects.jan.parse_completion import completion_requests, prompt_items
@@ -40,24 +40,12 @@ from jan_serve.generation.ports import ModelLeases
 from jan_serve.generation.service import GenerationService
 from jan_serve.generation.tokenize import TokenizerService
 
-_ERRORS: Final[dict[int | str, dict[str, Any]]] = {
-    400: {"model": wire.ErrorBody, "description": "A value or the whole request is refused"},
-    401: {"model": wire.ErrorBody, "description": "A key is needed"},
-    403: {"model": wire.ErrorBody, "description": "Host or Origin is not allowed"},
-    404: {"model": wire.ErrorBody, "description": "There is no model"},
-    413: {"model": wire.ErrorBody, "description": "The body is too large"},
-    415: {"model": wire.ErrorBody, "description": "The body is not JSON"},
-    422: {"model": wire.ValidationErrorBody, "description": "The request breaks the schema"},
-    429: {"model": wire.ErrorBody, "description": "The queue is full"},
-    503: {"model": wire.ErrorBody, "description": "Loading failed, or the server stops"},
-    504: {"model": wire.ErrorBody, "description": "The request took too long"},
-}
-_STREAMED: Final[dict[int | str, dict[str, Any]]] = {**_ERRORS, 200: {"content": SSE_RESPONSE}}
+_STREAMED: Final[dict[int | str, dict[str, Any]]] = {**ERROR_RESPONSES, 200: {"content": SSE_RESPONSE}}
 
 
 def jan_router(services: Services) -> APIRouter:
     """All routes of Jan's API. A default model that was configured also answers to unknown names."""
-    router = APIRouter(route_class=JsonRoute, responses=_ERRORS)
+    router = APIRouter(route_class=JsonRoute, responses=ERROR_RESPONSES)
     leases = DefaultingLeases(services.models) if services.serves_unknown_names else services.models
     _generation_routes(router, services, leases)
     _embedding_route(router, EmbeddingService(leases, services.running))
