@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 from rich.progress import Progress
 
-from benchmarks import report
-from benchmarks.plot import write_svg
+from benchmarks import raw_loop, report
+from benchmarks.plot import write_curves, write_svg
 from benchmarks.rows import ROWS
 from benchmarks.servers import Command, ours, started
 
@@ -27,6 +27,10 @@ def main(
     row: Annotated[list[str] | None, typer.Option(help="only this row; may be repeated")] = None,
     out: Annotated[Path | None, typer.Option(help="write all samples as JSON")] = None,
     plot: Annotated[Path | None, typer.Option(help="draw the medians as SVG")] = None,
+    curves: Annotated[Path | None, typer.Option(help="draw the curves' rows as SVG")] = None,
+    raw_threads: Annotated[
+        int, typer.Option(help="measure a bare llama.cpp loop of so many threads beside the curves' rows")
+    ] = 0,
 ) -> None:
     """Measure jan-serve, alternating with a peer; prints medians and ratios."""
     peer, peer_cmd = peer or os.environ.get("PEER", ""), peer_cmd or os.environ.get("PEER_CMD", "")
@@ -47,11 +51,17 @@ def main(
                         progress.update(task, description=f"{command.name}: {r.name}")
                         samples[command.name][r.name].append(r.run(server, number + 1))
                         progress.advance(task)
+            if raw_threads:
+                for name, figures in raw_loop.measure(model, raw_threads).items():
+                    samples.setdefault(raw_loop.NAME, {}).setdefault(name, []).append(figures)
             if out is not None:
                 report.write_json(out, samples, settings)
     if plot is not None:
         write_svg(plot, report.medians(samples))
-    report.print_table(samples, commands[0].name, commands[1].name if len(commands) > 1 else None)
+    if curves is not None:
+        write_curves(curves, report.medians(samples))
+    others = [name for name in samples if name != commands[0].name]
+    report.print_table(samples, commands[0].name, others)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,9 @@ _WORDS = (
     "quarry ridge summit thicket"
 ).split()
 
+PATIENCE = aiohttp.ClientTimeout(total=1800)
+"""For one request: prompts of 16,000 tokens take minutes on a slow machine."""
+
 
 def words(seed: int, count: int) -> str:
     """`count` pseudo-random words with numbers, the same for the same seed: about two to three tokens each."""
@@ -122,9 +125,7 @@ def _text(choice: dict[str, Any]) -> str:
 
 async def _burst(base: str, jobs: list[Job], *, tolerate: bool) -> Outcome:
     connector = aiohttp.TCPConnector(limit=0)
-    async with aiohttp.ClientSession(
-        connector=connector, timeout=aiohttp.ClientTimeout(total=1800)
-    ) as session:
+    async with aiohttp.ClientSession(connector=connector, timeout=PATIENCE) as session:
         start = time.perf_counter()
         results = await asyncio.gather(
             *(stream(session, base, job) for job in jobs), return_exceptions=tolerate

@@ -10,8 +10,8 @@ from typing import Any
 
 import aiohttp
 
-from benchmarks.figures import Figures
-from benchmarks.load import Job, Timing, burst, stream, words
+from benchmarks.figures import CONTEXTS, STREAMS, Figures
+from benchmarks.load import PATIENCE, Job, Timing, burst, stream, words
 from benchmarks.servers import Running
 
 # The text of `repeated`, in words that every model spells with ordinary tokens.
@@ -57,7 +57,7 @@ def long_prefill(server: Running, seed: int) -> Figures:
 
 
 async def _long_prefill(base: str, seed: int) -> Figures:
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=PATIENCE) as session:
         marks: list[list[float]] = [[], []]
         streams = [
             asyncio.create_task(stream(session, base, Job(words(seed + i, 10), 4000), marks[i].append))
@@ -108,7 +108,7 @@ def clients_64(server: Running, seed: int) -> Figures:
 def context_curve(server: Running, seed: int) -> Figures:
     """Prefill rate, and time between tokens behind it, at growing lengths of the context."""
     figures: Figures = {}
-    for thousands in (1, 4, 8, 16):
+    for thousands in CONTEXTS:
         timing: Timing = burst(server.base, [Job(words(seed + thousands, thousands * 355), 24)]).timings[0]
         figures |= {
             f"prefill_{thousands}k_per_s": timing.prompt_tokens / timing.first_s,
@@ -123,5 +123,5 @@ def stream_curve(server: Running, seed: int) -> Figures:
         f"streams_{count}": burst(
             server.base, [Job(words(seed * 1000 + count * 40 + i, 10), 32) for i in range(count)]
         ).tokens_per_s
-        for count in (1, 2, 4, 8, 16, 32)
+        for count in STREAMS
     }

@@ -1,14 +1,15 @@
-"""A picture of the medians: one bar a server for each row's headline, as SVG. Bars of a row share a scale."""
+"""Pictures of the medians as SVG: bars of each row's headline (those of a row share a scale), lines of the curves."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from xml.sax.saxutils import escape
 
 from benchmarks.figures import Figures
 from benchmarks.rows import ROWS
 
-_COLOURS = ("#2563eb", "#f59e0b")
+_COLOURS = ("#2563eb", "#f59e0b", "#64748b")
 _WIDTH, _LABEL, _BAR, _GAP = 720, 210, 16, 14
 
 
@@ -33,15 +34,75 @@ def write_svg(path: Path, medians: dict[str, dict[str, Figures]]) -> None:
             parts.append(_text(_LABEL + width + 6, y + 12, f"{value:.3g} {row.unit}", small=True))
             y += _BAR + 2
         y += _GAP
+    path.write_text(_page(servers, y, "".join(parts)), encoding="utf-8")
+
+
+# Row, figures of it, what they show; the number in a figure's name is where it stands on the line below.
+_CURVES = (
+    (
+        "context-curve",
+        re.compile(r"prefill_(\d+)k_per_s"),
+        "prefill, tokens/s by thousands of tokens of context",
+    ),
+    ("context-curve", re.compile(r"decode_(\d+)k_ms"), "ms between tokens by thousands of tokens of context"),
+    ("stream-curve", re.compile(r"streams_(\d+)"), "tokens/s of all streams by their number"),
+)
+_PANEL, _LEFT, _HEIGHT = 230, 60, 150
+
+
+def write_curves(path: Path, medians: dict[str, dict[str, Figures]]) -> None:
+    """medians: as for `write_svg`. One panel a curve, one line a server; places are evenly spaced."""
+    parts: list[str] = []
+    top = 40
+    for row, pattern, title in _CURVES:
+        lines = {
+            server: {
+                int(found[1]): value
+                for key, value in rows.get(row, {}).items()
+                if (found := pattern.fullmatch(key))
+            }
+            for server, rows in medians.items()
+        }
+        places = sorted({place for line in lines.values() for place in line})
+        if len(places) < 2:
+            continue
+        parts.append(_panel(top, title, places, lines))
+        top += _PANEL
+    path.write_text(_page(list(medians), top, "".join(parts)), encoding="utf-8")
+
+
+def _panel(top: float, title: str, places: list[int], lines: dict[str, dict[int, float]]) -> str:
+    largest = max(value for line in lines.values() for value in line.values())
+    step = (_WIDTH - _LEFT - 40) / (len(places) - 1)
+    bottom = top + 20 + _HEIGHT
+
+    def at(place: int, value: float) -> tuple[float, float]:
+        return _LEFT + step * places.index(place), bottom - _HEIGHT * value / largest
+
+    parts = [_text(8, top + 10, title)]
+    for share in (0.0, 0.5, 1.0):
+        y = bottom - _HEIGHT * share
+        parts.append(f'<path d="M{_LEFT} {y:.1f}H{_WIDTH - 40}" stroke="#e2e8f0"/>')
+        parts.append(_text(8, y + 4, f"{largest * share:.3g}", small=True))
+    parts += [_text(at(place, 0.0)[0] - 4, bottom + 16, str(place), small=True) for place in places]
+    for colour, line in zip(_COLOURS, lines.values(), strict=False):
+        points = [at(place, line[place]) for place in places if place in line]
+        drawn = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        parts.append(f'<polyline points="{drawn}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in points]
+    return "".join(parts)
+
+
+def _page(servers: list[str], height: float, content: str) -> str:
     legend = "".join(
         f'<rect x="{_LABEL + 150 * i}" y="12" width="12" height="12" fill="{colour}"/>'
         + _text(_LABEL + 150 * i + 18, 22, server)
         for i, (colour, server) in enumerate(zip(_COLOURS, servers, strict=False))
     )
-    path.write_text(
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{y}" font-family="sans-serif">'
-        f'<rect width="100%" height="100%" fill="#ffffff"/>{legend}{"".join(parts)}</svg>\n',
-        encoding="utf-8",
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height:.0f}"'
+        ' font-family="sans-serif">'
+        f'<rect width="100%" height="100%" fill="#ffffff"/>{legend}{content}</svg>\n'
     )
 
 

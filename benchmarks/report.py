@@ -30,17 +30,18 @@ def medians(samples: Samples) -> dict[str, dict[str, Figures]]:
     }
 
 
-def print_table(samples: Samples, mine: str, peer: str | None) -> None:
-    """One line per row: our median, the peer's, and ours over the peer's."""
+def print_table(samples: Samples, mine: str, others: list[str]) -> None:
+    """One line per figure: our median, each other's, and ours over it."""
     middle = medians(samples)
-    table = Table(title="medians" if peer is None else f"medians; ratio is {mine} over {peer}")
-    for heading in ("row", "figure", mine, *((peer, "ratio") if peer else ()), "why"):
+    table = Table(title=f"medians; ratios are {mine} over the other" if others else "medians")
+    headings = [heading for other in others for heading in (other, "ratio")]
+    for heading in ("row", "figure", mine, *headings, "why"):
         table.add_column(heading)
     for row in ROWS:
         for key, value in middle.get(mine, {}).get(row.name, {}).items():
             cells = [row.name, key, f"{value:.3g}"]
-            if peer:
-                other = middle.get(peer, {}).get(row.name, {}).get(key)
+            for name in others:
+                other = middle[name].get(row.name, {}).get(key)
                 cells += ["-" if other is None else f"{other:.3g}", f"{value / other:.2f}" if other else "-"]
             table.add_row(*cells, row.why if key == row.headline else "")
     Console().print(table)
