@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterable
-from typing import Protocol
+from typing import Any, Protocol
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -13,7 +13,7 @@ from jan_serve.api.disconnect import while_connected
 from jan_serve.api.errors import Problem
 from jan_serve.api.replies import json_reply
 from jan_serve.api.request_record import record_of
-from jan_serve.api.sse import DONE, EventStream, frames_of, resumed
+from jan_serve.api.sse import DONE, EventStream, frame, frames_of, resumed
 from jan_serve.core.events import Started
 from jan_serve.generation.batch import PromptEvent
 from jan_serve.generation.closing import closing
@@ -64,10 +64,11 @@ async def answer_stream(
     *,
     done: bytes = DONE,
     done_after_error: bool = False,
+    framed: Callable[[Any], bytes] = frame,
 ) -> Response:
     """Wait for the first event only: until then an error has a status of its own. Raises as `answer_whole`.
 
-    done: what ends a stream that succeeded; with done_after_error, one that failed too.
+    done: what ends a stream that succeeded; with done_after_error, one that failed too. framed: how a value is written.
     """
     record = record_of(request.scope)
     record.stream = True
@@ -86,6 +87,7 @@ async def answer_stream(
         record=record,
         done=done,
         done_after_error=done_after_error,
+        framed=framed,
     )
     return EventStream(
         frames, ping_s=streams.ping_s, write_timeout_s=streams.write_timeout_s, ping=streams.ping

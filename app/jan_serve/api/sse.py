@@ -1,13 +1,13 @@
 """Event streams (WHATWG HTML, section 9.2): framing, keep-alive comments, errors in band, readers that leave or hang.
 
-`data: ` and one line of JSON, LF line ends, no other field. An answer that breaks off ends with an error event, and
-the mark of success (`[DONE]`) is sent after success only.
+`data: ` and one line of JSON, LF line ends, no other field unless a protocol names its events. An answer that breaks
+off ends with an error event, and the mark of success (`[DONE]`) is sent after success only.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 import anyio
@@ -33,6 +33,11 @@ PING: Final = b": ping\n\n"
 def frame(value: object) -> bytes:
     """One event."""
     return b"data: " + json_bytes(value) + b"\n\n"
+
+
+def named_frame(value: Mapping[str, Any]) -> bytes:
+    """One event with a field `event:`, which repeats the member `type`, a word of the protocol."""
+    return b"event: " + str(value["type"]).encode() + b"\n" + frame(value)
 
 
 class _Comment(ServerSentEvent):
@@ -84,6 +89,7 @@ async def frames_of(
     record: RequestRecord,
     done: bytes = DONE,
     done_after_error: bool = False,
+    framed: Callable[[Any], bytes] = frame,
 ) -> AsyncGenerator[bytes]:
     """Frames of rendered events, then `done`; on a failure one error event in place of the rest.
 
@@ -96,16 +102,16 @@ async def frames_of(
             try:
                 async for event in events:
                     for value in render(event):
-                        yield frame(value)
+                        yield framed(value)
             except JanServeError as error:
                 marked = done_after_error
                 record.error = error.code
-                yield frame(render_error(problem_of(error)))
+                yield framed(render_error(problem_of(error)))
             except Exception:
                 marked = done_after_error
                 logger.exception("request %s failed while streaming", record.request_id)
                 record.error = JanServeError.code
-                yield frame(render_error(internal_problem()))
+                yield framed(render_error(internal_problem()))
             if marked:
                 yield done
         finished = True

@@ -16,6 +16,7 @@ from jan_serve.api.dialects.jan.parse_common import (
     stop_conditions,
 )
 from jan_serve.api.dialects.jan.parse_constraint import constraint_of
+from jan_serve.api.dialects.jan.parse_template import reasoning_budget, template_kwargs
 from jan_serve.api.durations import keep_alive_s
 from jan_serve.core.messages import (
     ContentPart,
@@ -44,8 +45,8 @@ def chat_request(body: wire.CreateChatCompletionRequest) -> GenerationRequest:
             tool_choice=_tool_choice(body),
             parallel_tool_calls=body.parallel_tool_calls is not False and not asks_in_older_form(body),
             split_thoughts=body.reasoning_format != "none",
-            reasoning_budget=_reasoning_budget(body),
-            template_kwargs=_template_kwargs(body),
+            reasoning_budget=reasoning_budget(body, body.reasoning_effort),
+            template_kwargs=template_kwargs(body, body.reasoning_effort),
         ),
         sampling=sampling_params(body),
         logit_bias_text=bias_by_text(body),
@@ -63,26 +64,6 @@ def chat_request(body: wire.CreateChatCompletionRequest) -> GenerationRequest:
 def asks_in_older_form(body: wire.CreateChatCompletionRequest) -> bool:
     """Whether calls are asked for as `functions`, of which an answer holds one at most."""
     return bool(body.functions) and not body.tools
-
-
-def _reasoning_budget(body: wire.CreateChatCompletionRequest) -> int | None:
-    if body.reasoning_budget is not None:
-        return body.reasoning_budget if body.reasoning_budget >= 0 else None
-    return limits.REASONING_BUDGETS.get(body.reasoning_effort or "")
-
-
-def _template_kwargs(body: wire.CreateChatCompletionRequest) -> dict[str, Any]:
-    """What the fields say, and what is said for the template itself, which counts more."""
-    said: dict[str, Any] = {}
-    if body.reasoning_effort is not None:
-        said["reasoning_effort"] = body.reasoning_effort
-    if body.documents is not None:
-        said["documents"] = body.documents
-    if body.enable_thinking is not None:
-        said["enable_thinking"] = body.enable_thinking
-    elif _reasoning_budget(body) == 0:
-        said["enable_thinking"] = False
-    return {**said, **(body.chat_template_kwargs or {})}
 
 
 def _max_tokens(body: wire.CreateChatCompletionRequest) -> int | None:

@@ -8,8 +8,8 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from jan_serve.api.dialects.jan import limits
-from jan_serve.api.dialects.jan.wire_common import Count, SamplingFields
-from jan_serve.api.wire_types import AtMost, Between, FirstError, Int, Strings, WireModel
+from jan_serve.api.dialects.jan.wire_common import ChoiceFields, Count, Effort, TemplateFields
+from jan_serve.api.wire_types import AtMost, FirstError, Int, Strings, WireModel
 
 
 class TextPart(WireModel):
@@ -139,7 +139,7 @@ class NamedToolChoice(WireModel):
     function: FunctionName
 
 
-class CreateChatCompletionRequest(SamplingFields):
+class CreateChatCompletionRequest(ChoiceFields, TemplateFields):
     """Messages to answer."""
 
     messages: Annotated[
@@ -160,27 +160,8 @@ class CreateChatCompletionRequest(SamplingFields):
         Field(description="`none` leaves thoughts in the content; else they come as reasoning_content."),
     ] = None
     reasoning_effort: Annotated[
-        Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None,
+        Effort | None,
         Field(description="How long to think, for templates that know it, and as a budget in tokens."),
-    ] = None
-    reasoning_budget: Annotated[
-        Annotated[Int, Between(-1)] | None,
-        Field(
-            description="Tokens after which a thought is closed. Null and -1 are no limit; 0 is no thought."
-        ),
-    ] = None
-    enable_thinking: Annotated[
-        bool | None, Field(description="Whether a model that can think does, where its template asks.")
-    ] = None
-    documents: Annotated[
-        list[dict[str, Any]] | None,
-        AtMost(limits.MAX_DOCUMENTS, "documents"),
-        Field(description="Texts for templates that show some to the model."),
-    ] = None
-    chat_template_kwargs: Annotated[
-        dict[str, Any] | None,
-        AtMost(limits.MAX_TEMPLATE_KWARGS, "chat_template_kwargs"),
-        Field(description="Further variables for the model's chat template."),
     ] = None
     max_tokens: Annotated[
         Int | None,

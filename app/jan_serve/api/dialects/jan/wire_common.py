@@ -1,8 +1,8 @@
-"""Fields that Jan's two generation requests share."""
+"""Fields that Jan's generation requests share."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -82,11 +82,43 @@ class SamplingFields(WireModel):
     grammar: Annotated[
         str | None, Field(description="GBNF that the text has to follow, or the name of one.")
     ] = None
-    response_format: ResponseFormat | None = None
     stream: bool = False
-    stream_options: StreamOptions | None = None
     model: str | None = None
     lora: Adapters = None
     keep_alive: KeepAlive = None
-    n: Int | None = 1
     user: str | None = None
+
+
+class ChoiceFields(SamplingFields):
+    """What chats and completions have beside that."""
+
+    response_format: ResponseFormat | None = None
+    stream_options: StreamOptions | None = None
+    n: Int | None = 1
+
+
+Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+
+
+class TemplateFields(WireModel):
+    """What reaches the chat template beside messages and tools, and how long a model may think."""
+
+    reasoning_budget: Annotated[
+        Annotated[Int, Between(-1)] | None,
+        Field(
+            description="Tokens after which a thought is closed. Null and -1 are no limit; 0 is no thought."
+        ),
+    ] = None
+    enable_thinking: Annotated[
+        bool | None, Field(description="Whether a model that can think does, where its template asks.")
+    ] = None
+    documents: Annotated[
+        list[dict[str, Any]] | None,
+        AtMost(limits.MAX_DOCUMENTS, "documents"),
+        Field(description="Texts for templates that show some to the model."),
+    ] = None
+    chat_template_kwargs: Annotated[
+        dict[str, Any] | None,
+        AtMost(limits.MAX_TEMPLATE_KWARGS, "chat_template_kwargs"),
+        Field(description="Further variables for the model's chat template."),
+    ] = None

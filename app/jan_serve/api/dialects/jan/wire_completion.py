@@ -9,11 +9,11 @@ from typing_extensions import TypedDict
 
 from jan_serve.api.dialects.jan import limits
 from jan_serve.api.dialects.jan.wire_chat import Usage
-from jan_serve.api.dialects.jan.wire_common import Count, SamplingFields
+from jan_serve.api.dialects.jan.wire_common import ChoiceFields, Count
 from jan_serve.api.wire_types import Int, TextsOrTokens
 
 
-class CreateCompletionRequest(SamplingFields):
+class CreateCompletionRequest(ChoiceFields):
     """Text to continue."""
 
     prompt: Annotated[
