@@ -19,6 +19,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 
 from jan_serve import __version__
+from jan_serve.api.catalogue import catalogue_router
 from jan_serve.api.clients import clients_router
 from jan_serve.api.control_port import ControlPlane
 from jan_serve.api.dialect import Dialect, Services, StreamSettings
@@ -59,6 +60,7 @@ from jan_serve.generation.deadline import RunningRequests
 from jan_serve.generation.ports import TemplateRenderer
 from jan_serve.generation.prepare import RequestPreparer
 from jan_serve.generation.profiles import ModelProfiles
+from jan_serve.resources import catalogue_file
 
 _COMPILERS: Final = 2
 
@@ -155,7 +157,7 @@ def _management_routers(
     management: Management, models: Models, services: Services, settings: Settings
 ) -> list[APIRouter]:
     clients = clients_router(models, management.library, needs_key=bool(settings.api_keys))
-    return [management_router(management, services.streams), clients]
+    return [management_router(management, services.streams), clients, catalogue_router(catalogue_file())]
 
 
 def _middleware(
