@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from jan_serve.api.dialects.tgi.errors import ValidationFailed
 from jan_serve.api.dialects.tgi.limits import SLICE_TOKENS
+from jan_serve.api.dialects.tgi.schemas import read_schema
 from jan_serve.api.dialects.tgi.wire import GrammarValue, Parameters
 from jan_serve.api.generate_limits import GenerateLimits
 from jan_serve.api.given import given_fields
@@ -127,7 +128,7 @@ def constraint_of(grammar: GrammarValue | None) -> Constraint | None:
     schema = cast(dict[str, Any], value)
     if "properties" not in schema:
         raise ValidationFailed("grammar is not valid: Grammar must have a 'properties' field")
-    return JsonSchemaConstraint(schema)
+    return JsonSchemaConstraint(read_schema(schema))
 
 
 def generation_request(
