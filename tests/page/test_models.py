@@ -6,7 +6,8 @@ import re
 
 from playwright.sync_api import Locator, expect
 
-from jan_serve.resources import builtin_model
+from jan_serve.resources import builtin_model, catalogue_file
+from jan_serve.store.catalogue import Catalogue
 from tests.page.fixtures import HOSTILE_NAME
 from tests.page.support import Tab, cancelled
 from tests.support.fake_hub import FakeHub, FakeRepo, Fault
@@ -67,6 +68,21 @@ def test_a_model_is_pulled_with_its_progress_and_deleted(tab: Tab, hub: FakeHub)
     tab.page.evaluate("window.confirm = () => true")
     pulled.get_by_role("button", name="Delete").click()
     expect(pulled).to_have_count(0)
+
+
+def test_names_of_the_catalogue_are_offered_with_their_sizes(tab: Tab) -> None:
+    tab.show("Models")
+    field = tab.page.get_by_label("Get a model from the hub")
+    offered = tab.page.locator(f"datalist#{field.get_attribute('list')} option")
+    expect(offered).to_have_count(0)
+    field.focus()
+    entries = Catalogue.read(catalogue_file()).entries()
+    expect(offered).to_have_count(len(entries))
+    for option, entry in zip(offered.all(), entries, strict=True):
+        assert option.get_attribute("value") == entry.name
+        label = option.get_attribute("label") or ""
+        assert label.startswith(f"{entry.title} · ")
+        assert re.search(r"\d (MB|GB), needs \d+(\.\d)? (MB|GB) of memory", label)
 
 
 def test_what_cannot_be_pulled_says_why(tab: Tab) -> None:

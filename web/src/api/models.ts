@@ -41,6 +41,19 @@ export async function deleteModel(name: string): Promise<void> {
   await call(`models/${path}`, { method: "DELETE" });
 }
 
+/** A model of the catalogue, which can be pulled by its id. */
+export interface SuggestedModel {
+  id: string;
+  title: string;
+  kinds: string[];
+  size_bytes: number;
+  memory_bytes: number;
+}
+
+export async function listSuggested(): Promise<SuggestedModel[]> {
+  return (await getJson<{ data: SuggestedModel[] }>("extras/catalogue")).data;
+}
+
 /** What a pull tells. done and total in bytes. */
 export type PullNews =
   | { kind: "started"; name: string; reason: string; total: number }

@@ -1,7 +1,7 @@
 // Getting a model from the hub, with its progress.
 import { signal } from "@preact/signals";
 import { messageOf, wasAborted } from "../api/http";
-import { pullModel } from "../api/models";
+import { listSuggested, pullModel, type SuggestedModel } from "../api/models";
 import { chosenModel, refreshModels } from "../state/models";
 import { bytes, duration } from "../ui/format";
 import { say } from "../ui/notice";
@@ -20,6 +20,19 @@ interface Pull {
 // Outside of the component: a pull goes on while another view is shown.
 const pull = signal<Pull | null>(null);
 const problem = signal<string | null>(null);
+/** Null until the field is used for the first time. */
+const suggested = signal<SuggestedModel[] | null>(null);
+
+async function suggest(): Promise<void> {
+  if (suggested.value !== null) return;
+  suggested.value = [];
+  try {
+    suggested.value = await listSuggested();
+  } catch {
+    // Names can be typed without it; the next use of the field asks again.
+    suggested.value = null;
+  }
+}
 
 async function start(name: string): Promise<void> {
   const controller = new AbortController();
@@ -50,6 +63,8 @@ async function start(name: string): Promise<void> {
   }
 }
 
+const SUGGESTED = "suggested-models";
+
 export function PullForm() {
   const running = pull.value;
   const submit = (event: SubmitEvent) => {
@@ -62,8 +77,13 @@ export function PullForm() {
       <form class="row" onSubmit={submit}>
         <label class="fill">
           Get a model from the hub
-          <input name="name" placeholder="org/repository, org/repository:Q4_K_M, or a name of the catalogue" required disabled={running !== null} spellcheck={false} autocapitalize="off" />
+          <input name="name" list={SUGGESTED} placeholder="org/repository, org/repository:Q4_K_M, or a name of the catalogue" onFocus={() => void suggest()} required disabled={running !== null} spellcheck={false} autocapitalize="off" />
         </label>
+        <datalist id={SUGGESTED}>
+          {suggested.value?.map((model) => (
+            <option key={model.id} value={model.id} label={label(model)} />
+          ))}
+        </datalist>
         <button type="submit" class="primary" disabled={running !== null}>
           Pull
         </button>
@@ -88,6 +108,10 @@ export function PullForm() {
       )}
     </section>
   );
+}
+
+function label({ title, kinds, size_bytes: size, memory_bytes: memory }: SuggestedModel): string {
+  return `${title} · ${bytes(size)}, needs ${bytes(memory)} of memory · ${kinds.join(", ")}`;
 }
 
 function words({ done, total, rate, words: said }: Pull): string {
