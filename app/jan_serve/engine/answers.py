@@ -9,6 +9,7 @@ import msgspec
 from jan_serve.core.events import TokenInfo
 from jan_serve.core.sequence_state import SequenceState
 from jan_serve.engine.llama.context import LlamaContext
+from jan_serve.engine.output import Emission
 from jan_serve.engine.phase import PhaseClock
 from jan_serve.engine.sampler import Floats, Sampled, score
 from jan_serve.engine.sequence import RequestState, Sequence, Status
@@ -157,8 +158,7 @@ class Answers:
         piece = self._vocab.piece(sampled.token, special=shown)
         info = self._info(request, sampled.token, sampled) if _wants_tokens(request) else None
         emission = sequence.text.push(piece, info)
-        if emission.text or emission.tokens:
-            self._events.append(Chunk(request.id, sequence.index, emission.text, emission.tokens))
+        self._show(sequence, emission)
         sequence.has_line_break = sequence.has_line_break or "\n" in emission.text
         if emission.stop is not None:
             self._finish(sequence, "stop", stop=emission.stop)
@@ -166,6 +166,18 @@ class Answers:
             self._finish(sequence, "stop")
         elif sequence.num_generated >= sequence.max_new or self._took_too_long(sequence):
             self._finish(sequence, "length")
+
+    def _show(self, sequence: Sequence, emission: Emission) -> None:
+        """Text of several tokens of one step goes out in one piece, unless it is asked for with its tokens."""
+        if not emission.text and not emission.tokens:
+            return
+        text = emission.text
+        last = self._events[-1] if self._events else None
+        same = isinstance(last, Chunk) and (last.id, last.index) == (sequence.request.id, sequence.index)
+        if isinstance(last, Chunk) and same and not last.tokens and not emission.tokens:
+            self._events.pop()
+            text = last.text + text
+        self._events.append(Chunk(sequence.request.id, sequence.index, text, emission.tokens))
 
     def _took_too_long(self, sequence: Sequence) -> bool:
         limit_s, first = sequence.request.stopping.max_decode_s, sequence.state.first_token
@@ -200,8 +212,7 @@ class Answers:
             stop = emission.stop
             if stop is not None:
                 reason = "stop"
-            if emission.text or emission.tokens:
-                self._events.append(Chunk(request.id, sequence.index, emission.text, emission.tokens))
+            self._show(sequence, emission)
         scored = request.logprobs is not None and sequence.num_generated > 0
         self._events.append(
             SequenceFinished(

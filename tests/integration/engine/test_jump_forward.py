@@ -30,3 +30,15 @@ def test_the_switch_changes_the_work_and_not_the_text(exact_llama: Path) -> None
     assert texts[0] == texts[1]
     assert forced[0] > 5 and forced[1] == 0
     assert steps[0] < steps[1]
+
+
+def test_what_comes_in_one_step_comes_in_one_piece_unless_its_tokens_are_asked_for(exact_llama: Path) -> None:
+    with running_worker(exact_llama, n_ctx=512, **EXACT) as worker:
+        plain, tokens = (
+            worker.run_one("hello", max_tokens=40, grammar=GRAMMAR, return_tokens=wanted)
+            for wanted in (False, True)
+        )
+    assert plain.text == tokens.text
+    generated = tokens.usage.completion_tokens
+    assert len(plain.choice.deltas) < generated - 5
+    assert len(tokens.choice.deltas) >= generated - 1
