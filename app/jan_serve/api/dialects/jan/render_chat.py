@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from jan_serve.api.choices import FoldedChoice
 from jan_serve.api.dialects.jan.logprobs import chat_logprobs
 from jan_serve.api.dialects.jan.reply_head import ReplyHead, timings_of, usage_of
 from jan_serve.api.dialects.jan.wire_chat import (
@@ -46,48 +47,22 @@ class ChatForm:
         return "stop" if reason == "abort" else reason
 
 
-@dataclass(slots=True)
-class _Choice:
-    """One answer as it comes together."""
-
-    texts: list[str] = field(default_factory=list[str])
-    thoughts: list[str] = field(default_factory=list[str])
-    calls: list[ToolCallDelta] = field(default_factory=list[ToolCallDelta])
-    arguments: list[list[str]] = field(default_factory=list[list[str]])
-    tokens: list[TokenInfo] = field(default_factory=list[TokenInfo])
-    finished: Finished | None = None
-
-    def add_call(self, delta: ToolCallDelta) -> None:
-        if delta.id is not None:
-            self.calls.append(delta)
-            self.arguments.append([])
-        self.arguments[delta.call_index].append(delta.arguments)
-
-
 class ChatAnswer:
     """The whole answer."""
 
     def __init__(self, head: ReplyHead, form: ChatForm) -> None:
         self._head = head
         self._form = form
-        self._choices = [_Choice() for _ in range(form.n)]
+        self._choices = [FoldedChoice() for _ in range(form.n)]
         self._completed = Completed(usage=Usage())
 
-    def add(self, event: PromptEvent) -> None:
+    def add(self, item: PromptEvent) -> None:
         """Take the next event."""
-        match event.event:
+        match item.event:
             case Started() as started:
                 self._head.served_by(started.model)
-            case TextDelta() as delta:
-                self._choices[delta.index].texts.append(delta.text)
-                self._choices[delta.index].tokens.extend(delta.tokens)
-            case ReasoningDelta() as delta:
-                self._choices[delta.index].thoughts.append(delta.text)
-                self._choices[delta.index].tokens.extend(delta.tokens)
-            case ToolCallDelta() as delta:
-                self._choices[delta.index].add_call(delta)
-            case Finished() as finished:
-                self._choices[finished.index].finished = finished
+            case (TextDelta() | ReasoningDelta() | ToolCallDelta() | Finished()) as event:
+                self._choices[event.index].add(event)
             case Completed() as completed:
                 self._completed = completed
             case _:
@@ -105,30 +80,28 @@ class ChatAnswer:
             "timings": timings_of(self._completed),
         }
 
-    def _choice(self, index: int, choice: _Choice) -> ResponseChoice:
-        assert choice.finished is not None
+    def _choice(self, index: int, choice: FoldedChoice) -> ResponseChoice:
         return {
             "index": index,
             "message": self._message(choice),
             "logprobs": chat_logprobs(choice.tokens) if self._form.logprobs else None,
-            "finish_reason": self._form.finish_word(choice.finished.reason),
+            "finish_reason": self._form.finish_word(choice.reason),
         }
 
-    def _message(self, choice: _Choice) -> ResponseMessage:
-        text = "".join(choice.texts)
-        message: ResponseMessage = {"role": "assistant", "content": text}
+    def _message(self, choice: FoldedChoice) -> ResponseMessage:
+        message: ResponseMessage = {"role": "assistant", "content": choice.text}
         if choice.thoughts:
-            message["reasoning_content"] = "".join(choice.thoughts)
+            message["reasoning_content"] = choice.thought
         if not choice.calls:
             return message
-        message["content"] = text or None
+        message["content"] = choice.text or None
         calls: list[ResponseToolCall] = [
             {
-                "id": call.id or "",
+                "id": call.id,
                 "type": "function",
-                "function": {"name": call.name or "", "arguments": "".join(arguments)},
+                "function": {"name": call.name, "arguments": call.arguments},
             }
-            for call, arguments in zip(choice.calls, choice.arguments, strict=True)
+            for call in choice.calls
         ]
         if self._form.functions:
             message["function_call"] = calls[0]["function"]

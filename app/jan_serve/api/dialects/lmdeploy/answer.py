@@ -6,8 +6,9 @@ A token that ends the text is shown, and counted, only where the request include
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from jan_serve.api.choices import FoldedChoice
 from jan_serve.api.dialects.lmdeploy.sessions import Session
 from jan_serve.api.dialects.lmdeploy.wire_common import Usage
 from jan_serve.core.events import (
@@ -41,34 +42,11 @@ class ReplyHead:
         return str(-1 if shown is None else shown)
 
 
-@dataclass(slots=True)
-class Choice:
-    """One answer so far."""
-
-    texts: list[str] = field(default_factory=list[str])
-    thoughts: list[str] = field(default_factory=list[str])
-    calls: list[ToolCallDelta] = field(default_factory=list[ToolCallDelta])
-    arguments: list[list[str]] = field(default_factory=list[list[str]])
-    tokens: list[TokenInfo] = field(default_factory=list[TokenInfo])
-    finished: Finished | None = None
-
-    @property
-    def ids(self) -> list[int]:
-        """Of the tokens that are shown."""
-        return [token.id for token in self.tokens]
-
-    @property
-    def reason(self) -> str:
-        """Why it ended."""
-        assert self.finished is not None
-        return self.finished.reason
-
-
 class Answer:
     """All choices of a call, by their indices."""
 
     def __init__(self, choices: int, *, include_stop: bool) -> None:
-        self.choices = [Choice() for _ in range(choices)]
+        self.choices = [FoldedChoice() for _ in range(choices)]
         self.prompt_tokens = 0
         self._include_stop = include_stop
 
@@ -82,14 +60,8 @@ class Answer:
         match item.event:
             case Started() as event:
                 self.prompt_tokens += event.prompt_tokens
-            case TextDelta() as event:
-                self.choices[event.index].texts.append(event.text)
-                self.choices[event.index].tokens.extend(event.tokens)
-            case ReasoningDelta() as event:
-                self.choices[event.index].thoughts.append(event.text)
-                self.choices[event.index].tokens.extend(event.tokens)
-            case ToolCallDelta() as event:
-                self._add_call(self.choices[event.index], event)
+            case (TextDelta() | ReasoningDelta() | ToolCallDelta()) as event:
+                self.choices[event.index].add(event)
             case Finished() as event:
                 self._finish(self.choices[event.index], event)
             case Completed() as event:
@@ -111,14 +83,8 @@ class Answer:
             "completion_tokens": self.completion_tokens,
         }
 
-    def _add_call(self, choice: Choice, delta: ToolCallDelta) -> None:
-        if delta.id is not None:
-            choice.calls.append(delta)
-            choice.arguments.append([])
-        choice.arguments[delta.call_index].append(delta.arguments)
-
-    def _finish(self, choice: Choice, finished: Finished) -> None:
-        choice.finished = finished
+    def _finish(self, choice: FoldedChoice, finished: Finished) -> None:
+        choice.add(finished)
         for token in self.shown_end(finished):
             choice.texts.append(text_of(token))
             choice.tokens.append(token)

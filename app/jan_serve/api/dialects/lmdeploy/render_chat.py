@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from jan_serve.api.dialects.lmdeploy.answer import Answer, Choice, ReplyHead, ids_of, texts_of
+from jan_serve.api.choices import FoldedChoice
+from jan_serve.api.dialects.lmdeploy.answer import Answer, ReplyHead, ids_of, texts_of
 from jan_serve.api.dialects.lmdeploy.wire_chat import (
     CalledTool,
     ChatChunk,
@@ -83,22 +84,22 @@ class ChatAnswer:
             "usage": self._answer.usage(),
         }
 
-    def _choice(self, index: int, choice: Choice) -> WireChoice:
+    def _choice(self, index: int, choice: FoldedChoice) -> WireChoice:
         calls: list[CalledTool] = [
             {
-                "id": call.id or "",
+                "id": call.id,
                 "type": "function",
-                "function": {"name": call.name or "", "arguments": "".join(arguments)},
+                "function": {"name": call.name, "arguments": call.arguments},
             }
-            for call, arguments in zip(choice.calls, choice.arguments, strict=True)
+            for call in choice.calls
         ]
         return {
             "index": index,
             "message": {
                 "role": "assistant",
-                "content": "".join(choice.texts),
+                "content": choice.text,
                 "gen_tokens": choice.ids if self._form.token_ids else None,
-                "reasoning_content": "".join(choice.thoughts) or None,
+                "reasoning_content": choice.thought or None,
                 "tool_calls": calls or None,
             },
             "logprobs": self._form.logprobs(choice.tokens),

@@ -45,7 +45,7 @@ class CompletionAnswer:
         choices: list[CompletionChoice] = [
             {
                 "index": index,
-                "text": "".join(choice.texts),
+                "text": choice.text,
                 "logprobs": LogprobsBuilder().add(choice.tokens) if self._form.logprobs else None,
                 "gen_tokens": choice.ids if self._form.token_ids else None,
                 "finish_reason": choice.reason,

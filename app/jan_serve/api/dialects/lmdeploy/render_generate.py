@@ -52,8 +52,7 @@ class GenerateAnswer:
     def body(self) -> GenerateReply:
         """The response."""
         (choice,) = self._form.answer.choices
-        assert choice.finished is not None
-        return self._form.reply("".join(choice.texts), choice.tokens, choice.finished.reason)
+        return self._form.reply(choice.text, choice.tokens, choice.reason)
 
 
 class GenerateChunks:
