@@ -80,9 +80,19 @@ def test_colours_are_chosen_and_kept(tab: Tab) -> None:
 
 def test_a_small_screen_has_a_menu_and_nothing_sticks_out(browser: Browser, url: str) -> None:
     with opened_tab(browser, url, viewport={"width": 360, "height": 640}) as tab:
-        tab.answer_chats_with({"content": "a " * 200 + "`" + "x" * 300 + "`\n\n```\n" + "y" * 300 + "\n```"})
+        table = "| way | time | memory |\n|---|---|---|\n| " + "a word " * 9 + "| 1 | 2 |\n"
+        code = "`" + "x" * 300 + "`\n\n```\n" + "y" * 300 + "\n```\n\n"
+        tab.answer_chats_with({"content": "a " * 200 + code + table})
         tab.ask("hello")
         tab.wait_for_answer()
+        heads = tab.answers.locator("th").all()
+        assert len(heads) == 3
+        for head in heads:
+            lines = head.evaluate(
+                "head => { const range = document.createRange(); range.selectNodeContents(head);"
+                " return range.getClientRects().length; }"
+            )
+            assert lines == 1, "words of tables stay whole"
         for view in ("Models", "Playground", "Server", "Chat"):
             wide = tab.page.evaluate("document.scrollingElement.scrollWidth > innerWidth")
             assert not wide

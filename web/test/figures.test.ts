@@ -3,7 +3,7 @@ import test from "node:test";
 import { parseMetrics, sum } from "../src/api/prometheus";
 import { fieldsOf, fits } from "../src/playground/constraint";
 import { counted } from "../src/server/reading";
-import { bytes, duration, percent } from "../src/ui/format";
+import { bytes, duration, parameters, percent } from "../src/ui/format";
 
 const PAGE = `# HELP jan_serve_engine_running Sequences in the batch.
 # TYPE jan_serve_engine_running gauge
@@ -29,6 +29,7 @@ test("numbers for people", () => {
     "0 B", "999 B", "1.0 KB", "99.5 KB", "1.5 MB", "1.0 GB", "4.7 GB",
   ]);
   assert.deepEqual([0.2, 59, 61, 3700, 90_000, Infinity].map(duration), ["1 s", "59 s", "1 min", "1 h 1 min", "1 d 1 h", ""]);
+  assert.deepEqual([3_345_216, 596e6, 999.9e6, 7.62e9, 9.99e9, 70.6e9].map(parameters), ["3.3 M", "596 M", "1.0 B", "7.6 B", "10 B", "71 B"]);
   assert.deepEqual([percent(1, 3), percent(0, 0)], ["33 %", "–"]);
 });
 

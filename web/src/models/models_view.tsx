@@ -4,7 +4,7 @@ import { deleteModel, loadModel, unloadModel, type Model } from "../api/models";
 import { messageOf } from "../api/http";
 import { chosenModel, embedsOnly, models, modelsProblem, refreshModels } from "../state/models";
 import { goTo } from "../state/view";
-import { bytes } from "../ui/format";
+import { bytes, parameters } from "../ui/format";
 import { say } from "../ui/notice";
 import { PullForm } from "./pull_form";
 
@@ -80,10 +80,10 @@ function ModelCard({ model }: { model: Model }) {
 }
 
 function facts(model: Model): string[] {
-  const { quantization, n_params: parameters } = model.meta;
+  const { quantization, n_params } = model.meta;
   return [
     bytes(model.size_bytes),
-    ...(parameters ? [`${parameters >= 1e9 ? `${(parameters / 1e9).toFixed(1)} B` : `${Math.round(parameters / 1e6)} M`} parameters`] : []),
+    ...(n_params ? [`${parameters(n_params)} parameters`] : []),
     ...(quantization ? [quantization] : []),
     ...(model.context_length ? [`${model.context_length.toLocaleString("en")} tokens of context`] : []),
     ...(embedsOnly(model) ? ["embeddings"] : []),

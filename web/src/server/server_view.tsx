@@ -28,7 +28,7 @@ export function ServerView() {
             <Tile name="Requests now" value={String(now.requests)} more={`${now.running} generating, ${now.waiting} waiting`} />
             <Tile name="Tokens per second" value={rate(rates.at(-1) ?? 0)} more={`${now.generated.toLocaleString("en")} generated`} />
             <Tile name="Memory of models" value={bytes(now.memory)} more={`${now.loaded} loaded`} />
-            <Tile name="Prompt tokens from cache" value={percent(now.cached, now.prompt)} more={`${now.cached.toLocaleString("en")} of ${now.prompt.toLocaleString("en")}`} />
+            <Tile name="Cache hit rate" value={percent(now.cached, now.prompt)} more={`${now.cached.toLocaleString("en")} of ${now.prompt.toLocaleString("en")} prompt tokens`} />
           </dl>
           <Chart title="Tokens per second" values={rates} slots={KEPT} />
         </>
