@@ -123,6 +123,7 @@ def create_app(
         health=health,
         registry=metrics.registry,
         generate_limits=_generate_limits(settings),
+        response_store_bytes=settings.response_store_bytes,
         library=management.library if management is not None else None,
         serves_unknown_names=settings.model is not None,
         control=control,

@@ -35,7 +35,7 @@ class Services:
 
     library: what is known of the models that are here; None where only their names are. serves_unknown_names: a default
     model is configured, which serves requests for models that are not here, in dialects that have this rule.
-    control: None where the server cannot be controlled.
+    control: None where the server cannot be controlled. response_store_bytes: for answers that requests go on from.
     """
 
     models: Models
@@ -46,6 +46,7 @@ class Services:
     health: Callable[[], Health]
     registry: CollectorRegistry
     generate_limits: GenerateLimits
+    response_store_bytes: int
     library: ModelLibrary | None = None
     serves_unknown_names: bool = False
     control: ControlPlane | None = None

@@ -146,6 +146,16 @@ class Settings(ModelOptions, GenerateOptions):
     max_body_bytes: Annotated[
         int, Field(ge=1024, le=1 << 30, description="Largest request body."), Flag(_LIMITS)
     ] = 8 * 1024 * 1024
+    response_store_bytes: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=1 << 40,
+            description="Memory for answers of `/v1/responses` that `previous_response_id` can go on from; the longest"
+            " unused ones go first. 0 keeps none.",
+        ),
+        Flag(_LIMITS),
+    ] = 64 * 1024 * 1024
     max_json_depth: Annotated[
         int, Field(ge=8, le=500, description="Deepest nesting of a JSON request body."), Flag(_LIMITS)
     ] = 100

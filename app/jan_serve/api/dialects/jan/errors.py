@@ -49,7 +49,8 @@ def error_body(problem: Problem) -> dict[str, Any]:
         }
     }
     if isinstance(problem.error, ContextLengthExceeded):
-        body["error"] |= {"message": _context_message(problem.error), "param": "messages"}
+        param = "input" if problem.error.param == "input" else "messages"
+        body["error"] |= {"message": _context_message(problem.error), "param": param}
     if problem.fields:
         # HTTPValidationError as the API document has it; OpenAI's clients read `error` beside it.
         body["detail"] = [

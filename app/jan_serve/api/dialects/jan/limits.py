@@ -30,3 +30,7 @@ MAX_SEED: Final = (1 << 32) - 1
 MAX_EMBEDDING_INPUTS: Final = 2_048
 MAX_PROMPT_TOKENS: Final = 1 << 22
 """Ids in a token array; far beyond any context."""
+MAX_INCLUDE: Final = 64
+MAX_METADATA: Final = 16
+MAX_METADATA_KEY: Final = 64
+MAX_METADATA_VALUE: Final = 512

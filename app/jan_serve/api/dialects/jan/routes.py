@@ -21,6 +21,7 @@ from jan_serve.api.dialects.jan.parse_completion import completion_requests, pro
 from jan_serve.api.dialects.jan.render_chat import ChatAnswer, ChatChunks, ChatForm
 from jan_serve.api.dialects.jan.render_completion import CompletionAnswer, CompletionChunks, CompletionForm
 from jan_serve.api.dialects.jan.reply_head import ReplyHead
+from jan_serve.api.dialects.jan.responses.routes import add_response_routes
 from jan_serve.api.dialects.jan.routes_grammar import add_grammar_route
 from jan_serve.api.dialects.jan.routes_llama import add_llama_routes
 from jan_serve.api.dialects.jan.routes_models import add_model_routes
@@ -53,6 +54,7 @@ def jan_router(services: Services) -> APIRouter:
     _token_routes(router, TokenizerService(leases, services.running))
     add_grammar_route(router, services.preparer)
     add_llama_routes(router, services, leases)
+    add_response_routes(router, services, leases)
     return router
 
 
