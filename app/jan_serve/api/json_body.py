@@ -10,10 +10,12 @@ from itertools import accumulate
 from typing import Any, Final
 
 import msgspec
+from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
 
+from jan_serve.api.json_place import line_and_column
 from jan_serve.errors import InvalidJson
 
 _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
@@ -32,13 +34,15 @@ MAX_VALUES: Final = 1 << 20
 def decode_json(body: bytes, max_depth: int) -> Any:
     """The value of a JSON text. Raises InvalidJson. Takes time in proportion to the length, whatever the content."""
     if not body.strip(b" \t\r\n"):
-        raise InvalidJson("The request body is empty; a JSON object is expected.")
+        raise InvalidJson("The request body is empty; a JSON object is expected.", place=(1, 0))
     _check_structure(body, max_depth)
     try:
         with _no_collection():
             return msgspec.json.decode(body)
     except UnicodeDecodeError as error:
-        raise InvalidJson(f"The request body is not UTF-8: {error.reason} at byte {error.start}.") from None
+        place = line_and_column(body, error.start + 1)
+        message = f"The request body is not UTF-8: {error.reason} at byte {error.start}."
+        raise InvalidJson(message, place=place) from None
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         reason = str(error).removeprefix("JSON is malformed: ")
         place = _place(body, reason)
@@ -46,10 +50,9 @@ def decode_json(body: bytes, max_depth: int) -> Any:
 
 
 def _place(body: bytes, reason: str) -> tuple[int, int]:
-    """Line and column of the byte that the reason names; without one the body ends too early."""
+    """Line and column (both from 1) of the byte that the reason names; without one the body ends too early."""
     found = _BYTE.search(reason)
-    before = body if found is None else body[: int(found[1])]
-    return before.count(b"\n") + 1, len(before) - before.rfind(b"\n") - 1
+    return line_and_column(body, len(body) if found is None else int(found[1]) + 1)
 
 
 def _check_structure(body: bytes, max_depth: int) -> None:
@@ -116,6 +119,13 @@ class JsonRoute(APIRoute):
             if takes_body:
                 # Read here: FastAPI would turn whatever is raised while it reads into an error of its own.
                 await request.json()
-            return await handle(request)
+            try:
+                return await handle(request)
+            except RequestValidationError as error:
+                raise self.refusal(error, await request.body() if takes_body else b"") from None
 
         return strict
+
+    def refusal(self, error: RequestValidationError, body: bytes) -> Exception:
+        """What is raised for a request that breaks the route's schema. For dialects that say where in the body."""
+        return error

@@ -56,6 +56,10 @@ Strings = Annotated[list[str], FirstError()]
 Ints = Annotated[list[Int], FirstError()]
 
 
+def _exact(bound: float) -> str:
+    return str(bound) if isinstance(bound, int) else f"{bound:g}"
+
+
 @dataclass(frozen=True, slots=True)
 class Between:
     """A closed range for a number; None is an open end. The message names both ends."""
@@ -84,8 +88,8 @@ class Between:
     def words(self) -> str:
         """The range in words."""
         if self.high is None:
-            return f"{self.low:g} or more"
-        return f"from {self.low:g} to {self.high:g}"
+            return f"{_exact(self.low)} or more"
+        return f"from {_exact(self.low)} to {_exact(self.high)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,8 +55,6 @@ def chat_messages(body: ChatRequest, added: str) -> tuple[core.Message, ...]:
 
 def _text(message: Message) -> str:
     if message.content is None:
-        if not message.tool_calls:
-            raise ValidationFailed("a message needs `content` or `tool_calls`")
         return json.dumps(message.tool_calls, ensure_ascii=False, separators=(",", ":"))
     if isinstance(message.content, str):
         return message.content
@@ -235,7 +233,7 @@ def usage_chunk(
     body: ChatRequest, head: ReplyHead, prompt_tokens: int, completion_tokens: int
 ) -> Iterator[ChatChunk]:
     """The event with the counts, where it was asked for."""
-    if body.stream_options is not None and body.stream_options.include_usage:
+    if body.stream_options.include_usage:
         chunk = head.chunk()
         chunk["usage"] = usage_of(prompt_tokens, completion_tokens)
         yield chunk

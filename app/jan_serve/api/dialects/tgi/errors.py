@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from http import HTTPStatus
+from typing import Final
 
 from starlette.responses import PlainTextResponse, Response
 
@@ -23,6 +25,8 @@ from jan_serve.errors import (
     UnsupportedPattern,
     UnsupportedSchema,
 )
+
+_BYTE: Final = re.compile(r" \(byte \d+\)\Z")
 
 
 class ValidationFailed(InvalidRequest):
@@ -108,20 +112,23 @@ def status_of(problem: Problem) -> int:
             return problem.status
 
 
+def _reason(message: str) -> str:
+    reason = message.removeprefix("The request body is not valid JSON: ").removesuffix(".")
+    return _BYTE.sub("", reason)
+
+
 def render_error(problem: Problem) -> Response:
     """The response."""
     if problem.status == HTTPStatus.UNAUTHORIZED:
         return Response(status_code=HTTPStatus.UNAUTHORIZED)
     if isinstance(problem.error, InvalidJson):
         place = problem.error.place
-        text = f"Failed to parse the request body as JSON: {problem.message}"
+        text = f"Failed to parse the request body as JSON: {_reason(problem.message)}"
         if place is not None:
             text += f" at line {place[0]} column {place[1]}"
         return PlainTextResponse(text, HTTPStatus.BAD_REQUEST)
     if problem.fields:
-        first = problem.fields[0]
-        path = ".".join(str(step) for step in first.loc if step != "body")
-        text = f"Failed to deserialize the JSON body into the target type: {path}: {first.message}"
+        text = f"Failed to deserialize the JSON body into the target type: {problem.fields[0].message}"
         return PlainTextResponse(text, HTTPStatus.UNPROCESSABLE_ENTITY)
     if problem.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
         return PlainTextResponse(

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from fastapi import APIRouter
+from fastapi.exceptions import RequestValidationError
 
 from jan_serve.api.dialect import Services
+from jan_serve.api.dialects.tgi.rejections import rejection
 from jan_serve.api.dialects.tgi.routes_chat import add_chat_routes
 from jan_serve.api.dialects.tgi.routes_completion import add_completion_routes
 from jan_serve.api.dialects.tgi.routes_facts import add_info_route, add_mounted_facts
@@ -14,6 +16,7 @@ from jan_serve.api.dialects.tgi.routes_native import add_native_routes
 from jan_serve.api.dialects.tgi.routes_platforms import add_platform_routes
 from jan_serve.api.dialects.tgi.serving import Serving
 from jan_serve.api.dialects.tgi.wire import ErrorBody
+from jan_serve.api.errors import HttpError, validation_problem
 from jan_serve.api.json_body import JsonRoute
 
 PREFIX: Final = "/tgi"
@@ -44,9 +47,18 @@ _ERRORS: Final[dict[int | str, dict[str, Any]]] = {
 }
 
 
+class TgiRoute(JsonRoute):
+    """A route that says where in the body it stops fitting, as TGI's do."""
+
+    def refusal(self, error: RequestValidationError, body: bytes) -> Exception:
+        """Of one error: the first in the text."""
+        words = rejection(error.errors(), error.body, body)
+        return HttpError(validation_problem([{"loc": ("body",), "msg": words, "type": "rejected"}]))
+
+
 def tgi_router(services: Services) -> APIRouter:
     """All routes."""
-    router = APIRouter(route_class=JsonRoute, responses=_ERRORS)
+    router = APIRouter(route_class=TgiRoute, responses=_ERRORS)
     serving = Serving(services)
     for prefix in ("", PREFIX):
         add_native_routes(router, serving, prefix)

@@ -9,7 +9,7 @@ from typing import Any, cast
 from jan_serve.api.dialects.tgi.errors import ValidationFailed
 from jan_serve.api.dialects.tgi.limits import SLICE_TOKENS
 from jan_serve.api.dialects.tgi.schemas import read_schema
-from jan_serve.api.dialects.tgi.wire import GrammarValue, Parameters
+from jan_serve.api.dialects.tgi.wire import GrammarValue, JsonSchemaValue, JsonValue, Parameters, RegexValue
 from jan_serve.api.generate_limits import GenerateLimits
 from jan_serve.api.given import given_fields
 from jan_serve.core.constraint import Constraint, JsonSchemaConstraint, RegexConstraint
@@ -111,14 +111,10 @@ def constraint_of(grammar: GrammarValue | None) -> Constraint | None:
     """Raises ValidationFailed, as TGI does also for schemas that it could compile."""
     if grammar is None:
         return None
-    value: Any = grammar.value
-    if grammar.type == "regex":
-        if not isinstance(value, str):
-            raise ValidationFailed("grammar is not supported")
-        return RegexConstraint(value)
-    if grammar.type == "json_schema":
-        value = cast(dict[str, Any], value).get("schema") if isinstance(value, dict) else None
-    elif isinstance(value, str):
+    if isinstance(grammar, RegexValue):
+        return RegexConstraint(grammar.value)
+    value: Any = grammar.value.schema_ if isinstance(grammar, JsonSchemaValue) else grammar.value
+    if isinstance(grammar, JsonValue) and isinstance(value, str):
         try:
             value = json.loads(value)
         except (ValueError, RecursionError) as error:

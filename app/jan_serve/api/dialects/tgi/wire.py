@@ -17,11 +17,36 @@ Unsigned = Annotated[Int, Between(0, limits.MAX_U32)]
 Seed = Annotated[Int, Between(0, limits.MAX_U64)]
 
 
-class GrammarValue(WireModel):
-    """What the text has to be."""
+class JsonValue(WireModel):
+    """A JSON schema, or the text of one."""
 
-    type: Literal["json", "json_object", "regex", "json_schema"]
+    type: Literal["json", "json_object"]
     value: Any
+
+
+class RegexValue(WireModel):
+    """A regular expression that the whole text has to match."""
+
+    type: Literal["regex"]
+    value: str
+
+
+class NamedSchema(WireModel):
+    """A JSON schema under a name, which means nothing."""
+
+    name: str | None = None
+    schema_: Any = Field(alias="schema")
+
+
+class JsonSchemaValue(WireModel):
+    """A named schema."""
+
+    type: Literal["json_schema"]
+    value: NamedSchema
+
+
+GrammarValue = Annotated[JsonValue | RegexValue | JsonSchemaValue, Field(discriminator="type")]
+"""What the text has to be."""
 
 
 class Parameters(WireModel):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, NotRequired, cast
+from typing import Annotated, Any, Literal, NotRequired, Self, cast
 
 from pydantic import AliasChoices, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -44,6 +44,14 @@ class Message(WireModel):
     role: str
     content: str | Annotated[list[Chunk], FirstError()] | None = None
     tool_calls: list[dict[str, Any]] | None = None
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if self.content is None and self.tool_calls is None:
+            raise PydanticCustomError(
+                "untagged", "data did not match any variant of untagged enum MessageBody"
+            )
+        return self
 
 
 class Function(WireModel):
@@ -98,7 +106,7 @@ class ChatRequest(WireModel):
     top_logprobs: Unsigned | None = None
     logit_bias: list[float] | None = None
     stream: bool = False
-    stream_options: StreamOptions | None = None
+    stream_options: StreamOptions = Field(default_factory=StreamOptions)
     tools: Annotated[list[Tool], FirstError(), AtMost(MAX_TOOLS, "tools")] | None = None
     tool_choice: str | NamedTool | None = None
     tool_prompt: str | None = None
