@@ -45,6 +45,8 @@ Codes are stable and carry no transport: each dialect maps them to its own statu
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 
@@ -64,8 +66,9 @@ class JanServeError(Exception):
 
     @classmethod
     def restore(cls, payload: dict[str, Any]) -> Self:
-        """Inverse of `payload()`."""
-        return cls(payload["message"], param=payload.get("param"))
+        """Inverse of `payload()`, whose keys are names of the constructor's parameters; others are passed over."""
+        taken = inspect.signature(cls).parameters
+        return cls(**{name: value for name, value in payload.items() if name in taken})
 
 
 class InvalidRequest(JanServeError):
@@ -121,16 +124,6 @@ class ContextLengthExceeded(InvalidRequest):
             "message": self.message,
         }
 
-    @classmethod
-    def restore(cls, payload: dict[str, Any]) -> Self:
-        return cls(
-            payload["n_prompt"],
-            payload["n_ctx"],
-            max_tokens=payload.get("max_tokens"),
-            param=payload.get("param"),
-            message=payload.get("message"),
-        )
-
 
 class UnsupportedContent(InvalidRequest):
     """A content part that this model cannot read. Nothing was fetched or opened."""
@@ -150,13 +143,13 @@ class AdapterNotFound(InvalidRequest):
     code = "adapter_not_found"
 
     def __init__(
-        self, adapter: str, model: str, known: tuple[str, ...] = (), *, param: str | None = "model"
+        self, adapter: str, model: str, known: Sequence[str] = (), *, param: str | None = "model"
     ) -> None:
         has = f"it has {', '.join(known)}" if known else "it has none"
         super().__init__(f"The model `{model}` has no LoRA adapter `{adapter}`; {has}.", param=param)
         self.adapter = adapter
         self.model = model
-        self.known = known
+        self.known = tuple(known)
 
     def payload(self) -> dict[str, Any]:
         return {
@@ -165,12 +158,6 @@ class AdapterNotFound(InvalidRequest):
             "known": list(self.known),
             "param": self.param,
         }
-
-    @classmethod
-    def restore(cls, payload: dict[str, Any]) -> Self:
-        return cls(
-            payload["adapter"], payload["model"], tuple(payload.get("known", ())), param=payload.get("param")
-        )
 
 
 class TemplateError(InvalidRequest):
@@ -192,10 +179,6 @@ class InvalidGrammar(InvalidRequest):
     def payload(self) -> dict[str, Any]:
         return {"reason": self.reason, "line": self.line, "param": self.param}
 
-    @classmethod
-    def restore(cls, payload: dict[str, Any]) -> Self:
-        return cls(payload["reason"], payload.get("line"), param=payload.get("param"))
-
 
 class InvalidSchema(InvalidRequest):
     """Not a JSON Schema: `pointer` (RFC 6901) is the place, `reason` says why."""
@@ -209,10 +192,6 @@ class InvalidSchema(InvalidRequest):
 
     def payload(self) -> dict[str, Any]:
         return {"pointer": self.pointer, "reason": self.reason, "param": self.param}
-
-    @classmethod
-    def restore(cls, payload: dict[str, Any]) -> Self:
-        return cls(payload["pointer"], payload["reason"], param=payload.get("param"))
 
 
 class UnsupportedSchema(InvalidRequest):
@@ -233,10 +212,6 @@ class UnsupportedSchema(InvalidRequest):
     def payload(self) -> dict[str, Any]:
         return {"pointer": self.pointer, "keyword": self.keyword, "reason": self.reason, "param": self.param}
 
-    @classmethod
-    def restore(cls, payload: dict[str, Any]) -> Self:
-        return cls(payload["pointer"], payload["keyword"], payload["reason"], param=payload.get("param"))
-
 
 class UnsupportedPattern(InvalidRequest):
     """A regular expression that is malformed or not regular; `position` counts characters from 0."""
@@ -250,10 +225,6 @@ class UnsupportedPattern(InvalidRequest):
 
     def payload(self) -> dict[str, Any]:
         return {"position": self.position, "reason": self.reason, "param": self.param}
-
-    @classmethod
-    def restore(cls, payload: dict[str, Any]) -> Self:
-        return cls(payload["position"], payload["reason"], param=payload.get("param"))
 
 
 class GrammarTooComplex(InvalidRequest):
@@ -273,18 +244,14 @@ class ModelNotFound(JanServeError):
 
     code = "model_not_found"
 
-    def __init__(self, name: str, near: tuple[str, ...] = (), *, param: str | None = "model") -> None:
+    def __init__(self, name: str, near: Sequence[str] = (), *, param: str | None = "model") -> None:
         hint = f" Did you mean {', '.join(near)}?" if near else " `jan-serve ls` lists the models."
         super().__init__(f"The model `{name}` does not exist.{hint}", param=param)
         self.name = name
-        self.near = near
+        self.near = tuple(near)
 
     def payload(self) -> dict[str, Any]:
         return {"name": self.name, "near": list(self.near), "param": self.param}
-
-    @classmethod
-    def restore(cls, payload: dict[str, Any]) -> Self:
-        return cls(payload["name"], tuple(payload.get("near", ())), param=payload.get("param"))
 
 
 class ModelInUse(JanServeError):
@@ -331,10 +298,6 @@ class DigestMismatch(HubError):
     def payload(self) -> dict[str, Any]:
         return {"file": self.file, "want": self.want, "got": self.got, "param": self.param}
 
-    @classmethod
-    def restore(cls, payload: dict[str, Any]) -> Self:
-        return cls(payload["file"], payload["want"], payload["got"], param=payload.get("param"))
-
 
 class StoreError(JanServeError):
     """The models folder or a file in it cannot be read, written or changed; the message has the system's reason."""
@@ -359,10 +322,6 @@ class Unavailable(JanServeError):
 
     def payload(self) -> dict[str, Any]:
         return {"message": self.message, "retry_after": self.retry_after, "param": self.param}
-
-    @classmethod
-    def restore(cls, payload: dict[str, Any]) -> Self:
-        return cls(payload["message"], retry_after=payload.get("retry_after"), param=payload.get("param"))
 
 
 class Overloaded(Unavailable):
@@ -398,16 +357,6 @@ class InsufficientMemory(Unavailable):
     def payload(self) -> dict[str, Any]:
         figures = {"needed_bytes": self.needed_bytes, "available_bytes": self.available_bytes}
         return super().payload() | figures
-
-    @classmethod
-    def restore(cls, payload: dict[str, Any]) -> Self:
-        return cls(
-            payload["message"],
-            retry_after=payload.get("retry_after"),
-            param=payload.get("param"),
-            needed_bytes=payload.get("needed_bytes"),
-            available_bytes=payload.get("available_bytes"),
-        )
 
 
 class Asleep(Unavailable):
