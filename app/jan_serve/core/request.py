@@ -19,9 +19,10 @@ class TextPrompt(msgspec.Struct, frozen=True, tag="text"):
 
 
 class TokenPrompt(msgspec.Struct, frozen=True, tag="tokens"):
-    """Token ids, used as they are."""
+    """Token ids, used as they are. param: the field that they came in, which errors name."""
 
     ids: tuple[int, ...]
+    param: str = "prompt"
 
 
 class InfillFile(msgspec.Struct, frozen=True):

@@ -190,8 +190,8 @@ class RequestPreparer:
         match request.prompt:
             case TextPrompt(text=text):
                 return EnginePrompt((text,))
-            case TokenPrompt(ids=ids):
-                return EnginePrompt((ids,), add_special=False)
+            case TokenPrompt(ids=ids, param=param):
+                return EnginePrompt((ids,), add_special=False, param=param)
             case InfillPrompt() as prompt:
                 pieces = await infill_pieces(prompt, client, request.stopping.max_tokens)
                 if pieces is None:

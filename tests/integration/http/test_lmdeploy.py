@@ -106,8 +106,12 @@ def test_stop_tokens(url: str) -> None:
     assert cut["meta_info"]["finish_reason"] == {"type": "stop"}
     shown = generated(url, stop_token_ids=[end], include_stop_str_in_output=True)
     assert shown["output_ids"] == [*cut["output_ids"], end]
-    reply = generate(url, stop_token_ids=[1 << 20])
-    assert (reply.status, reply.json()["code"]) == (400, 400)
+    for fields in ({"stop_token_ids": [1 << 20]}, {"prompt": None, "input_ids": [1 << 20]}):
+        reply = generate(url, **fields)
+        assert reply.status == 400
+        assert reply.json()["message"].startswith(
+            f"{list(fields)[-1]}: token id 1048576 is outside the vocabulary"
+        )
 
 
 def test_a_smallest_length_is_reached(url: str) -> None:

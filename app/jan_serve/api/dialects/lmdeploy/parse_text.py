@@ -92,7 +92,7 @@ def generate_request(body: GenerateRequest) -> GenerationRequest:
 
 def _single_prompt(body: GenerateRequest) -> Prompt:
     if body.input_ids is not None:
-        return TokenPrompt(_token_ids("input_ids", body.input_ids))
+        return TokenPrompt(_token_ids("input_ids", body.input_ids), param="input_ids")
     assert body.prompt is not None
     return TextPrompt(body.prompt)
 

@@ -53,7 +53,7 @@ def test_generate_ignores_the_model_and_keys_that_it_does_not_know() -> None:
 def test_stop_tokens_of_generate() -> None:
     assert generate(input_ids=[1, 2], stop_token_ids=[3]).stopping.stop_token_ids == (3,)
     assert generate(input_ids=[1, 2], stop_token_ids=[3], ignore_eos=True).stopping.stop_token_ids == ()
-    assert generate(input_ids=[1, 2]).prompt == TokenPrompt((1, 2))
+    assert generate(input_ids=[1, 2]).prompt == TokenPrompt((1, 2), "input_ids")
 
 
 GENERATE_REFUSED: dict[str, tuple[dict[str, Any], str]] = {
