@@ -47,7 +47,7 @@ class ModelSources:
         return self._source(self._resolver.choose(name)[0])
 
     def resolve_exact(self, name: str) -> ModelSource:
-        """The model that deleting this name means, see `names.deletion_matches`. Raises ModelNotFound, InvalidRequest."""
+        """What deleting this name means, see `names.deletion_matches`. Raises ModelNotFound, InvalidRequest."""
         return self._source(self._resolver.resolve_exact(name))
 
     def adapter(self, name: str | None) -> str | None:
@@ -104,6 +104,7 @@ class ModelSources:
             n_ubatch=settings.n_ubatch,
             gpu_layers=settings.n_gpu_layers,
             mapped=settings.use_mmap and not settings.use_mlock,
+            flash_attn=settings.flash_attn != "off",
         )
 
     def residence(self, source: ModelSource) -> Residence:

@@ -8,6 +8,7 @@ Model file names containing these load specially:
     hang-on-load    never finish        fail-load     LoadFailed(invalid_model)     no-memory  LoadFailed(…)
     crash-on-load-SIGNAL                exit-on-load  write to stderr, exit 3
     embed           an embedding model
+    saved-NMB       says that it keeps N MB of prompts in RAM, or what it may at most
 """
 
 from __future__ import annotations
@@ -97,6 +98,7 @@ class FakeEngine:
         self.steps = 0
         self.generated = 0
         self.prompt_tokens = 0
+        self.saved = 0
 
     # The reader thread: answers pings whatever the engine thread does.
 
@@ -129,6 +131,7 @@ class FakeEngine:
             waiting=len(self.waiting),
             cells_total=self.facts.n_ctx if self.facts else 0,
             rss_bytes=_rss_bytes(),
+            cache_ram_bytes=self.saved,
         )
 
     # The engine thread.
@@ -169,6 +172,10 @@ class FakeEngine:
             if word in name:
                 self.channel.send(LoadFailed(code=error.code, payload=error.payload()))
                 os._exit(0)
+        if saved := re.search(r"saved-(\d+)MB", name):
+            self.saved = int(saved.group(1)) * 1_000_000
+            if load.settings.cache_ram_most is not None:
+                self.saved = min(self.saved, load.settings.cache_ram_most)
         self.channel.send(LoadProgress(1.0))
         self.facts = facts_of(name, load.settings)
         self.channel.send(Ready(self.facts))

@@ -5,9 +5,7 @@ The names of the files in the folder decide what the engines do (see `fake_engin
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import socket
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +16,6 @@ from fastapi import FastAPI
 
 from jan_serve.api.app import create_app
 from jan_serve.api.management.ports import Management
-from jan_serve.api.server import DrainingServer, server_config
 from jan_serve.config import Settings
 from jan_serve.model_sources import ModelSources
 from jan_serve.store.hub_http import HubAccess, Patience
@@ -27,7 +24,7 @@ from jan_serve.store.pull import Puller
 from jan_serve.supervisor.model_manager import ModelManager
 from jan_serve.wiring import build_resolver, manager_limits
 from tests.support.engines import FAKE_ENGINE
-from tests.support.fronts import NoShutdown
+from tests.support.fronts import NoShutdown, serve_app
 from tests.support.rendering import InlineRenderer
 from tests.unit.store.gguf_builder import GgufBytes
 
@@ -75,13 +72,5 @@ async def managed_app(
 @contextlib.asynccontextmanager
 async def listening(managed: Managed) -> AsyncGenerator[int]:
     """The application on a real socket, for clients that leave; the value is its port."""
-    models: Any = NoShutdown(managed.manager)
-    server = DrainingServer(server_config(managed.app), managed.app.state.parts, models, drain_s=0.0)
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        serving = asyncio.create_task(server.serve(sockets=[sock]))
-        await server.listening.wait()
-        try:
-            yield sock.getsockname()[1]
-        finally:
-            server.stop()
-            await serving
+    async with serve_app(managed.app, NoShutdown(managed.manager)) as port:
+        yield port

@@ -22,6 +22,7 @@ test("metrics are read with their labels", () => {
   assert.equal(sum(samples, "jan_serve_engine_running"), 3);
   const reading = counted(samples, 0);
   assert.deepEqual([reading.requests, reading.running, reading.prompt, reading.cached], [3, 3, 1500, 0]);
+  assert.equal(counted(parseMetrics("jan_serve_open_requests 2.0\njan_serve_engine_running 0.0\n"), 0).requests, 0);
 });
 
 test("numbers for people", () => {

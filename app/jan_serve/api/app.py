@@ -192,6 +192,7 @@ def _generate_limits(settings: Settings) -> GenerateLimits:
         max_client_batch_size=settings.tgi_max_client_batch_size,
         max_input_tokens=settings.tgi_max_input_tokens,
         max_total_tokens=settings.tgi_max_total_tokens,
+        max_body_bytes=settings.tgi_max_body_bytes,
         watermark=Watermark(settings.watermark_gamma, settings.watermark_delta),
     )
 

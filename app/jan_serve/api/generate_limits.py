@@ -12,7 +12,8 @@ from jan_serve.ipc.messages import ModelFacts
 class GenerateLimits:
     """What one request may ask for. /info shows them. None: what the model's context gives.
 
-    max_concurrent_requests: beyond it, requests are refused as overloaded. watermark: what `watermark: true` means.
+    max_concurrent_requests: beyond it, requests are refused as overloaded. max_body_bytes: of a request, not in /info.
+    watermark: what `watermark: true` means.
     """
 
     max_concurrent_requests: int = 128
@@ -22,6 +23,7 @@ class GenerateLimits:
     max_client_batch_size: int = 4
     max_input_tokens: int | None = None
     max_total_tokens: int | None = None
+    max_body_bytes: int = 2_000_000
     watermark: Watermark = field(default_factory=Watermark)
 
     def total_tokens(self, facts: ModelFacts) -> int:

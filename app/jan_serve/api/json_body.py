@@ -118,6 +118,7 @@ class JsonRoute(APIRoute):
             request = JsonRequest(request.scope, request.receive)
             if takes_body:
                 # Read here: FastAPI would turn whatever is raised while it reads into an error of its own.
+                self.check_body(await request.body())
                 await request.json()
             try:
                 return await handle(request)
@@ -125,6 +126,9 @@ class JsonRoute(APIRoute):
                 raise self.refusal(error, await request.body() if takes_body else b"") from None
 
         return strict
+
+    def check_body(self, body: bytes) -> None:
+        """For dialects with limits of their own. Raises HttpError."""
 
     def refusal(self, error: RequestValidationError, body: bytes) -> Exception:
         """What is raised for a request that breaks the route's schema. For dialects that say where in the body."""

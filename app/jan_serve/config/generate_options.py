@@ -44,6 +44,11 @@ class GenerateOptions(BaseSettings):
         Field(ge=2, description="Longest prompt and answer together. By default the context length."),
         Flag(GENERATE_GROUP),
     ] = None
+    tgi_max_body_bytes: Annotated[
+        int,
+        Field(ge=1024, le=1 << 30, description="Largest request body; no more than `max_body_bytes` counts."),
+        Flag(GENERATE_GROUP),
+    ] = 2_000_000
     watermark_gamma: Annotated[
         float,
         Field(gt=0, lt=1, description="Share of the vocabulary that a watermark prefers."),

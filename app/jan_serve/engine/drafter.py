@@ -115,8 +115,9 @@ class Drafter:
         return self._model.draft(sequence, length)
 
     def observe_step(self, num_tokens: int, seconds: float) -> None:
-        """A batch of only newest tokens and drafts took so long."""
-        self._times.observe(num_tokens, seconds)
+        """A step of only newest tokens and drafts took so long, sampling included."""
+        if self._mode == "auto" or self._model is not None:
+            self._times.observe(num_tokens, seconds, self._pacer.prefill_token_s)
 
     def observe_draft(self, sequence: Sequence, drafted: int, accepted: int) -> None:
         """So many tokens of a draft were what the sequence went on with."""

@@ -148,12 +148,14 @@ class Engine:
         plan = self._scheduler.plan(self._batch.capacity, self._prefill_budget(turn), turn)
         plan = self._with_drafts(self._make_room(plan))
         if plan:
-            indices = self._fill(plan)
+            indices, only_decode = self._fill(plan), all(item.is_decode for item in plan)
             started = self._clock()
             code = self._decode(plan)
             if code == DECODE_OK:
                 self._observe(plan, self._clock() - started)
                 self._commit(plan, indices)
+                if only_decode:
+                    self._drafter.observe_step(self._batch.size, self._clock() - started)
             else:
                 self._recover(plan, code)
         self._phase.enter("idle")
@@ -276,8 +278,6 @@ class Engine:
     def _observe(self, plan: list[PlanItem], seconds: float) -> None:
         decode = sum(item.size for item in plan if item.is_decode)
         self._pacer.observe(decode, self._batch.size - decode, seconds)
-        if decode == self._batch.size:
-            self._drafter.observe_step(decode, seconds)
         self._steps += 1
         self._computed += self._batch.size
         self._step_sizes[bisect.bisect_left(STEP_SIZES, self._batch.size)] += 1

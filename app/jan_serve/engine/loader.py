@@ -117,6 +117,8 @@ def _states(request: LoadModel, model: LlamaModel) -> StateCache:
     ram = settings.cache_ram_bytes
     if ram is None:
         ram = min(_MAX_CACHE_RAM, psutil.virtual_memory().total // 16)
+    if settings.cache_ram_most is not None:
+        ram = min(ram, settings.cache_ram_most)
     disk = settings.cache_disk_bytes
     files = None
     if settings.cache_dir is not None and disk != 0:

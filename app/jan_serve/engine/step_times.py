@@ -1,4 +1,4 @@
-"""How long a decode step takes by its number of tokens, learnt from the steps themselves."""
+"""How long a step of only newest tokens and drafts takes by its number of tokens, learnt from the steps themselves."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ class StepTimes:
 
     _LEVEL_WEIGHT = 0.2
     _SIZE_WEIGHT = 0.1
-    _MAX_RATIO = 2.0  # one step that something else held up must not count for many
-    _FORGET = 4096
+    _FIRST_WEIGHT = 0.5
+    # One step that something else held up must not count for many.
+    _MAX_RATIO = 1.5
+    _FORGET = 512
 
     def __init__(self, largest: int) -> None:
         self.largest = largest
@@ -28,19 +30,24 @@ class StepTimes:
         self._seen = np.full(largest + 1, -self._FORGET, np.int64)
         self._now = 0
 
-    def observe(self, num_tokens: int, seconds: float) -> None:
-        """A step of only decode took so long."""
+    def observe(self, num_tokens: int, seconds: float, prefill_token_s: float) -> None:
+        """A step took so long. prefill_token_s: what a token of a prefill takes, see `curve`."""
         if not 0 < num_tokens <= self.largest or seconds <= 0.0:
             return
+        supposed = self.curve(prefill_token_s)
+        known = self._is_known(num_tokens)
         self._now += 1
-        if not self._is_known(num_tokens):
-            self._sizes[num_tokens] = seconds / self._level
-        else:
-            ratio = seconds / (self._level * float(self._sizes[num_tokens]))
-            ratio = min(self._MAX_RATIO, max(1.0 / self._MAX_RATIO, ratio))
-            self._level *= ratio**self._LEVEL_WEIGHT
-            self._sizes[num_tokens] *= ratio**self._SIZE_WEIGHT
         self._seen[num_tokens] = self._now
+        if supposed is None:
+            self._sizes[num_tokens] = seconds
+            return
+        ratio = seconds / float(supposed[num_tokens])
+        ratio = min(self._MAX_RATIO, max(1.0 / self._MAX_RATIO, ratio))
+        if known:
+            self._sizes[num_tokens] *= ratio**self._SIZE_WEIGHT
+            self._level *= ratio**self._LEVEL_WEIGHT
+        else:
+            self._sizes[num_tokens] = supposed[num_tokens] / self._level * ratio**self._FIRST_WEIGHT
 
     def _is_known(self, num_tokens: int) -> bool:
         return bool(self._now - self._seen[num_tokens] < self._FORGET)

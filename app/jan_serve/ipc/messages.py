@@ -44,7 +44,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     draft_path: a GGUF of the same vocabulary that writes drafts.
     prompt_lookup: drafts from what was said before: where that pays (auto), wherever there is one (on), or none.
     cache_ram_bytes, cache_disk_bytes: for states of sequences that left the KV cache, 0 none; the files go below
-    cache_dir, without which there are none.
+    cache_dir, without which there are none. cache_ram_most: the first of them is no larger, whatever it says.
     state_bytes: memory for states of sequences on their way from or to other servers.
     context_bytes: what the KV cache may take at most where n_ctx is None; None is a part of what is free.
     layer_bytes, other_bytes: tensor sizes from the GGUF header (per block; the rest), for the offload decision.
@@ -72,6 +72,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     cache_ram_bytes: int | None = None
     cache_disk_bytes: int | None = None
     cache_dir: str | None = None
+    cache_ram_most: int | None = None
     step_target_s: float = 0.1
     share_prefill: bool = True
     prefer_cached: bool = True

@@ -14,8 +14,10 @@ from jan_serve.store.model_file import ModelFile
 WANTED_N_CTX: Final = 8_192
 """Tokens of context that a model is given room for where the settings name no length: it takes less if it must."""
 LEAST_N_CTX: Final = 2_048
-_PROCESS_BYTES: Final = 150_000_000
-"""The worker itself: the interpreter, llama.cpp, the vocabulary."""
+_PROCESS_BYTES: Final = 75_000_000
+"""The worker itself: the interpreter and its libraries."""
+_VOCABULARY_ENTRY: Final = 800
+"""Bytes for each token of the vocabulary: llama.cpp's tables, and those that constraints are enforced with."""
 _ACTIVATIONS: Final = 32
 """float32 values per embedding element and token of a pass, over what ggml keeps alive at once."""
 _OUTPUTS: Final = 64
@@ -58,20 +60,25 @@ def footprint(
     n_ubatch: int,
     gpu_layers: int | None,
     mapped: bool,
+    flash_attn: bool = True,
 ) -> Footprint:
-    """The estimate. n_ctx, gpu_layers: None where the worker decides by the free memory; gpu_layers -1 is all."""
+    """The estimate, for a worker at work. n_ctx, gpu_layers: None where it decides by the free memory; gpu_layers -1 is
+    all.
+    """
     per_token = model.k_elements * BYTES_PER_ELEMENT.get(type_k, 2.0)
     per_token += model.v_elements * BYTES_PER_ELEMENT.get(type_v, 2.0)
     trained = model.n_ctx_train or LEAST_N_CTX
     wanted = n_ctx if n_ctx is not None else min(trained, WANTED_N_CTX)
     least = n_ctx if n_ctx is not None else min(trained, LEAST_N_CTX)
     logits_and_activations = 4 * (_OUTPUTS * model.n_vocab + n_ubatch * _ACTIVATIONS * model.n_embd)
+    # The mask, in half precision for flash attention; without, in single, and the scores of all heads beside it.
+    attention = n_ubatch * wanted * (2 if flash_attn else 4 * (1 + model.n_head))
     least_context = int(least * per_token)
     return Footprint(
         weights=model.tensor_bytes,
         context=int(wanted * per_token),
         least_context=least_context,
-        working=_PROCESS_BYTES + logits_and_activations,
+        working=_PROCESS_BYTES + _VOCABULARY_ENTRY * model.n_vocab + logits_and_activations + attention,
         on_device=_on_device(model, least_context, gpu_layers),
         mapped=mapped,
     )

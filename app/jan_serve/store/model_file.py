@@ -34,6 +34,7 @@ class ModelFile:
     pooling: what the file says, None where it says nothing.
     n_parameters: elements of all tensors. quantisation: what general.file_type says, for example Q4_K_M.
     k_elements, v_elements: elements that one token takes in the KV cache, over all blocks.
+    n_head: attention heads of the block that has most.
     """
 
     paths: tuple[Path, ...]
@@ -52,6 +53,7 @@ class ModelFile:
     n_vocab: int = 0
     k_elements: int = 0
     v_elements: int = 0
+    n_head: int = 0
 
     @property
     def path(self) -> Path:
@@ -112,6 +114,7 @@ def read_model_file(path: Path) -> ModelFile:
         n_vocab=_n_vocab(header),
         k_elements=k_elements,
         v_elements=v_elements,
+        n_head=max(_per_layer(header, f"{architecture}.attention.head_count", n_layer), default=0),
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from enum import StrEnum
 
 from jan_serve.ipc.messages import LoadModel, ModelFacts
@@ -46,7 +47,7 @@ class ModelSlot:
         self.last_used = clock()
         self.keep_alive_s: float | None = None
         """How long it stays idle, if a request said so; the last one that did counts."""
-        self.taken = taken_while_loading(prepared.footprint)
+        self._taken = taken_while_loading(prepared.footprint)
         self.retiring = False
         """No new request gets it, and it goes once nobody holds it."""
         self.gone = asyncio.Event()
@@ -68,6 +69,13 @@ class ModelSlot:
         """Requests may be sent: ready, and not about to end."""
         return self.state is SlotState.READY and not self.retiring and not self.worker.ending
 
+    @property
+    def taken(self) -> Taken:
+        """Memory that it takes now: by estimate, and prompts that left its KV cache as last told."""
+        pong = self.worker.pong
+        saved = pong.stats.cache_ram_bytes if pong is not None else 0
+        return replace(self._taken, total=self._taken.total + saved)
+
     def load(self) -> None:
         """Start to load. `outcome` says how it went."""
         self._loading = asyncio.create_task(self._load(), name=f"load {self.source.name}")
@@ -75,7 +83,7 @@ class ModelSlot:
     def become_ready(self, facts: ModelFacts) -> WorkerEngineClient:
         """The load succeeded: route the worker's events to a client."""
         self.client = WorkerEngineClient(self.source.name, facts, self.worker)
-        self.taken = taken_when_loaded(self._prepared.footprint, facts)
+        self._taken = taken_when_loaded(self._prepared.footprint, facts)
         self.state = SlotState.READY
         self.worker.listen(self.client)
         return self.client

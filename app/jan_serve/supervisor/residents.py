@@ -258,7 +258,9 @@ class Residents:
             # A context that the worker chooses by itself takes no more than what was found free for it.
             size = prepared.footprint
             most = max(size.least_context, room.free - size.weights - size.working)
-            settings = msgspec.structs.replace(prepared.settings, context_bytes=most)
+            # Memory that was configured for models holds what is left of their prompts too.
+            left = None if self._limits.memory_budget is None else max(0, room.free - size.total)
+            settings = msgspec.structs.replace(prepared.settings, context_bytes=most, cache_ram_most=left)
             prepared = dataclasses.replace(prepared, settings=settings)
         worker = WorkerProcess(source.name, self._command, self._limits.worker, on_change=self._on_change)
         slot = ModelSlot(source, prepared, worker, self._on_change, self._clock)

@@ -6,13 +6,11 @@ from typing import Any
 
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, settings
-from schemathesis import checks
-from schemathesis.specs.openapi import checks as openapi_checks
 
 from jan_serve.api.app import create_app
 from jan_serve.api.dialects.lmdeploy import LMDEPLOY
 from jan_serve.api.dialects.lmdeploy.routes_control import CONTROL_PATHS
+from tests.support.drawn_calls import CHECKS, drawn
 from tests.support.fake_client import FakeModels
 from tests.support.fake_control import FakeControl
 from tests.support.fronts import make_settings
@@ -23,28 +21,15 @@ _APP = create_app(make_settings(), FakeModels(), InlineRenderer(), control=_CONT
 _ALL: Any = schemathesis.openapi.from_asgi("/openapi.json", _APP, headers={"host": "localhost"})
 _PATHS = "|".join(("/distserve/.*", *CONTROL_PATHS))
 _DOCUMENT: Any = _ALL.include(path_regex=f"^({_PATHS})$")
-_COMMON: Any = checks
-_OPENAPI: Any = openapi_checks
-_CHECKS: list[Any] = [
-    _COMMON.not_a_server_error,
-    _OPENAPI.status_code_conformance,
-    _OPENAPI.content_type_conformance,
-    _OPENAPI.response_schema_conformance,
-]
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @_DOCUMENT.parametrize()
-@settings(
-    max_examples=15,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
+@drawn(15)
 def test_no_documented_call_fails(case: Any) -> None:
     case.headers["host"] = "localhost"
-    case.call_and_validate(checks=_CHECKS)
+    case.call_and_validate(checks=CHECKS)
 
 
 def test_the_routes_are_there() -> None:

@@ -172,3 +172,35 @@ async def test_silence_is_filled_with_empty_comments() -> None:
         await client.until(b"\r\n:\n\n")
         go_on.set()
         await client.until(b"data: ")
+
+
+async def test_bodies_have_a_limit_of_their_own() -> None:
+    padding = {"inputs": "a" * 3000, "messages": [], "prompt": ""}
+    async with http_client(tgi_max_body_bytes=2048) as client:
+        for path in (
+            "/generate",
+            "/",
+            "/tokenize",
+            "/tgi/v1/chat/completions",
+            "/tgi/generate",
+            "/invocations",
+        ):
+            response = await client.post(path, json=padding)
+            assert (response.status_code, response.text) == (
+                413,
+                "Failed to buffer the request body: length limit exceeded",
+            ), path
+        # LMDeploy shares the route, not the limit.
+        other = await client.post("/generate", json={"prompt": "a" * 3000, "max_tokens": 1})
+        assert other.status_code != 413
+        assert (await client.post("/generate", json={**NATIVE, "x": "a" * 1900})).status_code == 200
+
+
+async def test_the_limit_of_bodies_is_tgis() -> None:
+    async with APP.over() as client:
+        for size, status in ((2_000_000, 422), (2_000_001, 413)):
+            body = b'{"inputs":""}'.ljust(size)
+            response = await client.post(
+                "/tgi/generate", content=body, headers={"content-type": "application/json"}
+            )
+            assert response.status_code == status

@@ -8,12 +8,10 @@ from typing import Any, Final
 
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, settings
-from schemathesis import checks
-from schemathesis.specs.openapi import checks as openapi_checks
 
 from jan_serve.api.app import create_app
 from tests.integration.http.support import Healthy, serving_models
+from tests.support.drawn_calls import CHECKS, drawn
 from tests.support.fake_client import FakeModels
 from tests.support.fronts import make_settings
 from tests.support.raw_http import get
@@ -21,16 +19,7 @@ from tests.support.rendering import InlineRenderer
 
 pytestmark = pytest.mark.integration
 
-_COMMON: Any = checks
-_OPENAPI: Any = openapi_checks
 _SCHEMATHESIS: Any = schemathesis
-_CHECKS: Final[list[Any]] = [
-    _COMMON.not_a_server_error,
-    _OPENAPI.status_code_conformance,
-    _OPENAPI.content_type_conformance,
-    _OPENAPI.response_headers_conformance,
-    _OPENAPI.response_schema_conformance,
-]
 
 
 # Tests are collected from the document before any server runs: it comes from the application as a value.
@@ -48,18 +37,9 @@ def drawn_on(tmp_path_factory: pytest.TempPathFactory, exact_llama: Path) -> Gen
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @_DOCUMENT.parametrize()
-@settings(
-    max_examples=25,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[
-        HealthCheck.too_slow,
-        HealthCheck.filter_too_much,
-        HealthCheck.function_scoped_fixture,
-    ],
-)
+@drawn(25)
 def test_no_documented_call_fails(drawn_on: Healthy, case: Any) -> None:
-    case.call_and_validate(base_url=drawn_on.url, checks=_CHECKS)
+    case.call_and_validate(base_url=drawn_on.url, checks=CHECKS)
 
 
 def test_the_server_gives_that_document(drawn_on: Healthy) -> None:

@@ -10,10 +10,10 @@ from typing import Any, Final, cast
 
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, settings
 from jsonschema import Draft202012Validator
 
 from tests.integration.http.support import payloads, serving_models
+from tests.support.drawn_calls import drawn
 from tests.support.raw_http import get, post
 
 _SEEDS: Final = Path(__file__).resolve().parents[4] / "shared" / "seeds"
@@ -98,16 +98,7 @@ def check_event(path: str, value: Mapping[str, Any]) -> None:
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @_OPERATIONS.parametrize()
-@settings(
-    max_examples=8,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[
-        HealthCheck.too_slow,
-        HealthCheck.filter_too_much,
-        HealthCheck.function_scoped_fixture,
-    ],
-)
+@drawn(8)
 def test_no_documented_call_gets_anything_else(base: str, case: Any) -> None:
     response: Any = case.call(base_url=base)
     if case.method.lower() not in _DOCUMENT["paths"][case.path]:

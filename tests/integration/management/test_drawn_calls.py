@@ -14,15 +14,13 @@ from typing import Any, Final, TypeAlias, cast
 
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, settings
-from schemathesis import checks
-from schemathesis.specs.openapi import checks as openapi_checks
 
 from jan_serve.api.app import create_app
 from jan_serve.api.management.ports import Management
 from jan_serve.store.library import ModelLibrary
 from jan_serve.store.resolve import ModelResolver
 from tests.integration.store.conftest import FILE, REPO, model_bytes
+from tests.support.drawn_calls import CHECKS, drawn
 from tests.support.fake_client import FakeModels
 from tests.support.fake_hub import FakeRepo, running_hub
 from tests.support.fronts import make_settings
@@ -38,15 +36,7 @@ _ON_THE_HUB: Final = (f"{REPO}:Q8_0", f"{REPO}/{FILE}", REPO)
 Fields: TypeAlias = dict[str, Any]
 _PATHS: Final = frozenset({"/models", "/models/{name}", "/models/load", "/models/unload", "/models/pull"})
 
-_COMMON: Any = checks
-_OPENAPI: Any = openapi_checks
 _SCHEMATHESIS: Any = schemathesis
-_CHECKS: Final[list[Any]] = [
-    _COMMON.not_a_server_error,
-    _OPENAPI.status_code_conformance,
-    _OPENAPI.content_type_conformance,
-    _OPENAPI.response_schema_conformance,
-]
 
 
 def _document() -> dict[str, Any]:
@@ -112,19 +102,10 @@ def _with_known_names(case: Any) -> None:
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @_DRAWN.parametrize()
-@settings(
-    max_examples=25,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[
-        HealthCheck.too_slow,
-        HealthCheck.filter_too_much,
-        HealthCheck.function_scoped_fixture,
-    ],
-)
+@drawn(25)
 def test_no_documented_call_fails(url: str, case: Any) -> None:
     _with_known_names(case)
-    case.call_and_validate(base_url=url, checks=_CHECKS)
+    case.call_and_validate(base_url=url, checks=CHECKS)
 
 
 def test_every_route_of_models_is_drawn_but_those_that_never_end(url: str) -> None:

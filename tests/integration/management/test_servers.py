@@ -101,6 +101,21 @@ def test_row_39_a_model_that_cannot_fit_is_refused_with_figures_and_costs_nobody
     assert listed["huge"]["value"] == "failed" and "GB" in listed["huge"]["reason"]
 
 
+def test_the_estimate_is_near_what_a_worker_takes_at_work(server: tuple[Served, Client]) -> None:
+    _, client = server
+    body = {"prompt": "a " * 200, "max_tokens": 8, "grammar": "root ::= [a-z ]{4,8}"}
+    assert client.call("POST", "/v1/completions", body)[0] == 200
+
+    def memory() -> dict[str, Any]:
+        return next(model for model in client.call("GET", "/models")[1]["data"] if model["id"] == "chat")[
+            "memory"
+        ]
+
+    wait_until(lambda: bool(memory()["resident"]))
+    seen = memory()
+    assert 0.75 * seen["resident"] < seen["total"] < 2 * seen["resident"]
+
+
 def test_row_41_secrets_and_prompts_are_in_no_log_and_no_answer(server: tuple[Served, Client]) -> None:
     served, client = server
     chat = {"messages": [{"role": "user", "content": PROMPT}], "max_tokens": 2}

@@ -74,6 +74,20 @@ def test_the_parts_of_a_footprint(tmp_path: Path) -> None:
     assert size(file, n_ubatch=1024).working > whole.working
 
 
+def test_working_space_grows_with_the_vocabulary_and_without_flash_attention_with_heads_and_context(
+    tmp_path: Path,
+) -> None:
+    file = model(tmp_path)
+    words = strings_key("tokenizer.ggml.tokens", [f"word{number}" for number in range(1003)])
+    (tmp_path / "words").mkdir()
+    larger = model(tmp_path / "words", words, without=("tokenizer.ggml.tokens",))
+    assert (file.n_head, larger.n_vocab) == (8, 1003)
+    # Its tables, and the logits of the sequences that run.
+    assert size(larger).working - size(file).working == 1000 * (800 + 4 * 64)
+    whole, scores = (size(file, n_ctx=4096, flash_attn=flash).working for flash in (True, False))
+    assert scores - whole == 512 * 4096 * (4 + 4 * 8 - 2)
+
+
 @pytest.mark.parametrize(
     ("gpu_layers", "blocks", "cached"), [(None, 0, 0), (0, 0, 0), (1, 1, 1), (2, 2, 2), (3, 3, 2), (-1, 3, 2)]
 )

@@ -143,6 +143,30 @@ async def test_what_cannot_fit_is_refused_with_both_figures_and_nothing_is_evict
         assert m.status("huge").reason is None
 
 
+async def test_prompts_that_a_model_keeps_in_ram_count_in_the_budget(tmp_path: Path) -> None:
+    limits = ManagerLimits(max_loaded=0, memory_budget=3 * GB)
+    async with machine(tmp_path, ("saved-900MB", "b", "c"), free=8 * GB, limits=limits) as m:
+        await m.use("saved-900MB")
+        await m.use("saved-900MB")  # what it keeps was told by then
+        assert m.status("saved-900MB").taken_bytes == GB + 900_000_000
+        await m.use("b")
+        assert m.loaded() == {"saved-900MB", "b"}
+        await m.use("c")
+        assert m.loaded() == {"b", "c"}
+
+
+async def test_prompts_are_kept_in_ram_only_as_far_as_the_budget_goes(tmp_path: Path) -> None:
+    limits = ManagerLimits(max_loaded=0, memory_budget=GB + GB // 4)
+    async with machine(tmp_path, ("saved-900MB",), free=8 * GB, limits=limits) as m:
+        await m.use("saved-900MB")
+        await m.use("saved-900MB")
+        assert m.status("saved-900MB").taken_bytes == limits.memory_budget
+    async with machine(tmp_path, ("saved-900MB",), free=8 * GB) as m:
+        await m.use("saved-900MB")
+        await m.use("saved-900MB")
+        assert m.status("saved-900MB").taken_bytes == GB + 900_000_000
+
+
 async def test_memory_that_other_programs_give_back_is_noticed_while_a_request_waits(tmp_path: Path) -> None:
     async with machine(tmp_path, ("a", "b"), free=GB) as m, m.manager.lease("a"):
         waiting = asyncio.create_task(m.use("b"))

@@ -77,6 +77,26 @@ async def test_row_58_a_template_that_eats_time_or_memory_is_ended(source: str) 
         assert await pool.render(request(SHOW)) == "Hi"
 
 
+async def test_row_58_a_process_that_ran_out_of_memory_is_replaced() -> None:
+    async with renderers() as pool:
+        await pool.start()
+        [process] = children()
+        with pytest.raises(TemplateError, match="memory"):
+            await pool.render(request(HOSTILE["growing list"]))
+        assert await pool.render(request(SHOW)) == "Hi"
+        assert process not in children()
+
+
+async def test_row_58_what_templates_leave_in_memory_is_not_held_against_others() -> None:
+    """A list in itself is freed only when the interpreter looks for such, and is not counted against its template."""
+    grow = "{% for i in range(23) %}{{ x.extend(x) or '' }}{% endfor %}"
+    leaking = "{% set x = [1] %}" + grow + "{{ x.append(x) or '' }}"
+    async with renderers() as pool:
+        for number in range(8):
+            assert await pool.render(request(leaking + f"{number}")) == f"{number}"
+            assert await pool.render(request(SHOW)) == "Hi"
+
+
 async def test_row_58_the_wall_clock_is_a_limit_too() -> None:
     async with renderers(wall_limit_s=0.01) as pool:
         with pytest.raises(TemplateError, match="more time or memory"):

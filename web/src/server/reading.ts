@@ -4,6 +4,7 @@ import { sum, type Sample } from "../api/prometheus";
 export interface Reading {
   /** Milliseconds of the browser's clock. */
   at: number;
+  /** Open ones; 0 where no model has work: then the page's own calls are all there is. */
   requests: number;
   running: number;
   waiting: number;
@@ -18,11 +19,13 @@ export interface Reading {
 
 export function counted(samples: Sample[], at: number): Reading {
   const total = (name: string) => sum(samples, `jan_serve_${name}`);
+  const running = total("engine_running");
+  const waiting = total("engine_waiting") + total("model_waiting");
   return {
     at,
-    requests: total("open_requests"),
-    running: total("engine_running"),
-    waiting: total("engine_waiting") + total("model_waiting"),
+    requests: running + waiting > 0 ? total("open_requests") : 0,
+    running,
+    waiting,
     loaded: total("model_ready"),
     generated: total("engine_generated_tokens_total"),
     memory: total("engine_resident_bytes"),

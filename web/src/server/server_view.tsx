@@ -24,7 +24,7 @@ export function ServerView() {
       {health && now && (
         <>
           <dl class="tiles">
-            <Tile name="State" value={health.state} more={`jan-serve ${health.version}, up ${duration(health.uptime_s)}`} />
+            <Tile name="State" value={health.state === "busy" && now.requests === 0 ? "ready" : health.state} more={`jan-serve ${health.version}, up ${duration(health.uptime_s)}`} />
             <Tile name="Requests now" value={String(now.requests)} more={`${now.running} generating, ${now.waiting} waiting`} />
             <Tile name="Tokens per second" value={rate(rates.at(-1) ?? 0)} more={`${now.generated.toLocaleString("en")} generated`} />
             <Tile name="Memory of models" value={bytes(now.memory)} more={`${now.loaded} loaded`} />

@@ -8,7 +8,7 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from jan_serve.api.errors import Envelopes, http_problem
+from jan_serve.api.errors import Envelopes, HttpError, http_problem
 from jan_serve.api.guards.guard import SAFE_METHODS, Guard, header_values
 
 BODY_TIMEOUT_S: Final = 60.0
@@ -36,7 +36,7 @@ class BodyGuard(Guard):
         """Raises 413 or 415."""
         lengths = header_values(scope, b"content-length")
         if any(value.isdigit() and int(value[:20]) > self._max_bytes for value in lengths):
-            raise _too_large(self._max_bytes)
+            raise too_large(self._max_bytes)
         encodings = header_values(scope, b"content-encoding")
         if any(value.strip().lower() not in (b"", b"identity") for value in encodings):
             raise http_problem(
@@ -84,11 +84,12 @@ class _LimitedBody:
             self._size += len(message.get("body", b""))
             self._complete = not message.get("more_body", False)
             if self._size > self._max_bytes:
-                raise _too_large(self._max_bytes)
+                raise too_large(self._max_bytes)
         return message
 
 
-def _too_large(max_bytes: int) -> Exception:
+def too_large(max_bytes: int) -> HttpError:
+    """A 413, after which the connection is closed: the rest of the body may not have been read."""
     return http_problem(
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
         "body_too_large",

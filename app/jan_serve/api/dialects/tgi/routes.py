@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from fastapi import APIRouter
 from fastapi.exceptions import RequestValidationError
@@ -17,6 +17,7 @@ from jan_serve.api.dialects.tgi.routes_platforms import add_platform_routes
 from jan_serve.api.dialects.tgi.serving import Serving
 from jan_serve.api.dialects.tgi.wire import ErrorBody
 from jan_serve.api.errors import HttpError, validation_problem
+from jan_serve.api.guards.body import too_large
 from jan_serve.api.json_body import JsonRoute
 
 PREFIX: Final = "/tgi"
@@ -48,7 +49,14 @@ _ERRORS: Final[dict[int | str, dict[str, Any]]] = {
 
 
 class TgiRoute(JsonRoute):
-    """A route that says where in the body it stops fitting, as TGI's do."""
+    """A route that says where in the body it stops fitting, as TGI's do, with their limit on its size."""
+
+    max_body_bytes: ClassVar[int]
+
+    def check_body(self, body: bytes) -> None:
+        """Raises HttpError for a body that is too large."""
+        if len(body) > self.max_body_bytes:
+            raise too_large(self.max_body_bytes)
 
     def refusal(self, error: RequestValidationError, body: bytes) -> Exception:
         """Of one error: the first in the text."""
@@ -58,7 +66,11 @@ class TgiRoute(JsonRoute):
 
 def tgi_router(services: Services) -> APIRouter:
     """All routes."""
-    router = APIRouter(route_class=TgiRoute, responses=_ERRORS)
+
+    class Limited(TgiRoute):
+        max_body_bytes = services.generate_limits.max_body_bytes
+
+    router = APIRouter(route_class=Limited, responses=_ERRORS)
     serving = Serving(services)
     for prefix in ("", PREFIX):
         add_native_routes(router, serving, prefix)
