@@ -175,7 +175,7 @@ async def test_silence_is_filled_with_empty_comments() -> None:
 
 
 async def test_bodies_have_a_limit_of_their_own() -> None:
-    padding = {"inputs": "a" * 3000, "messages": [], "prompt": ""}
+    padding: dict[str, Any] = {"inputs": "a" * 3000, "messages": [], "prompt": ""}
     async with http_client(tgi_max_body_bytes=2048) as client:
         for path in (
             "/generate",
