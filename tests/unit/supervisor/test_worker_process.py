@@ -38,7 +38,7 @@ from tests.support.processes import alive, until
 pytestmark = pytest.mark.anyio
 
 QUICK = WorkerLimits(
-    ping_s=0.02, sample_s=0.2, decode_s=0.3, other_s=0.2, silent_s=0.3, load_s=0.5, stop_s=0.2
+    ping_s=0.02, sample_s=0.2, decode_s=0.3, other_s=0.2, silent_s=0.3, load_s=20.0, stop_s=0.2
 )
 
 SPAWN = "import subprocess, sys; p = subprocess.Popen(['sleep', '600']); print(p.pid, file=sys.stderr, flush=True)"
