@@ -25,11 +25,12 @@ class RenderRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RenderReply(msgspec.Struct, frozen=True, kw_only=True):
-    """The text; or an error of the `errors` tree as code and payload."""
+    """The text; or an error of the `errors` tree as code and payload. last: the process renders nothing after it."""
 
     text: str = ""
     code: str | None = None
     payload: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    last: bool = False
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -1,16 +1,20 @@
 """Renders what comes down the pipe, one request after the other. Started as `jan-serve render`; not for people.
 
 A template may use as much CPU time and memory as LIMITS say. Beyond the first the kernel ends this process, which its
-caller takes for the answer; beyond the second the template gets a MemoryError. Where the platform has no such limits
-(Windows, and memory on macOS), the caller's own time limit is what holds.
+caller takes for the answer; beyond the second the template gets a MemoryError. A process that ran into it, or in which
+templates left much behind, renders no other template: what is left would be too little for one that does no wrong.
+Where the platform has no such limits (Windows, and memory on macOS), the caller's own time limit is what holds.
 """
 
 from __future__ import annotations
 
+import mmap
 import os
 import signal
 import sys
 from typing import Final
+
+import msgspec
 
 from jan_serve.chat.template import render_prompt
 from jan_serve.errors import JanServeError
@@ -22,18 +26,26 @@ CPU_LIMIT_S: Final = 2.0
 MEMORY_LIMIT_BYTES: Final = 256 << 20
 """Beyond what the process uses before its first template."""
 
+MEMORY_LEFT_BYTES: Final = MEMORY_LIMIT_BYTES // 2
+"""What the next template has at least."""
+
 
 def main() -> int:
     """Until the pipe ends."""
     read_fd, write_fd = take_over_pipe()
     end_with_parent()
     write_no_core_dump()
-    _limit_memory()
+    limit = _limit_memory()
     while (body := _receive(read_fd)) is not None:
         _limit_time(CPU_LIMIT_S)
-        reply = frame(_render(body))
+        reply = _render(body)
+        if limit is not None and _memory_bytes() > limit - MEMORY_LEFT_BYTES:
+            reply = msgspec.structs.replace(reply, last=True)
+        data = frame(reply)
         _limit_time(0)
-        _send(write_fd, reply)
+        _send(write_fd, data)
+        if reply.last:
+            break
     return 0
 
 
@@ -42,7 +54,15 @@ def _render(body: bytes) -> RenderReply:
         request = decode_request(body)
         return RenderReply(text=render_prompt(request.prompt, request.facts, lambda: request.now))
     except JanServeError as error:
-        return RenderReply(code=error.code, payload=error.payload())
+        return RenderReply(code=error.code, payload=error.payload(), last=_is_of_memory(error))
+
+
+def _is_of_memory(error: BaseException) -> bool:
+    """Whether a MemoryError was at its root."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, MemoryError):
+        cause = cause.__cause__ or cause.__context__
+    return cause is not None
 
 
 def _limit_time(seconds: float) -> None:
@@ -51,15 +71,21 @@ def _limit_time(seconds: float) -> None:
         signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
-def _limit_memory() -> None:
+def _limit_memory() -> int | None:
+    """Bytes of address space that the process may have from now on; None where the platform has no such limit."""
     if sys.platform != "linux":
-        return
+        return None
     import resource
 
-    with open("/proc/self/statm", encoding="ascii") as file:
-        used = int(file.read().split()[0]) * resource.getpagesize()
-    limit = used + MEMORY_LIMIT_BYTES
+    limit = _memory_bytes() + MEMORY_LIMIT_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    return limit
+
+
+def _memory_bytes() -> int:
+    """Address space of this process. Only on Linux."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[0]) * mmap.PAGESIZE
 
 
 def _receive(fd: int) -> bytes | None:

@@ -34,7 +34,7 @@ def default_render_command() -> tuple[str, ...]:
 
 
 class TemplateRendererPool:
-    """Lives on one event loop. A process that was ended is replaced with the next request."""
+    """Lives on one event loop. A process that was ended, or said its last, is replaced with the next request."""
 
     def __init__(self, command: Sequence[str], *, wall_limit_s: float = WALL_LIMIT_S) -> None:
         self._command = tuple(command)
@@ -92,7 +92,10 @@ class TemplateRendererPool:
             except BaseException:
                 await _end(process)
                 raise
-            self._idle.append(process)
+            if reply.last:
+                await _end(process)
+            else:
+                self._idle.append(process)
         if reply.code is not None:
             raise error_from_payload(reply.code, reply.payload)
         return reply.text
