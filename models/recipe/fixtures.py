@@ -1,4 +1,4 @@
-"""Random-weight GGUF files for tests: a chat model, an embedder, a reranker, a recurrent and a hybrid model.
+"""Random-weight GGUF files for tests: a chat model, an embedder, a reranker, a judge, a recurrent and a hybrid model.
 
 They load and run in llama.cpp like real models, are written in well under a second and differ by ``seed`` only.
 What they are not: able to say anything sensible. Needs only numpy and gguf.
@@ -139,6 +139,51 @@ def write_tiny_bert(
     tensors = {name: weights.named(name, shape) for name, shape in dims.items()}
     names = {"general.name": f"tiny-bert-{pooling}-{seed}", **_LICENCE}
     finish_gguf(writer, None, tensors, chat_template=None, metadata=names)
+
+
+def write_tiny_judge(
+    path: Path,
+    *,
+    seed: int = 0,
+    n_layer: int = 2,
+    n_embd: int = 64,
+    n_ctx: int = 512,
+    quantize: bool = True,
+) -> None:
+    """A decoder that scores, of Qwen3-Reranker's shape: the chances of ``yes`` and ``no`` behind the last token."""
+    n_head = n_embd // 32
+    vocabulary = fixture_vocabulary()
+    writer = gguf.GGUFWriter(str(path), "qwen3")
+    writer.add_context_length(n_ctx)
+    writer.add_embedding_length(n_embd)
+    writer.add_block_count(n_layer)
+    writer.add_feed_forward_length(2 * n_embd)
+    writer.add_head_count(n_head)
+    writer.add_head_count_kv(n_head)
+    writer.add_key_length(n_embd // n_head)
+    writer.add_value_length(n_embd // n_head)
+    writer.add_layer_norm_rms_eps(1e-6)
+    writer.add_rope_freq_base(10_000.0)
+    writer.add_pooling_type(gguf.PoolingType.RANK)
+    writer.add_classifier_output_labels(["yes", "no"])
+    writer.add_vocab_size(len(vocabulary.tokens))
+    writer.add_file_type(file_type(quantize))
+    add_bpe_vocabulary(writer, vocabulary)
+    weights = _Weights(seed)
+    tensors = {
+        "token_embd.weight": weights.named("token_embd.weight", (len(vocabulary.tokens), n_embd)),
+        "output_norm.weight": np.ones(n_embd, dtype=np.float32),
+        "cls.output.weight": weights.named("cls.output.weight", (2, n_embd)),
+    }
+    for layer in range(n_layer):
+        dims: dict[str, tuple[int, ...]] = {"attn_norm.weight": (n_embd,), "ffn_norm.weight": (n_embd,)}
+        dims |= {f"attn_{part}.weight": (n_embd, n_embd) for part in ("q", "k", "v", "output")}
+        dims |= {"attn_q_norm.weight": (n_embd // n_head,), "attn_k_norm.weight": (n_embd // n_head,)}
+        dims |= {"ffn_gate.weight": (2 * n_embd, n_embd), "ffn_up.weight": (2 * n_embd, n_embd)}
+        dims["ffn_down.weight"] = (n_embd, 2 * n_embd)
+        tensors |= {f"blk.{layer}.{name}": weights.named(name, shape) for name, shape in dims.items()}
+    names = {"general.name": f"tiny-judge-{seed}", **_LICENCE}
+    finish_gguf(writer, None, tensors, chat_template=None, metadata=names, quantize=quantize)
 
 
 def write_tiny_recurrent(
@@ -306,6 +351,7 @@ WRITERS: Mapping[str, Callable[[Path], None]] = {
     "llama": write_tiny_llama,
     "bert": write_tiny_bert,
     "rerank": lambda path: write_tiny_bert(path, pooling="rank"),
+    "judge": write_tiny_judge,
     "recurrent": write_tiny_recurrent,
     "hybrid": write_tiny_hybrid,
 }

@@ -75,3 +75,11 @@ def tiny_reranker(model_folder: Path) -> Path:
     path = model_folder / "tiny-reranker.gguf"
     fixtures.write_tiny_bert(path, pooling="rank")
     return path
+
+
+@pytest.fixture(scope="session")
+def tiny_judge(model_folder: Path) -> Path:
+    """A decoder that scores: `yes` or `no` behind the last token."""
+    path = model_folder / "tiny-judge.gguf"
+    fixtures.write_tiny_judge(path, quantize=False)
+    return path

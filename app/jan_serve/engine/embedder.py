@@ -72,7 +72,7 @@ class Embedder:
         rows: list[list[int]] = []
         for i, item in enumerate(request.inputs):
             if isinstance(item, str):
-                ids = vocab.tokenize(item, add_special=True, parse_special=False)
+                ids = vocab.tokenize(item, add_special=True, parse_special=request.parse_special)
             else:
                 ids = list(item)
                 bad = next((token for token in ids if not 0 <= token < vocab.n_tokens), None)

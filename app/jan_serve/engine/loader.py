@@ -275,4 +275,5 @@ def _facts(
         chat_templates=model.chat_templates(),
         metadata=metadata,
         kv_bytes=0 if embedding_only else n_ctx * model.kv_bytes_per_token(_element_bytes(settings)),
+        score_labels=model.score_labels() if pooling == "rank" else (),
     )

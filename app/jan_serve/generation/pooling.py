@@ -10,25 +10,28 @@ import msgspec
 from jan_serve.errors import UnsupportedOperation
 from jan_serve.generation.deadline import RunningRequests
 from jan_serve.generation.ports import ModelLeases
-from jan_serve.ipc.messages import EmbedRequest
+from jan_serve.ipc.messages import EmbedRequest, ModelFacts
 
 
 class Pooled(msgspec.Struct, frozen=True, kw_only=True):
     """The answer for all inputs, in their order.
 
-    vectors: little-endian float32, `dimensions` of them each, not normalised. scores: the model is made to score: what
-    each vector holds are its outputs, one in most models.
+    vectors: little-endian float32, `dimensions` of them each, not normalised. score_at: which of them is the score, for
+    a model that gives one; None where all of them are the answer.
     """
 
     model: str
     vectors: tuple[bytes, ...]
     dimensions: int
-    scores: bool
+    score_at: int | None
     prompt_tokens: int
 
 
 class PoolingService:
-    """Pools whole inputs with models that are made for it. Generative ones are refused: they have no pooled output."""
+    """Pools whole inputs with models that are made for it. Generative ones are refused: they have no pooled output.
+
+    Special tokens count where texts hold them: what reward models score are chats in their template.
+    """
 
     def __init__(self, models: ModelLeases, running: RunningRequests) -> None:
         self._models = models
@@ -49,12 +52,26 @@ class PoolingService:
                         " model.",
                         param="model",
                     )
-                request = EmbedRequest(id=client.next_id(), inputs=tuple(inputs), normalize=False)
+                request = EmbedRequest(
+                    id=client.next_id(), inputs=tuple(inputs), normalize=False, parse_special=True
+                )
                 embedded = await deadline.wait(client.embed(request))
                 return Pooled(
                     model=client.name,
                     vectors=embedded.vectors,
                     dimensions=embedded.dimensions,
-                    scores=client.facts.pooling == "rank",
+                    score_at=_score_at(client.facts, embedded.dimensions),
                     prompt_tokens=embedded.prompt_tokens,
                 )
+
+
+def _score_at(facts: ModelFacts, outputs: int) -> int | None:
+    """The only output, or the chance of `yes` where a decoder judges by `yes` and `no`, as Qwen3-Reranker does.
+
+    Classifiers with other labels have no one score.
+    """
+    if facts.pooling != "rank":
+        return None
+    if outputs == 1:
+        return 0
+    return facts.score_labels.index("yes") if set(facts.score_labels) == {"yes", "no"} else None

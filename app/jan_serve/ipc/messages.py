@@ -135,12 +135,16 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True, tag="generate")
 
 
 class EmbedRequest(msgspec.Struct, frozen=True, kw_only=True, tag="embed"):
-    """Embed each input; answered by Embedded or Failed. normalize: L2, over the last axis."""
+    """Embed each input; answered by Embedded or Failed. normalize: L2, over the last axis.
+
+    parse_special: special tokens that are written in texts are meant.
+    """
 
     id: int
     inputs: tuple[str | tuple[int, ...], ...]
     normalize: bool = True
     adapters: tuple[AdapterUse, ...] = ()
+    parse_special: bool = False
 
 
 class TokenizeRequest(msgspec.Struct, frozen=True, kw_only=True, tag="tokenize"):
@@ -249,6 +253,7 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     special_tokens: by role (bos, eos, eot, sep, nl, pad, mask, and fim_ with pre, suf, mid, pad, rep, sep).
     chat_templates: by name; "default" is the GGUF's own. pooling: how embeddings are pooled.
+    score_labels: names of the outputs of a model that scores (rank pooling), as far as it names them.
     is_embedding_model: only embeddings (and scores for rank pooling) can be asked of it.
     """
 
@@ -278,6 +283,7 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     kv_bytes: int = 0
     load_seconds: float = 0.0
     adapters: tuple[AdapterFacts, ...] = ()
+    score_labels: tuple[str, ...] = ()
 
 
 class LoadProgress(msgspec.Struct, frozen=True, tag="load_progress"):

@@ -12,6 +12,7 @@ from openai import BadRequestError, NotFoundError, OpenAI
 
 from jan_serve.resources import builtin_model
 from tests.integration.http.support import metric, payloads, serving_models
+from tests.support.models import tiny_judge as tiny_judge
 from tests.support.models import tiny_reranker as tiny_reranker
 from tests.support.processes import wait_until
 from tests.support.raw_http import RawResponse, connect, get, post, post_bytes
@@ -25,10 +26,13 @@ CHAT: dict[str, Any] = {"model": MODEL, "messages": [{"role": "user", "content":
 
 
 @pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path, tiny_reranker: Path) -> Generator[str]:
+def url(
+    tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path, tiny_reranker: Path, tiny_judge: Path
+) -> Generator[str]:
     model = builtin_model()
     assert model is not None
-    with serving_models(tmp_path_factory.mktemp("lmdeploy"), model, tiny_bert, tiny_reranker) as server:
+    folder = tmp_path_factory.mktemp("lmdeploy")
+    with serving_models(folder, model, tiny_bert, tiny_reranker, tiny_judge) as server:
         yield server.url()
 
 
@@ -286,6 +290,20 @@ def test_scores_of_a_reranker(url: str, prefix: str) -> None:
     assert scores([[5, 6, 7], [8]])[0] == pytest.approx(by_ids, rel=1e-4)
     reply = post(url, f"{prefix}/pooling", {"model": "tiny-reranker", "input": []})
     assert (reply.status, reply.json()["message"]) == (400, "Input list cannot be empty.")
+
+
+def test_a_decoder_scores_by_its_last_token(url: str) -> None:
+    def scores(*given: object) -> list[float]:
+        reply = post(url, "/pooling", {"model": "tiny-judge", "input": list(given)})
+        assert reply.status == 200, reply.body
+        return [item["data"] for item in reply.json()["data"]]
+
+    chat = "<|im_start|>user\nthe world<|im_end|>\n<|im_start|>assistant\n"
+    one, two, shorter = scores(chat, f"{chat}yes", "the world")
+    assert all(isinstance(score, float) and 0 < score < 1 for score in (one, two, shorter))
+    assert len({round(score, 4) for score in (one, two, shorter)}) == 3
+    reply = post(url, "/pooling", {"model": "tiny-judge", "input": "<|im_start|>"})
+    assert reply.json()["usage"]["prompt_tokens"] == 1, "a special token, as in chats"
 
 
 def test_vectors_of_an_embedder(url: str) -> None:

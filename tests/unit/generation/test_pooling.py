@@ -33,16 +33,32 @@ async def test_scores_come_as_the_model_gives_them() -> None:
     models = FakeModels(client)
     pooled = await service(models).pool(None, ["ab", (1, 2)])
     scores = (struct.pack("<f", 0.0), struct.pack("<f", 1.0))
-    assert pooled == Pooled(model="fake", vectors=scores, dimensions=1, scores=True, prompt_tokens=9)
+    assert pooled == Pooled(model="fake", vectors=scores, dimensions=1, score_at=0, prompt_tokens=9)
     assert client.asked is not None
     assert (client.asked.inputs, client.asked.normalize) == (("ab", (1, 2)), False)
+    assert client.asked.parse_special, "chats come in the model's template"
     assert models.held == 0
 
 
 async def test_an_embedding_model_gives_its_vectors() -> None:
     models = FakeModels(FakeClient(facts=fake_facts(is_embedding_model=True)))
     pooled = await service(models).pool("fake", ["a"])
-    assert (pooled.scores, pooled.dimensions, len(pooled.vectors)) == (False, N_EMBD, 1)
+    assert (pooled.score_at, pooled.dimensions, len(pooled.vectors)) == (None, N_EMBD, 1)
+
+
+@pytest.mark.parametrize(
+    ("labels", "at"),
+    [
+        (("yes", "no"), 0),
+        (("no", "yes"), 1),
+        (("joy", "anger"), None),
+        (("yes", "no", "both"), None),
+        ((), None),
+    ],
+)
+async def test_the_score_of_a_judge_is_its_yes(labels: tuple[str, ...], at: int | None) -> None:
+    facts = fake_facts(is_embedding_model=True, pooling="rank", score_labels=labels)
+    assert (await service(FakeModels(FakeClient(facts=facts))).pool(None, ["a"])).score_at == at
 
 
 async def test_a_generative_model_is_refused() -> None:

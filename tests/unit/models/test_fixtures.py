@@ -117,3 +117,10 @@ def test_reranker_gives_one_score(tmp_path: Path) -> None:
     model = open_model(path, embedding=True)
     scores = [model.embed(text)[0] for text in ("the word", "some other animal")]
     assert scores[0] != scores[1]
+
+
+def test_a_judge_names_its_outputs(tmp_path: Path) -> None:
+    path = tmp_path / "judge.gguf"
+    fixtures.write_tiny_judge(path)
+    assert header(path)["qwen3.classifier.output_labels"] == ["yes", "no"]
+    assert header(path)["qwen3.pooling_type"] == gguf.PoolingType.RANK

@@ -117,6 +117,13 @@ class LlamaModel:
         """Outputs of the classifier head; meaningful for rank pooling only."""
         return int(lib.llama_model_n_cls_out(self.pointer))
 
+    def score_labels(self) -> tuple[str, ...]:
+        """Names of the classifier's outputs; none where the file names none."""
+        labels: list[bytes | None] = [
+            lib.llama_model_cls_label(self.pointer, index) for index in range(self.n_cls_out)
+        ]
+        return tuple((label or b"").decode("utf-8", "replace") for label in labels) if any(labels) else ()
+
     def kv_bytes_per_token(self, bytes_per_element: float) -> int:
         """Size of one KV cell over all layers, from the number of KV heads and the head width."""
         heads = int(lib.llama_model_n_head_kv(self.pointer))

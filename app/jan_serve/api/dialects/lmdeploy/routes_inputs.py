@@ -141,8 +141,8 @@ def _pooled_items(pooled: Pooled, *, as_base64: bool) -> list[wire.PoolingData]:
     for index, vector in enumerate(pooled.vectors):
         values = to_floats(vector)
         data: float | list[float] | str = list(values)
-        if pooled.scores and pooled.dimensions == 1:
-            data = values[0]
+        if pooled.score_at is not None:
+            data = values[pooled.score_at]
         elif as_base64:
             data = base64.b64encode(vector).decode()
         items.append({"index": index, "object": "pooling", "data": data})

@@ -78,7 +78,7 @@ class PoolingRequest(WireModel):
 
 
 class PoolingData(TypedDict):
-    """What one input pools to: a score; a list where the model has several outputs, or makes vectors."""
+    """What one input pools to: a score; a list where a classifier has several outputs, or the model makes vectors."""
 
     index: int
     object: Literal["pooling"]
