@@ -26,7 +26,7 @@ from jan_serve.cli.listen import listen, url_of
 from jan_serve.cli.options import ConfigOption
 from jan_serve.cli.output import Output
 from jan_serve.cli.serve import run_server
-from jan_serve.config import LoadedSettings, ServerAddress, load_settings, server_address
+from jan_serve.config import LoadedSettings, ServerAddress, has_address, load_settings, server_address
 from jan_serve.logs import configure_logging
 from jan_serve.model_sources import ModelSources
 from jan_serve.wiring import build_resolver
@@ -48,7 +48,7 @@ def any_server(
     model: what the command will ask for. A path is a GGUF file, which only an own server can serve, so that no other
     is looked for. Raises CommandError.
     """
-    if not isinstance(model, Path):
+    if not isinstance(model, Path) and has_address(loaded, url):
         address = server_address(loaded, url)
         with Connection(address) as connection:
             try:

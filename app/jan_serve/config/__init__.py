@@ -11,7 +11,7 @@ from jan_serve.config.model_options import ModelOptions
 from jan_serve.config.model_settings import ModelSettings
 from jan_serve.config.neighbours import Neighbours, neighbours
 from jan_serve.config.options import Option, setting_options
-from jan_serve.config.server_url import ServerAddress, server_address
+from jan_serve.config.server_url import ServerAddress, has_address, server_address
 from jan_serve.config.settings import Settings
 from jan_serve.config.sources import LoadedSettings, load_settings
 
@@ -25,6 +25,7 @@ __all__ = [
     "ServerAddress",
     "Settings",
     "engine_settings",
+    "has_address",
     "load_settings",
     "neighbours",
     "server_address",

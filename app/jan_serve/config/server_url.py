@@ -45,6 +45,11 @@ def server_address(loaded: LoadedSettings, url: str | None = None) -> ServerAddr
     return ServerAddress(f"http://{bracketed}:{settings.port}", origin, key, key_origin)
 
 
+def has_address(loaded: LoadedSettings, url: str | None = None) -> bool:
+    """Whether a server can be asked at all: where none is named, port 0 is a free one, which nobody knows."""
+    return bool(url or os.environ.get(URL_VARIABLE) or loaded.settings.port)
+
+
 def _checked(url: str, origin: str) -> str:
     address = url if "://" in url else f"http://{url}"
     try:

@@ -224,7 +224,8 @@ def _without_dialect(tool: Tool) -> Tool:
 def _check_generates(facts: ModelFacts) -> None:
     if facts.is_embedding_model:
         raise UnsupportedOperation(
-            "This model only makes embeddings; it cannot generate text.", param="model"
+            "This model only makes embeddings and cannot generate text: ask another one, or this one for embeddings.",
+            param="model",
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import psutil
 import pytest
 
 from jan_serve.resources import builtin_model
+from tests.support.deadline import deadline
 from tests.support.managed import add_model
 from tests.support.processes import alive, wait_until
 from tests.support.served import Served, running
@@ -130,8 +132,11 @@ def test_the_log(home: Home) -> None:
     assert any("POST /models/load" in json.loads(line)["message"] for line in out.splitlines())
     with home.start("logs", "--follow", "-n", "0") as follower:
         assert follower.stdout is not None
-        home.run("tokenize", "jan-tiny", "--count", "x")
-        assert "jan_serve" in follower.stdout.readline()
+        with deadline(follower):
+            # What is logged before the follower listens is not shown to it.
+            while not select.select([follower.stdout], [], [], 0)[0]:
+                home.run("tokenize", "jan-tiny", "--count", "x")
+            assert "jan_serve" in follower.stdout.readline()
         follower.send_signal(signal.SIGINT)
         _, err = follower.communicate(timeout=_LIMIT_S)
     assert follower.returncode == 130
@@ -143,7 +148,8 @@ def test_ctrl_c_stops_an_answer(home: Home) -> None:
     with home.start(*words) as process:
         assert process.stdin is not None and process.stdout is not None
         process.stdin.close()
-        assert process.stdout.read(1)
+        with deadline(process):
+            assert process.stdout.read(1)
         process.send_signal(signal.SIGINT)
         process.stdin = None
         _, err = process.communicate(timeout=_LIMIT_S)
@@ -159,9 +165,10 @@ def test_a_reader_that_leaves(home: Home) -> None:
     with home.start(*words) as process:
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None
         process.stdin.close()
-        assert process.stdout.read(1)
-        process.stdout.close()
-        err = process.stderr.read()
+        with deadline(process):
+            assert process.stdout.read(1)
+            process.stdout.close()
+            err = process.stderr.read()
         assert process.wait(_LIMIT_S) == 1
     assert err == ""
 
@@ -171,6 +178,15 @@ def test_a_server_of_its_own(lonely: Home) -> None:
     assert status == 0
     assert "jan-tiny" in out
     assert err == "No server runs: starting one for this command.\n"
+
+
+def test_a_server_of_its_own_where_the_configured_port_is_any_free_one(lonely: Home) -> None:
+    settled(lonely.folder, 0)
+    status, out, err = lonely.run("tokenize", "jan-tiny", "--count", "Hello")
+    assert (status, err) == (0, "No server runs: starting one for this command.\n")
+    assert int(out) >= 1
+    status, _, err = lonely.run("ps")
+    assert status == 2 and "--url says where the server is" in err
 
 
 def test_a_server_of_its_own_for_a_file(lonely: Home) -> None:
@@ -198,7 +214,8 @@ def test_its_own_server_ends_with_it(lonely: Home) -> None:
         process.stdin.write("Tell me a story.")
         process.stdin.close()
         process.stdin = None
-        assert process.stderr.readline().startswith("No server runs")
+        with deadline(process):
+            assert process.stderr.readline().startswith("No server runs")
         wait_until(lambda: bool(psutil.Process(process.pid).children()))
         started = psutil.Process(process.pid).children(recursive=True)
         process.kill()
