@@ -207,6 +207,30 @@ async def test_chat_logprobs_spell_tokens_as_the_vocabulary_and_leave_the_chosen
     ]  # fmt: skip
 
 
+async def split(request: GenerateRequest) -> AsyncIterator[EngineEvent]:
+    """A character in two tokens, and what else could have completed it."""
+    yield Accepted(request.id, 1)
+    other = (TokenLogprob(3, b"\xa8", -0.5), TokenLogprob(4, b"\xa9", -1.0))
+    yield Chunk(request.id, 0, "", (TokenInfo(2, b"\xc3", False, -0.25, (TokenLogprob(2, b"\xc3", -0.25),)),))
+    yield Chunk(
+        request.id, 0, "é!", (TokenInfo(4, b"\xa9", False, -1.0, other), TokenInfo(5, b"!", False, -0.1))
+    )
+    for event in endings(request, 3):
+        yield event
+
+
+async def test_completion_tokens_are_what_they_add_to_the_text() -> None:
+    _, text = await post("/v1/completions", TEXT | {"logprobs": 2}, over(split))
+    choice = json.loads(text)["choices"][0]
+    assert choice["logprobs"] == {
+        "text_offset": [0, 0, 1],
+        "token_logprobs": [-0.25, -1.0, -0.1],
+        "tokens": ["", "é", "!"],
+        "top_logprobs": [{"": -0.25}, {"è": -0.5, "é": -1.0}, {"!": -0.1}],
+    }
+    assert "".join(choice["logprobs"]["tokens"]) == choice["text"]
+
+
 async def test_completion_logprobs_count_from_the_generated_text() -> None:
     _, text = await post("/v1/completions", TEXT | {"logprobs": 1}, over(scored))
     assert json.loads(text)["choices"][0]["logprobs"] == {

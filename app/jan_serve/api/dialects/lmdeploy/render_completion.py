@@ -109,14 +109,18 @@ def reply_of(head: ReplyHead, choices: list[CompletionChoice], usage: Usage | No
 
 
 class LogprobsBuilder:
-    """The parallel lists of one choice, token by token. Offsets count characters from its first one."""
+    """The parallel lists of one choice, token by token. Offsets count characters from its first one.
+
+    A token's text is what it adds to the answer: none where it leaves a character unfinished, the whole character where
+    it completes one. So it is with candidates.
+    """
 
     def __init__(self) -> None:
         self._offset = 0
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def add(self, tokens: Iterable[TokenInfo]) -> CompletionLogprobs:
-        """The lists for these tokens alone. A token inside a character has the offset of that character."""
+        """The lists for these tokens alone."""
         lists: CompletionLogprobs = {
             "text_offset": [],
             "token_logprobs": [],
@@ -124,18 +128,23 @@ class LogprobsBuilder:
             "top_logprobs": [],
         }
         for token in tokens:
+            candidates = self._candidates(token)
+            text = text_of(token) if token.special else self._decoder.decode(token.piece)
+            if token.logprob is not None:
+                candidates[text] = token.logprob
             lists["text_offset"].append(self._offset)
             lists["token_logprobs"].append(token.logprob)
-            lists["tokens"].append(text_of(token))
-            lists["top_logprobs"].append(_candidates(token))
+            lists["tokens"].append(text)
+            lists["top_logprobs"].append(candidates)
             if not token.special:
-                self._offset += len(self._decoder.decode(token.piece))
+                self._offset += len(text)
         return lists
 
-
-def _candidates(token: TokenInfo) -> dict[str, float]:
-    """By their texts, the chosen one among them."""
-    found = {entry.piece.decode("utf-8", "replace"): entry.logprob for entry in token.top}
-    if token.logprob is not None:
-        found[text_of(token)] = token.logprob
-    return found
+    def _candidates(self, token: TokenInfo) -> dict[str, float]:
+        """By their texts; of several with the same text the most likely one."""
+        found: dict[str, float] = {}
+        before = self._decoder.getstate()
+        for entry in token.top:
+            found.setdefault(self._decoder.decode(entry.piece), entry.logprob)
+            self._decoder.setstate(before)
+        return found
