@@ -39,9 +39,12 @@ class ToolCall(msgspec.Struct, frozen=True):
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """One turn. `content` None means that the turn has only tool calls."""
+    """One turn. `content` None means that the turn has only tool calls.
 
-    role: Role
+    role: a Role, or another that the template may know.
+    """
+
+    role: Role | str
     content: str | tuple[ContentPart, ...] | None = None
     name: str | None = None
     tool_calls: tuple[ToolCall, ...] = ()

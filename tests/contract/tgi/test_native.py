@@ -134,7 +134,10 @@ async def test_best_of_is_by_the_mean_of_all_tokens() -> None:
             yield event if index == 2 else _seeded(event, index)
 
     parameters = {"best_of": 2, "do_sample": True, "details": True}
-    body = (await call("/generate", {"inputs": "Hi", "parameters": parameters}, script)).json()
+    response = await call("/generate", {"inputs": "Hi", "parameters": parameters}, script)
+    body = response.json()
+    # Of the answer; the other one is no part of it.
+    assert response.headers["x-generated-tokens"] == str(body["details"]["generated_tokens"])
     assert body["generated_text"] == "b"
     assert body["details"]["seed"] == 6
     [loser] = body["details"]["best_of_sequences"]
@@ -336,7 +339,7 @@ async def test_headers_are_numbers() -> None:
     for name in "total-time validation-time queue-time inference-time time-per-token".split():
         assert headers[f"x-{name}"].isdigit(), name
     assert (headers["x-queue-time"], headers["x-inference-time"]) == ("100", "500")
-    assert headers["x-time-per-token"] == str(round(500 / 7))
+    assert headers["x-time-per-token"] == str(500 // 7)
     assert re.fullmatch(r"\d+\.\d+", headers["x-compute-time"])
     assert (headers["x-compute-characters"], headers["x-prompt-tokens"]) == ("2", "4")
     assert (headers["x-generated-tokens"], headers["x-compute-type"]) == ("7", "cpu+optimized")

@@ -388,3 +388,28 @@ async def test_prompts_with_tools(template: str, choice: Any, prompt: str) -> No
     await call(CHAT, over=client, messages=ASK, tools=[TOOL], tool_choice=choice, tool_prompt="TP")
     assert prompt_text(client.requests[0]) == prompt
     assert (client.requests[0].grammar is None) == (choice == "none")
+
+
+async def test_roles_are_the_templates_affair() -> None:
+    client = FakeClient()
+    turns = [{"role": role, "content": "x"} for role in ("developer", "critic", "user")]
+    await call(CHAT, over=client, messages=turns)
+    assert re.findall(r"<\|im_start\|>(\w+)", prompt_text(client.requests[0])) == [
+        "system",
+        "critic",
+        "user",
+        "assistant",
+    ]
+
+
+async def test_a_temperature_of_0_is_greedy_whatever_else_is_said() -> None:
+    client = FakeClient()
+    await call(COMPLETIONS, over=client, prompt="a", temperature=0, top_p=0.5)
+    assert client.requests[0].sampling.temperature == 0.0
+
+
+async def test_lengths_are_checked_before_grammars() -> None:
+    messages = [{"role": "user", "content": "a" * 4000}]
+    form: dict[str, Any] = {"type": "json", "value": {}}
+    for limit, words in ((9999, "must be <="), (1, "grammar is not valid")):
+        assert words in (await call(CHAT, messages=messages, max_tokens=limit, response_format=form)).text

@@ -31,26 +31,18 @@ from jan_serve.core.events import Completed, Finished, Started, TextDelta, Timin
 from jan_serve.generation.batch import PromptEvent
 
 _PENALTY_SHIFT: Final = 2.0
-_ROLES: Final[dict[str, core.Role]] = {
-    "assistant": "assistant",
-    "system": "system",
-    "developer": "system",
-    "tool": "tool",
-    "function": "tool",
-}
-"""Any other is the user's."""
 
 
 def chat_messages(body: ChatRequest, added: str) -> tuple[core.Message, ...]:
     """The turns as templates see them. added: text for the end of the last one. Raises ValidationFailed."""
     if not body.messages:
         raise ValidationFailed("`messages` cannot be empty")
-    turns: list[tuple[core.Role, str]] = [
-        (_ROLES.get(message.role, "user"), _text(message)) for message in body.messages
-    ]
-    role, text = turns[-1]
-    turns[-1] = (role, text + added)
-    return tuple(core.Message(role=role, content=text) for role, text in turns)
+    texts = [_text(message) for message in body.messages]
+    texts[-1] += added
+    return tuple(
+        core.Message(role="system" if message.role == "developer" else message.role, content=text)
+        for message, text in zip(body.messages, texts, strict=True)
+    )
 
 
 def _text(message: Message) -> str:

@@ -34,7 +34,7 @@ def completion_parameters(body: CompletionRequest) -> Parameters:
     return Parameters(
         temperature=None if greedy else body.temperature,
         do_sample=not greedy,
-        top_p=body.top_p,
+        top_p=None if greedy else body.top_p,
         repetition_penalty=body.repetition_penalty,
         frequency_penalty=body.frequency_penalty,
         max_new_tokens=body.max_tokens,

@@ -168,7 +168,7 @@ class WholeAnswer:
 
     def body(self) -> GenerateResponse | list[GenerateResponse]:
         """The response."""
-        best, *others = sorted(self._sequences, key=lambda sequence: sequence.score, reverse=True)
+        best, *others = self._ranked()
         answer: GenerateResponse = {"generated_text": self._prefix + best.text}
         if self._parameters.details or self._parameters.decoder_input_details:
             answer["details"] = self._details(best, others)
@@ -176,8 +176,11 @@ class WholeAnswer:
 
     @property
     def generated_tokens(self) -> int:
-        """Of all sequences, the tokens that ended them too."""
-        return sum(len(sequence.tokens) for sequence in self._sequences)
+        """Of the answer, the token that ended it too."""
+        return len(self._ranked()[0].tokens)
+
+    def _ranked(self) -> list[Generated]:
+        return sorted(self._sequences, key=lambda sequence: sequence.score, reverse=True)
 
     def _details(self, best: Generated, others: Iterable[Generated]) -> Details:
         details: Details = {

@@ -22,8 +22,9 @@ from jan_serve.api.dialects.tgi.chat import (
 from jan_serve.api.dialects.tgi.errors import error_body
 from jan_serve.api.dialects.tgi.head import ReplyHead, asked_model
 from jan_serve.api.dialects.tgi.render import Ending
-from jan_serve.api.dialects.tgi.routes_native import TAGS, spans
+from jan_serve.api.dialects.tgi.routes_native import TAGS
 from jan_serve.api.dialects.tgi.serving import Asked, Job, Serving, answer_headers, stream_headers
+from jan_serve.api.dialects.tgi.spans import spans
 from jan_serve.api.dialects.tgi.tool_stream import CallChunks
 from jan_serve.api.dialects.tgi.tools import (
     NO_TOOL,

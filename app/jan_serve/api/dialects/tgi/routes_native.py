@@ -14,6 +14,7 @@ from jan_serve.api.answers import answer_stream, answer_whole
 from jan_serve.api.dialects.tgi.errors import stream_error_body
 from jan_serve.api.dialects.tgi.render import Ending, TokenStream, WholeAnswer
 from jan_serve.api.dialects.tgi.serving import Asked, Serving, answer_headers, stream_headers
+from jan_serve.api.dialects.tgi.spans import spans
 from jan_serve.api.dialects.tgi.wire import CompatRequest, GenerateRequest, GenerateResponse, SimpleToken
 from jan_serve.api.disconnect import while_connected
 from jan_serve.api.errors import problem_of
@@ -103,19 +104,3 @@ def _failed_stream(request: Request, serving: Serving, error: JanServeError) -> 
 
     streams = serving.streams
     return EventStream(frames(), ping_s=streams.ping_s, write_timeout_s=streams.write_timeout_s)
-
-
-def spans(text: str, tokens: tuple[int, ...], pieces: tuple[bytes, ...]) -> list[SimpleToken]:
-    """Where each token lies in the text's bytes. Tokens that were added lie nowhere."""
-    data = text.encode()
-    at = 0
-    found: list[SimpleToken] = []
-    for token, piece in zip(tokens, pieces, strict=True):
-        if piece and data.startswith(piece, at):
-            end = at + len(piece)
-            part = data[at:end].decode("utf-8", "replace")
-            found.append({"id": token, "text": part, "start": at, "stop": end})
-            at = end
-        else:
-            found.append({"id": token, "text": "", "start": 0, "stop": 0})
-    return found

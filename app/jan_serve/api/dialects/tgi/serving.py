@@ -116,10 +116,10 @@ class Serving:
         name, facts = await self.templates.facts(asked.model)
         max_total, max_input = self.limits.total_tokens(facts), self.limits.input_tokens(facts)
         check(asked.inputs, parameters, self.limits, max_input)
-        constraint = asked.constraint or constraint_of(parameters.grammar)
         found = await self.tokenizer.tokenize(asked.model, asked.inputs, add_special=asked.add_special)
         tokens = found.tokens if parameters.truncate is None else found.tokens[-parameters.truncate :]
         check_length(parameters, len(tokens), max_input=max_input, max_total=max_total)
+        constraint = asked.constraint or constraint_of(parameters.grammar)
         self.metrics.sized(max_input=max_input, max_total=max_total)
         return Job(
             asked=asked,
@@ -210,4 +210,5 @@ def stream_headers(jobs: Sequence[Job], *, buffering: str | None = "no") -> dict
 
 
 def _ms(seconds: float) -> str:
-    return str(round(seconds * 1000))
+    """Whole milliseconds, those that have passed."""
+    return str(int(seconds * 1000))
