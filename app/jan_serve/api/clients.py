@@ -25,7 +25,7 @@ _ZED: Final = {"win32": "AppData/Roaming/Zed"}
 class Client(BaseModel):
     """A program. settings: what goes into the file `path`; both are absent where it keeps them elsewhere.
 
-    steps: what a person does. obstacle: why it cannot work with this server.
+    steps: what a person does.
     """
 
     id: str
@@ -33,7 +33,6 @@ class Client(BaseModel):
     path: str | None
     settings: str | None
     steps: list[str]
-    obstacle: str | None
 
 
 class ClientList(BaseModel):
@@ -65,7 +64,6 @@ def clients_router(models: Models, library: ModelLibrary, *, needs_key: bool) ->
             needs_key=needs_key,
             models=known,
             model=_first(known, model),
-            has_responses=any(getattr(route, "path", "") == "/v1/responses" for route in request.app.routes),
         )
         return json_reply({"data": [client.model_dump() for client in _clients(facts)]})
 
@@ -95,7 +93,6 @@ def _clients(facts: ServerFacts) -> list[Client]:
                 path=change.path.as_posix() if change is not None else None,
                 settings=change.merge("").rstrip("\n") if change is not None else None,
                 steps=list(recipe.steps),
-                obstacle=recipe.obstacle,
             )
         )
     return found

@@ -48,7 +48,7 @@ def connect(
         raise CommandError(
             f"{program}: no such program.{hint}", f"There are {', '.join(RECIPES)}.", WRONG_USE
         )
-    facts = server_facts(model, url, config, wants_routes=program in (None, "codex"))
+    facts = server_facts(model, url, config)
     if program is None:
         _list(facts, folders, output)
         return
@@ -67,15 +67,12 @@ def connect(
         )
 
 
-def server_facts(
-    model: str | None, url: str | None, config: Path | None, *, wants_routes: bool
-) -> ServerFacts:
+def server_facts(model: str | None, url: str | None, config: Path | None) -> ServerFacts:
     """What the running server offers. Raises CommandError where none runs or no model can chat."""
     loaded = load_settings(config_file=config)
     address = server_address(loaded, url)
     with Connection(address) as connection:
         rows = cast(list[dict[str, Any]], connection.get("/v1/models")["data"])
-        document = connection.get("/openapi.json") if wants_routes else {}
     models = tuple(map(editor_model, rows))
     chats = [each for each in models if each.is_chat]
     wanted = model or loaded.settings.model
@@ -93,7 +90,6 @@ def server_facts(
         needs_key=address.key is not None,
         models=models,
         model=first or chats[0],
-        has_responses="/v1/responses" in document.get("paths", ()),
     )
 
 
@@ -111,7 +107,7 @@ def _list(facts: ServerFacts, folders: Folders, output: Output) -> None:
     for name, make in RECIPES.items():
         recipe = make(facts, folders)
         path = str(recipe.change.path) if recipe.change is not None else "(in its own settings)"
-        rows.append((name, recipe.title, recipe.obstacle or path))
+        rows.append((name, recipe.title, path))
     output.table(("name", "program", "settings"), rows)
     output.note(f"The server is {facts.url}, the model to begin with {facts.model.name}.")
     output.note("`jan-serve connect NAME` shows the settings; with --write it writes them.")
@@ -119,8 +115,6 @@ def _list(facts: ServerFacts, folders: Folders, output: Output) -> None:
 
 def _show(recipe: Recipe, output: Output) -> None:
     output.headline(recipe.title)
-    if recipe.obstacle is not None:
-        output.warning(recipe.obstacle)
     if recipe.change is not None:
         output.note(f"In {recipe.change.path}:")
         output.raw(recipe.change.merge("").rstrip("\n"))
@@ -128,8 +122,6 @@ def _show(recipe: Recipe, output: Output) -> None:
 
 def _write(recipe: Recipe, output: Output, *, ask: bool) -> None:
     change = recipe.change
-    if recipe.obstacle is not None:
-        raise CommandError(f"{recipe.obstacle}.", "Nothing was written.")
     if change is None:
         raise CommandError(
             f"{recipe.title} keeps its settings where no other program should write.",

@@ -58,7 +58,6 @@ class ServerFacts:
     needs_key: bool
     models: tuple[EditorModel, ...]
     model: EditorModel
-    has_responses: bool
 
     @property
     def base_url(self) -> str:

@@ -27,15 +27,11 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """title: the program. steps: what a person does. change: None where the program keeps its settings elsewhere.
-
-    obstacle: why it cannot work with this server; None where it can.
-    """
+    """title: the program. steps: what a person does. change: None where the program keeps its settings elsewhere."""
 
     title: str
     steps: tuple[str, ...]
     change: Change | None = None
-    obstacle: str | None = None
 
 
 def _continue(facts: ServerFacts, folders: Folders) -> Recipe:
@@ -212,9 +208,6 @@ def _codex(facts: ServerFacts, folders: Folders) -> Recipe:
     if facts.model.n_ctx is not None:
         values["model_context_window"] = facts.model.n_ctx
     secret = (f"Set {KEY_VARIABLE} to the server's key.",) if facts.needs_key else ()
-    obstacle = (
-        "Codex asks for POST /v1/responses since its version 0.122, and this server does not have that route"
-    )
 
     def merge(text: str) -> str:
         return set_table(set_values(text, values), ("model_providers", PROVIDER), provider)
@@ -228,7 +221,6 @@ def _codex(facts: ServerFacts, folders: Folders) -> Recipe:
         ),
         # A profile is a file of its own: what Codex uses without --profile stays as it is.
         Change(folders.home / ".codex" / f"{PROVIDER}.config.toml", merge),
-        None if facts.has_responses else obstacle,
     )
 
 

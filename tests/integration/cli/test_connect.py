@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import sys
+import tomllib
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import yaml
 from jan_serve.cli.main import main
 from tests.support.file_modes import seen_modes
 from tests.support.models import model_folder, tiny_llama
+from tests.support.raw_http import post
 from tests.support.served import serving
 
 __all__ = ["model_folder", "tiny_llama"]
@@ -108,7 +110,6 @@ def test_a_file_that_is_not_there_yet(url: str, home: Path) -> None:
     [
         (["emacs"], 2, "no such program"),
         (["vscod"], 2, "Did you mean vscode?"),
-        (["codex", "--write", "--yes"], 1, "/v1/responses"),
         (["jetbrains", "--write", "--yes"], 2, "keeps its settings where no other program should write"),
         (["zed", "--model", "absent"], 2, "no model of this name"),
     ],
@@ -139,3 +140,16 @@ def test_without_a_server(home: Path, capsys: pytest.CaptureFixture[str]) -> Non
         free = sock.getsockname()[1]
     assert main(["connect", "zed", "--url", f"http://127.0.0.1:{free}"]) == 3
     assert "no server answers" in capsys.readouterr().err
+
+
+def test_codex_is_told_of_a_route_that_is_there(url: str, home: Path) -> None:
+    assert main(["connect", "codex", "--write", "--yes", "--url", url]) == 0
+    (path,) = (home / ".codex").iterdir()
+    profile = tomllib.loads(path.read_text())
+    provider = profile["model_providers"][profile["model_provider"]]
+    body = {"model": profile["model"], "input": "Hello", "max_output_tokens": 4}
+    # Codex asks at this address for its wire_api.
+    base, wire_api = provider["base_url"], provider["wire_api"]
+    assert base == f"{url}/v1"
+    answer = post(url, f"/v1/{wire_api}", body)
+    assert (answer.status, answer.json()["object"]) == (200, "response")

@@ -22,9 +22,9 @@ MODELS = (
 )
 
 
-def facts(*, needs_key: bool = False, has_responses: bool = True) -> ServerFacts:
+def facts(*, needs_key: bool = False) -> ServerFacts:
     """A server with three models."""
-    return ServerFacts("http://127.0.0.1:1337", needs_key, MODELS, CHAT, has_responses)
+    return ServerFacts("http://127.0.0.1:1337", needs_key, MODELS, CHAT)
 
 
 def parsed(name: str, *, needs_key: bool = False) -> Any:
@@ -41,7 +41,6 @@ def test_all_say_where_the_server_is(name: str) -> None:
     recipe = RECIPES[name](facts(), FOLDERS)
     said = "\n".join(recipe.steps) + (recipe.change.merge("") if recipe.change else "")
     assert "http://127.0.0.1:1337/v1" in said
-    assert recipe.obstacle is None
     if recipe.change is not None:
         text = recipe.change.merge("")
         assert recipe.change.merge(text) == text
@@ -103,8 +102,7 @@ def test_codex() -> None:
             }
         },
     }
-    recipe = RECIPES["codex"](facts(has_responses=False), FOLDERS)
-    assert "/v1/responses" in (recipe.obstacle or "")
+    recipe = RECIPES["codex"](facts(), FOLDERS)
     assert recipe.change is not None
     assert recipe.change.path == Path("/h/.codex/jan-serve.config.toml")
 

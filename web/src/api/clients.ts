@@ -8,8 +8,6 @@ export interface Client {
   path: string | null;
   settings: string | null;
   steps: string[];
-  /** Why it cannot work with this server. */
-  obstacle: string | null;
 }
 
 export async function listClients(model: string, signal: AbortSignal): Promise<Client[]> {

@@ -12,7 +12,6 @@ interface Shown {
   where: string;
   text: string | null;
   steps: string[];
-  obstacle: string | null;
 }
 
 export function EditorSettings() {
@@ -20,7 +19,7 @@ export function EditorSettings() {
   const model = currentModel.value?.id ?? "";
   const { clients, problem } = useClients(model);
   const all = [...samples(model), ...clients.map(shown)];
-  const { title, where, text, steps, obstacle } = all.find((each) => each.title === chosen) ?? all[0]!;
+  const { title, where, text, steps } = all.find((each) => each.title === chosen) ?? all[0]!;
   return (
     <section aria-label="Settings for other programs">
       <h2>Use it in</h2>
@@ -33,7 +32,6 @@ export function EditorSettings() {
         <span class="hint">{where}</span>
         {text !== null && <CopyButton text={text} label="Copy settings" />}
       </div>
-      {obstacle && <p class="problem">{obstacle}.</p>}
       {text !== null && (
         <pre class="code-box" tabIndex={0}>
           {text}
@@ -55,11 +53,11 @@ function samples(model: string): Shown[] {
   const url = new URL(".", document.baseURI).href.replace(/\/$/, "");
   const place: Place = { url, model: model || "jan-tiny", keyed: apiKey.value !== "" };
   const steps = place.keyed ? ["Put your key where it says YOUR-KEY."] : [];
-  return SAMPLES.map(({ name, where, settings }) => ({ title: name, where, text: settings(place), steps, obstacle: null }));
+  return SAMPLES.map(({ name, where, settings }) => ({ title: name, where, text: settings(place), steps }));
 }
 
-function shown({ title, path, settings, steps, obstacle }: Client): Shown {
-  return { title, where: path ?? "in its own settings", text: settings, steps, obstacle };
+function shown({ title, path, settings, steps }: Client): Shown {
+  return { title, where: path ?? "in its own settings", text: settings, steps };
 }
 
 /** The programs that the server knows, for this model. */
