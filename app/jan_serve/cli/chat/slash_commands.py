@@ -175,8 +175,10 @@ def _load(desk: Desk, rest: str) -> None:
     path = _path(rest)
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise CommandError(f"cannot read {path}: {error}") from None
+    except OSError as error:
+        raise CommandError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise CommandError(f"cannot read {path}: it is not UTF-8") from None
     desk.conversation.restore(text)
     desk.output.note(f"{len(desk.conversation.messages) // 2} questions and answers from {path}.")
 
