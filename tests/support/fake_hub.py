@@ -109,7 +109,8 @@ class FakeHub:
         self.released.set()
         self._server.shutdown()
         self._server.server_close()
-        self._thread.join()
+        self._thread.join(60)
+        assert not self._thread.is_alive()
 
 
 @contextlib.contextmanager

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Generator
 from pathlib import Path
 
+from tests.support.deadline import deadline
 from tests.support.engines import FAKE_ENGINE, FakeResolver
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -98,10 +99,11 @@ def front_process(folder: Path, drain_s: float) -> Generator[FrontProcess]:
     )
     try:
         assert process.stdout is not None
-        front = FrontProcess(process, int(process.stdout.readline()))
+        with deadline(process):
+            front = FrontProcess(process, int(process.stdout.readline()))
         with contextlib.closing(front):
             yield front
     finally:
         if process.poll() is None:
             process.kill()
-        process.communicate()
+        process.communicate(timeout=60)

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from jan_serve.cli.main import main
+from tests.support.deadline import deadline
 from tests.support.fake_systemctl import FakeSystemctl
 from tests.support.models import model_folder, tiny_llama
 from tests.support.served import running
@@ -204,10 +205,11 @@ def test_what_the_unit_starts(machine: Machine, tmp_path: Path, tiny_llama: Path
             [*COMMAND, "logs", "-f"], env=machine.variables, stdout=subprocess.PIPE, text=True
         ) as follower:
             assert follower.stdout is not None
-            assert "jan_serve" in follower.stdout.readline()
-            server.process.send_signal(signal.SIGTERM)
-            assert server.wait() == 0
-            assert any("stopping: running requests have" in line for line in follower.stdout)
+            with deadline(follower):
+                assert "jan_serve" in follower.stdout.readline()
+                server.process.send_signal(signal.SIGTERM)
+                assert server.wait() == 0
+                assert any("stopping: running requests have" in line for line in follower.stdout)
             follower.terminate()
 
 

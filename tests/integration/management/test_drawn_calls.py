@@ -82,7 +82,8 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
             yield address[0]
         finally:
             loop.call_soon_threadsafe(end.set)
-            thread.join()
+            thread.join(60)
+            assert not thread.is_alive()
             loop.close()
 
 

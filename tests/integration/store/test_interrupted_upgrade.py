@@ -13,6 +13,7 @@ import pytest
 
 from jan_serve.store import index
 from jan_serve.store.index import FileRecord, ModelIndex, ModelRecord, Source
+from tests.support.deadline import deadline
 from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.integration
@@ -45,7 +46,8 @@ def test_a_migration_that_is_killed(tmp_path: Path) -> None:
             [sys.executable, "-P", "-c", _MIGRATE, str(path)], stdout=subprocess.PIPE, text=True
         ) as process:
             assert process.stdout is not None
-            assert process.stdout.readline() == "begin\n"
+            with deadline(process):
+                assert process.stdout.readline() == "begin\n"
             # A different moment each time: after so many of the changes that are seen in the folder.
             for _ in range(1 + number):
                 before = tmp_path.stat().st_mtime_ns

@@ -17,6 +17,7 @@ import pytest
 from jan_serve.store.index import ModelIndex
 from jan_serve.store.resolve import ModelResolver
 from tests.integration.store.conftest import FILE, REPO, Bench
+from tests.support.deadline import deadline
 from tests.support.fake_hub import Fault
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -56,8 +57,9 @@ def test_two_processes_share_one_transfer(ready: Bench) -> None:
     assert ready.hub.stalled.wait(30)
     second = start(ready, "pull", f"{REPO}:Q8_0", "--json")
     assert second.stderr is not None
-    while b"another process downloads it" not in (line := second.stderr.readline()):
-        assert line, "the second process ended without waiting"
+    with deadline(second):
+        while b"another process downloads it" not in (line := second.stderr.readline()):
+            assert line, "the second process ended without waiting"
     ready.hub.released.set()
     outcomes = [process.communicate(timeout=60) for process in (first, second)]
     assert [first.returncode, second.returncode] == [0, 0], outcomes

@@ -23,6 +23,7 @@ from jan_serve.cli.listen import (
     listen,
     url_of,
 )
+from tests.support.deadline import deadline
 
 HOST = "127.0.0.1"
 HEALTH = Health(
@@ -99,7 +100,8 @@ def health_server(status: int, body: bytes) -> Generator[int]:
             yield server.server_address[1]
         finally:
             server.shutdown()
-            thread.join()
+            thread.join(60)
+            assert not thread.is_alive()
 
 
 @pytest.mark.parametrize("status", [200, 503])
@@ -150,7 +152,8 @@ def test_a_listener_that_does_not_answer_is_found_by_its_process() -> None:
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
-        port = int(process.stdout.readline())
+        with deadline(process):
+            port = int(process.stdout.readline())
         with pytest.MonkeyPatch.context() as patch:
 
             def is_the_code_above(command: list[str]) -> bool:
@@ -158,7 +161,7 @@ def test_a_listener_that_does_not_answer_is_found_by_its_process() -> None:
 
             patch.setattr("jan_serve.cli.listen.is_our_command", is_the_code_above)
             holder = find_holder(HOST, port)
-        process.communicate("")
+        process.communicate("", timeout=60)
     assert (holder.is_jan_serve, holder.pid) == (True, process.pid)
     assert holder.description == f"jan-serve (pid {process.pid})"
 
@@ -171,7 +174,7 @@ def test_of_two_starts_at_once_exactly_one_wins(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("jan_serve.cli.listen._ask_health", silent)
 
     def attempt(port: int, gate: threading.Barrier) -> socket.socket | None:
-        gate.wait()
+        gate.wait(60)
         try:
             return listen(HOST, port)
         except AddressUnavailable:

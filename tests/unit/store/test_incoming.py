@@ -41,7 +41,7 @@ def test_writers_never_share_a_file(tmp_path: Path) -> None:
 
 def gone_pid() -> int:
     process = subprocess.Popen([sys.executable, "-c", ""])
-    process.wait()
+    process.wait(60)
     return process.pid
 
 

@@ -17,6 +17,7 @@ from jan_serve.store import tensor_merge, weight_update
 from jan_serve.store.gguf import read_gguf_header
 from jan_serve.store.tensor_merge import check_tensors, merge
 from jan_serve.store.weight_update import MergedModel, WeightUpdate
+from tests.support.deadline import deadline
 from tests.unit.store.gguf_builder import F32, Q8_0, GgufBytes, Tensor, string_key, strings_key, uint_key
 
 F16, BF16, Q4_0 = 1, 30, 2
@@ -247,7 +248,8 @@ def test_weights_of_a_process_that_lives_stay(base: Path, tmp_path: Path) -> Non
     )
     with other:
         assert other.stdout is not None
-        served = Path(other.stdout.readline().strip()) / "updated-1.gguf"
+        with deadline(other):
+            served = Path(other.stdout.readline().strip()) / "updated-1.gguf"
         WeightUpdate(tmp_path / "updates").add(base, part(NORM))
         assert served.exists()
         other.kill()

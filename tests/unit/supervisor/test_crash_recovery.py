@@ -20,6 +20,7 @@ from jan_serve.ipc.messages import Chunk, GenerateRequest
 from jan_serve.supervisor.limits import ManagerLimits, RestartLimits, WorkerLimits
 from jan_serve.supervisor.model_manager import ModelManager
 from jan_serve.supervisor.snapshot import ModelStatus
+from tests.support.deadline import deadline
 from tests.support.engines import FAKE_ENGINE, FakeResolver, Gate, fake_manager
 from tests.support.processes import alive, children, until, wait_until, zombies
 
@@ -255,7 +256,8 @@ def test_row_32_a_worker_ends_within_two_seconds_of_a_parent_that_was_killed(
     command = [sys.executable, "-c", PARENT, str(tmp_path), prompt]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as parent:
         assert parent.stdout is not None
-        worker = int(parent.stdout.readline())
+        with deadline(parent):
+            worker = int(parent.stdout.readline())
         assert alive(worker)
         parent.kill()
         parent.wait(10)
