@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
@@ -23,9 +24,13 @@ from jan_serve.engine.sequence import Sequence, Status
 from jan_serve.engine.sequence_memory import SequenceMemory
 from jan_serve.engine.state_cache import StateCache
 from jan_serve.engine.state_shelf import StateShelf
+from jan_serve.engine.step_clock import StepClock
 from jan_serve.engine.tokens import Tokens, ends_of_turns
 from jan_serve.errors import EngineFailure
 from jan_serve.ipc.messages import STEP_SIZES, EngineEvent, EngineStats
+
+_MOST_EXTRA: Final = 64
+"""Guessed tokens of one turn that are told apart."""
 
 
 class Engine:
@@ -83,6 +88,8 @@ class Engine:
         self._prefilling: frozenset[int] = frozenset()
         self._abort_lock = threading.Lock()
         self._step_sizes = [0] * (len(STEP_SIZES) + 1)
+        self._step_clock = StepClock()
+        self._extra_tokens = [0] * (_MOST_EXTRA + 1)
         self._steps = self._prompt_tokens = self._computed = self._cached = 0
 
     @property
@@ -98,6 +105,9 @@ class Engine:
             prompt_tokens_total=self._prompt_tokens,
             computed_tokens_total=self._computed,
             step_sizes=tuple(self._step_sizes),
+            prefill_steps=self._step_clock.times(prefills=True),
+            decode_steps=self._step_clock.times(prefills=False),
+            extra_tokens=tuple(self._extra_tokens),
             cached_tokens_total=self._cached,
             generated_tokens_total=self._answers.generated,
             forced_tokens_total=self._answers.forced,
@@ -143,6 +153,8 @@ class Engine:
 
     def step(self) -> list[EngineEvent]:
         """Admit, compute one batch, sample. Blocks for the batch. Returns what happened, in order."""
+        times = self._step_clock
+        times.begin()
         self._admit()
         turn = self._scheduler.next_turn(self._clock())
         plan = self._scheduler.plan(self._batch.capacity, self._prefill_budget(turn), turn)
@@ -150,14 +162,19 @@ class Engine:
         if plan:
             indices, only_decode = self._fill(plan), all(item.is_decode for item in plan)
             started = self._clock()
-            code = self._decode(plan)
+            with times.part("forward"):
+                code = self._decode(plan)
             if code == DECODE_OK:
                 self._observe(plan, self._clock() - started)
-                self._commit(plan, indices)
+                with times.part("sampling"):
+                    self._commit(plan, indices)
+                times.end(prefills=not only_decode)
                 if only_decode:
                     self._drafter.observe_step(self._batch.size, self._clock() - started)
             else:
                 self._recover(plan, code)
+                if code not in (DECODE_NO_CELLS, DECODE_ABORTED):
+                    times.fail(prefills=not only_decode)
         self._phase.enter("idle")
         return self._answers.take()
 
@@ -168,6 +185,13 @@ class Engine:
     # Admission and cells
 
     def _admit(self) -> None:
+        running = len(self._scheduler.running)
+        with self._step_clock.part("join"):
+            self._start_waiting()
+        if not 0 < running < len(self._scheduler.running):
+            self._step_clock.drop("join")
+
+    def _start_waiting(self) -> None:
         while (admission := self._scheduler.next_admission(self._memory.states.is_fetching)) is not None:
             self._start(admission)
         if not self._scheduler.running:
@@ -327,6 +351,7 @@ class Engine:
             if item.draft is not None:
                 self._verify(sequence, item.draft, index)
             elif sequence.num_uncomputed == 0:
+                self._extra_tokens[0] += 1
                 self._answers.advance(sequence, self._context.logits(index))
 
     def _verify(self, sequence: Sequence, draft: Tokens, index: int) -> None:
@@ -343,12 +368,14 @@ class Engine:
                 sequence.num_drafted -= 1
                 sequence.num_computed += 1
         self._drafter.observe_draft(sequence, len(draft), accepted)
+        self._extra_tokens[min(accepted, _MOST_EXTRA)] += 1
         if sequence.status is Status.RUNNING:
             self._memory.drop_draft(sequence)
 
     def _retire(self, sequence: Sequence) -> None:
         """A running sequence ends: what it computed stays as a finished one."""
-        self._scheduler.running.remove(sequence)
-        self._drafter.remember(sequence)
-        sequence.status = Status.FINISHED
-        self._memory.keep(sequence)
+        with self._step_clock.part("leave"):
+            self._scheduler.running.remove(sequence)
+            self._drafter.remember(sequence)
+            sequence.status = Status.FINISHED
+            self._memory.keep(sequence)

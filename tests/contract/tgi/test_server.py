@@ -88,15 +88,13 @@ async def test_series_of_the_metrics() -> None:
     types = dict(re.findall(r"# TYPE (tgi_\w+) (\w+)", page))
     assert {name: kind for name, kind in types.items() if not name.endswith("_created")} == {
         **dict.fromkeys(
-            "tgi_request_count tgi_request_success tgi_request_failure tgi_batch_inference_count"
-            " tgi_batch_inference_success".split(),
+            "tgi_request_count tgi_request_success tgi_request_failure".split(),
             "counter",
         ),
         **dict.fromkeys(
             "tgi_request_duration tgi_request_validation_duration tgi_request_queue_duration"
             " tgi_request_inference_duration tgi_request_mean_time_per_token_duration tgi_request_input_length"
-            " tgi_request_max_new_tokens tgi_request_generated_tokens tgi_batch_next_size"
-            " tgi_batch_inference_duration tgi_batch_forward_duration".split(),
+            " tgi_request_max_new_tokens tgi_request_generated_tokens tgi_batch_next_size".split(),
             "histogram",
         ),
         **dict.fromkeys(

@@ -1,0 +1,80 @@
+"""How long the parts of steps take, counted since the worker started. Belongs to the engine's thread."""
+
+from __future__ import annotations
+
+import bisect
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Final, Literal
+
+from jan_serve.ipc.messages import STEP_SECONDS, PartTimes, StepTimes
+
+Part = Literal["whole", "forward", "sampling", "join", "leave"]
+_PARTS: Final[tuple[Part, ...]] = ("whole", "forward", "sampling", "join", "leave")
+
+
+class StepClock:
+    """Measures the step that runs now; `end` counts it under its kind. `leave` lies within `sampling`, which is told
+    without it."""
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._kinds = {True: _Kind(), False: _Kind()}
+        self._began = 0.0
+        self._parts: dict[Part, float] = {}
+
+    def begin(self) -> None:
+        """A step begins."""
+        self._began = self._clock()
+        self._parts.clear()
+
+    @contextmanager
+    def part(self, name: Part) -> Generator[None]:
+        """Adds what the block takes to a part of the step."""
+        began = self._clock()
+        try:
+            yield
+        finally:
+            self._parts[name] = self._parts.get(name, 0.0) + self._clock() - began
+
+    def drop(self, name: Part) -> None:
+        """What was measured as this part was something else."""
+        self._parts.pop(name, None)
+
+    def end(self, *, prefills: bool) -> None:
+        """The step is over."""
+        kind = self._kinds[prefills]
+        if "sampling" in self._parts:
+            self._parts["sampling"] = max(0.0, self._parts["sampling"] - self._parts.get("leave", 0.0))
+        self._parts["whole"] = self._clock() - self._began
+        for name, seconds in self._parts.items():
+            kind.parts[name].add(seconds)
+
+    def fail(self, *, prefills: bool) -> None:
+        """It has failed."""
+        self._kinds[prefills].failed += 1
+
+    def times(self, *, prefills: bool) -> StepTimes:
+        """Of all steps of this kind. Any thread may ask; the parts are each consistent by themselves."""
+        kind = self._kinds[prefills]
+        return StepTimes(**{name: kind.parts[name].times() for name in _PARTS}, failed=kind.failed)
+
+
+class _Kind:
+    def __init__(self) -> None:
+        self.parts: dict[Part, _Durations] = {name: _Durations() for name in _PARTS}
+        self.failed = 0
+
+
+class _Durations:
+    def __init__(self) -> None:
+        self._counts = [0] * (len(STEP_SECONDS) + 1)
+        self._seconds = 0.0
+
+    def add(self, seconds: float) -> None:
+        self._counts[bisect.bisect_left(STEP_SECONDS, seconds)] += 1
+        self._seconds += seconds
+
+    def times(self) -> PartTimes:
+        return PartTimes(tuple(self._counts), self._seconds) if any(self._counts) else PartTimes()
