@@ -117,6 +117,16 @@ async def test_a_quick_answer_to_a_half_closed_client_has_nothing_else() -> None
     assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
 
 
+@pytest.mark.parametrize("stream", [True, False])
+async def test_what_becomes_of_the_connection_is_said_once(stream: bool) -> None:
+    for asked, said in (("Connection: close", [b"connection: close"]), ("X-Nothing: 1", [])):
+        async with live_server() as port, raw_client(port) as client:
+            body = json.dumps({"prompt": "a", "stream": stream}).encode()
+            await client.send(raw_post("/v1/completions", body, asked))
+            head = await client.until(b"\r\n\r\n")
+        assert [line for line in head.lower().split(b"\r\n") if line.startswith(b"connection")] == said
+
+
 async def test_a_request_cut_short_is_dropped() -> None:
     async with live_server() as port, raw_client(port) as client:
         await client.send(completion()[:-3])
@@ -192,6 +202,27 @@ async def refusal(client: RawClient, data: bytes) -> tuple[int, str]:
 async def test_what_is_no_request_is_refused(data: bytes, status: int) -> None:
     async with live_server(connection=QuickConnection) as port, raw_client(port) as client:
         assert (await refusal(client, data))[0] == status
+
+
+UPGRADES = (
+    "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABkAAQBAAAAAAUAAEAA",
+    "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZQ==",
+)
+
+
+@pytest.mark.parametrize("upgrade", UPGRADES, ids=["h2c", "websocket"])
+async def test_a_request_that_offers_another_protocol_is_answered_in_this_one(upgrade: str) -> None:
+    """Java's HttpClient offers h2c with the first request of a connection, body and all."""
+    body = b'{"input":"GET /health HTTP/1.1"}'
+    async with live_server(connection=QuickConnection) as port, raw_client(port) as client:
+        for headers in ((upgrade,), ()):
+            await client.send(raw_post("/extras/tokenize/count", body, *headers))
+            head = (await client.until(b"\r\n\r\n")).decode()
+            assert head.startswith("HTTP/1.1 200")
+            length = int(head.split("content-length: ")[1].split("\r\n")[0])
+            assert json.loads(await client.reader.readexactly(length)) == {"count": 21}
+        await client.send(f"GET /health HTTP/1.1\r\nHost: localhost\r\n{upgrade}\r\n\r\n".encode())
+        assert (await client.until(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
 
 
 async def test_a_slow_head_is_refused_and_silence_is_closed() -> None:

@@ -14,6 +14,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from jan_serve.api.connection_hooks import ConnectionHooks, attach_hooks
 from jan_serve.api.replies import json_bytes
+from jan_serve.api.request_parser import RequestParser
 
 MAX_HEAD_BYTES: Final = 64 * 1024
 HEAD_TIMEOUT_S: Final = 30.0
@@ -40,6 +41,10 @@ class Connection(HttpToolsProtocol):
     _in_head = True
     _half_closed = False
     _timer: asyncio.TimerHandle | None = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.parser: Any = RequestParser(self)
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)

@@ -67,6 +67,9 @@ class EventStream(EventSourceResponse):
         super().__init__(  # pyright: ignore[reportUnknownMemberType]: its annotations have a bare `dict`
             frames, ping=ping_s, sep="\n", ping_message_factory=lambda: comment, send_timeout=write_timeout_s
         )
+        del self.headers[
+            "connection"
+        ]  # the server's to say: the base class claims keep-alive where it closes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
