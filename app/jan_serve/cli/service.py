@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -16,7 +17,7 @@ from jan_serve import __version__
 from jan_serve.cli.connection import Connection
 from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.listen import AlreadyServing, listen
-from jan_serve.cli.log_tail import last_lines, next_lines
+from jan_serve.cli.log_tail import follow_lines, last_lines
 from jan_serve.cli.ls import size_text
 from jan_serve.cli.options import ConfigOption, JsonOption
 from jan_serve.cli.output import Output
@@ -260,20 +261,20 @@ def logs(
             WRONG_USE,
         )
     output = Output()
-    coming = next_lines(path)
+    coming: Iterable[str] = ()
     try:
-        found = last_lines(path, lines)
+        if follow:
+            found, coming = follow_lines(path, lines)
+        else:
+            found = last_lines(path, lines)
     except OSError as error:
         raise CommandError(
             f"cannot read {path}: {error.strerror}", "Put `sudo` before the command."
         ) from None
     if not found and not follow:
         output.note(f"{path} has no lines yet.")
-    for line in found:
+    for line in itertools.chain(found, coming):
         output.data(line)
-    if follow:
-        for line in coming:
-            output.data(line)
 
 
 def _check_settings(installation: Installation) -> None:

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from jan_serve.cli.log_tail import last_lines, next_lines
+from jan_serve.cli.log_tail import follow_lines, last_lines
 
 
 def test_the_last_lines(tmp_path: Path) -> None:
@@ -20,7 +20,7 @@ def test_the_last_lines(tmp_path: Path) -> None:
     assert last_lines(path, 0) == []
 
 
-def following(path: Path, *steps: Callable[[], object]) -> list[str]:
+def following(path: Path, *steps: Callable[[], object], n_lines: int = 0) -> list[str]:
     """What is seen when a step happens at every pause."""
     todo: Iterator[Callable[[], object]] = iter(steps)
 
@@ -34,9 +34,9 @@ def following(path: Path, *steps: Callable[[], object]) -> list[str]:
         step()
 
     seen: list[str] = []
-    lines = next_lines(path, wait)
+    found, lines = follow_lines(path, n_lines, wait)
     try:
-        for line in itertools.islice(lines, 100):
+        for line in itertools.islice(itertools.chain(found, lines), 100):
             seen.append(line)
     except Over:
         return seen
@@ -57,6 +57,23 @@ def test_new_lines_only_and_whole_ones(tmp_path: Path) -> None:
     path = tmp_path / "server.log"
     path.write_text("old\n")
     assert following(path, add(path, "on"), add(path, "e\ntwo\nthr")) == ["one", "two"]
+
+
+def test_what_is_written_while_the_last_lines_are_shown(tmp_path: Path) -> None:
+    path = tmp_path / "server.log"
+    path.write_text("old\nha")
+    found, coming = follow_lines(path, 5)
+    add(path, "lf\nnew\n")()
+    assert (found, next(coming), next(coming)) == (["old"], "half", "new")
+    coming.close()
+
+
+def test_lines_of_before_come_first(tmp_path: Path) -> None:
+    path = tmp_path / "server.log"
+    path.with_name("server.log.1").write_text("1\n2\n")
+    path.write_text("3\n4")
+    assert last_lines(path, 2) == ["3", "4"]
+    assert following(path, add(path, "\n"), n_lines=2) == ["2", "3", "4"]
 
 
 def test_a_file_that_comes_later(tmp_path: Path) -> None:
