@@ -25,6 +25,10 @@ from jan_serve.errors import JanServeError
 from jan_serve.wiring import build_resolver
 
 _PACKAGES: Final = ("llama-cpp-python", "llguidance", "fastapi", "uvicorn", "pydantic", "numpy", "msgspec")
+_WITHOUT_WRITING: Final = {
+    "data": "there is no log file, and no prompt is kept over a restart",
+    "models": "models cannot be pulled, imported or removed",
+}
 
 
 @dataclass(slots=True)
@@ -99,10 +103,19 @@ def _examine_folders(loaded: LoadedSettings, findings: Findings) -> None:
             findings.problems.append(f"the {name} folder {folder} is not a folder")
         elif existing == folder and not _can_use(folder):
             findings.problems.append(f"the {name} folder {folder} cannot be read by this user")
+        elif not can_write(existing):
+            findings.warnings.append(
+                f"the {name} folder {folder} cannot be written by this user: {_WITHOUT_WRITING[name]}"
+            )
 
 
 def _can_use(folder: Path) -> bool:
     return os.access(folder, os.R_OK | os.X_OK)
+
+
+def can_write(folder: Path) -> bool:
+    """Whether files can be made in it, as far as its permissions say."""
+    return os.access(folder, os.W_OK | os.X_OK)
 
 
 def _examine_models(settings: Settings, findings: Findings) -> None:

@@ -71,3 +71,20 @@ def test_a_file_in_place_of_a_folder_is_a_problem(config: Path, tmp_path: Path) 
     (tmp_path / "data").write_text("")
     findings = examine(load_settings({"models_dir": str(tmp_path)}))
     assert any("is not a folder" in problem for problem in findings.problems)
+
+
+def test_folders_that_cannot_be_written_are_warned_of(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The superuser may write everywhere, so what the permissions say is set here.
+    def can_write(folder: Path) -> bool:
+        return folder != tmp_path / "shelf"
+
+    monkeypatch.setattr("jan_serve.cli.doctor.can_write", can_write)
+    (tmp_path / "shelf").mkdir()
+    findings = examine(load_settings({"models_dir": str(tmp_path / "shelf")}))
+    assert findings.problems == []
+    assert [warning for warning in findings.warnings if "cannot be written" in warning] == [
+        f"the models folder {tmp_path / 'shelf'} cannot be written by this user: models cannot be pulled, imported or"
+        " removed"
+    ]
