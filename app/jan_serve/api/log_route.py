@@ -71,10 +71,12 @@ async def _follow(
             yield frame(entry.content)
         while True:
             news.clear()
+            # Looked at first, so that all entries of before are given.
+            is_over = lifecycle.draining and lifecycle.open_requests == 0
             for entry in log.entries(after=after, level=level):
                 after = entry.number
                 yield frame(entry.content)
-            if lifecycle.draining and lifecycle.open_requests == 0:
+            if is_over:
                 return
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_S):

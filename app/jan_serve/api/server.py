@@ -132,15 +132,16 @@ class DrainingServer(uvicorn.Server):
     def stop(self) -> None:
         """Begin to drain, or, when that has begun, end everything. On the event loop; returns at once."""
         first = not self._parts.lifecycle.draining
-        self._parts.lifecycle.draining = True
         drain_s = self._drain_s if first else 0.0
+        # Before anybody can see that the server drains: who follows the log leaves then.
+        logger.info("stopping: running requests have %.0f s", drain_s)
+        self._parts.lifecycle.draining = True
         self._observer.stopping(drain_s)
         task = asyncio.get_running_loop().create_task(self._end(drain_s), name="drain")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _end(self, drain_s: float) -> None:
-        logger.info("stopping: running requests have %.0f s", drain_s)
         try:
             await self._models.shutdown(drain_s)
             message = "The server is shutting down."
