@@ -341,5 +341,8 @@ async def test_headers_are_numbers() -> None:
     assert (headers["x-queue-time"], headers["x-inference-time"]) == ("100", "500")
     assert headers["x-time-per-token"] == str(500 // 7)
     assert re.fullmatch(r"\d+\.\d+", headers["x-compute-time"])
+    parts = [int(headers[f"x-{name}-time"]) for name in ("validation", "queue", "inference")]
+    assert 0 <= int(headers["x-total-time"]) - sum(parts) <= 2
+    assert int(float(headers["x-compute-time"]) * 1000) == int(headers["x-total-time"])
     assert (headers["x-compute-characters"], headers["x-prompt-tokens"]) == ("2", "4")
     assert (headers["x-generated-tokens"], headers["x-compute-type"]) == ("7", "cpu+optimized")

@@ -84,6 +84,9 @@ async def test_series_of_the_metrics() -> None:
         await client.post("/generate", json={"inputs": ""})
         await client.post("/tgi/v1/chat/completions", json={"messages": [{"role": "user", "content": "Hi"}]})
         page = (await client.get("/tgi/metrics")).text
+        two = {"inputs": "Hi", "parameters": {"best_of": 2, "do_sample": True}}
+        assert (await client.post("/generate", json=two)).status_code == 200
+        page_with_best_of = (await client.get("/tgi/metrics")).text
         assert (await client.get("/metrics")).text.count("# TYPE tgi_") == page.count("# TYPE tgi_")
     types = dict(re.findall(r"# TYPE (tgi_\w+) (\w+)", page))
     assert {name: kind for name, kind in types.items() if not name.endswith("_created")} == {
@@ -104,6 +107,10 @@ async def test_series_of_the_metrics() -> None:
         ),
         "tgi_request_skipped_tokens": "summary",
     }
+    assert 'tgi_batch_next_size_bucket{le="1.0"} 2.0' in page
+    # Of two answers the better one is told.
+    assert "\ntgi_request_generated_tokens_count 3.0\n" in page_with_best_of
+    assert "\ntgi_batch_next_size_sum 4.0\n" in page_with_best_of
     # A chat counts twice.
     assert "\ntgi_request_count 4.0\n" in page
     assert "\ntgi_request_success 2.0\n" in page

@@ -67,11 +67,9 @@ class TgiMetrics:
 
     def watch(self, jobs: Sequence[Job]) -> Watch:
         """For the events of these jobs."""
-        running = sum(model.stats.running for model in self._snapshot().models)
         sizes = tuple(float(size) for size in range(1, _MOST_SEQUENCES + 1))
-        self._histogram("tgi_batch_next_size", "Sequences of a batch that begins.", sizes).observe(
-            running + len(jobs)
-        )
+        histogram = self._histogram("tgi_batch_next_size", "Sequences that begin together.", sizes)
+        histogram.observe(sum(job.request.n for job in jobs))
         for job in jobs:
             self.observe("tgi_request_input_length", job.n_input)
             self.observe("tgi_request_max_new_tokens", job.max_new_tokens)
@@ -103,6 +101,7 @@ class Watch:
         self._metrics = metrics
         self._jobs = jobs
         self._generated = 0
+        self._best: dict[int, Finished] = {}
         self._over = False
 
     def observe(self, item: PromptEvent) -> None:
@@ -110,12 +109,15 @@ class Watch:
         metrics = self._metrics
         match item.event:
             case Finished() as finished:
-                tokens = finished.completion_tokens + (finished.end_token is not None)
-                self._generated += tokens
-                metrics.observe("tgi_request_generated_tokens", tokens)
+                self._generated += _tokens(finished)
+                best = self._best.get(item.prompt)
+                if best is None or (finished.mean_logprob or 0.0) > (best.mean_logprob or 0.0):
+                    self._best[item.prompt] = finished
             case Completed(timings=timings):
                 self._over = True
                 inference_s = timings.prefill_s + timings.decode_s
+                for best in self._best.values():
+                    metrics.observe("tgi_request_generated_tokens", _tokens(best))
                 for job in self._jobs:
                     metrics.count("tgi_request_success")
                     metrics.observe("tgi_request_duration", time.perf_counter() - job.started)
@@ -136,6 +138,10 @@ class Watch:
         """Nothing follows. Without an end, the client has left."""
         if not self._over:
             self._metrics.count("tgi_request_failure", "err", "dropped")
+
+
+def _tokens(finished: Finished) -> int:
+    return finished.completion_tokens + (finished.end_token is not None)
 
 
 def _reason(error: JanServeError) -> str:

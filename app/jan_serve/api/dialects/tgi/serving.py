@@ -183,15 +183,20 @@ def _eos(facts: ModelFacts, *, with_candidates: bool) -> TokenInfo | None:
 
 
 def answer_headers(jobs: Sequence[Job], timings: Timings, generated: int) -> dict[str, str]:
-    """Of a whole answer. Several jobs count together, their times too. generated: tokens of all."""
-    first = jobs[0]
-    total_s = time.perf_counter() - first.started
+    """Of a whole answer. Several jobs count together, their times too. generated: tokens of all.
+
+    The total is the sum of the validation, of the wait in the queue, and of what comes after it until now.
+    """
+    validation_s = sum(job.validated - job.started for job in jobs)
     inference_s = timings.prefill_s + timings.decode_s
+    if len(jobs) == 1:
+        inference_s = max(inference_s, time.perf_counter() - jobs[0].validated - timings.queue_s)
+    total_s = validation_s + timings.queue_s + inference_s
     return {
         **stream_headers(jobs, buffering=None),
         "x-compute-time": f"{total_s:.6f}",
         "x-total-time": _ms(total_s),
-        "x-validation-time": _ms(sum(job.validated - job.started for job in jobs)),
+        "x-validation-time": _ms(validation_s),
         "x-queue-time": _ms(timings.queue_s),
         "x-inference-time": _ms(inference_s),
         "x-time-per-token": _ms(inference_s / max(1, generated)),
