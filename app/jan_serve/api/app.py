@@ -35,6 +35,7 @@ from jan_serve.api.errors import (
     validation_problem,
 )
 from jan_serve.api.generate_dispatch import GenerateDispatch
+from jan_serve.api.generate_document import with_both_protocols
 from jan_serve.api.generate_limits import GenerateLimits
 from jan_serve.api.guards.auth import OPEN_PATHS, KeyGuard
 from jan_serve.api.guards.body import BodyGuard
@@ -151,6 +152,7 @@ def create_app(
     app.state.parts = AppParts(lifecycle, running)
     for router in routers:
         app.include_router(router)
+    app.openapi = with_both_protocols(app.openapi)
     return app
 
 
