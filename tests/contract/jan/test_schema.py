@@ -6,11 +6,12 @@ import json
 from pathlib import Path
 from typing import Any, Final, cast
 
+import msgspec
 import pytest
 from jsonschema import Draft202012Validator
 
 from jan_serve.api.app import create_app
-from tests.support.fake_client import FakeModels
+from tests.support.fake_client import FakeClient, FakeModels
 from tests.support.fronts import http_client, make_settings
 from tests.support.rendering import InlineRenderer
 
@@ -190,3 +191,21 @@ async def test_tokens_there_and_back() -> None:
         count = (await client.post("/extras/tokenize/count", json={"input": "é<s>"})).json()["count"]
         text = (await client.post("/extras/detokenize", json={"tokens": tokens})).json()["text"]
     assert (len(tokens), text) == (count, "é<s>")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("route", "body"), [call for call in CALLS if call[0].startswith("POST /v1/")])
+async def test_null_is_no_value(route: str, body: dict[str, Any]) -> None:
+    """OpenAI's client sends null for None, and its document has null for nearly all fields."""
+    name = ROUTES[route]["request"]
+    assert name is not None
+    nulls = dict.fromkeys(SCHEMAS[name]["properties"].keys() - {"max_tokens"})
+    engine = FakeClient()
+    async with http_client(FakeModels(engine)) as client:
+        for form in (body, {**nulls, **body}):
+            assert (await client.post(route.split()[1], json=form)).status_code == 200
+    asked = [
+        msgspec.structs.replace(request, id=0, sampling=msgspec.structs.replace(request.sampling, seed=0))
+        for request in engine.requests
+    ]
+    assert asked[: len(asked) // 2] == asked[len(asked) // 2 :]

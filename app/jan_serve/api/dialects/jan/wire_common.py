@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from functools import cache
+from typing import Annotated, Any, Literal, cast, get_args
 
-from pydantic import Field
+from pydantic import BaseModel, Field, model_validator
 
 from jan_serve.api.dialects.jan import limits
 from jan_serve.api.dialects.jan.wire_response_format import ResponseFormat
@@ -39,8 +40,28 @@ Adapters = Annotated[
 ]
 
 
+@cache
+def _fields_without_null(model: type[BaseModel]) -> frozenset[str]:
+    return frozenset(
+        name for name, field in model.model_fields.items() if type(None) not in get_args(field.annotation)
+    )
+
+
 class SamplingFields(WireModel):
-    """How tokens are picked and where the text ends. Defaults are those of Jan's API."""
+    """How tokens are picked and where the text ends. Defaults are those of Jan's API.
+
+    Null in place of a value is no value: OpenAI's API has null for nearly all of these, and clients send it for what
+    their users left open.
+    """
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_not_given(cls, body: object) -> object:
+        if not isinstance(body, dict):
+            return body
+        values = cast(dict[str, Any], body)
+        absent = {name for name in _fields_without_null(cls) if values.get(name, ...) is None}
+        return {name: value for name, value in values.items() if name not in absent} if absent else values
 
     min_tokens: Annotated[
         Count, Field(description="Tokens to generate before the model may end the text.")
