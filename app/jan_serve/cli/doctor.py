@@ -151,12 +151,18 @@ def _print_engine(engine: dict[str, Any], output: Output) -> None:
             (
                 str(device.get("name", "")),
                 str(device.get("kind", "")),
-                f"{size_text(device.get('free_bytes', 0))} of {size_text(device.get('total_bytes', 0))}",
+                _device_memory(device),
                 str(device.get("description", "")),
             )
             for device in engine.get("devices", [])
         ],
     )
+
+
+def _device_memory(device: dict[str, Any]) -> str:
+    free, total = device.get("free_bytes", 0), device.get("total_bytes", 0)
+    # ggml's libraries for the processor (BLAS, AMX) are devices too, and report no memory.
+    return f"{size_text(free)} of {size_text(total)}" if total else "the main memory"
 
 
 def _version_of(package: str) -> str:

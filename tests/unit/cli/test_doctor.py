@@ -16,7 +16,8 @@ ENGINE: dict[str, Any] = {
     "llama_cpp": "1.2.3",
     "supports_gpu_offload": True,
     "devices": [
-        {"name": "CUDA0", "kind": "gpu", "description": "A card", "free_bytes": 8e9, "total_bytes": 12e9}
+        {"name": "CUDA0", "kind": "gpu", "description": "A card", "free_bytes": 8e9, "total_bytes": 12e9},
+        {"name": "BLAS", "kind": "accel", "description": "A library", "free_bytes": 0, "total_bytes": 0},
     ],
 }
 
@@ -44,7 +45,9 @@ def test_facts_and_json(config: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert shown["problems"] == []
     assert any("no model to serve" in warning for warning in shown["warnings"])
     assert main(["doctor"]) == 0
-    assert "8 GB of 12 GB" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "8 GB of 12 GB" in shown
+    assert "the main memory" in shown
 
 
 def test_problems_make_the_status_1(

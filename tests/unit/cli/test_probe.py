@@ -58,3 +58,5 @@ def test_the_real_engine_answers() -> None:
     engine = probe_engine()
     assert engine["devices"]
     assert engine["llama_cpp"]
+    processor = next(device for device in engine["devices"] if device["kind"] == "cpu")
+    assert 0 < processor["free_bytes"] < processor["total_bytes"]  # some of it is this process's

@@ -9,6 +9,8 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any
 
+import psutil
+
 from jan_serve.engine.llama.bindings import bindings_version, ggml_function, lib
 from jan_serve.ipc.messages import DeviceInfo
 
@@ -92,11 +94,14 @@ def _device_info(pointer: int) -> DeviceInfo:
     )
     free, total = ctypes.c_size_t(), ctypes.c_size_t()
     memory(pointer, ctypes.byref(free), ctypes.byref(total))
+    device_kind = _DEVICE_KINDS.get(kind(pointer), "other")
+    # ggml supposes that all of the main memory is free (ggml_backend_cpu_device_get_memory).
+    available = psutil.virtual_memory().available if device_kind == "cpu" else free.value
     return DeviceInfo(
         name=(name(pointer) or b"").decode("utf-8", "replace"),
         description=(description(pointer) or b"").decode("utf-8", "replace"),
-        kind=_DEVICE_KINDS.get(kind(pointer), "other"),
-        free_bytes=free.value,
+        kind=device_kind,
+        free_bytes=min(free.value, available),
         total_bytes=total.value,
     )
 
