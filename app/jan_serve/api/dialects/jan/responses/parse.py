@@ -16,6 +16,7 @@ from jan_serve.api.dialects.jan.responses.tools import ToolBook
 from jan_serve.api.dialects.jan.responses.wire import CreateResponseRequest
 from jan_serve.api.dialects.jan.responses.wire_items import InputItem
 from jan_serve.api.durations import keep_alive_s
+from jan_serve.core.constraint import Constraint
 from jan_serve.core.messages import Message
 from jan_serve.core.request import ChatPrompt, GenerationRequest
 from jan_serve.errors import InvalidRequest
@@ -72,7 +73,7 @@ def response_request(
         sampling=sampling_params(body),
         logit_bias_text=bias_by_text(body),
         stopping=stop_conditions(body, body.max_output_tokens),
-        constraint=constraint_of(body),
+        constraint=_constraint(body),
         logprobs=_logprobs(body),
         given=given(body),
         adapters=adapter_choices(body.lora),
@@ -85,6 +86,13 @@ def response_request(
             "truncation: nothing is left out of a conversation that is too long; it is refused",
         )
     return ParsedResponse(generation, book, warnings)
+
+
+def _constraint(body: CreateResponseRequest) -> Constraint | None:
+    wanted = body.text.format
+    if wanted is not None and wanted.type == "json_schema" and wanted.schema_ is None:
+        raise InvalidRequest("text.format: `json_schema` needs a schema", param="text.format")
+    return constraint_of(body)
 
 
 def _logprobs(body: CreateResponseRequest) -> int | None:

@@ -65,7 +65,7 @@ def add_response_routes(router: APIRouter, services: Services, leases: ModelLeas
         head = ReplyHead(new_id("resp"), now, body.model)
         events = _warned(generate_batch(service.generate, [parsed.generation]), parsed.warnings)
         renderer = ResponseEvents(head, ResponseForm(body, parsed, lambda: int(time.time()), keep))
-        with _about_input():
+        with _renamed_fields(body):
             if not body.stream:
                 return await answer_whole(request, events, ResponseAnswer(renderer))
             return await answer_stream(
@@ -118,7 +118,7 @@ def _count_route(router: APIRouter, services: Services, leases: ModelLeases, sto
         _, _, parsed = _parsed(body, store)
         generation = parsed.generation
         assert isinstance(generation.prompt, ChatPrompt)
-        with _about_input():
+        with _renamed_fields(body):
             text = await while_connected(request, templates.apply(generation.model, generation.prompt))
             tokenized = await while_connected(request, tokenizer.tokenize(generation.model, text))
         return json_reply({"object": "response.input_tokens", "input_tokens": len(tokenized.tokens)})
@@ -150,13 +150,13 @@ async def _warned(
 
 
 @contextmanager
-def _about_input() -> Generator[None]:
-    """What is wrong with the messages of a chat is wrong with `input` here."""
+def _renamed_fields(body: CreateResponseRequest) -> Generator[None]:
+    """Errors name the fields of a chat; here they have other names."""
+    names = {"messages": "input", "response_format": "text.format" if body.text.format else "tools"}
     try:
         yield
     except InvalidRequest as error:
-        if error.param == "messages":
-            error.param = "input"
+        error.param = names.get(error.param or "", error.param)
         raise
 
 
