@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode, b64encode
 
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import FilePayload, Page, Route, expect
 
 from tests.page.support import CHATS, Tab, cancelled
 from tests.support.processes import wait_until
+from tests.support.raw_http import get
+
+PIXEL = b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg=="
+)
+"""A PNG of one pixel."""
 
 HOSTILE = """\
 <img src=x onerror="alert(1)"><script>alert(2)</script>
@@ -203,6 +210,30 @@ def test_settings_and_text_files_go_with_the_question(tab: Tab) -> None:
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "a.txt:\n\nhéllo\n\nWhat does it say?"},
     ]
+
+
+def test_pictures_go_to_a_model_that_sees_them(tab: Tab) -> None:
+    models = get(tab.url, "/models").json()
+    for model in models["data"]:
+        model["architecture"]["input_modalities"].append("image")
+    tab.page.route("**/models", lambda route: route.fulfill(json=models))
+    tab.page.reload()
+    asked = tab.answer_chats_with({"content": "A dot."})
+    tab.page.get_by_role("button", name="Attach pictures or text files").wait_for()
+    files: list[FilePayload] = [
+        {"name": name, "mimeType": "image/png", "buffer": PIXEL} for name in ("dot.png", "other.png")
+    ]
+    tab.page.locator("input[type=file]").set_input_files(files)
+    expect(tab.page.locator(".attached").get_by_role("img")).to_have_count(2)
+    tab.page.get_by_role("button", name="Remove other.png").click()
+    tab.ask("What is it?")
+    tab.wait_for_answer()
+    url = f"data:image/png;base64,{b64encode(PIXEL).decode()}"
+    text, picture = asked[0]["messages"][0]["content"]
+    assert text == {"type": "text", "text": "What is it?"}
+    assert picture == {"type": "image_url", "image_url": {"url": url}}
+    shown = tab.page.get_by_role("img", name="dot.png")
+    assert shown.evaluate("picture => picture.decode().then(() => picture.naturalWidth)") == 1
 
 
 def test_a_failure_is_said_and_can_be_tried_again(tab: Tab) -> None:

@@ -12,7 +12,7 @@ const NEAR_END_PX = 80;
 
 export function ChatView() {
   const [settingsOpen, setSettingsOpen] = useState(false);
-  const { id, messages } = open.value;
+  const { id, title, messages } = open.value;
   const last = messages.at(-1);
   const list = useFollowingScroll(id, messages);
 
@@ -26,7 +26,7 @@ export function ChatView() {
       </div>
       {settingsOpen && <ChatSettingsPanel />}
       <div class="messages" ref={list} tabIndex={0} role="log" aria-label="Messages" aria-live="off">
-        {messages.length === 0 && <Welcome />}
+        {messages.length === 0 ? <Welcome /> : <h1 class="off-screen">{title}</h1>}
         {messages.map((message) => (
           <MessageView key={message.id} message={message} isLast={message === last} isWriting={message === last && isAnswering.value} />
         ))}

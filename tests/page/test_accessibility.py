@@ -1,0 +1,63 @@
+"""What axe, the usual checker of accessibility, says of every view: nothing. Labels, contrast, roles, headings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, ViewportSize, expect
+
+from tests.page.support import CHATS, Tab, opened_tab
+
+AXE = Path(__file__).resolve().parents[2] / "web" / "node_modules" / "axe-core" / "axe.min.js"
+WIDE: ViewportSize = {"width": 1200, "height": 760}
+SMALL: ViewportSize = {"width": 390, "height": 760}
+CALL = {"name": "weather", "arguments": '{"city": "Oslo"}'}
+ANSWER = "**Bold**, `code`\n\n```python\ndef f(): return [1]  # x\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n"
+
+
+def violations(tab: Tab) -> list[tuple[str, Any]]:
+    """What is wrong now, and where."""
+    found: list[dict[str, Any]] = tab.page.evaluate("axe.run().then(({ violations }) => violations)")
+    return [(each["id"], [node["target"] for node in each["nodes"]]) for each in found]
+
+
+@pytest.mark.parametrize(
+    ("scheme", "size"), [("light", WIDE), ("dark", SMALL)], ids=["light, wide", "dark, small"]
+)
+def test_nothing_is_wrong_for_people_who_read_otherwise(
+    browser: Browser, url: str, scheme: Any, size: ViewportSize
+) -> None:
+    if not AXE.exists():
+        pytest.skip("axe-core is not installed (npm ci in web/)")
+    # Only so that the checker itself can be put into the page.
+    with opened_tab(browser, url, color_scheme=scheme, viewport=size, bypass_csp=True) as tab:
+        tab.page.add_script_tag(path=AXE)
+        expect(tab.page.get_by_role("heading", name="What would you like to know?")).to_be_visible()
+        assert violations(tab) == []
+        tab.answer_chats_with({"reasoning_content": "Hm."}, {"content": ANSWER})
+        tab.ask("How?")
+        tab.wait_for_answer()
+        assert violations(tab) == []
+        tab.page.unroute(CHATS)
+        call = {"index": 0, "id": "1", "function": CALL}
+        tab.answer_chats_with({"tool_calls": [call]}, finish="tool_calls")
+        tab.ask("Is it cold?")
+        expect(tab.page.get_by_label("Result of weather")).to_be_visible()
+        assert violations(tab) == []
+        shown = {
+            "Models": tab.page.get_by_role("listitem", name="second", exact=True),
+            "Playground": tab.page.get_by_text("root ::="),
+            "Server": tab.page.get_by_role("option", name="Open WebUI", include_hidden=True),
+        }
+        for view, last in shown.items():
+            if size is SMALL:
+                tab.page.get_by_role("button", name="Menu").click()
+                assert violations(tab) == []
+            tab.show(view)
+            expect(last).to_have_count(1)
+            assert violations(tab) == []
+        tab.page.keyboard.press("?")
+        expect(tab.page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
+        assert violations(tab) == []
