@@ -14,7 +14,7 @@ def test_every_test_that_the_page_names_is_there() -> None:
     there: set[str] = set()
     for path in (ROOT / "tests").rglob("test_*.py"):
         there.update(
-            re.findall(r"^(?:async )?def (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+            re.findall(r"^ *(?:async )?def (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
         )
     assert len(named) > 40
     assert named - there == set()
