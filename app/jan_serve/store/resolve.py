@@ -17,7 +17,7 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import Final
 
-from jan_serve.errors import InvalidRequest, ModelNotFound
+from jan_serve.errors import InvalidRequest, ModelNotFound, SettingsError
 from jan_serve.store.configured import ConfiguredEntries
 from jan_serve.store.entry import ConfiguredNames, ModelEntry
 from jan_serve.store.facts import facts_of
@@ -63,7 +63,7 @@ class ModelResolver:
         `index`: where sources and aliases come from; without one, files have their names only. `names`: what is
         configured as of now, by a full name of a model; asked for each list.
 
-        Raises ModelNotFound when `default` is neither.
+        Raises ModelNotFound when `default` is neither, SettingsError when it can only be a file and is none.
         """
         self._models_dir = models_dir
         self._builtin = builtin
@@ -74,6 +74,7 @@ class ModelResolver:
         self._named = self._entry_of_path(default) if default is not None else None
         self._default_name = self._named.name if self._named else default
         if default is not None and self._named is None:
+            _check_is_no_path(default)
             self.resolve(default)
 
     def entries(self) -> tuple[ModelEntry, ...]:
@@ -287,6 +288,16 @@ def _check_name(name: str) -> None:
         reason = "has an empty, `.` or `..` part"
     if reason is not None:
         raise InvalidRequest(f"The model name {name!a} {reason}.", param="model")
+
+
+def _check_is_no_path(text: str) -> None:
+    """Of --model that was not taken for a file: what is written as a path is meant as one."""
+    if not (text.startswith(("/", "~", "./", "../")) or "\\" in text or text[1:2] == ":"):
+        return
+    path = Path(text).expanduser()
+    if path.is_file():
+        raise SettingsError(f"model: {text} is no GGUF file: its name does not end in {_SUFFIX}")
+    raise SettingsError(f"model: {text} is no file" if path.exists() else f"model: there is no file {text}")
 
 
 def _near(name: str, known: list[str]) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jan_serve.errors import InvalidRequest, JanServeError, ModelNotFound
+from jan_serve.errors import InvalidRequest, JanServeError, ModelNotFound, SettingsError
 from jan_serve.store.resolve import ModelResolver
 from tests.unit.store.gguf_builder import GgufBytes
 
@@ -159,6 +159,19 @@ def test_default_is_what_was_configured(folder: Path, builtin: tuple[str, Path],
     assert named.entries()[0].name == "Mine"
     with pytest.raises(ModelNotFound):
         ModelResolver(folder, default="absent", builtin=builtin)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("{}/absent.gguf", "no file"), ("~/absent.gguf", "no file"), ("./absent.gguf", "no file"), ("../x", "no file"),
+        ("{}", "is no file"), ("{}/notes.txt", r"notes\.txt is no GGUF file"),
+    ],
+)  # fmt: skip
+def test_a_default_that_can_only_be_a_file_is_one(folder: Path, given: str, words: str) -> None:
+    (folder / "notes.txt").write_text("")
+    with pytest.raises(SettingsError, match=words):
+        ModelResolver(folder, default=given.format(folder))
 
 
 def test_default_without_configuration(tmp_path: Path, builtin: tuple[str, Path]) -> None:
