@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import psutil
 
+from jan_serve.cli.memory_limit import memory_left
 from jan_serve.cli.probe import ProbeFailed, probe_engine
 from jan_serve.store.fit import FreeMemory
 
@@ -27,7 +28,8 @@ def free_memory() -> FreeMemory:
             devices = probe_engine().get("devices", [])
     # Integrated devices share the main memory: counting theirs would count it twice.
     own = [int(device["free_bytes"]) for device in devices if device.get("kind") == "gpu"]
-    return FreeMemory(main=int(psutil.virtual_memory().available), accelerators=own)
+    available, left = int(psutil.virtual_memory().available), memory_left()
+    return FreeMemory(main=available if left is None else min(available, left), accelerators=own)
 
 
 def may_have_accelerators(folder: Path | None) -> bool:

@@ -30,3 +30,8 @@ def test_without_a_folder_it_cannot_be_told() -> None:
 
 def test_there_is_memory() -> None:
     assert free_memory().usable > 0
+
+
+def test_a_limit_of_the_container_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jan_serve.cli.memory.memory_left", lambda: 10_000_000)
+    assert free_memory().main == 10_000_000
