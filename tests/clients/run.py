@@ -80,6 +80,61 @@ def openai_parse(url: str) -> None:
     assert isinstance(final.choices[0].message.parsed, Person)
 
 
+def openai_responses(url: str) -> None:
+    import openai
+    from pydantic import BaseModel
+
+    class Person(BaseModel):
+        name: str
+        age: int
+        city: str
+
+    client = openai.OpenAI(base_url=url, api_key="none", max_retries=0)
+    hello = client.responses.create(model=MODEL, input="Hello!")
+    assert hello.output_text
+    assert client.responses.retrieve(hello.id).output_text == hello.output_text
+    counted = client.responses.input_tokens.count(model=MODEL, input="Hello!")
+    assert hello.usage is not None
+    assert counted.input_tokens == hello.usage.input_tokens
+    client.responses.delete(hello.id)
+
+    tool: Any = {"type": "function", "strict": True, **TOOL["function"]}
+    asked: dict[str, Any] = {"model": MODEL, "tools": [tool], "temperature": 0}
+    first = client.responses.create(input=WEATHER, **asked)
+    [call] = [item for item in first.output if item.type == "function_call"]
+    assert json.loads(call.arguments) == {"city": "Oslo"}
+    result: Any = {"type": "function_call_output", "call_id": call.call_id, "output": '{"sky": "rain"}'}
+    kept = client.responses.create(input=[result], previous_response_id=first.id, **asked)
+    history: Any = [{"role": "user", "content": WEATHER}, *first.output, result]
+    sent = client.responses.create(input=history, store=False, **asked)
+    assert kept.output_text
+    assert kept.output_text == sent.output_text
+    with client.responses.stream(input=WEATHER, **asked) as stream:
+        written = "".join(
+            event.delta for event in stream if event.type == "response.function_call_arguments.delta"
+        )
+    assert json.loads(written) == {"city": "Oslo"}
+
+    person = client.responses.parse(model=MODEL, input=EXTRACT, text_format=Person, temperature=0)
+    assert isinstance(person.output_parsed, Person)
+    with client.responses.stream(model=MODEL, input=EXTRACT, text_format=Person, temperature=0) as stream:
+        text = "".join(event.delta for event in stream if event.type == "response.output_text.delta")
+        final = stream.get_final_response()
+    assert final.output_text == text
+    assert isinstance(final.output_parsed, Person)
+    short = client.responses.create(
+        model=MODEL, input="Hello!", max_output_tokens=2, include=["message.output_text.logprobs"]
+    )
+    assert short.incomplete_details is not None
+    assert (short.status, short.incomplete_details.reason) == ("incomplete", "max_output_tokens")
+    try:
+        client.responses.create(model=MODEL, input="Hello!", previous_response_id=hello.id)
+    except openai.BadRequestError as error:
+        assert error.code == "previous_response_not_found"
+    else:
+        raise AssertionError("an answer that was deleted is not gone on from")
+
+
 def langchain(url: str) -> None:
     from langchain_core.messages import HumanMessage, ToolMessage
     from langchain_core.tools import tool
@@ -253,6 +308,7 @@ CASES: dict[str, Callable[[str], None]] = {
         openai_chat,
         openai_tools,
         openai_parse,
+        openai_responses,
         langchain,
         instructor,
         litellm,

@@ -49,12 +49,45 @@ async function openaiNode() {
   assert.deepEqual(seen, ["Oslo"]);
 }
 
+async function openaiResponses() {
+  const { default: OpenAI } = await import("openai");
+  const client = new OpenAI({ baseURL: base, apiKey: "none", maxRetries: 0 });
+  const tools = [{ type: "function", name: "get_weather", strict: true, parameters: schema }];
+  const stream = client.responses.stream({ model, temperature: 0, input: question, tools });
+  let written = "";
+  stream.on("response.function_call_arguments.delta", ({ delta }) => (written += delta));
+  const asked = await stream.finalResponse();
+  const call = asked.output.find(({ type }) => type === "function_call");
+  assert.deepEqual(JSON.parse(call.arguments), { city: "Oslo" });
+  assert.equal(written, call.arguments);
+  const result = { type: "function_call_output", call_id: call.call_id, output: '{"sky": "rain"}' };
+  const input = [{ role: "user", content: question }, ...asked.output, result];
+  const answered = await client.responses.create({ model, temperature: 0, input, tools, store: false });
+  const kept = await client.responses.create({
+    model,
+    temperature: 0,
+    input: [result],
+    tools,
+    previous_response_id: asked.id,
+  });
+  assert.ok(answered.output_text);
+  assert.equal(kept.output_text, answered.output_text);
+}
+
 async function aiSdk() {
   const { createOpenAICompatible } = await import("@ai-sdk/openai-compatible");
+  await aiSdkWith(createOpenAICompatible({ name: "jan", baseURL: base, includeUsage: true })(model));
+}
+
+// With answers stored, as is its default, this one refers to them by the ids of their items.
+async function aiSdkResponses() {
+  const { createOpenAI } = await import("@ai-sdk/openai");
+  await aiSdkWith(createOpenAI({ baseURL: base, apiKey: "none" }).responses(model));
+}
+
+async function aiSdkWith(chat) {
   const { generateText, streamText, tool, stepCountIs } = await import("ai");
   const { z } = await import("zod");
-  const provider = createOpenAICompatible({ name: "jan", baseURL: base, includeUsage: true });
-  const chat = provider(model);
   const plain = streamText({ model: chat, prompt: "Hello!" });
   let text = "";
   for await (const piece of plain.textStream) text += piece;
@@ -87,4 +120,4 @@ async function aiSdk() {
   assert.deepEqual(calls, [{ city: "Oslo" }]);
 }
 
-await { openaiNode, aiSdk }[name]();
+await { openaiNode, openaiResponses, aiSdk, aiSdkResponses }[name]();

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from jan_serve.api.dialects.jan import limits
 from jan_serve.api.dialects.jan.responses.wire_items import Input
@@ -45,7 +45,7 @@ class Reasoning(WireModel):
 
 
 class CreateResponseRequest(SamplingFields, TemplateFields):
-    """A conversation to go on with. A field that is null is absent."""
+    """A conversation to go on with."""
 
     input: Annotated[Input, Field(description="What the user says, or the items of the conversation.")]
     instructions: Annotated[
@@ -87,15 +87,6 @@ class CreateResponseRequest(SamplingFields, TemplateFields):
     prompt: Any = None
     prompt_cache_key: str | None = None
     safety_identifier: str | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_nulls(cls, value: object) -> object:
-        """The API's fields are nullable, and null says nothing."""
-        if not isinstance(value, dict):
-            return value
-        fields = cast(dict[str, Any], value)
-        return {name: field for name, field in fields.items() if field is not None}
 
     @property
     def response_format(self) -> ResponseFormat | None:
