@@ -68,7 +68,8 @@ async def test_a_stream() -> None:
             f'data: {{"index":3,"token":{END},"generated_text":"{prefix}ok","details":{{"finish_reason":"eos_token",'
             '"generated_tokens":3,"seed":null,"input_length":2}}\n\n'
         )
-        assert response.headers["content-type"].startswith("text/event-stream")
+        assert response.headers["content-type"] == "text/event-stream"
+        assert response.headers["cache-control"] == "no-cache"
         assert response.headers["x-accel-buffering"] == "no"
         assert response.headers["x-compute-characters"] == "2"
 

@@ -222,6 +222,9 @@ async def test_completions_of_several_prompts() -> None:
     assert body["usage"] == {"prompt_tokens": 2, "completion_tokens": 5, "total_tokens": 7}
     assert response.headers["x-generated-tokens"] == "5"
     assert "x-compute-time" not in response.headers
+    # Sums over the prompts: each waits 0.1 s, and takes 0.5 s for two tokens and for three.
+    assert (response.headers["x-queue-time"], response.headers["x-inference-time"]) == ("200", "1000")
+    assert response.headers["x-time-per-token"] == str(int((0.5 / 2 + 0.5 / 3) * 1000))
 
 
 async def test_a_stream_of_completions() -> None:

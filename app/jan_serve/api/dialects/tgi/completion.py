@@ -14,7 +14,7 @@ from jan_serve.api.dialects.tgi.wire_completion import (
     CompletionRequest,
     Usage,
 )
-from jan_serve.core.events import Completed, Finished, Started, TextDelta, Timings, TokenInfo
+from jan_serve.core.events import Finished, Started, TextDelta, TokenInfo
 from jan_serve.generation.batch import PromptEvent
 
 
@@ -53,12 +53,11 @@ class CompletionAnswer:
         self._sequences = [Generated() for _ in endings]
         self._order: list[int] = []
         self._prompt_tokens = 0
-        self.timings = Timings()
 
     @property
-    def generated_tokens(self) -> int:
-        """Of all prompts, the tokens that ended them too."""
-        return sum(len(sequence.tokens) for sequence in self._sequences)
+    def generated_tokens(self) -> list[int]:
+        """Of each prompt, the token that ended it too."""
+        return [len(sequence.tokens) for sequence in self._sequences]
 
     def add(self, event: PromptEvent) -> None:
         """Take the next event."""
@@ -69,15 +68,13 @@ class CompletionAnswer:
                 self._sequences[choice.index].add(choice, self._endings[choice.index])
                 if isinstance(choice, Finished):
                     self._order.append(choice.index)
-            case Completed() as completed:
-                self.timings = completed.timings
             case _:
                 pass
 
     def body(self) -> CompletionReply:
         """The reply."""
         reply = self._head.completion([self._choice(index) for index in self._order])
-        reply["usage"] = _usage(self._prompt_tokens, self.generated_tokens)
+        reply["usage"] = _usage(self._prompt_tokens, sum(self.generated_tokens))
         return reply
 
     def _choice(self, index: int) -> CompletionChoice:

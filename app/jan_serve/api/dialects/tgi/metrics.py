@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from jan_serve.api.dialects.tgi.batch_metrics import batch_series, counter, skipped_tokens
 from jan_serve.api.models_port import ModelsState
-from jan_serve.core.events import Completed, Finished
+from jan_serve.core.events import Completed, Finished, Timings
 from jan_serve.errors import EngineFailure, InvalidRequest, JanServeError, Overloaded, TemplateError
 from jan_serve.generation.batch import PromptEvent
 from jan_serve.ipc.messages import STEP_SECONDS, EngineStats
@@ -65,8 +65,8 @@ class TgiMetrics:
         self._lengths("tgi_request_max_new_tokens", "Tokens that were asked for.", max_total)
         self._lengths("tgi_request_generated_tokens", "Tokens that were generated.", max_total)
 
-    def watch(self, jobs: Sequence[Job]) -> Watch:
-        """For the events of these jobs."""
+    def watch(self, jobs: Sequence[Job], timings: Sequence[Timings]) -> Watch:
+        """For the events of these jobs. timings: of each, once all are over."""
         sizes = tuple(float(size) for size in range(1, _MOST_SEQUENCES + 1))
         histogram = self._histogram("tgi_batch_next_size", "Sequences that begin together.", sizes)
         histogram.observe(sum(job.request.n for job in jobs))
@@ -74,7 +74,7 @@ class TgiMetrics:
             self.observe("tgi_request_input_length", job.n_input)
             self.observe("tgi_request_max_new_tokens", job.max_new_tokens)
             self.observe("tgi_request_validation_duration", job.validated - job.started)
-        return Watch(self, jobs)
+        return Watch(self, jobs, timings)
 
     def observe(self, name: str, value: float) -> None:
         """Add a value to one of the histograms without labels."""
@@ -97,10 +97,10 @@ class TgiMetrics:
 class Watch:
     """Reads the events of one answer."""
 
-    def __init__(self, metrics: TgiMetrics, jobs: Sequence[Job]) -> None:
+    def __init__(self, metrics: TgiMetrics, jobs: Sequence[Job], timings: Sequence[Timings]) -> None:
         self._metrics = metrics
         self._jobs = jobs
-        self._generated = 0
+        self._timings = timings
         self._best: dict[int, Finished] = {}
         self._over = False
 
@@ -109,22 +109,21 @@ class Watch:
         metrics = self._metrics
         match item.event:
             case Finished() as finished:
-                self._generated += _tokens(finished)
                 best = self._best.get(item.prompt)
                 if best is None or (finished.mean_logprob or 0.0) > (best.mean_logprob or 0.0):
                     self._best[item.prompt] = finished
-            case Completed(timings=timings):
+            case Completed():
                 self._over = True
-                inference_s = timings.prefill_s + timings.decode_s
-                for best in self._best.values():
-                    metrics.observe("tgi_request_generated_tokens", _tokens(best))
-                for job in self._jobs:
+                for prompt, (job, timings) in enumerate(zip(self._jobs, self._timings, strict=True)):
+                    inference_s = timings.prefill_s + timings.decode_s
+                    generated = _tokens(self._best[prompt]) if prompt in self._best else 0
                     metrics.count("tgi_request_success")
+                    metrics.observe("tgi_request_generated_tokens", generated)
                     metrics.observe("tgi_request_duration", time.perf_counter() - job.started)
                     metrics.observe("tgi_request_queue_duration", timings.queue_s)
                     metrics.observe("tgi_request_inference_duration", inference_s)
                     metrics.observe(
-                        "tgi_request_mean_time_per_token_duration", inference_s / max(1, self._generated)
+                        "tgi_request_mean_time_per_token_duration", inference_s / max(1, generated)
                     )
             case _:
                 pass

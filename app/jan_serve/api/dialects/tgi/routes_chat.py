@@ -132,7 +132,7 @@ async def _text(request: Request, chat: _Chat, job: Job, first: Written | None =
     response = await answer_whole(
         request, chat.serving.events([job]), _Whole(written, lambda: _reply(chat, job, written, first))
     )
-    response.headers.update(answer_headers([job], written.timings, len(written.generated.tokens)))
+    response.headers.update(answer_headers([job], [written.timings], [len(written.generated.tokens)]))
     return response
 
 
@@ -146,7 +146,7 @@ async def _called(request: Request, chat: _Chat, job: Job) -> Response:
     if call.name == NO_TOOL and chat.may_decline:
         again = await chat.serving.job(request, await while_connected(request, chat.without_tools()))
         return await _text(request, chat, again, written)
-    headers = answer_headers([job], written.timings, len(written.generated.tokens))
+    headers = answer_headers([job], [written.timings], [len(written.generated.tokens)])
     return json_reply(chat_reply(chat.body, chat.head(job), written, call), headers=headers)
 
 
@@ -226,9 +226,10 @@ def failed_stream(request: Request, serving: Serving, error: JanServeError) -> R
         yield frame(in_band_error(problem_of(error)))
         yield DONE
 
-    return EventStream(
-        frames(), ping_s=serving.streams.ping_s, write_timeout_s=serving.streams.write_timeout_s
-    )
+    streams = serving.streams
+    response = EventStream(frames(), ping_s=streams.ping_s, write_timeout_s=streams.write_timeout_s)
+    response.headers.update(stream_headers([]))
+    return response
 
 
 class _Whole:

@@ -18,6 +18,7 @@ from jan_serve.api.dialects.tgi.routes_chat import ending_of, failed_stream, in_
 from jan_serve.api.dialects.tgi.routes_native import STREAMED, TAGS
 from jan_serve.api.dialects.tgi.serving import Asked, Serving, answer_headers, stream_headers
 from jan_serve.api.dialects.tgi.wire_completion import CompletionReply, CompletionRequest
+from jan_serve.core.events import Timings
 from jan_serve.errors import JanServeError
 
 
@@ -40,8 +41,9 @@ async def serve_completions(request: Request, serving: Serving, body: Completion
         return await _streamed(request, serving, asked)
     jobs = [await serving.job(request, each) for each in asked]
     answer = CompletionAnswer(ReplyHead(jobs[0].model), [ending_of(job) for job in jobs])
-    response = await answer_whole(request, serving.events(jobs), answer)
-    headers = answer_headers(jobs, answer.timings, answer.generated_tokens)
+    timings: list[Timings] = []
+    response = await answer_whole(request, serving.events(jobs, timings), answer)
+    headers = answer_headers(jobs, timings, answer.generated_tokens)
     del headers["x-compute-time"]
     response.headers.update(headers)
     return response

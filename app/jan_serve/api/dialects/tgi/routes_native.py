@@ -70,7 +70,7 @@ async def _whole(
     ending = Ending(job.max_new_tokens, job.eos)
     answer = WholeAnswer(body.parameters, ending, prefix=_prefix(body, full_text), as_list=as_list)
     response = await answer_whole(request, serving.events([job]), answer)
-    response.headers.update(answer_headers([job], answer.timings, answer.generated_tokens))
+    response.headers.update(answer_headers([job], [answer.timings], [answer.generated_tokens]))
     return response
 
 
@@ -103,4 +103,6 @@ def _failed_stream(request: Request, serving: Serving, error: JanServeError) -> 
         yield frame(stream_error_body(problem))
 
     streams = serving.streams
-    return EventStream(frames(), ping_s=streams.ping_s, write_timeout_s=streams.write_timeout_s)
+    response = EventStream(frames(), ping_s=streams.ping_s, write_timeout_s=streams.write_timeout_s)
+    response.headers.update(stream_headers([]))
+    return response

@@ -25,6 +25,7 @@ from jan_serve.api.dialects.tgi.wire_platforms import VertexInstance, VertexRepl
 from jan_serve.api.disconnect import while_connected
 from jan_serve.api.errors import HttpError, validation_problem
 from jan_serve.api.replies import json_reply
+from jan_serve.core.events import Timings
 from jan_serve.core.request import ChatPrompt
 
 M = TypeVar("M", bound=BaseModel)
@@ -53,8 +54,9 @@ def add_platform_routes(router: APIRouter, serving: Serving, prefix: str) -> Non
             return json_reply({"predictions": []})
         jobs = [await serving.job(request, each) for each in asked]
         answer = _Predictions(CompletionAnswer(ReplyHead(jobs[0].model), [ending_of(job) for job in jobs]))
-        response = await answer_whole(request, serving.events(jobs), answer)
-        response.headers.update(answer_headers(jobs, answer.texts.timings, answer.texts.generated_tokens))
+        timings: list[Timings] = []
+        response = await answer_whole(request, serving.events(jobs, timings), answer)
+        response.headers.update(answer_headers(jobs, timings, answer.texts.generated_tokens))
         return response
 
     @router.get(f"{prefix}/ping", tags=TAGS, response_class=Response)

@@ -21,7 +21,7 @@ from jan_serve.api.dialects.tgi.validation import (
 from jan_serve.api.dialects.tgi.wire import Parameters
 from jan_serve.api.disconnect import while_connected
 from jan_serve.core.constraint import Constraint
-from jan_serve.core.events import Timings, TokenInfo, TokenLogprob
+from jan_serve.core.events import Completed, GenerationEvent, Timings, TokenInfo, TokenLogprob
 from jan_serve.core.request import AdapterChoice, GenerationRequest
 from jan_serve.errors import JanServeError, Overloaded
 from jan_serve.generation.batch import PromptEvent, generate_batch
@@ -140,18 +140,33 @@ class Serving:
             validated=time.perf_counter(),
         )
 
-    async def events(self, jobs: Sequence[Job]) -> AsyncGenerator[PromptEvent]:
-        """Run them at once. Raises what generating raises, and Overloaded."""
+    async def events(
+        self, jobs: Sequence[Job], timings: list[Timings] | None = None
+    ) -> AsyncGenerator[PromptEvent]:
+        """Run them at once. Raises what generating raises, and Overloaded.
+
+        timings: is filled with those of each job, of which the events tell only what they took together.
+        """
+        timings = [] if timings is None else timings
+        timings[:] = [Timings()] * len(jobs)
         if self._open + len(jobs) > self.limits.max_concurrent_requests:
             error = Overloaded("Model is overloaded")
             self.metrics.failed(error)
             raise error
         self._open += len(jobs)
-        watch = self.metrics.watch(jobs)
+        watch = self.metrics.watch(jobs, timings)
+        requests = [job.request for job in jobs]
+
+        async def generate(request: GenerationRequest) -> AsyncGenerator[GenerationEvent]:
+            place = next(at for at, each in enumerate(requests) if each is request)
+            async with closing(self._generation.generate(request)) as events:
+                async for event in events:
+                    if isinstance(event, Completed):
+                        timings[place] = event.timings
+                    yield event
+
         try:
-            async with closing(
-                generate_batch(self._generation.generate, [job.request for job in jobs])
-            ) as events:
+            async with closing(generate_batch(generate, requests)) as events:
                 async for event in events:
                     watch.observe(event)
                     yield event
@@ -182,36 +197,51 @@ def _eos(facts: ModelFacts, *, with_candidates: bool) -> TokenInfo | None:
     return TokenInfo(token.id, piece, True, 0.0, only)
 
 
-def answer_headers(jobs: Sequence[Job], timings: Timings, generated: int) -> dict[str, str]:
-    """Of a whole answer. Several jobs count together, their times too. generated: tokens of all.
+def answer_headers(
+    jobs: Sequence[Job], timings: Sequence[Timings], generated: Sequence[int]
+) -> dict[str, str]:
+    """Of a whole answer: sums over its jobs, of times too. generated: tokens of each.
 
-    The total is the sum of the validation, of the wait in the queue, and of what comes after it until now.
+    The total is the sum of the validation, of the wait in the queue, and of what comes after it: until now, or where
+    jobs run beside each other until each one's end.
     """
     validation_s = sum(job.validated - job.started for job in jobs)
-    inference_s = timings.prefill_s + timings.decode_s
+    queue_s = sum(each.queue_s for each in timings)
+    inferences_s = [each.prefill_s + each.decode_s for each in timings]
     if len(jobs) == 1:
-        inference_s = max(inference_s, time.perf_counter() - jobs[0].validated - timings.queue_s)
-    total_s = validation_s + timings.queue_s + inference_s
+        inferences_s = [max(*inferences_s, time.perf_counter() - jobs[0].validated - queue_s)]
+    total_s = validation_s + queue_s + sum(inferences_s)
+    per_token_s = sum(
+        seconds / max(1, tokens) for seconds, tokens in zip(inferences_s, generated, strict=True)
+    )
     return {
-        **stream_headers(jobs, buffering=None),
+        **_input_headers(jobs),
         "x-compute-time": f"{total_s:.6f}",
         "x-total-time": _ms(total_s),
         "x-validation-time": _ms(validation_s),
-        "x-queue-time": _ms(timings.queue_s),
-        "x-inference-time": _ms(inference_s),
-        "x-time-per-token": _ms(inference_s / max(1, generated)),
+        "x-queue-time": _ms(queue_s),
+        "x-inference-time": _ms(sum(inferences_s)),
+        "x-time-per-token": _ms(per_token_s),
         "x-prompt-tokens": str(sum(job.n_input for job in jobs)),
-        "x-generated-tokens": str(generated),
+        "x-generated-tokens": str(sum(generated)),
     }
 
 
-def stream_headers(jobs: Sequence[Job], *, buffering: str | None = "no") -> dict[str, str]:
-    """Of a stream, whose times nobody knows yet."""
+def stream_headers(jobs: Sequence[Job]) -> dict[str, str]:
+    """Of a stream, whose times nobody knows yet. jobs: none where it only tells an error."""
     headers = {
+        "content-type": "text/event-stream",
+        "cache-control": "no-cache",
+        "x-accel-buffering": "no",
+    }
+    return {**headers, **_input_headers(jobs)} if jobs else headers
+
+
+def _input_headers(jobs: Sequence[Job]) -> dict[str, str]:
+    return {
         "x-compute-type": jobs[0].compute_type,
         "x-compute-characters": str(sum(len(job.asked.inputs) for job in jobs)),
     }
-    return headers if buffering is None else {**headers, "x-accel-buffering": buffering}
 
 
 def _ms(seconds: float) -> str:
