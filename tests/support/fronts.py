@@ -98,12 +98,12 @@ class RawClient:
         self.writer.write(data)
         await self.writer.drain()
 
-    async def until(self, mark: bytes, limit_s: float = 5.0) -> bytes:
+    async def until(self, mark: bytes, limit_s: float = 30.0) -> bytes:
         """Read up to and with the mark."""
         async with asyncio.timeout(limit_s):
             return await self.reader.readuntil(mark)
 
-    async def rest(self, limit_s: float = 5.0) -> bytes:
+    async def rest(self, limit_s: float = 30.0) -> bytes:
         """Read until the server closes."""
         async with asyncio.timeout(limit_s):
             return await self.reader.read()

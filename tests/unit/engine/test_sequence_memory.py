@@ -1,0 +1,116 @@
+"""What is kept of sequences below the KV cache: losing it costs time, and never a request."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jan_serve.engine.sequence_memory import SequenceMemory
+from jan_serve.engine.state_cache import MIN_TOKENS, SavedState, StateCache, StateMatch
+from jan_serve.engine.tokens import Tokens
+from tests.unit.engine.fake_context import FakeContext, sequence_of
+
+N = MIN_TOKENS
+
+
+def ids(token: int, count: int) -> Tokens:
+    return np.full(count, token, np.int32)
+
+
+class CountingCache(StateCache):
+    """Counts what is asked, and cannot read where a test wants that."""
+
+    matches = 0
+    unreadable = False
+
+    def match(self, prompt: Tokens) -> StateMatch | None:
+        self.matches += 1
+        return super().match(prompt)
+
+    def fetch(self, match: StateMatch) -> Future[SavedState | None]:
+        if not self.unreadable:
+            return super().fetch(match)
+        failed: Future[SavedState | None] = Future()
+        failed.set_exception(OSError("the disk is gone"))
+        return failed
+
+
+class Bench:
+    """The memory of a context, with a tier in RAM."""
+
+    def __init__(self) -> None:
+        self.context = FakeContext()
+        context: Any = self.context
+        self.states = CountingCache(1 << 20)
+        self.memory = SequenceMemory(context, n_ctx=4096, n_sequences=4, states=self.states)
+
+    def finished(self, tokens: Tokens) -> None:
+        """A sequence that ran to its end."""
+        sequence = sequence_of(tokens)
+        self.memory.occupy(sequence, None, ())
+        self.memory.cells.extend(sequence.seq_id, len(tokens))
+        sequence.num_computed = len(tokens)
+        self.memory.keep(sequence)
+
+
+def test_what_is_evicted_is_saved_and_restored() -> None:
+    bench = Bench()
+    bench.finished(ids(1, N))
+    assert bench.memory.evict_oldest()
+    sequence = sequence_of(np.concatenate([ids(1, N), ids(2, 3)]))
+    assert not bench.memory.states.is_fetching(sequence, 0), "a state in RAM is there at once"
+    assert bench.memory.occupy(sequence, None, ()) == N
+    assert bench.context.called("restore") == [sequence.seq_id]
+
+
+def test_a_save_that_fails_costs_no_request(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench()
+    bench.context.save_fails = True
+    bench.finished(ids(1, N))
+    assert bench.memory.evict_oldest()
+    assert (bench.memory.states.saved, bench.memory.cells.used) == (0, 0)
+    assert f"a sequence of {N} tokens was not saved: no memory for the copy" in caplog.text
+
+
+@pytest.mark.parametrize("unreadable", [True, False], ids=["the file", "the context"])
+def test_a_restore_that_fails_costs_no_request(unreadable: bool) -> None:
+    bench = Bench()
+    bench.finished(ids(1, N))
+    bench.memory.evict_oldest()
+    bench.states.unreadable, bench.context.restores = unreadable, False
+    sequence = sequence_of(ids(1, N + 1))
+    assert not bench.memory.states.is_fetching(sequence, 0)
+    assert bench.memory.occupy(sequence, None, ()) == 0
+    assert bench.memory.states.restored == 0
+    assert bool(bench.context.called("restore")) == (not unreadable)
+
+
+def test_of_a_memory_in_an_unknown_state_nothing_is_saved() -> None:
+    bench = Bench()
+    bench.finished(ids(1, N))
+    bench.memory.reset()
+    bench.memory.save(0)
+    assert bench.context.called("save") == []
+    assert bench.memory.cells.used == 0
+    assert bench.states.match(ids(1, N + 1)) is None
+
+
+def test_a_waiting_prompt_is_looked_for_once_per_version_of_the_cache() -> None:
+    bench = Bench()
+    states, sequence = bench.memory.states, sequence_of(ids(2, N + 1))
+    for _ in range(3):
+        assert not states.is_fetching(sequence, 0)
+    assert bench.states.matches == 1
+    bench.finished(ids(1, N))
+    bench.memory.evict_oldest()
+    for _ in range(3):
+        assert not states.is_fetching(sequence, 0)
+    assert bench.states.matches == 2, "a state that came may be the one"
+    states.is_fetching(sequence, 5)
+    assert bench.states.matches == 3, "as may one for a sequence that has other tokens by now"
+    states.forget(sequence)
+    states.is_fetching(sequence, 5)
+    assert bench.states.matches == 4
