@@ -11,6 +11,7 @@ import pytest
 
 from jan_serve.chat.detect import FORMATS
 from jan_serve.chat.formats.format import ChatFormat
+from jan_serve.chat.formats.hermes import HERMES
 from jan_serve.chat.formats.writer import write_calls
 from jan_serve.chat.stream_parser import StreamParser
 from jan_serve.core.constraint import CompiledGrammar, JsonSchemaConstraint
@@ -130,6 +131,21 @@ def test_an_answer_may_be_a_call_or_what_the_constraint_wants(form: ChatFormat) 
     whole = parse_gbnf(grammars.whole.gbnf)
     assert matches(whole, form.text_opens + '{"a": 1}')
     assert not matches(whole, form.text_opens + '{"a": 2}')
+
+
+@pytest.mark.parametrize("after_open", ["\n", ""])
+@pytest.mark.parametrize("before_close", ["\n", ""])
+@pytest.mark.parametrize("between", ["\n", ""])
+def test_line_breaks_around_hermes_calls_may_be_left_out(
+    after_open: str, before_close: str, between: str
+) -> None:
+    """Models of this format differ in them; everywhere else the layout's breaks are part of it."""
+    call = f'<tool_call>{after_open}{{"name": "now", "arguments": {{}}}}{before_close}</tool_call>'
+    grammars = call_grammars(HERMES, TOOLS, parallel=True)
+    text = call + between + call
+    assert matches(parse_gbnf(grammars.whole.gbnf), text)
+    assert read(HERMES, text)[0] == [("now", {}), ("now", {})]
+    assert not matches(parse_gbnf(grammars.whole.gbnf), call + " " + call)
 
 
 def test_a_schema_beyond_the_translator_leaves_a_warning() -> None:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from jan_serve.core.events import Completed, Finished, GenerationEvent, PromptTokens, Started, TextDelta
-from jan_serve.core.messages import ImagePart, Message
+from jan_serve.core.messages import ImagePart, Message, Tool
 from jan_serve.core.request import ChatPrompt, GenerationRequest, InfillPrompt, TextPrompt, TokenPrompt
 from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.errors import (
@@ -59,6 +59,19 @@ async def test_events_come_in_order_from_started_to_completed() -> None:
     texts = ["".join(e.text for e in events if isinstance(e, TextDelta) and e.index == i) for i in (0, 1)]
     assert texts == ["Hello.", "Hello."]
     assert models.held == 0
+
+
+async def test_models_are_not_shown_which_draft_the_schema_of_a_tool_is_written_in() -> None:
+    draft = "https://json-schema.org/draft/2020-12/schema"
+    schema: dict[str, Any] = {"$schema": draft, "type": "object", "properties": {}}
+    template = "{% for tool in tools %}{{ tool.function.parameters | tojson }}{% endfor %}"
+    client = FakeClient(facts=fake_facts(chat_templates={"default": template}))
+    prompt = ChatPrompt(
+        messages=(Message(role="user", content="Hi"),), tools=(Tool(name="now", parameters=schema),)
+    )
+    sent = await submitted(GenerationRequest(prompt=prompt), client)
+    assert sent.prompt[0] == '{"type": "object", "properties": {}}'
+    assert "$schema" in schema, "the caller's own is left as it is"
 
 
 async def test_prompt_tokens_come_before_the_text() -> None:
