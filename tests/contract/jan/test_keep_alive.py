@@ -14,6 +14,7 @@ pytestmark = pytest.mark.anyio
 ROUTES: dict[str, dict[str, Any]] = {
     "/v1/chat/completions": {"messages": [{"role": "user", "content": "Hi"}]},
     "/v1/completions": {"prompt": "Hi"},
+    "/v1/responses": {"input": "Hi"},
     "/v1/embeddings": {"input": "Hi"},
 }
 

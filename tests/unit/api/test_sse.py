@@ -9,7 +9,7 @@ import pytest
 from jan_serve.api.connection_hooks import ConnectionHooks, attach_hooks
 from jan_serve.api.errors import Problem
 from jan_serve.api.request_record import RequestRecord
-from jan_serve.api.sse import EventStream, frame, frames_of, resumed
+from jan_serve.api.sse import EventStream, frame, frames_of, named_frame, resumed
 from jan_serve.errors import EngineCrashed
 from tests.support.processes import until
 
@@ -45,6 +45,10 @@ async def all_frames(numbers: Numbers, record: RequestRecord, done: bytes = b"da
 
 def test_a_frame_is_one_line() -> None:
     assert frame({"a": "x\ny\u2028"}) == b'data: {"a":"x\\ny\\u2028"}\n\n'
+
+
+def test_an_event_may_repeat_its_type_as_its_name() -> None:
+    assert named_frame({"type": "a.b", "c": "\n"}) == b'event: a.b\ndata: {"type":"a.b","c":"\\n"}\n\n'
 
 
 async def test_done_comes_after_success_only() -> None:
