@@ -322,6 +322,7 @@ async def test_a_stream_that_breaks_off_ends_as_failed() -> None:
             {"tools": [{**FUNCTION, "strict": True, "parameters": {"type": "object", "$ref": "http://a/b"}}]},
             "tools",
         ),
+        ({"text": {"format": {"type": "json_schema", "schema": 3}}}, "text.format"),
         ({"tool_choice": "required"}, "tool_choice"),
     ],
 )

@@ -133,7 +133,8 @@ def _parsed(
         if previous is None:
             raise _no_previous(body.previous_response_id, store)
     items = store.resolved(body.input)
-    return previous, items, response_request(body, previous.items if previous is not None else (), items)
+    with _renamed_fields(body):
+        return previous, items, response_request(body, previous.items if previous is not None else (), items)
 
 
 async def _warned(
