@@ -43,6 +43,7 @@ from jan_serve.api.guards.drain import DrainGuard
 from jan_serve.api.guards.host import HostGuard
 from jan_serve.api.guards.origin import OriginGuard
 from jan_serve.api.health import health_of, health_router
+from jan_serve.api.key_document import with_keys
 from jan_serve.api.lifecycle import Lifecycle
 from jan_serve.api.log_route import log_router
 from jan_serve.api.management.ports import Management
@@ -152,7 +153,7 @@ def create_app(
     app.state.parts = AppParts(lifecycle, running)
     for router in routers:
         app.include_router(router)
-    app.openapi = with_both_protocols(app.openapi)
+    app.openapi = with_keys(with_both_protocols(app.openapi), _open_paths(dialects))
     return app
 
 
@@ -161,6 +162,10 @@ def _management_routers(
 ) -> list[APIRouter]:
     clients = clients_router(models, management.library, needs_key=bool(settings.api_keys))
     return [management_router(management, services.streams), clients, catalogue_router(catalogue_file())]
+
+
+def _open_paths(dialects: tuple[Dialect, ...]) -> list[str]:
+    return [*OPEN_PATHS, *(path for dialect in dialects for path in dialect.open_paths)]
 
 
 def _middleware(
@@ -172,7 +177,7 @@ def _middleware(
 ) -> list[Middleware]:
     """Outermost first. Nothing is asked of a request whose Host is wrong; CORS headers stand on every later refusal."""
     keys = [key.get_secret_value() for key in settings.api_keys]
-    open_paths = [*OPEN_PATHS, *(path for dialect in dialects for path in dialect.open_paths)]
+    open_paths = _open_paths(dialects)
     dispatch = [Middleware(GenerateDispatch) for dialect in dialects if dialect.name == "lmdeploy"]
     return [
         Middleware(RequestContext, envelopes=envelopes, metrics=metrics, lifecycle=lifecycle),
@@ -195,6 +200,7 @@ def _generate_limits(settings: Settings) -> GenerateLimits:
         max_input_tokens=settings.tgi_max_input_tokens,
         max_total_tokens=settings.tgi_max_total_tokens,
         max_body_bytes=settings.tgi_max_body_bytes,
+        compute_type=settings.tgi_compute_type,
         watermark=Watermark(settings.watermark_gamma, settings.watermark_delta),
     )
 

@@ -36,7 +36,11 @@ def check(name: str, instance: object) -> None:
 def test_every_route_is_served(ours: dict[str, Any]) -> None:
     for route in ROUTES:
         method, path = route.split()
-        assert ours["paths"][path][method.lower()]["operationId"] == ROUTES[route]["operationId"]
+        operation = ours["paths"][path][method.lower()]
+        assert operation["operationId"] == ROUTES[route]["operationId"]
+        assert operation["security"] == [{"HTTPBearer": []}]
+    assert ours["components"]["securitySchemes"] == {"HTTPBearer": {"type": "http", "scheme": "bearer"}}
+    assert "security" not in ours["paths"]["/health"]["get"]
 
 
 def resolved(document: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
