@@ -13,7 +13,7 @@ class GenerateLimits:
     """What one request may ask for. /info shows them. None: what the model's context gives.
 
     max_concurrent_requests: beyond it, requests are refused as overloaded. max_body_bytes: of a request, not in /info.
-    watermark: what `watermark: true` means.
+    watermark: what `watermark: true` means. compute_type: what the header x-compute-type says; None: what computes.
     """
 
     max_concurrent_requests: int = 128
@@ -24,6 +24,7 @@ class GenerateLimits:
     max_input_tokens: int | None = None
     max_total_tokens: int | None = None
     max_body_bytes: int = 2_000_000
+    compute_type: str | None = None
     watermark: Watermark = field(default_factory=Watermark)
 
     def total_tokens(self, facts: ModelFacts) -> int:

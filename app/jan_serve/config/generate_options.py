@@ -49,6 +49,15 @@ class GenerateOptions(BaseSettings):
         Field(ge=1024, le=1 << 30, description="Largest request body; no more than `max_body_bytes` counts."),
         Flag(GENERATE_GROUP),
     ] = 2_000_000
+    tgi_compute_type: Annotated[
+        str | None,
+        Field(
+            pattern=r"^[!-~]{1,100}$",
+            description="The header x-compute-type: one word. By default gpu+optimized or cpu+optimized. COMPUTE_TYPE"
+            " counts too.",
+        ),
+        Flag(GENERATE_GROUP),
+    ] = None
     watermark_gamma: Annotated[
         float,
         Field(gt=0, lt=1, description="Share of the vocabulary that a watermark prefers."),

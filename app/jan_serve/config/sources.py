@@ -32,7 +32,11 @@ URL_VARIABLE = ENV_PREFIX + "URL"
 _KEYS_VARIABLE = ENV_PREFIX + "API_KEYS"
 _ONE_KEY_VARIABLE = ENV_PREFIX + "API_KEY"
 # Variables of other programs that mean one of our settings; our own name wins.
-_BORROWED_VARIABLES = {"hf_endpoint": "HF_ENDPOINT", "hf_token": "HF_TOKEN"}
+_BORROWED_VARIABLES = {
+    "hf_endpoint": "HF_ENDPOINT",
+    "hf_token": "HF_TOKEN",
+    "tgi_compute_type": "COMPUTE_TYPE",
+}
 _PATH_FIELDS = ("data_dir", "models_dir", "grammars_dir", "log_file")
 MASK = "********"
 

@@ -209,3 +209,9 @@ async def test_the_limit_of_bodies_is_tgis() -> None:
                 "/tgi/generate", content=body, headers={"content-type": "application/json"}
             )
             assert response.status_code == status
+
+
+async def test_the_compute_type_can_be_set() -> None:
+    async with http_client(tgi_compute_type="1-l4") as client:
+        for path in ("/generate", "/generate_stream"):
+            assert (await client.post(path, json=NATIVE)).headers["x-compute-type"] == "1-l4"

@@ -134,7 +134,7 @@ class Serving:
             ),
             model=name,
             n_input=len(tokens),
-            compute_type=_compute_type(facts),
+            compute_type=self.limits.compute_type or _compute_type(facts),
             eos=_eos(facts, with_candidates=bool(parameters.top_n_tokens)),
             started=started,
             validated=time.perf_counter(),
