@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import json
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from http import HTTPStatus
@@ -14,6 +13,7 @@ from urllib.parse import urlsplit
 from jan_serve import __version__
 from jan_serve.cli.errors import FAILED, NO_SERVER, WRONG_USE, CommandError, advice
 from jan_serve.config import ServerAddress
+from jan_serve.core.hosts import is_loopback
 from jan_serve.errors import ModelNotFound
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Connection:
             headers=headers,
             timeout=httpx2.Timeout(_READ_S, connect=_CONNECT_S),
             # A proxy of the environment is for other machines.
-            trust_env=not _is_loopback(address.url),
+            trust_env=not is_loopback(urlsplit(address.url).hostname or ""),
             # Reading the certificates takes longer than a request.
             verify=address.url.startswith("https:"),
         )
@@ -210,16 +210,6 @@ def _patient() -> httpx2.Timeout:
     import httpx2
 
     return httpx2.Timeout(None, connect=_CONNECT_S)
-
-
-def _is_loopback(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _reason(error: Exception) -> str:

@@ -17,6 +17,7 @@ from pydantic_settings import NoDecode, SettingsConfigDict
 
 from jan_serve.config.generate_options import GENERATE_GROUP, GenerateOptions
 from jan_serve.config.model_options import MEMORY_GROUP, MODEL_GROUP, Flag, ModelOptions
+from jan_serve.core.hosts import is_loopback
 from jan_serve.store.paths import default_data_dir
 
 ENV_PREFIX = "JAN_SERVE_"
@@ -395,9 +396,7 @@ class Settings(ModelOptions, GenerateOptions):
     @property
     def is_loopback(self) -> bool:
         """Whether only programs on this machine can reach the listening address."""
-        if self.host.lower() == "localhost":
-            return True
-        return _is_address(self.host) and ipaddress.ip_address(self.host).is_loopback
+        return is_loopback(self.host)
 
 
 def _is_address(host: str) -> bool:

@@ -24,6 +24,7 @@ from typing import Any, Final, Self, TypeVar
 import httpx2
 
 from jan_serve import __version__
+from jan_serve.core.hosts import address_of, is_loopback
 from jan_serve.errors import HubError, HubUnavailable, Offline
 
 MAX_REDIRECTS: Final = 5
@@ -203,7 +204,7 @@ class HubHttp:
         if (
             token is None
             or not self._is_endpoint(url)
-            or not (url.scheme == "https" or _is_loopback(url.host))
+            or not (url.scheme == "https" or is_loopback(url.host))
         ):
             return {}
         return {"Authorization": f"Bearer {token}"}
@@ -221,7 +222,7 @@ class HubHttp:
             raise HubError(f"{self.host} redirects to an address that is not plain http or https.")
         if source.scheme == "https" and target.scheme == "http":
             raise HubError(f"{self.host} redirects from https to http ({target.host}), which is refused.")
-        address = _as_address(target.host)
+        address = address_of(target.host)
         if address is not None and not self._is_endpoint(target):
             self._check_address(address)
         return target
@@ -237,7 +238,7 @@ class HubHttp:
                 is_direct = info.get("host") == url.host
             elif event.endswith("connect_tcp.complete") and is_direct:
                 stream = info["return_value"]
-                address = _as_address(str(stream.get_extra_info("server_addr")[0]))
+                address = address_of(str(stream.get_extra_info("server_addr")[0]))
                 if address is None:
                     return
                 if self._is_endpoint(url):
@@ -331,20 +332,6 @@ def _retry_after(headers: httpx2.Headers) -> float | None:
         return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
     except (ValueError, OverflowError):
         return None
-
-
-def _as_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        address = ipaddress.ip_address(host.strip("[]").partition("%")[0])
-    except ValueError:
-        return None
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    return mapped or address
-
-
-def _is_loopback(host: str) -> bool:
-    address = _as_address(host)
-    return host == "localhost" if address is None else address.is_loopback
 
 
 def _port(url: httpx2.URL) -> int:

@@ -6,13 +6,13 @@ other's endpoint (`connect`), the one that decodes fetches, and the one that com
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import os
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
+from jan_serve.core.hosts import is_loopback
 from jan_serve.core.migration import KEY_BYTES, PeerEndpoint, RemoteState
 from jan_serve.errors import InvalidRequest, PeerFailed
 from jan_serve.supervisor.migration.connection import MAX_NAME_BYTES, PeerConnection, connect
@@ -183,17 +183,8 @@ class Migrations:
             raise InvalidRequest(f"local_engine_id: not a URL ({error})", param="local_engine_id") from None
 
     def _check_host(self, host: str) -> None:
-        if _is_loopback(self._host) and not _is_loopback(host):
+        if is_loopback(self._host) and not is_loopback(host):
             raise InvalidRequest(
                 f"This server listens on {self._host}, and links with servers on the same machine only, not {host}.",
                 param="remote_kvtransfer_endpoint_info",
             )
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

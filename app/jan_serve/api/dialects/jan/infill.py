@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from jan_serve.api.dialects.jan.parse_adapters import adapter_choices
-from jan_serve.api.dialects.jan.parse_common import stop_texts
 from jan_serve.api.dialects.jan.reply_head import timings_of
 from jan_serve.api.dialects.jan.wire_llama import InfillChunk, InfillRequest, InfillResponse, InfillSettings
 from jan_serve.api.durations import keep_alive_s
 from jan_serve.api.given import given_fields
+from jan_serve.api.stops import stop_texts
 from jan_serve.core.events import Completed, Finished, Started, TextDelta, Usage
 from jan_serve.core.request import GenerationRequest, InfillFile, InfillPrompt
 from jan_serve.core.sampling import SamplingParams, StopConditions

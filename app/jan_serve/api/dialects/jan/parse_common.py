@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from jan_serve.api.dialects.jan import limits
 from jan_serve.api.dialects.jan.wire_common import SamplingFields
 from jan_serve.api.given import given_fields
+from jan_serve.api.stops import stop_texts
 from jan_serve.api.wire_types import MAX_INT
 from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.errors import InvalidRequest
@@ -70,20 +71,6 @@ def stop_conditions(
         min_tokens=body.min_tokens,
         stop=stop_texts(body.stop, more_stops),
     )
-
-
-def stop_texts(stop: str | Sequence[str] | None, more: Sequence[str] = ()) -> tuple[str, ...]:
-    """Texts that end an answer, each once. Raises InvalidRequest for one that is empty or too long."""
-    stops = (*([stop] if isinstance(stop, str) else stop or ()), *more)
-    for text in stops:
-        if not text:
-            raise InvalidRequest("stop: an empty text would end every answer at once", param="stop")
-        if len(text) > limits.MAX_STOP_CHARS:
-            raise InvalidRequest(
-                f"stop: a text of {len(text)} characters is too long, the limit is {limits.MAX_STOP_CHARS}",
-                param="stop",
-            )
-    return tuple(dict.fromkeys(stops))
 
 
 def choice_counts(n: int | None, best_of: int | None, prompts: int) -> tuple[int, int]:

@@ -11,6 +11,7 @@ from typing import Final
 from jan_serve.api.dialects.lmdeploy import limits
 from jan_serve.api.dialects.lmdeploy.wire_common import GenerationFields
 from jan_serve.api.given import given_fields
+from jan_serve.api.stops import stop_texts
 from jan_serve.api.wire_types import MAX_INT
 from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.errors import InvalidRequest
@@ -75,7 +76,7 @@ def stop_conditions(
 ) -> StopConditions:
     """When the text ends. max_tokens: None is until the context ends."""
     minimum = _minimum(min_tokens, max_tokens)
-    stops = _stop_texts(body.stop)
+    stops = stop_texts(body.stop)
     if body.ignore_eos:
         stops, stop_token_ids = (), ()
     return StopConditions(
@@ -174,19 +175,6 @@ def _minimum(min_tokens: int | None, max_tokens: int | None) -> int:
     if max_tokens is not None and minimum > max_tokens:
         return 0  # LMDeploy's rule: a minimum that cannot be reached is none
     return min(minimum, MAX_INT)
-
-
-def _stop_texts(stop: str | Sequence[str] | None) -> tuple[str, ...]:
-    stops = [stop] if isinstance(stop, str) else list(stop or ())
-    for text in stops:
-        if not text:
-            raise InvalidRequest("stop: an empty text would end every answer at once", param="stop")
-        if len(text) > limits.MAX_STOP_CHARS:
-            raise InvalidRequest(
-                f"stop: a text of {len(text)} characters is too long, the limit is {limits.MAX_STOP_CHARS}",
-                param="stop",
-            )
-    return tuple(dict.fromkeys(stops))
 
 
 def _short(value: int) -> str:
