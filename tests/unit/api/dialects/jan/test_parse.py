@@ -297,13 +297,18 @@ def test_the_product_of_prompts_and_choices_is_bounded() -> None:
 
 
 VIOLATIONS: list[tuple[str, Any]] = [
-    ("temperature", "0.5"), ("temperature", None), ("temperature", True), ("temperature", 10**400), ("top_p", -1),
+    ("temperature", "0.5"), ("temperature", True), ("temperature", 10**400), ("top_p", -1),
     ("top_p", 1.01), ("min_p", 5), ("top_k", -1), ("top_k", 1.5), ("repeat_penalty", -0.1), ("presence_penalty", 2.1),
     ("frequency_penalty", -2.1), ("mirostat_mode", 3), ("mirostat_tau", 10.1), ("mirostat_eta", 0), ("min_tokens", -1),
     ("min_tokens", "3"), ("max_tokens", "16"), ("max_tokens", 1.5), ("stop", 5), ("stop", [1] * 10), ("stream", "true"),
     ("stream", 1), ("logit_bias", {"1": "x"}), ("logit_bias", [1]), ("logit_bias_type", "words"), ("seed", "x"),
     ("model", 3), ("n", "2"), ("grammar", 1), ("stream_options", 1), ("user", []),
 ]  # fmt: skip
+
+
+def test_null_is_no_value() -> None:
+    assert completion(temperature=None, prompt=None) == completion()
+    assert chat(temperature=None, top_k=None) == chat()
 
 
 @pytest.mark.parametrize(("field", "value"), VIOLATIONS, ids=name_of)
@@ -317,7 +322,7 @@ def test_values_that_break_the_schema(parse: Any, field: str, value: Any) -> Non
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("max_tokens", -1), ("echo", 1), ("suffix", 2), ("logprobs", -1), ("prompt", None), ("prompt", 3),
+        ("max_tokens", -1), ("echo", 1), ("suffix", 2), ("logprobs", -1), ("prompt", 3),
         ("prompt", ["a", 1]), ("prompt", [1, "a"]), ("prompt", [[1], 2]), ("prompt", [True]), ("prompt", [1.5]),
         ("prompt", [[["a"]]]),
     ],
