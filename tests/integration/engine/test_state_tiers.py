@@ -122,6 +122,6 @@ def test_finished_sequences_hold_few_cells_where_there_is_ram_for_them(exact_lla
         for number in range(20):
             answer(worker, f"{number} {LONG}")
         stats = worker.stats()
-        assert 3000 < stats.cells_used <= 4096 + 400
+        assert 600 < stats.cells_used <= 1024 + 400
         assert stats.saved_total > 0
         assert answer(worker, f"0 {LONG}")[1] > 200
