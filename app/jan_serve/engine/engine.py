@@ -32,6 +32,9 @@ from jan_serve.ipc.messages import STEP_SIZES, EngineEvent, EngineStats
 _MOST_EXTRA: Final = 64
 """Guessed tokens of one turn that are told apart."""
 
+_BEGUN_TOKENS = 8
+"""A stream of fewer tokens has only begun: a pause is hardly noticed yet."""
+
 
 class Engine:
     """Runs sequences: `add` and `abort` between steps, `step` as long as `has_work`.
@@ -179,8 +182,10 @@ class Engine:
         return self._answers.take()
 
     def _prefill_budget(self, turn: list[Sequence]) -> int:
-        prefilling = sum(s.is_prefilling for s in turn)
-        return self._pacer.prefill_tokens(len(turn) - prefilling, prefilling)
+        prefilling = [s for s in turn if s.is_prefilling]
+        begun = all(s.num_generated < _BEGUN_TOKENS for s in turn if not s.is_prefilling)
+        late = sum(s.num_uncomputed for s in prefilling) if begun else None
+        return self._pacer.prefill_tokens(len(turn) - len(prefilling), len(prefilling), late_tokens=late)
 
     # Admission and cells
 

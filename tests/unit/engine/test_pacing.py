@@ -23,6 +23,25 @@ def test_nothing_is_cut_where_no_stream_runs_or_more_wait_than_stream(streams: i
     assert learned(0.05, 0.01).prefill_tokens(streams, prefilling) == 512
 
 
+@pytest.mark.parametrize(
+    ("late_tokens", "cut"),
+    [
+        (200, False),  # 0.2 s
+        (1000, False),
+        (1100, True),
+        (6000, True),
+        (None, True),  # a stream has said something
+    ],
+)
+def test_what_came_nearly_at_once_is_not_cut_for_streams_that_have_only_begun(
+    late_tokens: int | None, *, cut: bool
+) -> None:
+    pacer = learned(0.02, 0.001)
+    assert (pacer.prefill_tokens(5, 3, late_tokens=late_tokens) < 512) == cut
+    # Nothing is known of the time that it takes.
+    assert Pacer(0.1, 512).prefill_tokens(5, 3, late_tokens=late_tokens) == Pacer.MIN_TOKENS
+
+
 def test_a_small_piece_beside_streams_until_a_speed_is_known() -> None:
     assert Pacer(0.1, 512).prefill_tokens(3, 1) == Pacer.MIN_TOKENS
     assert Pacer(0.1, 8).prefill_tokens(3, 1) == 8
