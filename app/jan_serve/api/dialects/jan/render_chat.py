@@ -56,13 +56,13 @@ class ChatAnswer:
         self._choices = [FoldedChoice() for _ in range(form.n)]
         self._completed = Completed(usage=Usage())
 
-    def add(self, item: PromptEvent) -> None:
+    def add(self, event: PromptEvent) -> None:
         """Take the next event."""
-        match item.event:
+        match event.event:
             case Started() as started:
                 self._head.served_by(started.model)
-            case (TextDelta() | ReasoningDelta() | ToolCallDelta() | Finished()) as event:
-                self._choices[event.index].add(event)
+            case (TextDelta() | ReasoningDelta() | ToolCallDelta() | Finished()) as delta:
+                self._choices[delta.index].add(delta)
             case Completed() as completed:
                 self._completed = completed
             case _:
