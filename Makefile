@@ -9,6 +9,8 @@ SHELL := /usr/bin/env bash
 .DEFAULT_GOAL := help
 ARGS ?=
 BIN := .venv/bin
+# Tests wait for other processes part of their time: one more than there are cores.
+TEST_PROCESSES ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$(( n < 4 ? n + 1 : 4 )))
 
 export PYTHON CMAKE_ARGS
 
@@ -29,7 +31,7 @@ serve: install page ## the server (ARGS: as jan-serve serve)
 test: install ## all tests (ARGS: as pytest)
 	@scripts/install-clients || echo "==> the clients could not be installed: their tests are skipped" >&2
 	@scripts/build-page
-	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-clients: install ## other people's clients, those in JavaScript too, which need node and npm
 	@scripts/install-clients

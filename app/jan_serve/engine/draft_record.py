@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 # Lengths of agreement from which on a guess is taken for better, and how good it is before anything is known.
-_CLASSES = ((3, 0.4), (5, 0.6), (9, 0.8), (17, 0.9))
+_CLASSES = ((3, 0.3), (5, 0.5), (9, 0.7), (17, 0.85))
 _MODEL_SHARE = 0.7
 
 

@@ -18,7 +18,7 @@ class StepTimes:
 
     _LEVEL_WEIGHT = 0.2
     _SIZE_WEIGHT = 0.1
-    _FIRST_WEIGHT = 0.5
+    _FIRST_WEIGHT = 0.8
     # One step that something else held up must not count for many.
     _MAX_RATIO = 1.5
     _FORGET = 512
@@ -55,12 +55,14 @@ class StepTimes:
     def curve(self, prefill_token_s: float) -> Seconds | None:
         """Seconds by number of tokens, 0 to `largest`; None before anything was seen.
 
-        Between sizes that came lately a line; above them a token costs what it does in a prefill, until one is tried.
+        Between sizes that came lately a line. Above them a token costs more than in a prefill and less than in the
+        largest of them; until one is tried, the geometric mean is supposed.
         """
         (known,) = np.nonzero(self._now - self._seen < self._FORGET)
         if not len(known):
             return None
         sizes = np.arange(self.largest + 1)
         curve = np.interp(sizes, known, self._sizes[known]) * self._level
-        above = np.maximum(sizes - known[-1], 0)
-        return curve + above * prefill_token_s
+        largest = int(known[-1])
+        token_s = float(np.sqrt(prefill_token_s * curve[largest] / largest))
+        return curve + np.maximum(sizes - largest, 0) * token_s
