@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from jan_serve.engine.step_times import Seconds
+from jan_serve.engine.step_costs import Seconds
 
 # What is measured is never exact: a draft that hardly pays is not worth the risk.
 _MARGIN = 1.02

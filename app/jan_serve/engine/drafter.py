@@ -12,7 +12,7 @@ from jan_serve.engine.draft_record import DraftRecord
 from jan_serve.engine.pacing import Pacer
 from jan_serve.engine.prompt_lookup import MAX_DRAFT, Guess, TokenHistory, guess
 from jan_serve.engine.sequence import Sequence
-from jan_serve.engine.step_times import StepTimes
+from jan_serve.engine.step_costs import StepCosts
 from jan_serve.engine.tokens import Tokens
 
 # Each drafted token has a row of logits: n_vocab floats.
@@ -39,7 +39,7 @@ class Drafter:
         self._mode = mode
         self._model = model
         self._longest = longest
-        self._times = StepTimes(_MAX_STEP)
+        self._times = StepCosts(_MAX_STEP)
         self._overall = DraftRecord(_OVERALL_WEIGHT)
         self._records: dict[int, DraftRecord] = {}
         self._histories: dict[int, TokenHistory] = {}

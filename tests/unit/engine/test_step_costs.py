@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from jan_serve.engine.step_times import StepTimes
+from jan_serve.engine.step_costs import StepCosts
 
 TOKEN_S = 0.5
 
 
-def curve(times: StepTimes, token_s: float = TOKEN_S) -> list[float]:
+def curve(times: StepCosts, token_s: float = TOKEN_S) -> list[float]:
     found = times.curve(token_s)
     assert found is not None
     return found.round(6).tolist()
 
 
 def test_nothing_is_known_at_first() -> None:
-    assert StepTimes(8).curve(1.0) is None
+    assert StepCosts(8).curve(1.0) is None
 
 
 def test_sizes_between_lie_on_a_line_and_those_above_cost_less_than_now_and_more_than_in_a_prefill() -> None:
-    times = StepTimes(8)
+    times = StepCosts(8)
     for _ in range(100):
         times.observe(2, 3.0, TOKEN_S)
         times.observe(4, 7.0, TOKEN_S)
@@ -30,7 +30,7 @@ def test_sizes_between_lie_on_a_line_and_those_above_cost_less_than_now_and_more
 
 
 def test_the_first_time_that_a_size_comes_counts_more_than_what_was_supposed() -> None:
-    times = StepTimes(8)
+    times = StepCosts(8)
     times.observe(2, 4.0, TOKEN_S)
     supposed = curve(times)[4]
     times.observe(4, supposed * 1.4, TOKEN_S)
@@ -38,7 +38,7 @@ def test_the_first_time_that_a_size_comes_counts_more_than_what_was_supposed() -
 
 
 def test_a_step_up_between_two_sizes_is_kept() -> None:
-    times = StepTimes(16)
+    times = StepCosts(16)
     for _ in range(50):
         for size, seconds in ((8, 80.0), (9, 105.0), (12, 108.0)):
             times.observe(size, seconds, TOKEN_S)
@@ -47,7 +47,7 @@ def test_a_step_up_between_two_sizes_is_kept() -> None:
 
 
 def test_what_slows_all_sizes_moves_those_that_do_not_come_too() -> None:
-    times = StepTimes(8)
+    times = StepCosts(8)
     times.observe(1, 10.0, TOKEN_S)
     times.observe(4, 16.0, TOKEN_S)
     for _ in range(60):
@@ -58,7 +58,7 @@ def test_what_slows_all_sizes_moves_those_that_do_not_come_too() -> None:
 
 
 def test_one_step_that_was_held_up_says_little() -> None:
-    times = StepTimes(4)
+    times = StepCosts(4)
     for _ in range(20):
         times.observe(1, 10.0, TOKEN_S)
     times.observe(1, 1000.0, TOKEN_S)
@@ -66,7 +66,7 @@ def test_one_step_that_was_held_up_says_little() -> None:
 
 
 def test_a_size_that_has_not_come_for_long_is_tried_again() -> None:
-    times = StepTimes(4)
+    times = StepCosts(4)
     times.observe(4, 100.0, TOKEN_S)
     for _ in range(600):
         times.observe(1, 1.0, TOKEN_S)
@@ -75,6 +75,6 @@ def test_a_size_that_has_not_come_for_long_is_tried_again() -> None:
 
 @pytest.mark.parametrize(("size", "seconds"), [(0, 1.0), (9, 1.0), (3, 0.0)])
 def test_what_tells_nothing_is_not_counted(size: int, seconds: float) -> None:
-    times = StepTimes(8)
+    times = StepCosts(8)
     times.observe(size, seconds, TOKEN_S)
     assert times.curve(1.0) is None

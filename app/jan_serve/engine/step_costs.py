@@ -8,7 +8,7 @@ import numpy.typing as npt
 Seconds = npt.NDArray[np.float64]
 
 
-class StepTimes:
+class StepCosts:
     """Seconds of a step of 1 to `largest` tokens, each size remembered by itself.
 
     There is no simple law: kernels work in tiles, so that nine tokens may take a quarter longer than eight, and twelve
@@ -34,20 +34,20 @@ class StepTimes:
         """A step took so long. prefill_token_s: what a token of a prefill takes, see `curve`."""
         if not 0 < num_tokens <= self.largest or seconds <= 0.0:
             return
-        supposed = self.curve(prefill_token_s)
         known = self._is_known(num_tokens)
+        curve = None if known else self.curve(prefill_token_s)
         self._now += 1
         self._seen[num_tokens] = self._now
-        if supposed is None:
-            self._sizes[num_tokens] = seconds
+        if not known and curve is None:
+            self._sizes[num_tokens] = seconds / self._level
             return
-        ratio = seconds / float(supposed[num_tokens])
-        ratio = min(self._MAX_RATIO, max(1.0 / self._MAX_RATIO, ratio))
+        supposed = float(self._sizes[num_tokens] * self._level if curve is None else curve[num_tokens])
+        ratio = min(self._MAX_RATIO, max(1.0 / self._MAX_RATIO, seconds / supposed))
         if known:
             self._sizes[num_tokens] *= ratio**self._SIZE_WEIGHT
             self._level *= ratio**self._LEVEL_WEIGHT
         else:
-            self._sizes[num_tokens] = supposed[num_tokens] / self._level * ratio**self._FIRST_WEIGHT
+            self._sizes[num_tokens] = supposed / self._level * ratio**self._FIRST_WEIGHT
 
     def _is_known(self, num_tokens: int) -> bool:
         return bool(self._now - self._seen[num_tokens] < self._FORGET)
