@@ -9,7 +9,7 @@ import argparse
 from pathlib import Path
 
 from models.recipe.export_gguf import export
-from models.recipe.train import add_arguments, run
+from models.recipe.train import add_arguments, train
 
 _BUILTIN = Path("models/builtin/jan-tiny.gguf")
 
@@ -21,7 +21,7 @@ def main() -> None:
     add_arguments(command)
     command.add_argument("--gguf", type=Path, default=_BUILTIN, help=f"file to write (default {_BUILTIN})")
     arguments = command.parse_args()
-    run(arguments)
+    train(arguments)
     export(arguments.output, arguments.gguf)
     print(f"wrote {arguments.gguf}; measure it with python -m models.recipe.evaluate {arguments.gguf}")
 

@@ -15,6 +15,8 @@ from math import sqrt
 import torch
 from torch import Tensor
 
+from models.recipe.processes import Processes
+
 _COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 _STEPS = 5
 _ADAM_STEP_SIZE = 0.2
@@ -33,20 +35,40 @@ def orthogonalised(matrix: Tensor) -> Tensor:
 
 
 class Muon(torch.optim.Optimizer):
-    """Momentum 0.95 with Nesterov, decoupled weight decay. Matrices only."""
+    """Momentum 0.95 with Nesterov, decoupled weight decay. Matrices only.
+
+    Each of several processes orthogonalises its share of the matrices, and they exchange the results.
+    """
 
     def __init__(
-        self, matrices: Iterable[Tensor], *, lr: float, weight_decay: float, momentum: float = 0.95
+        self,
+        matrices: Iterable[Tensor],
+        processes: Processes,
+        *,
+        lr: float,
+        weight_decay: float,
+        momentum: float = 0.95,
     ) -> None:
         super().__init__(list(matrices), {"lr": lr, "weight_decay": weight_decay, "momentum": momentum})
+        self._processes = processes
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:
         for group in self.param_groups:
-            for matrix in group["params"]:
-                state = self.state[matrix]
-                velocity = state.setdefault("velocity", torch.zeros_like(matrix))
-                velocity.lerp_(matrix.grad, 1 - group["momentum"])
-                direction = orthogonalised(matrix.grad.lerp(velocity, group["momentum"]))
+            matrices = group["params"]
+            directions = [
+                self._direction(
+                    matrix, group["momentum"], ours=index % self._processes.count == self._processes.rank
+                )
+                for index, matrix in enumerate(matrices)
+            ]
+            self._processes.sum_(directions)
+            for matrix, direction in zip(matrices, directions, strict=True):
                 matrix.mul_(1 - group["lr"] * group["weight_decay"])
                 matrix.add_(direction, alpha=-group["lr"] * _ADAM_STEP_SIZE * sqrt(max(matrix.shape)))
+
+    def _direction(self, matrix: Tensor, momentum: float, *, ours: bool) -> Tensor:
+        """The step of a matrix, or zeros where another process computes it; the velocity goes on in all of them."""
+        velocity = self.state[matrix].setdefault("velocity", torch.zeros_like(matrix))
+        velocity.lerp_(matrix.grad, 1 - momentum)
+        return orthogonalised(matrix.grad.lerp(velocity, momentum)) if ours else torch.zeros_like(matrix)

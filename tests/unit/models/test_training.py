@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -19,11 +20,14 @@ pytest.importorskip(
 
 import torch
 
+from models.recipe.batches import Group, grouped, share
 from models.recipe.corpus.mixture import examples
 from models.recipe.export_gguf import export, load_model
 from models.recipe.optimizer import orthogonalised
+from models.recipe.plan import Plan
+from models.recipe.processes import run_together
 from models.recipe.tokenizer import Encoder, learn_vocabulary
-from models.recipe.train import Plan, Trainer, grouped, train
+from models.recipe.train import Run, Trainer
 from models.recipe.vocabulary import Vocabulary
 
 pytestmark = pytest.mark.model
@@ -55,6 +59,38 @@ def test_text_survives_the_tokenizer(vocabulary: Vocabulary) -> None:
 )
 def test_groups_cost_least(lengths: list[int], cost: int, sizes: list[int]) -> None:
     assert [len(run) for run in grouped(lengths, group_cost=cost)] == sizes
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 7])
+def test_shares_hold_every_row_once_and_are_of_like_size(parts: int) -> None:
+    shapes = ((4, 33), (5, 59), (6, 117), (3, 251), (1, 451))
+    groups: list[Group] = []
+    for number, (rows, length) in enumerate(shapes):
+        ids = (torch.arange(rows) + 100 * number)[:, None].expand(rows, length)
+        groups.append((ids, ids.float()))
+    shares = [share(groups, part=part, parts=parts) for part in range(parts)]
+    rows = [int(row[0]) for taken in shares for ids, _ in taken for row in ids]
+    assert rows == [int(row[0]) for ids, _ in groups for row in ids]
+    assert all(torch.equal(ids.float(), weights) for taken in shares for ids, weights in taken)
+    sizes = [sum(ids.numel() for ids, _ in taken) for taken in shares]
+    assert max(sizes) - min(sizes) <= 2 * 451
+
+
+def test_two_processes_take_the_steps_of_one(vocabulary: Vocabulary, tmp_path: Path) -> None:
+    logs: list[list[dict[str, float]]] = []
+    weights: list[dict[str, torch.Tensor]] = []
+    for count in (1, 2):
+        run = Run(TINY, tmp_path / str(count), resume=True, save_every=100, log_every=1)
+        run.output.mkdir()
+        vocabulary.save(run.vocabulary)
+        run.prepare()
+        run_together(count, run.train)
+        logs.append([json.loads(line) for line in (run.output / "log.jsonl").read_text().splitlines()])
+        weights.append(torch.load(run.checkpoint, weights_only=True)["average"])
+    assert [entry["tokens"] for entry in logs[0]] == [entry["tokens"] for entry in logs[1]]
+    assert [e["loss"] for e in logs[0]] == pytest.approx([e["loss"] for e in logs[1]], rel=0.02)
+    for name, tensor in weights[0].items():
+        assert (tensor - weights[1][name]).abs().max() < 0.05 * tensor.abs().max() + 0.01, name
 
 
 def test_schedule_warms_up_holds_and_falls() -> None:
@@ -91,7 +127,9 @@ def test_loss_falls_and_a_checkpoint_goes_on_where_it_stopped(vocabulary: Vocabu
 def test_exported_model_gives_the_logits_of_the_trained_one(vocabulary: Vocabulary, tmp_path: Path) -> None:
     llama_cpp: Any = pytest.importorskip("llama_cpp", reason="comparing logits needs llama-cpp-python")
     vocabulary.save(tmp_path / "vocabulary.json")
-    train(replace(TINY, total_tokens=2000), tmp_path, resume=True, save_every=1, log_every=1)
+    run = Run(replace(TINY, total_tokens=2000), tmp_path, resume=True, save_every=1, log_every=1)
+    run.prepare()
+    run.train()
     export(tmp_path, tmp_path / "model.gguf")
     model, kept = load_model(tmp_path)
     encoder = Encoder(kept)

@@ -1,0 +1,69 @@
+"""Several processes that train one model: each computes a part of a step, and all of them take the same step.
+
+One thread each: at this size two threads in one matrix product wait for each other longer than they compute.
+"""
+
+# The training packages are apart from the product's environment, in which types are checked.
+# pyright: reportMissingImports=false
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, distributed, multiprocessing
+
+
+@dataclass(frozen=True)
+class Processes:
+    """This process among those that train together."""
+
+    rank: int = 0
+    count: int = 1
+
+    def sum_(self, tensors: Sequence[Tensor]) -> None:
+        """Set each tensor to its sum over all processes, to the same bits in each. Blocks until all have called."""
+        if self.count == 1:
+            return
+        flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
+        distributed.all_reduce(flat)
+        for tensor, part in zip(tensors, flat.split([t.numel() for t in tensors]), strict=True):
+            tensor.copy_(part.view_as(tensor))
+
+    def total(self, number: float) -> float:
+        """The sum of a number over all processes. Blocks until all have called."""
+        tensor = torch.tensor([number], dtype=torch.float64)
+        self.sum_([tensor])
+        return float(tensor.item())
+
+
+ALONE = Processes()
+
+
+def run_together(count: int, work: Callable[[Processes], None]) -> None:
+    """Run picklable ``work`` in ``count`` processes that reach each other by loopback; blocks until all have ended.
+
+    Raises what the first failed one raised (as text, where it is not this process), and ends the others.
+    """
+    if count == 1:
+        torch.set_num_threads(1)
+        work(ALONE)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        multiprocessing.spawn(_join, (count, Path(folder) / "meeting", work), nprocs=count)
+
+
+def _join(rank: int, count: int, meeting: Path, work: Callable[[Processes], None]) -> None:
+    torch.set_num_threads(1)
+    if sys.platform == "linux":
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    distributed.init_process_group("gloo", init_method=meeting.as_uri(), rank=rank, world_size=count)
+    try:
+        work(Processes(rank, count))
+    finally:
+        distributed.destroy_process_group()
