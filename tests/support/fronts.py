@@ -30,19 +30,49 @@ def make_settings(**changes: Any) -> Settings:
     return Settings(**(values | changes))
 
 
+class _Replaceable:
+    """Models that are looked up at each call."""
+
+    def __init__(self, models: Models) -> None:
+        self.current = models
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return getattr(self.current, name)(*args, **kwargs)
+
+        return call
+
+
+_FREE: dict[object, list[tuple[FastAPI, _Replaceable]]] = {}
+"""Applications that no test uses now, by what they were made with: making one takes longer than most tests."""
+
+
 @contextlib.asynccontextmanager
 async def http_client(
     models: Models | None = None,
     *,
     headers: dict[str, str] | None = None,
     dialects: tuple[Dialect, ...] = DIALECTS,
+    fresh: bool = False,
     **settings: Any,
 ) -> AsyncGenerator[httpx.AsyncClient]:
-    """A client whose requests go to the application without a socket. dialects: fewer are made faster."""
-    app = create_app(make_settings(**settings), models or FakeModels(), InlineRenderer(), dialects=dialects)
+    """A client whose requests go to the application without a socket. dialects: fewer are made faster.
+
+    fresh: an application that nobody has used, where counters or stored answers of another test would matter.
+    """
+    key = (dialects, tuple(sorted(settings.items())))
+    free = [] if fresh else _FREE.setdefault(key, [])
+    if free:
+        app, replaceable = free.pop()
+    else:
+        replaceable = _Replaceable(FakeModels())
+        behind: Any = replaceable
+        app = create_app(make_settings(**settings), behind, InlineRenderer(), dialects=dialects)
+    replaceable.current = models or FakeModels()
     transport = httpx.ASGITransport(app, raise_app_exceptions=True)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=headers) as client:
         yield client
+    free.append((app, replaceable))
 
 
 class NoShutdown:

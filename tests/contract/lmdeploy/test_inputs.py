@@ -230,7 +230,7 @@ SERIES = (
 
 @pytest.mark.parametrize("path", ["/metrics", "/lmdeploy/metrics"])
 async def test_metrics_count_the_requests_of_every_dialect(path: str) -> None:
-    async with http_client() as client:
+    async with http_client(fresh=True) as client:
         await client.post("/v1/completions", json={"prompt": "ab"})
         page = (await client.get(path)).text
     labels = 'engine="0",'

@@ -50,7 +50,7 @@ async def test_without_models_it_is_not_ready() -> None:
 
 async def test_metrics_count_requests_tokens_and_failures() -> None:
     models = FakeModels(FakeClient(script=saying("ab", "c")))
-    async with http_client(models) as client:
+    async with http_client(models, fresh=True) as client:
         for _ in range(2):
             await client.post("/v1/completions", json={"prompt": "abcd"})
         await client.get("/v1/models/../../etc/passwd")
@@ -74,7 +74,7 @@ async def test_metrics_count_requests_tokens_and_failures() -> None:
 
 
 async def test_two_applications_count_apart() -> None:
-    async with http_client() as first, http_client() as second:
+    async with http_client(fresh=True) as first, http_client(fresh=True) as second:
         await first.post("/v1/completions", json={"prompt": "a"})
         assert 'route="/v1/completions"' not in (await second.get("/metrics")).text
 
@@ -101,7 +101,7 @@ async def test_the_log_has_sizes_and_never_text(caplog: pytest.LogCaptureFixture
 async def test_an_unforeseen_error_is_logged_with_its_id_and_hidden(caplog: pytest.LogCaptureFixture) -> None:
     models = FakeModels()
     models.refusal = ZeroDivisionError("/home/secret")
-    async with http_client(models) as client:
+    async with http_client(models, fresh=True) as client:
         response = await client.post("/v1/completions", json={"prompt": "a"}, headers={"x-request-id": "abc"})
     assert response.status_code == 500
     assert response.json()["error"]["code"] == "internal_error"
@@ -113,6 +113,6 @@ async def test_a_crash_has_a_code_in_the_log(caplog: pytest.LogCaptureFixture) -
     caplog.set_level("INFO", "jan_serve")
     models = FakeModels()
     models.refusal = EngineCrashed("x")
-    async with http_client(models) as client:
+    async with http_client(models, fresh=True) as client:
         await client.post("/v1/completions", json={"prompt": "a"})
     assert vars(caplog.records[-1])["error"] == "engine_crashed"
