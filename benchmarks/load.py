@@ -73,9 +73,12 @@ class Outcome:
 
 
 async def stream(
-    session: aiohttp.ClientSession, base: str, job: Job, on_piece: Callable[[float], object] | None = None
+    session: aiohttp.ClientSession,
+    base: str,
+    job: Job,
+    on_piece: Callable[[float, str], object] | None = None,
 ) -> Timing:
-    """One completion, or chat where the job brings messages. on_piece: is told the time of each piece of text."""
+    """One completion, or chat where the job brings messages. on_piece: is told each piece of text and its time."""
     route = "/v1/chat/completions" if "messages" in job.extra else "/v1/completions"
     body = {
         **({} if "messages" in job.extra else {"prompt": job.prompt}),
@@ -106,7 +109,7 @@ async def stream(
                 last = time.perf_counter()
                 first = first or last
                 if on_piece is not None:
-                    on_piece(last)
+                    on_piece(last, piece)
                 text.append(piece)
     tokens = usage.get("completion_tokens", len(text))
     return Timing(

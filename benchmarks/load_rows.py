@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import bisect
+import itertools
 import json
 import statistics
 import time
 from dataclasses import replace
-from typing import Any
 
 import aiohttp
 
@@ -54,38 +55,90 @@ def streams_32(server: Running, seed: int) -> Figures:
 
 
 def long_prefill(server: Running, seed: int) -> Figures:
-    """Two streams run when a prompt of about 6,000 tokens comes.
+    """Two streams run when a prompt of about 6,000 tokens comes, which nothing else computed.
 
-    `kept`: their rate until its first token over their rate before. `health_p99_ms`: of /health in that time.
+    `kept`: the time that two other streams take alone for as much text, over the time that these take until the
+    prompt's first token: answers are slower the longer they are. `pause_s`: the longest between two pieces of one stream.
+    `health_p99_ms`: of /health in that time.
     """
     return asyncio.run(_long_prefill(server.base, seed))
 
 
+_BEFORE_S = 4.0
+
+
 async def _long_prefill(base: str, seed: int) -> Figures:
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=PATIENCE) as session:
-        marks: list[list[float]] = [[], []]
-        streams = [
-            asyncio.create_task(stream(session, base, Job(words(seed + i, 10), 4000), marks[i].append))
-            for i in range(2)
-        ]
-        await asyncio.sleep(4.0)
+        streams = [_Written(session, base, seed + number) for number in range(2)]
+        await asyncio.sleep(_BEFORE_S)
         start = time.perf_counter()
         health: list[float] = []
         prober = asyncio.create_task(_probe(session, base, health))
-        prompt = Job(words(seed + 6000, 2130), 2)
-        timing = await stream(session, base, prompt)
+        timing = await stream(session, base, Job(words(seed + 6000, 1830), 2))
         end = start + timing.first_s
-        tasks: list[asyncio.Task[Any]] = [*streams, prober]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-    before = sum(start - 3.0 <= at < start for each in marks for at in each) / 3.0
-    during = sum(start <= at < end for each in marks for at in each) / (end - start)
+        prober.cancel()
+        await asyncio.gather(prober, return_exceptions=True)
+        for each in streams:
+            await each.end()
+        alone = [_Written(session, base, seed + 100 + number) for number in range(2)]
+        for each, other in zip(alone, streams, strict=True):
+            await each.until(other.length_at(end))
+        for each in alone:
+            await each.end()
+    taken = sum(
+        each.time_of(other.length_at(end)) - each.time_of(other.length_at(start))
+        for each, other in zip(alone, streams, strict=True)
+    )
     return {
-        "kept": during / before,
+        "kept": taken / len(alone) / (end - start),
         "first_s": timing.first_s,
+        "pause_s": max(each.longest_pause(start, end) for each in streams),
         "health_p99_ms": 1e3 * statistics.quantiles(health, n=100)[-1],
     }
+
+
+class _Written:
+    """A stream in the background: how many characters it had at which time."""
+
+    def __init__(self, session: aiohttp.ClientSession, base: str, seed: int) -> None:
+        self._times: list[float] = []
+        self._lengths: list[int] = []
+        self._grown = asyncio.Event()
+        self._task = asyncio.create_task(stream(session, base, Job(words(seed, 10), 6000), self._note))
+
+    def _note(self, at: float, piece: str) -> None:
+        self._times.append(at)
+        self._lengths.append(len(piece) + (self._lengths[-1] if self._lengths else 0))
+        self._grown.set()
+
+    def length_at(self, time_s: float) -> int:
+        """Characters that had come by then."""
+        count = bisect.bisect_right(self._times, time_s)
+        return self._lengths[count - 1] if count else 0
+
+    def time_of(self, length: int) -> float:
+        """When so many had come. Raises IndexError where they have not."""
+        return self._times[bisect.bisect_left(self._lengths, length)]
+
+    def longest_pause(self, start: float, end: float) -> float:
+        """Seconds between two pieces at most, of those that came in between."""
+        inside = [at for at in self._times if start <= at <= end]
+        return max(later - earlier for earlier, later in itertools.pairwise(inside))
+
+    async def until(self, length: int) -> None:
+        """Wait for so many characters. Raises RuntimeError if the stream ends before."""
+        while not self._lengths or self._lengths[-1] < length:
+            self._grown.clear()
+            waiting = asyncio.create_task(self._grown.wait())
+            await asyncio.wait((waiting, self._task), return_when=asyncio.FIRST_COMPLETED)
+            if self._task.done():
+                waiting.cancel()
+                raise RuntimeError(f"the stream ended at {self._lengths[-1:]} characters of {length}")
+
+    async def end(self) -> None:
+        """Close it; the server stops writing."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
 
 
 async def _probe(session: aiohttp.ClientSession, base: str, seconds: list[float]) -> None:

@@ -13,7 +13,7 @@ class Pacer:
     not quite, then go on in step, which is faster for all. Without streams there is nothing to share.
     """
 
-    MIN_TOKENS = 32
+    MIN_TOKENS = 16
     STREAM_SHARE = 0.6
     BURST_S = 1.0
     _TELLING = 16  # a piece of fewer tokens costs nearly as much as a decode, and says nothing about a token

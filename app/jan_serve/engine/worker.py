@@ -1,9 +1,9 @@
 """The worker process: one model behind the pipe. Started as `jan-serve worker`; not for people.
 
-Four threads. The reader takes frames off the pipe: pings are answered and running prefills interrupted at once, also
+Five threads. The reader takes frames off the pipe: pings are answered and running prefills interrupted at once, also
 during a decode (the bindings release the GIL). The intake tokenises and checks. The transfer thread moves states of
 sequences in and out. The engine thread, the main one, owns the llama.cpp contexts: nothing else touches them. The
-process ends when the pipe does.
+writer sends what its steps gave. The process ends when the pipe does.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from jan_serve.engine.intake import Intake
 from jan_serve.engine.llama import backend
 from jan_serve.engine.llama.chain import Candidates
 from jan_serve.engine.loader import LoadedModel, load
+from jan_serve.engine.outbox import Outbox
 from jan_serve.engine.phase import PhaseClock
 from jan_serve.engine.sequence import Sequence
 from jan_serve.engine.state_transfer import StateTransfer
@@ -92,13 +93,14 @@ class Inbox:
 
 
 class Worker:
-    """One model and the four threads around it. Pings are answered from the start; requests once it is loaded."""
+    """One model and the five threads around it. Pings are answered from the start; requests once it is loaded."""
 
     def __init__(self, channel: BlockingChannel, request: LoadModel) -> None:
         self._channel = channel
         self._request = request
         self._phase = PhaseClock()
         self._inbox = Inbox()
+        self._outbox = Outbox(channel.send)
         self._intake_queue: queue.SimpleQueue[IntakeItem] = queue.SimpleQueue()
         self._aborted: set[int] = set()
         self._jobs: deque[EmbedJob] = deque()
@@ -119,6 +121,7 @@ class Worker:
         self._take_over(loaded)
         threading.Thread(target=_process_ends_with(self._take_in), name="intake", daemon=True).start()
         threading.Thread(target=_process_ends_with(self._transfer.run), name="transfer", daemon=True).start()
+        threading.Thread(target=_process_ends_with(self._outbox.run), name="writer", daemon=True).start()
         self._phase.enter("idle")
         self._channel.send(Ready(loaded.facts))
         _process_ends_with(self._serve)()
@@ -263,7 +266,7 @@ class Worker:
             if engine is not None and engine.has_work:
                 events = engine.step()
                 if events:
-                    self._channel.send(Step(tuple(events)))
+                    self._outbox.put(Step(tuple(events)))
             if self._jobs:
                 self._embed(self._jobs[0])
 

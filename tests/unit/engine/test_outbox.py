@@ -1,0 +1,74 @@
+"""Steps leave in order, and a front that does not read holds the engine up."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+
+import pytest
+
+from jan_serve.engine.outbox import Outbox
+from jan_serve.ipc.messages import Chunk, Step
+
+LIMIT_S = 20.0
+
+
+def step(number: int) -> Step:
+    return Step((Chunk(number, 0, "x", ()),))
+
+
+class Stopped(Exception):
+    """What the front's end of a pipe that is closed gives."""
+
+
+class Front:
+    """Takes a step each time it is let."""
+
+    def __init__(self) -> None:
+        self.taken: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self.turns = threading.Semaphore(0)
+        self.gone = False
+
+    def send(self, sent: Step) -> None:
+        assert self.turns.acquire(timeout=LIMIT_S)
+        if self.gone:
+            raise Stopped
+        self.taken.put(sent.events[0].id)
+
+
+@pytest.fixture
+def front() -> Front:
+    return Front()
+
+
+def test_steps_leave_in_order_and_the_engine_waits_for_the_last_place(front: Front) -> None:
+    outbox = Outbox(front.send, limit=3)
+    ended, written = threading.Event(), threading.Event()
+
+    def write() -> None:
+        with contextlib.suppress(Stopped):
+            outbox.run()
+        ended.set()
+
+    def compute() -> None:
+        for number in range(5):
+            outbox.put(step(number))
+        written.set()
+
+    threads = [threading.Thread(target=write), threading.Thread(target=compute)]
+    for thread in threads:
+        thread.start()
+    assert not written.is_set()
+    front.turns.release()
+    assert front.taken.get(timeout=LIMIT_S) == 0
+    assert not written.is_set(), "three wait, and the fifth has no place"
+    front.turns.release(4)
+    assert [front.taken.get(timeout=LIMIT_S) for _ in range(4)] == [1, 2, 3, 4]
+    assert written.wait(LIMIT_S)
+    front.gone = True
+    outbox.put(step(5))
+    front.turns.release()
+    assert ended.wait(LIMIT_S), "what the front's end raises comes out of run"
+    for thread in threads:
+        thread.join(LIMIT_S)
