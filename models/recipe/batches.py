@@ -1,4 +1,4 @@
-"""Examples as padded tensors of ids: what one optimizer step reads, and the part of it that a process takes."""
+"""What one optimizer step reads: its sequences, the part of them that a process takes, and that part as tensors."""
 
 # The training packages are apart from the product's environment, in which types are checked.
 # pyright: reportMissingImports=false
@@ -19,6 +19,9 @@ from models.recipe.tokenizer import Encoder
 # Ids and loss weights, both (sequences, longest length).
 Group = tuple[Tensor, Tensor]
 
+# The length at which attention takes as long as the matrix products, measured at the shape of the plan.
+_ATTENTION_LENGTH = 300
+
 
 @dataclass(frozen=True)
 class WeightedIds:
@@ -29,13 +32,13 @@ class WeightedIds:
 
 
 class Batches:
-    """Groups of sequences of like length, padded at the end; one call of ``next`` is one optimizer step."""
+    """The sequences of one optimizer step after another."""
 
-    def __init__(self, plan: Plan, encoder: Encoder, pad: int, stream: Iterator[tuple[str, Example]]) -> None:
-        self._plan, self._encoder, self._pad, self._stream = plan, encoder, pad, stream
+    def __init__(self, plan: Plan, encoder: Encoder, stream: Iterator[tuple[str, Example]]) -> None:
+        self._plan, self._encoder, self._stream = plan, encoder, stream
         self._random = random.Random(plan.seed)
 
-    def __next__(self) -> list[Group]:
+    def __next__(self) -> list[WeightedIds]:
         sequences: list[WeightedIds] = []
         count = 0
         while count < self._plan.step_tokens:
@@ -43,9 +46,7 @@ class Batches:
             sequence = self._encode(example)
             count += len(sequence.ids)
             sequences.append(sequence)
-        sequences.sort(key=lambda sequence: len(sequence.ids))
-        runs = grouped([len(sequence.ids) for sequence in sequences], group_cost=self._plan.group_cost)
-        return [self._padded([sequences[index] for index in run]) for run in runs]
+        return sequences
 
     def _encode(self, example: Example) -> WeightedIds:
         ids: list[int] = []
@@ -67,14 +68,36 @@ class Batches:
             self._plan.prompt_weight / share if self._random.random() < share else 0.0 for _ in range(count)
         ]
 
-    def _padded(self, group: list[WeightedIds]) -> Group:
-        length = len(group[-1].ids)
-        ids = torch.full((len(group), length), self._pad)
-        weights = torch.zeros(len(group), length)
-        for row, sequence in enumerate(group):
-            ids[row, : len(sequence.ids)] = torch.tensor(sequence.ids)
-            weights[row, : len(sequence.ids)] = torch.tensor(sequence.weights)
-        return ids, weights
+
+def share(sequences: Sequence[WeightedIds], *, part: int, parts: int) -> list[WeightedIds]:
+    """The sequences for one of ``parts`` processes: the parts are disjoint, hold every sequence, and cost about alike.
+
+    The longest first, each to the part that has the least to do (LPT; Graham 1969).
+    """
+    shares: list[list[WeightedIds]] = [[] for _ in range(parts)]
+    costs = [0.0] * parts
+    for sequence in sorted(sequences, key=lambda sequence: -len(sequence.ids)):
+        least = costs.index(min(costs))
+        shares[least].append(sequence)
+        costs[least] += len(sequence.ids) * (1 + len(sequence.ids) / _ATTENTION_LENGTH)
+    return shares[part]
+
+
+def padded(sequences: Sequence[WeightedIds], *, pad: int, group_cost: int) -> list[Group]:
+    """The sequences in groups of like length, padded at the end."""
+    ordered = sorted(sequences, key=lambda sequence: len(sequence.ids))
+    runs = grouped([len(sequence.ids) for sequence in ordered], group_cost=group_cost)
+    return [_group([ordered[index] for index in run], pad) for run in runs]
+
+
+def _group(sequences: Sequence[WeightedIds], pad: int) -> Group:
+    length = len(sequences[-1].ids)
+    ids = torch.full((len(sequences), length), pad)
+    weights = torch.zeros(len(sequences), length)
+    for row, sequence in enumerate(sequences):
+        ids[row, : len(sequence.ids)] = torch.tensor(sequence.ids)
+        weights[row, : len(sequence.ids)] = torch.tensor(sequence.weights)
+    return ids, weights
 
 
 def grouped(lengths: list[int], *, group_cost: int) -> list[range]:
@@ -95,21 +118,3 @@ def grouped(lengths: list[int], *, group_cost: int) -> list[range]:
         runs.append(range(starts[end], end))
         end = starts[end]
     return runs[::-1]
-
-
-def share(groups: Sequence[Group], *, part: int, parts: int) -> list[Group]:
-    """Rows of ``groups`` for one of ``parts`` processes: the parts are disjoint, hold every row, and are of like size.
-
-    The cut goes through a group where it has to, so that the sizes differ by a row at most.
-    """
-    total = sum(ids.numel() for ids, _ in groups)
-    low, high = total * part / parts, total * (part + 1) / parts
-    taken: list[Group] = []
-    before = 0
-    for ids, weights in groups:
-        rows, length = ids.shape
-        first, last = (min(rows, max(0, round((edge - before) / length))) for edge in (low, high))
-        if first < last:
-            taken.append((ids[first:last], weights[first:last]))
-        before += rows * length
-    return taken

@@ -69,7 +69,7 @@ def _choose_allocator() -> None:
         print("jemalloc (Debian: libjemalloc2) is not installed: steps take about a third longer", flush=True)
         return
     os.environ["LD_PRELOAD"] = ":".join(filter(None, (os.environ.get("LD_PRELOAD"), library)))
-    os.environ.setdefault("MALLOC_CONF", "dirty_decay_ms:-1,muzzy_decay_ms:-1,oversize_threshold:0")
+    os.environ.setdefault("MALLOC_CONF", "dirty_decay_ms:3000,muzzy_decay_ms:3000,oversize_threshold:0")
 
 
 def _join(rank: int, count: int, meeting: Path, work: Callable[[Processes], None]) -> None:

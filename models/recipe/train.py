@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from models.recipe.batches import Batches, Group, share
+from models.recipe.batches import Batches, Group, padded, share
 from models.recipe.corpus.mixture import examples
 from models.recipe.model import TinyLlama
 from models.recipe.optimizer import Muon
@@ -60,7 +60,7 @@ class Trainer:
     def _fresh_batches(self) -> Batches:
         # A resumed run draws a new part of the endless corpus: seeded by where it goes on.
         stream = examples(f"train-{self.plan.seed}-{self.step}", held_out=False, late=self._is_late)
-        return Batches(self.plan, self.encoder, self.pad, stream)
+        return Batches(self.plan, self.encoder, stream)
 
     def _is_late(self) -> bool:
         """Whether the second stage of the corpus has begun."""
@@ -72,15 +72,16 @@ class Trainer:
             for group in optimizer.param_groups:
                 group["lr"] = self.plan.rate(self.seen, self.step)
             optimizer.zero_grad(set_to_none=True)
-        groups = next(self.batches)
-        weight = float(sum(weights[:, 1:].sum() for _, weights in groups))
+        sequences = next(self.batches)
+        weight = sum(sum(sequence.weights[1:]) for sequence in sequences)
+        ours = share(sequences, part=self._processes.rank, parts=self._processes.count)
         loss = torch.zeros(1)
-        for group in share(groups, part=self._processes.rank, parts=self._processes.count):
+        for group in padded(ours, pad=self.pad, group_cost=self.plan.group_cost):
             part = self._loss(group) / weight
             part.backward()
             loss += part.detach()
         self._processes.sum_([loss, *self._gradients()])
-        self.seen += sum(int((ids != self.pad).sum()) for ids, _ in groups)
+        self.seen += sum(len(sequence.ids) for sequence in sequences)
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         for optimizer in self.optimizers:
             optimizer.step()

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -20,7 +21,7 @@ pytest.importorskip(
 
 import torch
 
-from models.recipe.batches import Group, grouped, share
+from models.recipe.batches import WeightedIds, grouped, padded, share
 from models.recipe.corpus.mixture import examples
 from models.recipe.export_gguf import export, load_model
 from models.recipe.optimizer import orthogonalised
@@ -61,19 +62,30 @@ def test_groups_cost_least(lengths: list[int], cost: int, sizes: list[int]) -> N
     assert [len(run) for run in grouped(lengths, group_cost=cost)] == sizes
 
 
-@pytest.mark.parametrize("parts", [1, 2, 3, 7])
-def test_shares_hold_every_row_once_and_are_of_like_size(parts: int) -> None:
-    shapes = ((4, 33), (5, 59), (6, 117), (3, 251), (1, 451))
-    groups: list[Group] = []
-    for number, (rows, length) in enumerate(shapes):
-        ids = (torch.arange(rows) + 100 * number)[:, None].expand(rows, length)
-        groups.append((ids, ids.float()))
-    shares = [share(groups, part=part, parts=parts) for part in range(parts)]
-    rows = [int(row[0]) for taken in shares for ids, _ in taken for row in ids]
-    assert rows == [int(row[0]) for ids, _ in groups for row in ids]
-    assert all(torch.equal(ids.float(), weights) for taken in shares for ids, weights in taken)
-    sizes = [sum(ids.numel() for ids, _ in taken) for taken in shares]
-    assert max(sizes) - min(sizes) <= 2 * 451
+LENGTHS = (33, 59, 59, 117, 120, 117, 211, 254, 251, 309, 451, 33, 40)
+
+
+def sequences_of(lengths: Sequence[int]) -> list[WeightedIds]:
+    return [WeightedIds([number] * length, [1.0] * length) for number, length in enumerate(lengths)]
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 20])
+def test_shares_hold_every_sequence_once_and_are_of_like_size(parts: int) -> None:
+    shares = [share(sequences_of(LENGTHS), part=part, parts=parts) for part in range(parts)]
+    assert sorted(each.ids[0] for taken in shares for each in taken) == list(range(len(LENGTHS)))
+    sizes = [sum(len(each.ids) for each in taken) for taken in shares]
+    assert max(sizes) - min(sizes) <= max(LENGTHS)
+
+
+def test_groups_hold_every_id_and_nothing_else_counts() -> None:
+    groups = padded(sequences_of(LENGTHS), pad=99, group_cost=50)
+    rows = [
+        (ids[weights > 0].tolist(), ids[weights == 0])
+        for pair in groups
+        for ids, weights in zip(*pair, strict=True)
+    ]
+    assert all((rest == 99).all() for _, rest in rows)
+    assert sorted(taken for taken, _ in rows) == [[number] * length for number, length in enumerate(LENGTHS)]
 
 
 def test_two_processes_take_the_steps_of_one(vocabulary: Vocabulary, tmp_path: Path) -> None:
