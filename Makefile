@@ -65,7 +65,7 @@ bench: install ## measurements (ARGS: as python -m benchmarks)
 conformance: install ## the long conformance suites (ARGS: as pytest)
 	$(BIN)/python -m pytest tests/conformance $(ARGS)
 
-model: ## train the built-in model again, for hours (ARGS: as python -m models.recipe)
+model: ## train the built-in model again, for about two hours (ARGS: as python -m models.recipe)
 	@test -x .venv-model/bin/python || $${PYTHON:-python3} -m venv .venv-model
 	.venv-model/bin/python -m pip install --quiet --requirement models/recipe/requirements.txt
 	.venv-model/bin/python -m models.recipe --output build/jan-tiny $(ARGS)
