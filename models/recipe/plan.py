@@ -19,7 +19,7 @@ class Plan:
     n_head: int = 6
     n_ff: int = 512
     n_ctx: int = 2048
-    total_tokens: int = 34_000_000
+    total_tokens: int = 48_500_000
     late_share: float = 0.6
     step_tokens: int = 4_096
     peak_rate: float = 4e-3
