@@ -20,7 +20,7 @@ class Plan:
     n_ff: int = 512
     n_ctx: int = 2048
     total_tokens: int = 48_500_000
-    late_share: float = 0.6
+    late_share: float = 0.5
     step_tokens: int = 4_096
     peak_rate: float = 4e-3
     final_rate_share: float = 0.02
