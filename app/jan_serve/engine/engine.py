@@ -306,7 +306,8 @@ class Engine:
 
     def _observe(self, plan: list[PlanItem], seconds: float) -> None:
         decode = sum(item.size for item in plan if item.is_decode)
-        self._pacer.observe(decode, self._batch.size - decode, seconds)
+        drafted = sum(item.size - item.count for item in plan if item.is_decode)
+        self._pacer.observe(decode, self._batch.size - decode, seconds, num_drafted=drafted)
         self._steps += 1
         self._computed += self._batch.size
         self._step_sizes[bisect.bisect_left(STEP_SIZES, self._batch.size)] += 1

@@ -32,13 +32,20 @@ class Pacer:
         """Seconds that one token of a prefill takes; 0 before any was seen."""
         return self._token_s
 
-    def observe(self, num_decode: int, num_prefill: int, seconds: float) -> None:
-        """Learn from a step that computed so many decode and prefill tokens."""
+    def observe(self, num_decode: int, num_prefill: int, seconds: float, *, num_drafted: int = 0) -> None:
+        """Learn from a step that computed so many decode and prefill tokens.
+
+        num_drafted: how many of the decode tokens were guesses. A step that carries prefill has none, so that one with
+        many tells little of what decoding costs beside a prefill.
+        """
         if num_decode == 0:
             self._owed_s = 0.0
         if num_prefill == 0:
             if num_decode:
-                self._decode_s = self._average(self._decode_s, seconds)
+                if not num_drafted:
+                    self._decode_s = self._average(self._decode_s, seconds)
+                elif not self._decode_s:
+                    self._decode_s = seconds * (num_decode - num_drafted) / num_decode
                 self._owed_s = max(0.0, self._owed_s - seconds)
             return
         prefill_s = max(0.0, seconds - (self._decode_s if num_decode else 0.0))

@@ -103,3 +103,30 @@ def test_streams_keep_their_share_of_the_time_while_a_long_prompt_is_prefilled(
 
 def test_a_target_of_nothing_cuts_nothing() -> None:
     assert Pacer(0.0, 512).prefill_tokens(4, 1) == 512
+
+
+def test_long_drafts_do_not_make_prefill_look_cheap() -> None:
+    """Two streams and a piece of 16 tokens take 0.12 s, of which 0.04 s are decoding: the streams get 0.12 s for it."""
+    plain, drafting = Pacer(0.1, 512), Pacer(0.1, 512)
+    for _ in range(8):
+        plain.observe(2, 0, 0.04)
+        drafting.observe(2, 0, 0.04)
+    for _ in range(40):
+        drafting.observe(32, 0, 0.2, num_drafted=30)
+    for pacer in (plain, drafting):
+        pacer.observe(2, 16, 0.12)
+        assert pacer.prefill_tokens(2, 1) == 0
+        pacer.observe(2, 0, 0.11)
+        assert pacer.prefill_tokens(2, 1) == 0
+        pacer.observe(2, 0, 0.011)
+        assert pacer.prefill_tokens(2, 1) == Pacer.MIN_TOKENS
+
+
+def test_drafts_alone_give_a_first_guess_of_decoding() -> None:
+    pacer = Pacer(0.1, 512)
+    pacer.observe(32, 0, 0.2, num_drafted=30)
+    pacer.observe(2, 16, 0.1125)
+    pacer.observe(2, 0, 0.14)
+    assert pacer.prefill_tokens(2, 1) == 0
+    pacer.observe(2, 0, 0.02)
+    assert pacer.prefill_tokens(2, 1) == Pacer.MIN_TOKENS
