@@ -58,8 +58,8 @@ def long_prefill(server: Running, seed: int) -> Figures:
     """Two streams run when a prompt of about 6,000 tokens comes, which nothing else computed.
 
     `kept`: the time that two other streams take alone for as much text, over the time that these take until the
-    prompt's first token: answers are slower the longer they are. `pause_s`: the longest between two pieces of one stream.
-    `health_p99_ms`: of /health in that time.
+    prompt's first token: answers are slower the longer they are. `pause_s`: the longest between two pieces of one
+    stream. `health_p99_ms`: of /health in that time.
     """
     return asyncio.run(_long_prefill(server.base, seed))
 
