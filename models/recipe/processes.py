@@ -82,5 +82,6 @@ def _join(rank: int, count: int, meeting: Path, work: Callable[[Processes], None
     distributed.init_process_group("gloo", init_method=meeting.as_uri(), rank=rank, world_size=count)
     try:
         work(Processes(rank, count))
+        distributed.barrier()  # who leaves while another still uses the connection aborts that one
     finally:
         distributed.destroy_process_group()

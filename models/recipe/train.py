@@ -11,6 +11,7 @@ Writes ``vocabulary.json``, ``checkpoint.pt`` (every ``--save-every`` steps and 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
 import json
 import os
@@ -189,26 +190,25 @@ class Run:
             parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
             tokens = self.plan.total_tokens
             print(f"{parameters / 1e6:.2f} M parameters, {tokens / 1e6:.1f} M tokens to see", flush=True)
-        log = (
+        opened = (
             (self.output / "log.jsonl").open("a" if self.resume else "w", encoding="utf-8")
             if writes
             else None
         )
         running = 0.0
         first = trainer.seen
-        while trainer.seen < self.plan.total_tokens:
-            loss = trainer.train_step()
-            running = loss if running == 0.0 else 0.95 * running + 0.05 * loss
-            if trainer.step % self.log_every == 0:
-                seconds = processes.total(time.process_time())
-                if log is not None:
-                    print(json.dumps(_entry(trainer, running, first, seconds)), file=log, flush=True)
-            if writes and trainer.step % self.save_every == 0:
-                trainer.save(self.checkpoint)
+        with opened or contextlib.nullcontext() as log:
+            while trainer.seen < self.plan.total_tokens:
+                loss = trainer.train_step()
+                running = loss if running == 0.0 else 0.95 * running + 0.05 * loss
+                if trainer.step % self.log_every == 0:
+                    seconds = processes.total(time.process_time())
+                    if log is not None:
+                        print(json.dumps(_entry(trainer, running, first, seconds)), file=log, flush=True)
+                if writes and trainer.step % self.save_every == 0:
+                    trainer.save(self.checkpoint)
         if writes:
             trainer.save(self.checkpoint)
-        if log is not None:
-            log.close()
 
 
 def _entry(trainer: Trainer, loss: float, first: int, seconds: float) -> dict[str, float]:

@@ -19,7 +19,7 @@ _DOCUMENT: Any = schemathesis.openapi.from_asgi("/openapi.json", _APP, headers={
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @_DOCUMENT.parametrize()
-@drawn(25)
+@drawn(40)
 def test_no_documented_call_fails(case: Any) -> None:
     case.headers["host"] = "localhost"
     case.call_and_validate(checks=CHECKS)

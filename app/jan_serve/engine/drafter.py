@@ -39,7 +39,7 @@ class Drafter:
         self._mode = mode
         self._model = model
         self._longest = longest
-        self._times = StepCosts(_MAX_STEP)
+        self._costs = StepCosts(_MAX_STEP)
         self._overall = DraftRecord(_OVERALL_WEIGHT)
         self._records: dict[int, DraftRecord] = {}
         self._histories: dict[int, TokenHistory] = {}
@@ -102,7 +102,7 @@ class Drafter:
             return [max(0, min(candidate.limit, each)) for candidate in candidates]
         if not any(candidate.limit > 0 for candidate in candidates):
             return [0] * len(candidates)
-        curve = self._times.curve(self._pacer.prefill_token_s)
+        curve = self._costs.curve(self._pacer.prefill_token_s)
         if curve is None:
             return [0] * len(candidates)
         return draft_lengths(candidates, num_tokens, curve, room)
@@ -117,7 +117,7 @@ class Drafter:
     def observe_step(self, num_tokens: int, seconds: float) -> None:
         """A step of only newest tokens and drafts took so long, sampling included."""
         if self._mode == "auto" or self._model is not None:
-            self._times.observe(num_tokens, seconds, self._pacer.prefill_token_s)
+            self._costs.observe(num_tokens, seconds, self._pacer.prefill_token_s)
 
     def observe_draft(self, sequence: Sequence, drafted: int, accepted: int) -> None:
         """So many tokens of a draft were what the sequence went on with."""

@@ -84,7 +84,7 @@ async def test_chat_stream_with_usage_and_ids() -> None:
 
 
 async def test_the_id_of_a_chat_is_that_of_its_session() -> None:
-    async with http_client() as client:
+    async with http_client(fresh=True) as client:
         ids = [
             (await client.post("/lmdeploy/v1/chat/completions", json=CHAT | {"session_id": asked})).json()[
                 "id"

@@ -16,7 +16,6 @@ from jan_serve.errors import EngineCrashed, EngineFailure, JanServeError, Overlo
 from jan_serve.ipc.messages import Accepted, AdapterFacts, AdapterUse, Chunk, EngineEvent, GenerateRequest
 from tests.support.fake_client import FakeClient, FakeModels, Script, endings, fake_facts, saying
 from tests.support.fronts import http_client
-from tests.support.shared_app import SharedApp
 
 pytestmark = pytest.mark.anyio
 
@@ -24,12 +23,9 @@ EOS = TokenInfo(257, b"</s>", True, -0.125)
 NATIVE: dict[str, Any] = {"inputs": "Hi", "parameters": {}}
 
 
-APP = SharedApp()
-
-
 async def call(path: str, body: Any = NATIVE, script: Script | None = None) -> httpx.Response:
     model = FakeClient(script=script or saying("Hel", "lo."))
-    async with APP.over(model) as client:
+    async with http_client(FakeModels(model)) as client:
         return await client.post(path, json=body)
 
 
@@ -173,7 +169,7 @@ async def test_platforms() -> None:
             "predictions": ["Hello."] * 3
         }
         assert (await call(f"{prefix}/vertex", {"instances": [{"text": 1}]})).status_code == 422
-        async with APP.over() as client:
+        async with http_client() as client:
             ping = await client.get(f"{prefix}/ping")
         assert (ping.status_code, ping.content) == (200, b"")
 
@@ -269,7 +265,7 @@ async def test_grammars_that_are_refused(case: str) -> None:
 async def test_adapters(path: str, fields: dict[str, Any]) -> None:
     facts = fake_facts(adapters=(AdapterFacts("other", 1.0), AdapterFacts("style", 0.5)))
     model = FakeClient(facts=facts)
-    async with APP.over(model) as client:
+    async with http_client(FakeModels(model)) as client:
         assert (await client.post(path, json=fields)).status_code == 200
         unknown = json.loads(json.dumps(fields).replace("Style", "nobody"))
         assert (await client.post(path, json=unknown)).status_code == 200

@@ -14,8 +14,8 @@ from jan_serve import __version__
 from jan_serve.core.events import TokenInfo
 from jan_serve.errors import EngineFailure
 from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, GenerateRequest
-from tests.support.fake_client import FakeClient, Script, endings, fake_facts, prompt_text, saying
-from tests.support.shared_app import SharedApp
+from tests.support.fake_client import FakeClient, FakeModels, Script, endings, fake_facts, prompt_text, saying
+from tests.support.fronts import http_client
 
 pytestmark = pytest.mark.anyio
 
@@ -33,15 +33,12 @@ HEAD = f'"id":"","created":1,"model":"fake","system_fingerprint":"{FINGERPRINT}"
 _CREATED = re.compile(r'"created":\d{10}')
 
 
-APP = SharedApp()
-
-
 async def call(
     path: str, script: Script | None = None, over: FakeClient | None = None, **body: Any
 ) -> httpx.Response:
     if over is None:
         over = FakeClient(script=script or saying("Hel", "lo."), facts=fake_facts(n_ctx=4096))
-    async with APP.over(over) as client:
+    async with http_client(FakeModels(over)) as client:
         return await client.post(path, json=body)
 
 

@@ -13,13 +13,11 @@ import pytest
 from jan_serve.ipc.messages import Accepted, EngineEvent, GenerateRequest
 from tests.support.fake_client import FakeClient, FakeModels, endings, fake_facts
 from tests.support.fronts import http_client, live_server, raw_client, raw_post
-from tests.support.shared_app import SharedApp
 
 pytestmark = pytest.mark.anyio
 
 NATIVE: dict[str, Any] = {"inputs": "Hi", "parameters": {}}
 KEY = {"authorization": "Bearer k"}
-APP = SharedApp()
 
 
 async def test_more_requests_than_allowed_are_refused() -> None:
@@ -78,7 +76,7 @@ async def test_a_failed_model_is_unhealthy() -> None:
 
 
 async def test_series_of_the_metrics() -> None:
-    async with http_client(FakeModels(FakeClient(facts=fake_facts(n_ctx=200)))) as client:
+    async with http_client(FakeModels(FakeClient(facts=fake_facts(n_ctx=200))), fresh=True) as client:
         assert b"tgi_" not in (await client.get("/metrics")).content
         await client.post("/generate", json=NATIVE)
         await client.post("/generate", json={"inputs": ""})
@@ -147,7 +145,7 @@ async def test_series_of_the_metrics() -> None:
     ],
 )
 async def test_what_the_framework_refuses(body: str, status: int, words: str) -> None:
-    async with APP.over() as client:
+    async with http_client() as client:
         response = await client.post(
             "/tgi/generate", content=body, headers={"content-type": "application/json"}
         )
@@ -156,7 +154,7 @@ async def test_what_the_framework_refuses(body: str, status: int, words: str) ->
 
 
 async def test_a_body_without_its_type() -> None:
-    async with APP.over() as client:
+    async with http_client() as client:
         response = await client.post("/tgi/generate", content=json.dumps(NATIVE))
     assert response.status_code == 415
     assert response.text == "Expected request with `Content-Type: application/json`"
@@ -202,7 +200,7 @@ async def test_bodies_have_a_limit_of_their_own() -> None:
 
 
 async def test_the_limit_of_bodies_is_tgis() -> None:
-    async with APP.over() as client:
+    async with http_client() as client:
         for size, status in ((2_000_000, 422), (2_000_001, 413)):
             body = b'{"inputs":""}'.ljust(size)
             response = await client.post(

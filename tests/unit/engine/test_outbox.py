@@ -44,7 +44,7 @@ def front() -> Front:
 
 def test_steps_leave_in_order_and_the_engine_waits_for_the_last_place(front: Front) -> None:
     outbox = Outbox(front.send, limit=3)
-    ended, written = threading.Event(), threading.Event()
+    ended, placed = threading.Event(), threading.Semaphore(0)
 
     def write() -> None:
         with contextlib.suppress(Stopped):
@@ -54,18 +54,21 @@ def test_steps_leave_in_order_and_the_engine_waits_for_the_last_place(front: Fro
     def compute() -> None:
         for number in range(5):
             outbox.put(step(number))
-        written.set()
+            placed.release()
 
     threads = [threading.Thread(target=write), threading.Thread(target=compute)]
     for thread in threads:
         thread.start()
-    assert not written.is_set()
+    for _ in range(3):
+        assert placed.acquire(timeout=LIMIT_S)
+    assert not placed.acquire(timeout=0.2), "three wait, and the fourth has no place"
     front.turns.release()
     assert front.taken.get(timeout=LIMIT_S) == 0
-    assert not written.is_set(), "three wait, and the fifth has no place"
+    assert placed.acquire(timeout=LIMIT_S)
+    assert not placed.acquire(timeout=0.2), "nor has the fifth"
     front.turns.release(4)
     assert [front.taken.get(timeout=LIMIT_S) for _ in range(4)] == [1, 2, 3, 4]
-    assert written.wait(LIMIT_S)
+    assert placed.acquire(timeout=LIMIT_S)
     front.gone = True
     outbox.put(step(5))
     front.turns.release()
