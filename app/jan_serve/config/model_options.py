@@ -186,6 +186,14 @@ class ModelOptions(BaseSettings):
     mlock: Annotated[bool, Field(description="Keep the weights in physical memory."), Flag(MEMORY_GROUP)] = (
         False
     )
+    huge_pages: Annotated[
+        bool,
+        Field(
+            description="Ask the system for huge pages of memory, where it has them (Linux): a few percent faster on"
+            " CPUs."
+        ),
+        Flag(MEMORY_GROUP),
+    ] = True
 
     @classmethod
     def settings_customise_sources(

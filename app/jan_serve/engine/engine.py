@@ -197,10 +197,17 @@ class Engine:
             self._step_clock.drop("join")
 
     def _start_waiting(self) -> None:
+        started = False
         while (admission := self._scheduler.next_admission(self._memory.states.is_fetching)) is not None:
             self._start(admission)
+            started = True
+        if started:
+            self._thin_out()
         if not self._scheduler.running:
             self._memory.states.wait()
+
+    def _thin_out(self) -> None:
+        self._memory.thin_out(sequence.seq_id for sequence in self._scheduler.running)
 
     def _start(self, admission: Admission) -> None:
         sequence, running = admission.sequence, self._scheduler.running
@@ -385,3 +392,4 @@ class Engine:
             self._drafter.remember(sequence)
             sequence.status = Status.FINISHED
             self._memory.keep(sequence)
+            self._thin_out()

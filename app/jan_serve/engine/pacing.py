@@ -15,7 +15,7 @@ class Pacer:
 
     MIN_TOKENS = 16
     STREAM_SHARE = 0.6
-    BURST_S = 1.0
+    BURST_S = 2.0
     _TELLING = 16  # a piece of fewer tokens costs nearly as much as a decode, and says nothing about a token
     _WEIGHT = 0.25
 

@@ -17,9 +17,10 @@ from jan_serve.engine.sequence import Sequence
 from jan_serve.engine.state_cache import StateCache
 from jan_serve.engine.state_restorer import StateRestorer
 
-# A stream looks at every cell of the cache, its own or not: 4,096 others made a step of eight streams 5 to 11 % longer
-# on a CPU. What finished sequences hold beyond this, the latest apart, is kept in RAM, and back in milliseconds.
-_IDLE_CELLS = 1024
+# A running sequence looks at every cell, its own or not, and on CPUs the threads share the attention of one stream by
+# place in the cache. What finished sequences hold beyond this beside running ones is kept in RAM, and back in
+# milliseconds (ADR 0025).
+_IDLE_CELLS = 64
 
 
 class SequenceMemory:
@@ -36,7 +37,7 @@ class SequenceMemory:
     ) -> None:
         """n_sequences: running and finished ones together. states: the tiers below; None for none.
 
-        idle_cells: what finished sequences may hold at most while there are such tiers.
+        idle_cells: what finished sequences may hold alone beside running ones, while there are such tiers.
         """
         self.cells = CellCounter(min(n_ctx, context.n_ctx))
         self.cache = PrefixCache(whole_only=context.model.is_recurrent)
@@ -99,6 +100,18 @@ class SequenceMemory:
         self._evict(oldest)
         return True
 
+    def thin_out(self, running: Iterable[int]) -> None:
+        """Have finished sequences make way for running ones, the oldest first, to the tiers below. running: their ids.
+
+        Blocks for the copies. Does nothing where nothing runs, or where there are no such tiers.
+        """
+        ids = list(running)
+        if not ids or self.states.is_off:
+            return
+        most = self.cells.held_by(ids) + self._idle_cells
+        while self.cells.used > most and self.evict_oldest():
+            pass
+
     def keep(self, sequence: Sequence) -> None:
         """A running sequence ended: what it computed stays as long as there is room."""
         self.drop_draft(sequence)
@@ -107,9 +120,6 @@ class SequenceMemory:
             return
         for covered in self.cache.add(sequence.seq_id, sequence.prefix(sequence.num_computed)):
             self.release(covered)
-        if not self.states.is_off:
-            while len(self.cache) > 1 and self.cells.held_by(self.cache.seq_ids) > self._idle_cells:
-                self.evict_oldest()
 
     def drop_draft(self, sequence: Sequence) -> None:
         """Give back the cells of a draft that came to nothing."""

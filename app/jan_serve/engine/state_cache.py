@@ -10,12 +10,16 @@ import sys
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from typing import TypeVar
 
 from jan_serve.engine.llama.context import SequenceBytes
+from jan_serve.engine.prefix_index import BLOCK, PrefixIndex, Tokenised
 from jan_serve.engine.state_files import StateFile, StateFiles
-from jan_serve.engine.tokens import Tokens, common_prefix
+from jan_serve.engine.tokens import Tokens
 
-MIN_TOKENS = 64
+S = TypeVar("S", bound=Tokenised)
+
+MIN_TOKENS = BLOCK
 """A shorter prefix is computed in about the time that it takes to bring it back."""
 
 
@@ -42,7 +46,7 @@ class StateCache:
         self._whole_only = whole_only
         self._ram_bytes = ram_bytes
         self._used = 0
-        self._states: list[SavedState] = []  # least recently used first
+        self._states: PrefixIndex[SavedState] = PrefixIndex()  # least recently used first
         self._files = files
         self._unwritten = 0
         self._version = 0
@@ -71,29 +75,30 @@ class StateCache:
         """Keep a state; it takes the place of those that hold no more than it."""
         state = SavedState(tokens.copy(), data)
         with self._lock:
-            for other in [s for s in self._states if self._covers(state, s)]:
-                self._drop(other)
-            self._states.append(state)
+            for other in self._states.beginnings(tokens):
+                if not self._whole_only or len(other.tokens) == len(tokens):
+                    self._drop(other)
+            self._states.add(state)
             self._used += len(data)
             self._version += 1
             while self._used > self._ram_bytes:
-                oldest = self._states[0]
+                oldest = self._states.first
                 self._drop(oldest)
                 self._write(oldest)
 
     def match(self, prompt: Tokens) -> StateMatch | None:
         """The state with the longest usable prefix of `prompt`, of which one token at least is left to compute."""
-        best: StateMatch | None = None
-        limit = len(prompt) - 1
-        with self._lock:
-            sources: list[SavedState | StateFile] = [*reversed(self._states), *(self._files or ())]
-        for source in sources:
-            length = common_prefix(prompt[:limit], source.tokens)
-            if self._whole_only and length != len(source.tokens):
-                continue
-            if length >= MIN_TOKENS and (best is None or length > best.length):
-                best = StateMatch(length, source)
-        return best
+        found: list[tuple[SavedState | StateFile, int] | None] = [self._find(self._states, prompt[:-1])]
+        if self._files is not None:
+            found.append(self._find(self._files.index, prompt[:-1]))
+        matches = [StateMatch(length, state) for state, length in filter(None, found) if length >= MIN_TOKENS]
+        return max(matches, key=lambda match: match.length, default=None)
+
+    def _find(self, index: PrefixIndex[S], prompt: Tokens) -> tuple[S, int] | None:
+        if not self._whole_only:
+            return index.longest(prompt)
+        whole = index.beginnings(prompt)
+        return (whole[0], len(whole[0].tokens)) if whole else None
 
     def fetch(self, match: StateMatch) -> Future[SavedState | None]:
         """The state of a match: done at once from RAM, later from disk. None if it is no longer there, or damaged."""
@@ -102,8 +107,7 @@ class StateCache:
         if isinstance(source, SavedState):
             with self._lock:
                 if source in self._states:
-                    self._states.remove(source)
-                    self._states.append(source)
+                    self._states.add(source)
             future.set_result(source)
             return future
         if self._disk is None:
@@ -120,7 +124,8 @@ class StateCache:
         if self._disk is None:
             return
         with self._lock:
-            states, self._states, self._used = self._states, [], 0
+            states, self._used = list(self._states), 0
+            self._states.clear()
             writes = {
                 *self._writes,
                 *(self._disk.submit(self._write_now, state) for state in reversed(states)),
@@ -131,16 +136,10 @@ class StateCache:
     def clear(self) -> None:
         """Forget everything, files included."""
         with self._lock:
-            self._states, self._used = [], 0
+            self._states.clear()
+            self._used = 0
         if self._disk is not None and self._files is not None:
             self._disk.submit(self._files.clear).result()
-
-    def _covers(self, new: SavedState, old: SavedState) -> bool:
-        if self._whole_only:
-            return len(new.tokens) == len(old.tokens) and common_prefix(new.tokens, old.tokens) == len(
-                new.tokens
-            )
-        return common_prefix(new.tokens, old.tokens) == len(old.tokens)
 
     def _drop(self, state: SavedState) -> None:
         self._states.remove(state)
@@ -162,10 +161,14 @@ class StateCache:
 
     def _write_now(self, state: SavedState) -> None:
         assert self._files is not None
-        if any(self._covers(SavedState(file.tokens, state.data), state) for file in self._files):
+        index, tokens = self._files.index, state.tokens
+        older = index.beginnings(tokens)
+        if any(len(file.tokens) == len(tokens) for file in older):
             return
-        for file in self._files:
-            if self._covers(state, SavedState(file.tokens, state.data)):
+        if not self._whole_only:
+            if index.has_beginning(tokens):
+                return
+            for file in older:
                 self._files.remove(file)
         self._files.write(state.tokens, state.data)
 

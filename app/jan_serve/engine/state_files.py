@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from jan_serve.engine.llama.context import SequenceBytes
+from jan_serve.engine.prefix_index import PrefixIndex
 from jan_serve.engine.tokens import Tokens
 
 logger = logging.getLogger(__name__)
@@ -29,6 +30,7 @@ _HEAD = struct.Struct("<8s32sQQ")  # magic, digest of all that follows it, numbe
 _SUFFIX = ".state"
 _PARTIAL = ".partial"
 _PARTIAL_S = 60.0
+_MOST_FILES = 2048  # all are looked at for each that is written
 _SAMPLES, _SAMPLE_BYTES = 64, 64 * 1024
 
 
@@ -61,21 +63,25 @@ def state_key(model: Iterable[Path], *layout: str) -> str:
 
 
 class StateFiles:
-    """The states of one key under `root`, within a budget that all keys share. Not thread-safe; its methods block."""
+    """The states of one key under `root`, within a budget that all keys share. Not thread-safe; its methods block.
+
+    `index`: the states by their tokens; it may be read by other threads.
+    """
 
     def __init__(self, root: Path, key: str, budget_bytes: int) -> None:
         self._root = root
         self._folder = root / key
         self._budget = budget_bytes
         self._files: dict[Path, StateFile] = {}
+        self.index: PrefixIndex[StateFile] = PrefixIndex()
         self._remove_partial()
         for path in self._paths(self._folder):
             file = _read_head(path)
             if file is not None:
-                self._files[path] = file
+                self._remember(file)
 
     def __iter__(self) -> Iterator[StateFile]:
-        return iter(list(self._files.values()))
+        return iter(self.index)
 
     @property
     def size_bytes(self) -> int:
@@ -97,7 +103,7 @@ class StateFiles:
             # A cache that cannot be written costs time and nothing else.
             logger.warning("a state of %d tokens was not written to %s: %s", len(tokens), self._folder, error)
             return False
-        self._files[path] = StateFile(tokens.copy(), path, size)
+        self._remember(StateFile(tokens.copy(), path, size))
         return True
 
     def read(self, file: StateFile) -> SequenceBytes | None:
@@ -109,7 +115,7 @@ class StateFiles:
                 body = np.fromfile(stream, np.uint8)
         except OSError as error:
             logger.warning("%s cannot be read: %s", file.path, error)
-            self._files.pop(file.path, None)
+            self._forget(file.path)
             return None
         if len(head) != _HEAD.size or _HEAD.unpack(head)[1] != _digest(head, body):
             logger.warning("%s is damaged; it is removed", file.path)
@@ -119,7 +125,7 @@ class StateFiles:
 
     def remove(self, file: StateFile) -> None:
         """Forget a state and its file."""
-        self._files.pop(file.path, None)
+        self._forget(file.path)
         with contextlib.suppress(OSError):
             file.path.unlink()
 
@@ -127,6 +133,16 @@ class StateFiles:
         """Forget all states of this key, and their files."""
         for file in self:
             self.remove(file)
+
+    def _remember(self, file: StateFile) -> None:
+        self._forget(file.path)
+        self._files[file.path] = file
+        self.index.add(file)
+
+    def _forget(self, path: Path) -> None:
+        file = self._files.pop(path, None)
+        if file is not None:
+            self.index.remove(file)
 
     def _write_whole(self, path: Path, tokens: Tokens, data: SequenceBytes) -> None:
         """Under another name first: a stop in between leaves no half of a state."""
@@ -147,21 +163,21 @@ class StateFiles:
             raise
 
     def _make_room(self, size: int, keep: Path) -> None:
-        """Remove the least recently used files of all keys until `size` more bytes fit."""
+        """Remove the least recently used files of all keys until `size` more bytes fit, and one more file."""
         known: list[tuple[float, int, Path]] = []
         for path in self._paths(*self._root.iterdir()):
             with contextlib.suppress(FileNotFoundError):
                 status = path.stat()
                 known.append((status.st_mtime, status.st_size, path))
-        total = sum(size for _, size, path in known if path != keep)
-        for _, file_size, path in sorted(known):
-            if total + size <= self._budget:
+        known = sorted(entry for entry in known if entry[2] != keep)
+        total = sum(size for _, size, _ in known)
+        for number, (_, file_size, path) in enumerate(known):
+            if total + size <= self._budget and len(known) - number < _MOST_FILES:
                 return
-            if path != keep:
-                total -= file_size
-                self._files.pop(path, None)
-                with contextlib.suppress(FileNotFoundError):
-                    path.unlink()
+            total -= file_size
+            self._forget(path)
+            with contextlib.suppress(FileNotFoundError):
+                path.unlink()
 
     def _remove_partial(self) -> None:
         """What a worker wrote that was ended meanwhile. Of others only what nobody can be writing any more."""

@@ -116,12 +116,25 @@ def test_a_second_turn_does_not_prefill_the_first_again(model: str, request: pyt
         assert alone.text == again.text
 
 
-def test_finished_sequences_hold_few_cells_where_there_is_ram_for_them(exact_llama: Path) -> None:
+def test_finished_sequences_make_way_where_there_is_ram_for_them(exact_llama: Path) -> None:
     """A stream pays for every cell in use, whoever's it is."""
     with running_worker(exact_llama, n_ctx=8192, parallel=1, **EXACT) as worker:
-        for number in range(20):
-            answer(worker, f"{number} {LONG}")
+        texts = [answer(worker, f"{number} {LONG}")[0] for number in range(5)]
         stats = worker.stats()
-        assert 600 < stats.cells_used <= 1024 + 400
-        assert stats.saved_total > 0
-        assert answer(worker, f"0 {LONG}")[1] > 200
+        assert stats.cells_used <= 400, "those of the last one, which may go on"
+        assert stats.saved_total == 4
+        for number, text in enumerate(texts):
+            again, cached = answer(worker, f"{number} {LONG}")
+            assert again == text
+            assert cached > 200
+        assert worker.stats().restored_total >= 4
+
+
+def test_a_conversation_that_goes_on_alone_is_not_moved(exact_llama: Path) -> None:
+    with running_worker(exact_llama, n_ctx=8192, parallel=2, **EXACT) as worker:
+        tokens = worker.tokenize(LONG).tokens
+        for turn in range(3):
+            done = worker.run_one(tokens, max_tokens=8, ignore_eos=True, return_tokens=True)
+            assert done.usage.cached_tokens > 200 or turn == 0
+            tokens = (*tokens, *done.choice.ids, *worker.tokenize(f"and then {turn}").tokens)
+        assert worker.stats().saved_total == worker.stats().restored_total == 0

@@ -43,6 +43,9 @@ class FakeContext:
         self.calls.append(("restore", seq_id))
         return self.restores
 
+    def copy_prefix(self, source: int, target: int, length: int) -> None:
+        self.calls.append(("copy", target))
+
     def truncate(self, seq_id: int, length: int) -> bool:
         self.calls.append(("truncate", seq_id))
         return True

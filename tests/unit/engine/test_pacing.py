@@ -27,8 +27,8 @@ def test_nothing_is_cut_where_no_stream_runs_or_more_wait_than_stream(streams: i
     ("late_tokens", "cut"),
     [
         (200, False),  # 0.2 s
-        (1000, False),
-        (1100, True),
+        (2000, False),
+        (2100, True),
         (6000, True),
         (None, True),  # a stream has said something
     ],

@@ -114,3 +114,41 @@ def test_a_waiting_prompt_is_looked_for_once_per_version_of_the_cache() -> None:
     states.forget(sequence)
     states.is_fetching(sequence, 5)
     assert bench.states.matches == 4
+
+
+def test_finished_sequences_make_way_for_running_ones_the_oldest_first() -> None:
+    bench = Bench()
+    bench.finished(ids(1, 100))
+    bench.finished(ids(2, 60))
+    bench.memory.thin_out(())
+    assert len(bench.memory.cache) == 2, "nothing runs that they would slow down"
+    running = sequence_of(ids(3, 200))
+    bench.memory.occupy(running, None, ())
+    bench.memory.cells.extend(running.seq_id, 200)
+    bench.memory.thin_out([running.seq_id])
+    assert [len(bench.memory.cache.tokens(seq_id)) for seq_id in bench.memory.cache.seq_ids] == [60]
+    assert bench.memory.states.saved == 1
+    back = sequence_of(ids(1, 101))
+    assert not bench.memory.states.is_fetching(back, 0)
+    assert bench.memory.occupy(back, None, [running]) == 100
+
+
+def test_what_finished_sequences_share_with_running_ones_takes_no_room() -> None:
+    bench = Bench()
+    bench.finished(ids(1, 500))
+    running = sequence_of(ids(1, 501))
+    prefix = bench.memory.cache.match(running.prefix())
+    assert bench.memory.occupy(running, prefix, ()) == 500
+    bench.memory.thin_out([running.seq_id])
+    assert (len(bench.memory.cache), bench.memory.states.saved) == (1, 0)
+
+
+def test_without_a_tier_below_finished_sequences_stay() -> None:
+    bench = Bench()
+    context: Any = bench.context
+    bench.memory = SequenceMemory(context, n_ctx=4096, n_sequences=4)
+    bench.finished(ids(1, 500))
+    running = sequence_of(ids(2, 200))
+    bench.memory.occupy(running, None, ())
+    bench.memory.thin_out([running.seq_id])
+    assert len(bench.memory.cache) == 1

@@ -282,5 +282,20 @@ def test_a_worker_inherits_no_settings_and_no_keys() -> None:
     assert environment["GGML_NO_BACKTRACE"] == "1"
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the GNU C library's")
+@pytest.mark.parametrize(
+    ("inherited", "expected"),
+    [
+        ({}, "glibc.malloc.hugetlb=1"),
+        ({"GLIBC_TUNABLES": ""}, "glibc.malloc.hugetlb=1"),
+        ({"GLIBC_TUNABLES": "glibc.pthread.rseq=0"}, "glibc.pthread.rseq=0:glibc.malloc.hugetlb=1"),
+        ({"GLIBC_TUNABLES": "glibc.malloc.hugetlb=0"}, "glibc.malloc.hugetlb=0"),
+    ],
+)
+def test_a_worker_asks_for_huge_pages_and_its_user_decides(inherited: dict[str, str], expected: str) -> None:
+    assert worker_environment(inherited, huge_pages=True)["GLIBC_TUNABLES"] == expected
+    assert worker_environment(inherited).get("GLIBC_TUNABLES") == inherited.get("GLIBC_TUNABLES")
+
+
 def test_the_worker_command_cannot_be_shadowed_by_the_working_directory() -> None:
     assert default_worker_command() == (sys.executable, "-P", "-m", "jan_serve", "worker")
