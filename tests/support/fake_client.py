@@ -14,6 +14,7 @@ from typing import Any
 
 from jan_serve.core.events import Timings, TokenInfo
 from jan_serve.errors import InvalidRequest, ModelNotFound
+from jan_serve.ipc.engine_stats import EngineStats
 from jan_serve.ipc.messages import (
     Accepted,
     Chunk,
@@ -21,7 +22,6 @@ from jan_serve.ipc.messages import (
     Embedded,
     EmbedRequest,
     EngineEvent,
-    EngineStats,
     GenerateRequest,
     ModelFacts,
     PromptScored,

@@ -26,6 +26,7 @@ from pathlib import Path
 from jan_serve.core.events import FinishReason, Timings
 from jan_serve.errors import ContextLengthExceeded, InsufficientMemory, InvalidModel, JanServeError
 from jan_serve.ipc.channel import BlockingChannel, take_over_stdio
+from jan_serve.ipc.engine_stats import EngineStats
 from jan_serve.ipc.messages import (
     AbortRequest,
     Accepted,
@@ -35,7 +36,6 @@ from jan_serve.ipc.messages import (
     Embedded,
     EmbedRequest,
     EngineEvent,
-    EngineStats,
     Failed,
     GenerateRequest,
     LoadFailed,

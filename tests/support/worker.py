@@ -27,6 +27,7 @@ from jan_serve.ipc.codec import (
     decode_length,
     encode_request,
 )
+from jan_serve.ipc.engine_stats import EngineStats
 from jan_serve.ipc.messages import (
     Accepted,
     Chunk,
@@ -36,7 +37,6 @@ from jan_serve.ipc.messages import (
     EmbedRequest,
     EngineEvent,
     EngineSettings,
-    EngineStats,
     Failed,
     GenerateRequest,
     LoadFailed,

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from jan_serve.generation.ports import ModelLeases
-from jan_serve.ipc.messages import EngineStats, ModelFacts
+from jan_serve.ipc.engine_stats import EngineStats
+from jan_serve.ipc.messages import ModelFacts
 
 
 class ModelName(Protocol):

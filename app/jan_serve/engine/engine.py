@@ -27,7 +27,8 @@ from jan_serve.engine.state_shelf import StateShelf
 from jan_serve.engine.step_clock import StepClock
 from jan_serve.engine.tokens import Tokens, ends_of_turns
 from jan_serve.errors import EngineFailure
-from jan_serve.ipc.messages import STEP_SIZES, EngineEvent, EngineStats
+from jan_serve.ipc.engine_stats import STEP_SIZES, EngineStats
+from jan_serve.ipc.messages import EngineEvent
 
 _MOST_EXTRA: Final = 64
 """Guessed tokens of one turn that are told apart."""

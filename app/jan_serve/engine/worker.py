@@ -33,6 +33,7 @@ from jan_serve.engine.sequence import Sequence
 from jan_serve.engine.state_transfer import StateTransfer
 from jan_serve.errors import EngineFailure, JanServeError, ProtocolError, SettingsError, UnsupportedOperation
 from jan_serve.ipc.channel import BlockingChannel, take_over_stdio
+from jan_serve.ipc.engine_stats import EngineStats
 from jan_serve.ipc.messages import (
     PROTOCOL_VERSION,
     AbortRequest,
@@ -41,7 +42,6 @@ from jan_serve.ipc.messages import (
     DetokenizeRequest,
     DropState,
     EmbedRequest,
-    EngineStats,
     Failed,
     GenerateRequest,
     LoadFailed,

@@ -6,7 +6,8 @@ from typing import Literal
 
 import msgspec
 
-from jan_serve.ipc.messages import EngineStats, ModelFacts
+from jan_serve.ipc.engine_stats import EngineStats
+from jan_serve.ipc.messages import ModelFacts
 from jan_serve.supervisor.model_record import ModelRecord
 from jan_serve.supervisor.model_slot import ModelSlot, SlotState
 from jan_serve.supervisor.policy import Pause, Refuse

@@ -13,6 +13,7 @@ from jan_serve.core.events import Timings, TokenInfo, TokenLogprob
 from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.errors import ProtocolError
 from jan_serve.ipc import codec
+from jan_serve.ipc.engine_stats import EngineStats
 from jan_serve.ipc.messages import (
     AbortRequest,
     Accepted,
@@ -22,7 +23,6 @@ from jan_serve.ipc.messages import (
     Embedded,
     EmbedRequest,
     EngineSettings,
-    EngineStats,
     Failed,
     GenerateRequest,
     LoadFailed,

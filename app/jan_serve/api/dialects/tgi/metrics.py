@@ -19,7 +19,7 @@ from jan_serve.api.models_port import ModelsState
 from jan_serve.core.events import Completed, Finished, Timings
 from jan_serve.errors import EngineFailure, InvalidRequest, JanServeError, Overloaded, TemplateError
 from jan_serve.generation.batch import PromptEvent
-from jan_serve.ipc.messages import STEP_SECONDS, EngineStats
+from jan_serve.ipc.engine_stats import STEP_SECONDS, EngineStats
 
 if TYPE_CHECKING:
     from jan_serve.api.dialects.tgi.serving import Job
