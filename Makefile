@@ -9,6 +9,8 @@ SHELL := /usr/bin/env bash
 .DEFAULT_GOAL := help
 ARGS ?=
 BIN := .venv/bin
+# Modules are compiled once, and not by each of the hundreds of processes that the tests start.
+unexport PYTHONDONTWRITEBYTECODE
 # Tests wait for other processes part of their time: one more than there are cores.
 TEST_PROCESSES ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$(( n < 4 ? n + 1 : 4 )))
 

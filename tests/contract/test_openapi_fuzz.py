@@ -7,14 +7,10 @@ from typing import Any
 import pytest
 import schemathesis
 
-from jan_serve.api.app import create_app
+from tests.support.documented import application
 from tests.support.drawn_calls import CHECKS, drawn
-from tests.support.fake_client import FakeModels
-from tests.support.fronts import make_settings
-from tests.support.rendering import InlineRenderer
 
-_APP = create_app(make_settings(), FakeModels(), InlineRenderer())
-_DOCUMENT: Any = schemathesis.openapi.from_asgi("/openapi.json", _APP, headers={"host": "localhost"})
+_DOCUMENT: Any = schemathesis.openapi.from_asgi("/openapi.json", application(), headers={"host": "localhost"})
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

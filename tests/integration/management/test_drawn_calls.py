@@ -48,7 +48,10 @@ def _document() -> dict[str, Any]:
     nowhere = Path("nowhere")
     control: Any = FakeModels()
     management = Management(control, ModelLibrary(ModelResolver(nowhere), nowhere, nothing))
-    return create_app(make_settings(), FakeModels(), InlineRenderer(), management=management).openapi()
+    application = create_app(
+        make_settings(), FakeModels(), InlineRenderer(), dialects=(), management=management
+    )
+    return application.openapi()
 
 
 _DRAWN: Final[Any] = _SCHEMATHESIS.openapi.from_dict(_document()).include(

@@ -1,0 +1,24 @@
+"""The OpenAPI document of the application over fakes, made once for all that draw calls from it."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from fastapi import FastAPI
+
+from jan_serve.api.app import create_app
+from tests.support.fake_client import FakeModels
+from tests.support.fronts import make_settings
+from tests.support.rendering import InlineRenderer
+
+
+@cache
+def application() -> FastAPI:
+    """An application over fakes, whose document has all routes but those of management."""
+    return create_app(make_settings(), FakeModels(), InlineRenderer())
+
+
+def document() -> dict[str, Any]:
+    """Its OpenAPI document."""
+    return application().openapi()
