@@ -14,7 +14,7 @@ from jan_serve.engine.cells import CellCounter
 from jan_serve.engine.llama.context import LlamaContext
 from jan_serve.engine.prefix_cache import PrefixCache, PrefixMatch
 from jan_serve.engine.sequence import Sequence
-from jan_serve.engine.state_cache import StateCache
+from jan_serve.engine.state_cache import MIN_TOKENS, StateCache
 from jan_serve.engine.state_restorer import StateRestorer
 
 # A running sequence looks at every cell, its own or not, and on CPUs the threads share the attention of one stream by
@@ -59,10 +59,12 @@ class SequenceMemory:
         sequence.seq_id = self._take_id(keep=prefix.seq_id if prefix is not None else None)
         have = prefix.length if prefix is not None else 0
         restored = self.states.restore(sequence, have, lambda count: self.make_room(count, others))
+        is_there = prefix is not None and (prefix.seq_id in self.cache or prefix.seq_id in others)
         if restored:
-            self.cells.extend(sequence.seq_id, restored)
+            shared = self._share_restored(sequence.seq_id, prefix) if prefix is not None and is_there else 0
+            self.cells.extend(sequence.seq_id, restored - shared)
             return restored
-        if prefix is None or not (prefix.seq_id in self.cache or prefix.seq_id in others):
+        if prefix is None or not is_there:
             return 0
         if self.whole_only:
             self._context.copy_all(prefix.seq_id, sequence.seq_id)
@@ -148,6 +150,15 @@ class SequenceMemory:
         while self.evict_oldest():
             pass
         self.states.flush(patience_s)
+
+    def _share_restored(self, seq_id: int, prefix: PrefixMatch) -> int:
+        """Of a state that was brought back, have the KV cache hold once what it already holds; how many tokens."""
+        if self.whole_only or prefix.length < MIN_TOKENS:
+            return 0
+        if not self._context.replace_prefix(prefix.seq_id, seq_id, prefix.length):
+            return 0
+        self.cells.share(prefix.seq_id, seq_id, prefix.length)
+        return prefix.length
 
     def _take_id(self, keep: int | None) -> int:
         """An id that holds nothing; evicts if all are in use. `keep` is not evicted."""

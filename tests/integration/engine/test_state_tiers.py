@@ -138,3 +138,18 @@ def test_a_conversation_that_goes_on_alone_is_not_moved(exact_llama: Path) -> No
             assert done.usage.cached_tokens > 200 or turn == 0
             tokens = (*tokens, *done.choice.ids, *worker.tokenize(f"and then {turn}").tokens)
         assert worker.stats().saved_total == worker.stats().restored_total == 0
+
+
+def test_what_comes_back_from_ram_shares_the_cells_of_its_prefix(exact_llama: Path) -> None:
+    with running_worker(exact_llama, n_ctx=8192, parallel=2, **EXACT) as worker:
+        common = worker.tokenize(LONG).tokens
+        first = (*common, *worker.tokenize(OTHER).tokens)
+        second = (*common, *worker.tokenize(OTHER[::-1]).tokens)
+        cold = {prompt: answer(worker, prompt)[0] for prompt in (first, second)}
+        before = worker.stats()
+        assert before.saved_total == 1, "the first one made way for the second one"
+        assert answer(worker, first) == (cold[first], len(first) - 1)
+        stats = worker.stats()
+        assert stats.restored_total == 1
+        assert stats.cells_used < len(first) + len(second) - len(common) + 50
+        assert answer(worker, second)[0] == cold[second]

@@ -27,6 +27,7 @@ class FakeContext:
         self.calls: list[tuple[str, int]] = []
         self.save_fails = False
         self.restores = True
+        self.is_cuttable = True
         self.decode_codes: list[int] = []
 
     def called(self, name: str) -> list[int]:
@@ -45,6 +46,10 @@ class FakeContext:
 
     def copy_prefix(self, source: int, target: int, length: int) -> None:
         self.calls.append(("copy", target))
+
+    def replace_prefix(self, source: int, target: int, length: int) -> bool:
+        self.calls.append(("replace", target))
+        return self.is_cuttable
 
     def truncate(self, seq_id: int, length: int) -> bool:
         self.calls.append(("truncate", seq_id))

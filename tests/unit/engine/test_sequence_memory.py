@@ -152,3 +152,20 @@ def test_without_a_tier_below_finished_sequences_stay() -> None:
     bench.memory.occupy(running, None, ())
     bench.memory.thin_out([running.seq_id])
     assert len(bench.memory.cache) == 1
+
+
+@pytest.mark.parametrize("is_cuttable", [True, False])
+def test_what_comes_back_shares_the_prefix_that_is_there(*, is_cuttable: bool) -> None:
+    bench = Bench()
+    bench.context.is_cuttable = is_cuttable
+    common = ids(1, 300)
+    bench.finished(np.concatenate([common, ids(2, 100)]))
+    bench.memory.evict_oldest()
+    bench.finished(np.concatenate([common, ids(3, 50)]))
+    back = sequence_of(np.concatenate([common, ids(2, 101)]))
+    prefix = bench.memory.cache.match(back.prefix())
+    assert prefix is not None and prefix.length == 300
+    assert not bench.memory.states.is_fetching(back, prefix.length)
+    assert bench.memory.occupy(back, prefix, ()) == 400
+    assert bench.memory.cells.length(back.seq_id) == 400
+    assert bench.memory.cells.used == 350 + (100 if is_cuttable else 400)

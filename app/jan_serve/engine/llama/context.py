@@ -219,6 +219,16 @@ class LlamaContext:
         """`llama_memory_seq_cp`: share the first `length` cells of a sequence. Metadata only in a unified cache."""
         lib.llama_memory_seq_cp(self._memory, source, target, 0, length)
 
+    def replace_prefix(self, source: int, target: int, length: int) -> bool:
+        """Share the first `length` cells of `source` in place of those that `target` has with the same content.
+
+        False, and nothing changed, where the memory cannot be cut there.
+        """
+        if not lib.llama_memory_seq_rm(self._memory, target, 0, length):
+            return False
+        lib.llama_memory_seq_cp(self._memory, source, target, 0, length)
+        return True
+
     def copy_all(self, source: int, target: int) -> None:
         """Share a whole sequence, recurrent state included."""
         lib.llama_memory_seq_cp(self._memory, source, target, -1, -1)
