@@ -11,11 +11,18 @@ class Pacer:
     STREAM_SHARE of the time. Where more sequences wait for their prefill than stream, nothing is cut: the majority
     gains. Nor where the streams have only begun and the rest takes BURST_S at most: requests that came together, but
     not quite, then go on in step, which is faster for all. Without streams there is nothing to share.
+
+    llama.cpp's attention on CPUs takes TILE rows at a time (ggml_compute_forward_flash_attn_ext_tiled), and fewer than
+    that by a path on which a token costs twice as much behind a long context. So a piece fills one such tile, together
+    with the tokens of the streams, where that is measured to pay and the pause is LONGEST_S at most.
     """
 
     MIN_TOKENS = 16
     STREAM_SHARE = 0.6
     BURST_S = 2.0
+    TILE = 64
+    LONGEST_S = 1.0
+    _PAYS = 0.7
     _TELLING = 16  # a piece of fewer tokens costs nearly as much as a decode, and says nothing about a token
     _WEIGHT = 0.25
 
@@ -24,13 +31,14 @@ class Pacer:
         self._target = target_s
         self._chunk = chunk
         self._decode_s = 0.0
-        self._token_s = 0.0
+        self._narrow_s = 0.0  # of a token in a step of fewer rows than a tile
+        self._wide_s = 0.0  # and of more
         self._owed_s = 0.0
 
     @property
     def prefill_token_s(self) -> float:
         """Seconds that one token of a prefill takes; 0 before any was seen."""
-        return self._token_s
+        return self._wide_s or self._narrow_s
 
     def observe(self, num_decode: int, num_prefill: int, seconds: float, *, num_drafted: int = 0) -> None:
         """Learn from a step that computed so many decode and prefill tokens.
@@ -50,7 +58,10 @@ class Pacer:
             return
         prefill_s = max(0.0, seconds - (self._decode_s if num_decode else 0.0))
         if num_prefill >= self._TELLING:
-            self._token_s = self._average(self._token_s, prefill_s / num_prefill)
+            if num_decode + num_prefill < self.TILE:
+                self._narrow_s = self._average(self._narrow_s, prefill_s / num_prefill)
+            else:
+                self._wide_s = self._average(self._wide_s, prefill_s / num_prefill)
         if num_decode:
             self._owed_s += prefill_s * self.STREAM_SHARE / (1.0 - self.STREAM_SHARE)
 
@@ -61,12 +72,29 @@ class Pacer:
         """
         if num_streams == 0 or num_prefilling > num_streams or self._target == 0.0:
             return self._chunk
-        if late_tokens is not None and 0.0 < late_tokens * self._token_s <= self.BURST_S:
+        if late_tokens is not None and 0.0 < late_tokens * self.prefill_token_s <= self.BURST_S:
             return self._chunk
         if self._owed_s > 0.0:
             return 0
-        room = (self._target - self._decode_s) / self._token_s if self._token_s else 0.0
+        rest_s = self._target - self._decode_s
+        if num_streams + self._fitting(rest_s, self.prefill_token_s) >= self.TILE:
+            room = self._fitting(rest_s, self.prefill_token_s)
+        elif self._tile_pays():
+            room = self.TILE - num_streams
+        else:
+            room = min(self._fitting(rest_s, self._narrow_s or self._wide_s), self.TILE - num_streams)
         return int(min(self._chunk, max(self.MIN_TOKENS, room)))
+
+    @staticmethod
+    def _fitting(seconds: float, token_s: float) -> float:
+        return seconds / token_s if token_s else 0.0
+
+    def _tile_pays(self) -> bool:
+        """Whether a token costs much less in a full tile; tried once where that is not known."""
+        if not self._narrow_s:
+            return False
+        wide_s = self._wide_s or self._narrow_s * self._PAYS
+        return wide_s <= self._PAYS * self._narrow_s and self.TILE * wide_s <= self.LONGEST_S
 
     def _average(self, old: float, new: float) -> float:
         return old + self._WEIGHT * (new - old) if old else new
