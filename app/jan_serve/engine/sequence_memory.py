@@ -103,16 +103,19 @@ class SequenceMemory:
         return True
 
     def thin_out(self, running: Iterable[int]) -> None:
-        """Have finished sequences make way for running ones, the oldest first, to the tiers below. running: their ids.
+        """Have finished sequences make way for running ones, the oldest first, to RAM. running: their ids.
 
-        Blocks for the copies. Does nothing where nothing runs, or where there are no such tiers.
+        Blocks for the copies. Does nothing where nothing runs. One that the RAM has no room for stays.
         """
         ids = list(running)
         if not ids or self.states.is_off:
             return
         most = self.cells.held_by(ids) + self._idle_cells
-        while self.cells.used > most and self.evict_oldest():
-            pass
+        for seq_id in self.cache.seq_ids:
+            if self.cells.used <= most:
+                return
+            if self.states.fits_ram(seq_id):
+                self._evict(seq_id)
 
     def keep(self, sequence: Sequence) -> None:
         """A running sequence ended: what it computed stays as long as there is room."""

@@ -57,6 +57,11 @@ class StateCache:
         self._disk = ThreadPoolExecutor(1, "states") if files is not None else None
 
     @property
+    def ram_bytes(self) -> int:
+        """The budget of the RAM."""
+        return self._ram_bytes
+
+    @property
     def ram_used(self) -> int:
         """Bytes of the states in RAM."""
         return self._used

@@ -15,6 +15,9 @@ from jan_serve.engine.state_cache import MIN_TOKENS, SavedState, StateCache
 from jan_serve.engine.tokens import Tokens, common_prefix
 from jan_serve.errors import EngineFailure
 
+_STATES_IN_RAM = 4
+"""So many at least should have room there."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -42,6 +45,10 @@ class StateRestorer:
     def ram_used(self) -> int:
         """Bytes of states in RAM."""
         return self._states.ram_used
+
+    def fits_ram(self, seq_id: int) -> bool:
+        """Whether the state of a sequence would stay in RAM beside others, and not push them on to disk."""
+        return self._context.state_bytes(seq_id) <= self._states.ram_bytes // _STATES_IN_RAM
 
     def save_evicted(self, seq_id: int) -> None:
         """Keep what an entry of the prefix cache holds, before its cells go. Blocks for the copy.

@@ -27,12 +27,16 @@ class FakeContext:
         self.calls: list[tuple[str, int]] = []
         self.save_fails = False
         self.restores = True
+        self.sequence_bytes = 10
         self.is_cuttable = True
         self.decode_codes: list[int] = []
 
     def called(self, name: str) -> list[int]:
         """The sequence ids that this was called with."""
         return [seq_id for called, seq_id in self.calls if called == name]
+
+    def state_bytes(self, seq_id: int) -> int:
+        return self.sequence_bytes
 
     def save_sequence(self, seq_id: int) -> SequenceBytes:
         self.calls.append(("save", seq_id))

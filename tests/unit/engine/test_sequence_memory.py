@@ -143,10 +143,12 @@ def test_what_finished_sequences_share_with_running_ones_takes_no_room() -> None
     assert (len(bench.memory.cache), bench.memory.states.saved) == (1, 0)
 
 
-def test_without_a_tier_below_finished_sequences_stay() -> None:
+@pytest.mark.parametrize("budget", [0, 39], ids=["no RAM", "room for less than four"])
+def test_without_room_in_ram_finished_sequences_stay(budget: int) -> None:
+    """Where they are is better than nowhere, and than a write to disk for each request."""
     bench = Bench()
     context: Any = bench.context
-    bench.memory = SequenceMemory(context, n_ctx=4096, n_sequences=4)
+    bench.memory = SequenceMemory(context, n_ctx=4096, n_sequences=4, states=StateCache(budget))
     bench.finished(ids(1, 500))
     running = sequence_of(ids(2, 200))
     bench.memory.occupy(running, None, ())

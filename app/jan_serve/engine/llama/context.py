@@ -241,12 +241,16 @@ class LlamaContext:
         """Drop a sequence; cells that it shares stay with the others."""
         lib.llama_memory_seq_rm(self._memory, seq_id, -1, -1)
 
+    def state_bytes(self, seq_id: int) -> int:
+        """`llama_state_seq_get_size`: what `save_sequence` would give."""
+        return int(lib.llama_state_seq_get_size(self.pointer, seq_id))
+
     def save_sequence(self, seq_id: int) -> SequenceBytes:
         """`llama_state_seq_get_data`: all that the memory holds of a sequence, as llama.cpp writes it. Blocks to copy.
 
         Only a context of the same weights, KV types and llama.cpp build can read it.
         """
-        size = int(lib.llama_state_seq_get_size(self.pointer, seq_id))
+        size = self.state_bytes(seq_id)
         data = np.empty(size, np.uint8)
         written = int(
             lib.llama_state_seq_get_data(self.pointer, _pointer(data, ctypes.c_uint8), size, seq_id)
