@@ -293,3 +293,28 @@ async def test_small_answers_do_not_wait_for_acknowledgements() -> None:
             times.append(time.perf_counter() - start)
     assert min(times) < 0.03
     assert sorted(times)[7] < 0.035
+
+
+async def test_a_refused_body_is_read_to_its_end_so_that_the_refusal_arrives() -> None:
+    """A client that first sends all and then reads would find a connection that is broken, and no reason (RST)."""
+    async with live_server(max_body_bytes=4096) as port, raw_client(port) as client:
+        await client.send(raw_post("/extras/tokenize", b" " * 20_000_000))
+        answer = await client.rest()
+    assert answer.startswith(b"HTTP/1.1 413 ")
+    assert answer.endswith(b"}")
+
+
+async def test_a_refused_body_without_end_is_not_read_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(body_guard, "LINGER_S", 0.1)
+    async with live_server(max_body_bytes=4096) as port, raw_client(port) as client:
+        await client.send(raw_post("/extras/tokenize", b" " * 20_000_000)[:10_000])
+        answer = await client.rest(limit_s=10.0)
+    assert answer.startswith(b"HTTP/1.1 413 ")
+
+
+async def test_a_body_that_waits_for_leave_is_not_asked_for_when_it_is_refused() -> None:
+    async with live_server(max_body_bytes=4096) as port, raw_client(port) as client:
+        head = raw_post("/extras/tokenize", b" " * 5000, "Expect: 100-continue")[:-5000]
+        await client.send(head)
+        answer = await client.rest(limit_s=10.0)
+    assert answer.startswith(b"HTTP/1.1 413 ")
