@@ -8,9 +8,12 @@ class Pacer:
 
     A step's time is modelled as a decode part and a cost per prefill token, each an exponential average. Prefill beside
     streams comes in pieces of about `target_s`, and after each the streams run alone until they have had
-    STREAM_SHARE of the time. Where more sequences wait for their prefill than stream, nothing is cut: the majority
-    gains. Nor where the streams have only begun and the rest takes BURST_S at most: requests that came together, but
-    not quite, then go on in step, which is faster for all. Without streams there is nothing to share.
+    STREAM_SHARE of the time. It is not cut for streams that have only begun where it takes BURST_S at most, for each of
+    them that waits, for each that is prefilled: requests that came together, but not quite, then go on in step, which
+    is faster for all.
+
+    Without streams there is nothing to share. Steps take about ALONE_S then, so that a request that comes in between
+    does not wait for long, and no step of a slow machine looks like one that hangs.
 
     llama.cpp's attention on CPUs takes TILE rows at a time (ggml_compute_forward_flash_attn_ext_tiled), and fewer than
     that by a path on which a token costs twice as much behind a long context. So a piece fills one such tile, together
@@ -20,6 +23,8 @@ class Pacer:
     MIN_TOKENS = 16
     STREAM_SHARE = 0.6
     BURST_S = 2.0
+    ALONE_S = 4.0
+    FIRST_TOKENS = 512  # of a step before any speed is known
     TILE = 64
     LONGEST_S = 1.0
     _PAYS = 0.7
@@ -70,10 +75,12 @@ class Pacer:
 
         late_tokens: tokens of all prefills where every stream has only begun; None where one has not.
         """
-        if num_streams == 0 or num_prefilling > num_streams or self._target == 0.0:
-            return self._chunk
-        if late_tokens is not None and 0.0 < late_tokens * self.prefill_token_s <= self.BURST_S:
-            return self._chunk
+        whole = self._whole()
+        if num_streams == 0 or self._target == 0.0:
+            return whole
+        patience_s = self.BURST_S * num_prefilling / num_streams
+        if late_tokens is not None and 0.0 < late_tokens * self.prefill_token_s <= patience_s:
+            return whole
         if self._owed_s > 0.0:
             return 0
         rest_s = self._target - self._decode_s
@@ -84,6 +91,13 @@ class Pacer:
         else:
             room = min(self._fitting(rest_s, self._narrow_s or self._wide_s), self.TILE - num_streams)
         return int(min(self._chunk, max(self.MIN_TOKENS, room)))
+
+    def _whole(self) -> int:
+        """Tokens of a step that nothing else waits for: whole tiles, one at least."""
+        if not self.prefill_token_s:
+            return min(self._chunk, self.FIRST_TOKENS)
+        tiles = int(self._fitting(self.ALONE_S, self.prefill_token_s)) // self.TILE
+        return min(self._chunk, max(1, tiles) * self.TILE)
 
     @staticmethod
     def _fitting(seconds: float, token_s: float) -> float:

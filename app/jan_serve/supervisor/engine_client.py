@@ -139,7 +139,12 @@ class WorkerEngineClient:
         inbox = Inbox()
         self._register(
             request.id,
-            _Open(since=self._clock(), fail=inbox.fail, inbox=inbox, has_grammar=request.grammar is not None),
+            _Open(
+                since=self._clock(),
+                fail=inbox.fail,
+                inbox=inbox,
+                has_grammar=request.grammar is not None or request.guide is not None,
+            ),
         )
         try:
             await self._send(request)

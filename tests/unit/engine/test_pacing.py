@@ -17,10 +17,31 @@ def learned(decode_s: float, token_s: float, *, target_s: float = 0.1, chunk: in
     return pacer
 
 
-@pytest.mark.parametrize(("streams", "prefilling"), [(0, 1), (0, 9), (1, 2), (3, 4)])
-def test_nothing_is_cut_where_no_stream_runs_or_more_wait_than_stream(streams: int, prefilling: int) -> None:
-    assert Pacer(0.1, 512).prefill_tokens(streams, prefilling) == 512
-    assert learned(0.05, 0.01).prefill_tokens(streams, prefilling) == 512
+@pytest.mark.parametrize(
+    ("token_s", "expected"),
+    [
+        (None, 512),  # of a large model on a slow machine, 36 s
+        (0.0001, 2048),
+        (0.001, 2048),
+        (0.004, 960),
+        (0.05, 64),
+        (1.0, 64),
+    ],
+)
+@pytest.mark.parametrize("prefilling", [1, 9])
+def test_steps_without_streams_are_bounded_in_time(
+    token_s: float | None, prefilling: int, expected: int
+) -> None:
+    pacer = Pacer(0.1, 2048) if token_s is None else learned(0.05, token_s, chunk=2048)
+    assert pacer.prefill_tokens(0, prefilling) == expected
+
+
+@pytest.mark.parametrize(("streams", "prefilling"), [(1, 1), (1, 2), (1, 7), (3, 4)])
+def test_however_many_come_a_running_stream_is_not_stalled(streams: int, prefilling: int) -> None:
+    pacer = learned(0.02, 0.004, chunk=2048)
+    assert pacer.prefill_tokens(streams, prefilling) * 0.004 <= Pacer.LONGEST_S
+    pacer.observe(streams, 16, 0.02 + 16 * 0.004)
+    assert pacer.prefill_tokens(streams, prefilling) == 0, "it is the streams' turn"
 
 
 @pytest.mark.parametrize(
@@ -37,9 +58,20 @@ def test_what_came_nearly_at_once_is_not_cut_for_streams_that_have_only_begun(
     late_tokens: int | None, *, cut: bool
 ) -> None:
     pacer = learned(0.02, 0.001)
-    assert (pacer.prefill_tokens(5, 3, late_tokens=late_tokens) < 512) == cut
+    assert (pacer.prefill_tokens(4, 4, late_tokens=late_tokens) < 512) == cut
     # Nothing is known of the time that it takes.
-    assert Pacer(0.1, 512).prefill_tokens(5, 3, late_tokens=late_tokens) == Pacer.MIN_TOKENS
+    assert Pacer(0.1, 512).prefill_tokens(4, 4, late_tokens=late_tokens) == Pacer.MIN_TOKENS
+
+
+@pytest.mark.parametrize(
+    ("streams", "prefilling", "late_tokens", "cut"),
+    [(1, 7, 13_900, False), (1, 7, 14_100, True), (7, 1, 280, False), (7, 1, 290, True)],
+)
+def test_the_more_gain_the_longer_they_may_keep_the_others_waiting(
+    streams: int, prefilling: int, late_tokens: int, *, cut: bool
+) -> None:
+    pacer = learned(0.02, 0.001)
+    assert (pacer.prefill_tokens(streams, prefilling, late_tokens=late_tokens) < 512) == cut
 
 
 def test_a_small_piece_beside_streams_until_a_speed_is_known() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import platform
 import sys
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
@@ -94,7 +95,7 @@ def _device_info(pointer: int) -> DeviceInfo:
     )
     free, total = ctypes.c_size_t(), ctypes.c_size_t()
     memory(pointer, ctypes.byref(free), ctypes.byref(total))
-    device_kind = _DEVICE_KINDS.get(kind(pointer), "other")
+    device_kind = _kind(kind(pointer))
     # ggml supposes that all of the main memory is free (ggml_backend_cpu_device_get_memory).
     available = psutil.virtual_memory().available if device_kind == "cpu" else free.value
     return DeviceInfo(
@@ -104,6 +105,13 @@ def _device_info(pointer: int) -> DeviceInfo:
         free_bytes=min(free.value, available),
         total_bytes=total.value,
     )
+
+
+def _kind(ggml_kind: int) -> str:
+    """As ggml says it, but that the GPU of Apple silicon, whose memory is the main memory, is an integrated one."""
+    if _DEVICE_KINDS.get(ggml_kind) == "gpu" and sys.platform == "darwin" and platform.machine() == "arm64":
+        return "igpu"
+    return _DEVICE_KINDS.get(ggml_kind, "other")
 
 
 def devices() -> tuple[DeviceInfo, ...]:
