@@ -278,6 +278,47 @@ def write_tiny_hybrid(
     finish_gguf(writer, None, tensors, chat_template=CHAT_TEMPLATE, metadata=names, quantize=quantize)
 
 
+def write_tiny_sliding(
+    path: Path,
+    *,
+    seed: int = 0,
+    window: int = 32,
+    n_embd: int = 64,
+    n_ctx: int = 512,
+    quantize: bool = True,
+) -> None:
+    """A Cohere2 model: three blocks that see the last `window` tokens only, and one that sees all of them."""
+    n_head, n_layer = n_embd // 32, 4
+    vocabulary = fixture_vocabulary()
+    writer = gguf.GGUFWriter(str(path), "cohere2")
+    writer.add_context_length(n_ctx)
+    writer.add_embedding_length(n_embd)
+    writer.add_block_count(n_layer)
+    writer.add_feed_forward_length(2 * n_embd)
+    writer.add_head_count(n_head)
+    writer.add_head_count_kv(n_head)
+    writer.add_sliding_window(window)
+    writer.add_layer_norm_eps(1e-5)
+    writer.add_rope_freq_base(10_000.0)
+    writer.add_logit_scale(1.0)
+    writer.add_vocab_size(len(vocabulary.tokens))
+    writer.add_file_type(file_type(quantize))
+    add_bpe_vocabulary(writer, vocabulary)
+    weights = _Weights(seed)
+    # The output layer is the table of embeddings again.
+    embeddings = weights.named("output.weight", (len(vocabulary.tokens), n_embd))
+    _silence_control_tokens(embeddings, vocabulary)
+    tensors = {"token_embd.weight": embeddings, "output_norm.weight": np.ones(n_embd, dtype=np.float32)}
+    for layer in range(n_layer):
+        dims: dict[str, tuple[int, ...]] = {"attn_norm.weight": (n_embd,)}
+        dims |= {f"attn_{part}.weight": (n_embd, n_embd) for part in ("q", "k", "v", "output")}
+        dims |= {"ffn_gate.weight": (2 * n_embd, n_embd), "ffn_up.weight": (2 * n_embd, n_embd)}
+        dims["ffn_down.weight"] = (n_embd, 2 * n_embd)
+        tensors |= {f"blk.{layer}.{name}": weights.named(name, shape) for name, shape in dims.items()}
+    names = {"general.name": f"tiny-cohere2-{seed}", **_LICENCE}
+    finish_gguf(writer, None, tensors, chat_template=CHAT_TEMPLATE, metadata=names, quantize=quantize)
+
+
 class _Weights:
     """Seeded tensors whose scale keeps activations near one: norms 1, biases 0, matrices gain / sqrt(inputs)."""
 

@@ -13,6 +13,7 @@ import pytest
 
 from jan_serve.api.connection import Connection
 from jan_serve.api.guards import body as body_guard
+from jan_serve.api.guards import lingering
 from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, GenerateRequest
 from tests.support.fake_client import FakeClient, FakeModels, Script, endings, saying
 from tests.support.fronts import RawClient, live_server, raw_client, raw_post
@@ -295,17 +296,27 @@ async def test_small_answers_do_not_wait_for_acknowledgements() -> None:
     assert sorted(times)[7] < 0.035
 
 
-async def test_a_refused_body_is_read_to_its_end_so_that_the_refusal_arrives() -> None:
+@pytest.mark.parametrize(
+    ("settings", "headers", "status"),
+    [
+        ({"max_body_bytes": 4096}, (), b"413"),
+        ({"api_keys": ("secret",)}, ("Connection: close",), b"401"),
+        ({"max_body_bytes": 1 << 30}, ("Connection: keep-alive, Close", "Content-Encoding: gzip"), b"415"),
+    ],
+)
+async def test_a_refused_body_is_read_to_its_end_so_that_the_refusal_arrives(
+    settings: dict[str, Any], headers: tuple[str, ...], status: bytes
+) -> None:
     """A client that first sends all and then reads would find a connection that is broken, and no reason (RST)."""
-    async with live_server(max_body_bytes=4096) as port, raw_client(port) as client:
-        await client.send(raw_post("/extras/tokenize", b" " * 20_000_000))
+    async with live_server(**settings) as port, raw_client(port) as client:
+        await client.send(raw_post("/extras/tokenize", b" " * 20_000_000, *headers))
         answer = await client.rest()
-    assert answer.startswith(b"HTTP/1.1 413 ")
+    assert answer.startswith(b"HTTP/1.1 " + status)
     assert answer.endswith(b"}")
 
 
 async def test_a_refused_body_without_end_is_not_read_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(body_guard, "LINGER_S", 0.1)
+    monkeypatch.setattr(lingering, "LINGER_S", 0.1)
     async with live_server(max_body_bytes=4096) as port, raw_client(port) as client:
         await client.send(raw_post("/extras/tokenize", b" " * 20_000_000)[:10_000])
         answer = await client.rest(limit_s=10.0)

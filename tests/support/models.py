@@ -54,6 +54,14 @@ def exact_hybrid(model_folder: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
+def exact_sliding(model_folder: Path) -> Path:
+    """A Cohere2 model of F32 weights: three blocks see 32 tokens, the fourth one sees all."""
+    path = model_folder / "exact-sliding.gguf"
+    fixtures.write_tiny_sliding(path, quantize=False)
+    return path
+
+
+@pytest.fixture(scope="session")
 def tiny_bert(model_folder: Path) -> Path:
     """An embedding model with mean pooling."""
     path = model_folder / "tiny-bert.gguf"

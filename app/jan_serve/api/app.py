@@ -41,6 +41,7 @@ from jan_serve.api.guards.auth import OPEN_PATHS, KeyGuard
 from jan_serve.api.guards.body import BodyGuard
 from jan_serve.api.guards.drain import DrainGuard
 from jan_serve.api.guards.host import HostGuard
+from jan_serve.api.guards.lingering import Lingering
 from jan_serve.api.guards.origin import OriginGuard
 from jan_serve.api.health import health_of, health_router
 from jan_serve.api.key_document import with_keys
@@ -180,6 +181,7 @@ def _middleware(
     open_paths = _open_paths(dialects)
     dispatch = [Middleware(GenerateDispatch) for dialect in dialects if dialect.name == "lmdeploy"]
     return [
+        Middleware(Lingering),
         Middleware(RequestContext, envelopes=envelopes, metrics=metrics, lifecycle=lifecycle),
         Middleware(HostGuard, envelopes=envelopes, bound=settings.host, allowed=settings.allowed_hosts),
         Middleware(OriginGuard, envelopes=envelopes, allowed=settings.allowed_origins, open_paths=open_paths),

@@ -21,7 +21,7 @@ from jan_serve.engine.pacing import Pacer
 from jan_serve.engine.phase import PhaseClock
 from jan_serve.engine.scheduler import Admission, PlanItem, Scheduler
 from jan_serve.engine.sequence import Sequence, Status
-from jan_serve.engine.sequence_memory import SequenceMemory
+from jan_serve.engine.sequence_memory import IDLE_CELLS, SequenceMemory
 from jan_serve.engine.state_cache import StateCache
 from jan_serve.engine.state_shelf import StateShelf
 from jan_serve.engine.step_clock import StepClock
@@ -58,6 +58,8 @@ class Engine:
         draft_model: DraftModel | None = None,
         shelf: StateShelf | None = None,
         states: StateCache | None = None,
+        idle_cells: int = IDLE_CELLS,
+        attention_tiles: bool = True,
         adapters: Adapters | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -65,7 +67,11 @@ class Engine:
         self._adapters = adapters
         self._vocab = context.model.vocab
         self._memory = SequenceMemory(
-            context, n_ctx=n_ctx, n_sequences=parallel + cache_sequences, states=states
+            context,
+            n_ctx=n_ctx,
+            n_sequences=parallel + cache_sequences,
+            states=states,
+            idle_cells=idle_cells,
         )
         self._scheduler = Scheduler(
             parallel,
@@ -74,7 +80,7 @@ class Engine:
             share_prefill=share_prefill,
             prefer_cached=prefer_cached,
         )
-        self._pacer = Pacer(step_target_s, context.n_batch)
+        self._pacer = Pacer(step_target_s, context.n_batch, tiles=attention_tiles)
         # A memory that cannot be cut cannot give a wrong draft back.
         recurrent = context.model.is_recurrent
         self._drafter = Drafter(
@@ -89,6 +95,7 @@ class Engine:
         self._answers = Answers(
             context, phase=phase, clock=clock, shelf=shelf, retire=self._retire, abort=self.abort
         )
+        self._is_crowded = False
         self._prefilling: frozenset[int] = frozenset()
         self._abort_lock = threading.Lock()
         self._step_sizes = [0] * (len(STEP_SIZES) + 1)
@@ -198,17 +205,14 @@ class Engine:
             self._step_clock.drop("join")
 
     def _start_waiting(self) -> None:
-        started = False
         while (admission := self._scheduler.next_admission(self._memory.states.is_fetching)) is not None:
             self._start(admission)
-            started = True
-        if started:
-            self._thin_out()
+            self._is_crowded = True
+        if self._is_crowded:
+            self._is_crowded = False
+            self._memory.thin_out(sequence.seq_id for sequence in self._scheduler.running)
         if not self._scheduler.running:
             self._memory.states.wait()
-
-    def _thin_out(self) -> None:
-        self._memory.thin_out(sequence.seq_id for sequence in self._scheduler.running)
 
     def _start(self, admission: Admission) -> None:
         sequence, running = admission.sequence, self._scheduler.running
@@ -393,4 +397,5 @@ class Engine:
             self._drafter.remember(sequence)
             sequence.status = Status.FINISHED
             self._memory.keep(sequence)
-            self._thin_out()
+            # Its state is copied when what this step gave is on its way.
+            self._is_crowded = True

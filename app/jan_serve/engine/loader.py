@@ -22,6 +22,7 @@ from jan_serve.engine.llama.bindings import lib
 from jan_serve.engine.llama.context import LlamaContext
 from jan_serve.engine.llama.model import LlamaModel
 from jan_serve.engine.model_identity import model_parts
+from jan_serve.engine.sequence_memory import COPIED_SLOWLY_IDLE_CELLS, IDLE_CELLS
 from jan_serve.engine.state_cache import StateCache
 from jan_serve.engine.state_files import StateFiles, state_key
 from jan_serve.errors import InsufficientMemory, SettingsError
@@ -46,10 +47,24 @@ class LoadedModel:
     context: LlamaContext | None
     embedder: Embedder
     facts: ModelFacts
+    settings: EngineSettings
     cache_sequences: int
     states: StateCache
     adapters: Adapters
     draft_model: DraftModel | None = None
+
+    @property
+    def idle_cells(self) -> int:
+        """See SequenceMemory."""
+        copies_fast = self.facts.n_gpu_layers == 0 and self.settings.flash_attn != "off"
+        return IDLE_CELLS if copies_fast else COPIED_SLOWLY_IDLE_CELLS
+
+    @property
+    def attention_tiles(self) -> bool:
+        """Whether ggml_compute_forward_flash_attn_ext_tiled can be what computes the attention."""
+        settings = self.settings
+        types = {settings.type_k, settings.type_v}
+        return self.facts.n_gpu_layers == 0 and settings.flash_attn != "off" and types in ({"f16"}, {"f32"})
 
 
 def load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedModel:
@@ -88,7 +103,7 @@ def load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedMode
     facts = msgspec.structs.replace(facts, load_seconds=time.monotonic() - started, adapters=adapters.facts)
     states = StateCache(0) if embedding_only else _states(request, model)
     draft = None if context is None else _draft_model(settings, context, parallel, threads, layers)
-    return LoadedModel(model, context, embedder, facts, cache, states, adapters, draft)
+    return LoadedModel(model, context, embedder, facts, settings, cache, states, adapters, draft)
 
 
 def _draft_model(
@@ -130,7 +145,8 @@ def _states(request: LoadModel, model: LlamaModel) -> StateCache:
             files = StateFiles(root, _state_key(request), disk)
         except OSError as error:
             logger.warning("prompt states are not kept on disk: %s", error)
-    return StateCache(ram, files, whole_only=model.is_recurrent)
+    # The states of sliding windows hold what the end of a sequence sees, so that they are of use as a whole only.
+    return StateCache(ram, files, whole_only=model.is_recurrent or model.n_swa > 0)
 
 
 def _state_key(request: LoadModel) -> str:

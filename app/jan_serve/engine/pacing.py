@@ -28,22 +28,28 @@ class Pacer:
     TILE = 64
     LONGEST_S = 1.0
     _PAYS = 0.7
+    _WORST_S = 2.0  # should a tile be no faster
     _TELLING = 16  # a piece of fewer tokens costs nearly as much as a decode, and says nothing about a token
     _WEIGHT = 0.25
 
-    def __init__(self, target_s: float, chunk: int) -> None:
-        """chunk: tokens that a step carries at most. target_s: of a step beside streams; 0 cuts nothing for them."""
+    def __init__(self, target_s: float, chunk: int, *, tiles: bool = True) -> None:
+        """chunk: tokens that a step carries at most. target_s: of a step beside streams; 0 cuts nothing for them.
+
+        tiles: whether the attention may have them.
+        """
+        self._tiles = tiles
         self._target = target_s
         self._chunk = chunk
         self._decode_s = 0.0
-        self._narrow_s = 0.0  # of a token in a step of fewer rows than a tile
-        self._wide_s = 0.0  # and of more
+        self._token_s = 0.0
+        # Of a token in pieces of less than a tile, and of a tile, of the prefill that goes on.
+        self._narrow_s = self._tile_s = 0.0
         self._owed_s = 0.0
 
     @property
     def prefill_token_s(self) -> float:
         """Seconds that one token of a prefill takes; 0 before any was seen."""
-        return self._wide_s or self._narrow_s
+        return self._token_s
 
     def observe(self, num_decode: int, num_prefill: int, seconds: float, *, num_drafted: int = 0) -> None:
         """Learn from a step that computed so many decode and prefill tokens.
@@ -59,14 +65,18 @@ class Pacer:
                     self._decode_s = self._average(self._decode_s, seconds)
                 elif not self._decode_s:
                     self._decode_s = seconds * (num_decode - num_drafted) / num_decode
+                if self._owed_s == 0.0:
+                    self._narrow_s = self._tile_s = 0.0
                 self._owed_s = max(0.0, self._owed_s - seconds)
             return
         prefill_s = max(0.0, seconds - (self._decode_s if num_decode else 0.0))
         if num_prefill >= self._TELLING:
+            token_s = prefill_s / num_prefill
+            self._token_s = self._average(self._token_s, token_s)
             if num_decode + num_prefill < self.TILE:
-                self._narrow_s = self._average(self._narrow_s, prefill_s / num_prefill)
-            else:
-                self._wide_s = self._average(self._wide_s, prefill_s / num_prefill)
+                self._narrow_s = self._average(self._narrow_s, token_s)
+            elif num_decode + num_prefill < 2 * self.TILE:
+                self._tile_s = token_s
         if num_decode:
             self._owed_s += prefill_s * self.STREAM_SHARE / (1.0 - self.STREAM_SHARE)
 
@@ -89,7 +99,7 @@ class Pacer:
         elif self._tile_pays():
             room = self.TILE - num_streams
         else:
-            room = min(self._fitting(rest_s, self._narrow_s or self._wide_s), self.TILE - num_streams)
+            room = min(self._fitting(rest_s, self.prefill_token_s), self.TILE - num_streams)
         return int(min(self._chunk, max(self.MIN_TOKENS, room)))
 
     def _whole(self) -> int:
@@ -104,11 +114,10 @@ class Pacer:
         return seconds / token_s if token_s else 0.0
 
     def _tile_pays(self) -> bool:
-        """Whether a token costs much less in a full tile; tried once where that is not known."""
-        if not self._narrow_s:
+        """Whether a token costs much less in a full tile, at this place of the prompt; tried where it may."""
+        if not self._tiles or not 0.0 < self.TILE * self._narrow_s <= self._WORST_S:
             return False
-        wide_s = self._wide_s or self._narrow_s * self._PAYS
-        return wide_s <= self._PAYS * self._narrow_s and self.TILE * wide_s <= self.LONGEST_S
+        return self._tile_s <= min(self._PAYS * self._narrow_s, self.LONGEST_S / self.TILE)
 
     def _average(self, old: float, new: float) -> float:
         return old + self._WEIGHT * (new - old) if old else new

@@ -17,10 +17,11 @@ from jan_serve.engine.sequence import Sequence
 from jan_serve.engine.state_cache import MIN_TOKENS, StateCache
 from jan_serve.engine.state_restorer import StateRestorer
 
-# A running sequence looks at every cell, its own or not, and on CPUs the threads share the attention of one stream by
-# place in the cache. What finished sequences hold beyond this beside running ones is kept in RAM, and back in
-# milliseconds (ADR 0025).
-_IDLE_CELLS = 64
+IDLE_CELLS = 64
+"""What finished sequences may hold beside running ones. On CPUs a running sequence looks at every cell, its own or not,
+and the threads share the attention of one stream by place in the cache; RAM has it back in milliseconds (ADR 0025)."""
+COPIED_SLOWLY_IDLE_CELLS = 1024
+"""The same where a copy is dearer: off a device, or of values that lie transposed (without flash attention)."""
 
 
 class SequenceMemory:
@@ -33,7 +34,7 @@ class SequenceMemory:
         n_ctx: int,
         n_sequences: int,
         states: StateCache | None = None,
-        idle_cells: int = _IDLE_CELLS,
+        idle_cells: int = IDLE_CELLS,
     ) -> None:
         """n_sequences: running and finished ones together. states: the tiers below; None for none.
 
@@ -59,7 +60,11 @@ class SequenceMemory:
         sequence.seq_id = self._take_id(keep=prefix.seq_id if prefix is not None else None)
         have = prefix.length if prefix is not None else 0
         restored = self.states.restore(sequence, have, lambda count: self.make_room(count, others))
-        is_there = prefix is not None and (prefix.seq_id in self.cache or prefix.seq_id in others)
+        is_there = (
+            prefix is not None
+            and (prefix.seq_id in self.cache or prefix.seq_id in others)
+            and self._context.reaches_back(prefix.seq_id, prefix.length)
+        )
         if restored:
             shared = self._share_restored(sequence.seq_id, prefix) if prefix is not None and is_there else 0
             self.cells.extend(sequence.seq_id, restored - shared)
@@ -114,8 +119,11 @@ class SequenceMemory:
         for seq_id in self.cache.seq_ids:
             if self.cells.used <= most:
                 return
-            if self.states.fits_ram(seq_id):
-                self._evict(seq_id)
+            if self.states.fits_ram(seq_id) and self.states.save_evicted(seq_id):
+                self._drop(seq_id)
+            else:
+                # It is no reason for others to go.
+                most += self.cells.exclusive(seq_id)
 
     def keep(self, sequence: Sequence) -> None:
         """A running sequence ended: what it computed stays as long as there is room."""
@@ -164,12 +172,17 @@ class SequenceMemory:
         return prefix.length
 
     def _take_id(self, keep: int | None) -> int:
-        """An id that holds nothing; evicts if all are in use. `keep` is not evicted."""
+        """An id that holds nothing; evicts if all are in use, `keep` last."""
         if not self._free_ids:
-            self._evict(next(seq_id for seq_id in self.cache.seq_ids if seq_id != keep))
+            others = [seq_id for seq_id in self.cache.seq_ids if seq_id != keep]
+            # Without others the prefix is what there is to give up: it is in the tiers below, or computed again.
+            self._evict(others[0] if others else self.cache.seq_ids[0])
         return self._free_ids.pop()
 
     def _evict(self, seq_id: int) -> None:
         self.states.save_evicted(seq_id)
+        self._drop(seq_id)
+
+    def _drop(self, seq_id: int) -> None:
         self.cache.remove(seq_id)
         self.release(seq_id)

@@ -21,6 +21,14 @@ _STATES_IN_RAM = 4
 logger = logging.getLogger(__name__)
 
 
+_GAIN = 16
+"""A state is brought back for one in so many of its tokens: all are read, copied, and need cells for a moment."""
+
+
+def _pays(gain: int, length: int) -> bool:
+    return gain >= max(MIN_TOKENS, length // _GAIN)
+
+
 class StateRestorer:
     """Saving and restoring for one context, whose cells and cached sequences it reads and never changes."""
 
@@ -47,32 +55,32 @@ class StateRestorer:
         return self._states.ram_used
 
     def fits_ram(self, seq_id: int) -> bool:
-        """Whether the state of a sequence would stay in RAM beside others, and not push them on to disk."""
+        """Whether the state of a sequence is small enough to stay in RAM beside others."""
         return self._context.state_bytes(seq_id) <= self._states.ram_bytes // _STATES_IN_RAM
 
-    def save_evicted(self, seq_id: int) -> None:
+    def save_evicted(self, seq_id: int) -> bool:
         """Keep what an entry of the prefix cache holds, before its cells go. Blocks for the copy.
 
-        Not where the rest of the KV cache goes on holding nearly all of it.
+        Not where the rest of the KV cache goes on holding nearly all of it. False where it should and could not.
         """
         tokens = self._cache.tokens(seq_id)
         alone = len(tokens) if self._cache.whole_only else self._cells.exclusive(seq_id)
-        if alone >= MIN_TOKENS and not self.is_off:
-            self._save(tokens, seq_id)
+        return alone < MIN_TOKENS or self.is_off or self._save(tokens, seq_id)
 
     def save_checkpoint(self, sequence: Sequence) -> None:
         """Keep a running sequence as far as it is computed."""
         if not self.is_off:
             self._save(sequence.prefix(sequence.num_computed), sequence.seq_id)
 
-    def _save(self, tokens: Tokens, seq_id: int) -> None:
+    def _save(self, tokens: Tokens, seq_id: int) -> bool:
         """What cannot be saved costs time later, and no request now."""
         try:
             self._states.put(tokens, self._context.save_sequence(seq_id))
         except (EngineFailure, MemoryError) as error:
             logger.warning("a sequence of %d tokens was not saved: %s", len(tokens), error)
-        else:
-            self.saved += 1
+            return False
+        self.saved += 1
+        return True
 
     def lift_budget(self) -> None:
         """See StateCache.lift_budget."""
@@ -96,7 +104,7 @@ class StateRestorer:
             if self._missed.get(key) == missed:
                 return False
             match = self._states.match(sequence.prefix())
-            if match is None or match.length < have + MIN_TOKENS:
+            if match is None or not _pays(match.length - have, len(match.source.tokens)):
                 self._missed[key] = missed
                 return False
             fetch = self._fetches[key] = self._states.fetch(match)
@@ -117,7 +125,7 @@ class StateRestorer:
     def restore(self, sequence: Sequence, have: int, make_room: Callable[[int], bool]) -> int:
         """Put a fetched state into the sequence's empty cells; the number of tokens that it has now, 0 if none.
 
-        make_room: evicts until so many cells are free. Nothing is restored that is not MIN_TOKENS more than `have`.
+        make_room: evicts until so many cells are free. Nothing is restored that does not pay, beside `have` tokens.
         """
         fetch = self._fetches.pop(id(sequence), None)
         self._missed.pop(id(sequence), None)
@@ -132,11 +140,12 @@ class StateRestorer:
         length = common_prefix(sequence.prefix()[:-1], state.tokens)
         if self._cache.whole_only and length < len(state.tokens):
             return 0
-        if length < have + MIN_TOKENS or not make_room(len(state.tokens)):
+        if not _pays(length - have, len(state.tokens)) or not make_room(len(state.tokens)):
             return 0
         if not self._context.restore_sequence(sequence.seq_id, state.data):
             return 0
-        if length < len(state.tokens) and not self._context.truncate(sequence.seq_id, length):
+        is_cut = length == len(state.tokens) or self._context.truncate(sequence.seq_id, length)
+        if not is_cut or not self._context.reaches_back(sequence.seq_id, length):
             self._context.remove(sequence.seq_id)
             return 0
         self.restored += 1

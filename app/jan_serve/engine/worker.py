@@ -138,6 +138,8 @@ class Worker:
                 parallel=facts.parallel,
                 cache_sequences=loaded.cache_sequences,
                 step_target_s=settings.step_target_s,
+                idle_cells=loaded.idle_cells,
+                attention_tiles=loaded.attention_tiles,
                 share_prefill=settings.share_prefill,
                 prefer_cached=settings.prefer_cached,
                 phase=self._phase,

@@ -11,6 +11,7 @@ from tests.support.models import EXACT
 from tests.support.models import exact_hybrid as exact_hybrid
 from tests.support.models import exact_llama as exact_llama
 from tests.support.models import exact_recurrent as exact_recurrent
+from tests.support.models import exact_sliding as exact_sliding
 from tests.support.models import model_folder as model_folder
 from tests.support.models import tiny_bert as tiny_bert
 from tests.support.models import tiny_bert_cls as tiny_bert_cls

@@ -153,3 +153,20 @@ def test_what_comes_back_from_ram_shares_the_cells_of_its_prefix(exact_llama: Pa
         assert stats.restored_total == 1
         assert stats.cells_used < len(first) + len(second) - len(common) + 50
         assert answer(worker, second)[0] == cold[second]
+
+
+def test_what_a_sliding_window_lost_is_computed_again(exact_sliding: Path) -> None:
+    """Saved states hold the last window of such layers only: cut back to a shared beginning they hold nothing."""
+    with running_worker(exact_sliding, n_ctx=4096, parallel=2, cache_ram_bytes=0, **EXACT) as worker:
+        common = worker.tokenize(LONG).tokens
+        tails = [worker.tokenize(text).tokens for text in (OTHER, OTHER[::-1], LONG[::-1], "and then")]
+        prompts = [(*common, *tail) for tail in tails] + [(*common, *tails[0], *tails[1]), common]
+        cold = {prompt: answer(worker, prompt)[0] for prompt in reversed(prompts)}
+    with running_worker(exact_sliding, n_ctx=4096, parallel=2, **EXACT) as worker:
+        for prompt in (*prompts, *prompts, *reversed(prompts)):
+            assert answer(worker, prompt)[0] == cold[prompt]
+        assert worker.stats().saved_total > 0
+    with running_worker(exact_sliding, n_ctx=4096, parallel=4, **EXACT) as worker:
+        for _ in range(3):
+            results = worker.run(*(generate(prompt, max_tokens=8, ignore_eos=True) for prompt in prompts))
+            assert [result.text for result in results] == [cold[prompt] for prompt in prompts]

@@ -29,6 +29,7 @@ class FakeContext:
         self.restores = True
         self.sequence_bytes = 10
         self.is_cuttable = True
+        self.reaches = True
         self.decode_codes: list[int] = []
 
     def called(self, name: str) -> list[int]:
@@ -50,6 +51,9 @@ class FakeContext:
 
     def copy_prefix(self, source: int, target: int, length: int) -> None:
         self.calls.append(("copy", target))
+
+    def reaches_back(self, seq_id: int, length: int) -> bool:
+        return self.reaches
 
     def replace_prefix(self, source: int, target: int, length: int) -> bool:
         self.calls.append(("replace", target))

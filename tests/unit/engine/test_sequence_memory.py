@@ -171,3 +171,52 @@ def test_what_comes_back_shares_the_prefix_that_is_there(*, is_cuttable: bool) -
     assert bench.memory.occupy(back, prefix, ()) == 400
     assert bench.memory.cells.length(back.seq_id) == 400
     assert bench.memory.cells.used == 350 + (100 if is_cuttable else 400)
+
+
+def test_with_one_id_the_prefix_itself_makes_way() -> None:
+    bench = Bench()
+    context: Any = bench.context
+    bench.memory = SequenceMemory(context, n_ctx=4096, n_sequences=1, states=bench.states)
+    bench.finished(ids(1, N))
+    again = sequence_of(ids(1, N + 1))
+    prefix = bench.memory.cache.match(again.prefix())
+    assert prefix is not None
+    assert bench.memory.occupy(again, prefix, ()) == 0
+    assert bench.memory.cells.used == 0
+
+
+def test_a_sequence_that_cannot_be_saved_does_not_make_way(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench()
+    bench.context.save_fails = True
+    bench.finished(ids(1, 500))
+    bench.finished(ids(2, 10))
+    running = sequence_of(ids(3, 200))
+    bench.memory.occupy(running, None, ())
+    bench.memory.thin_out([running.seq_id])
+    assert len(bench.memory.cache) == 2, "nor do others in its place"
+    assert "was not saved" in caplog.text
+
+
+def test_few_tokens_are_not_worth_a_large_state() -> None:
+    bench = Bench()
+    bench.finished(np.concatenate([ids(1, 20), ids(2, 1000)]))
+    bench.memory.evict_oldest()
+    other = sequence_of(np.concatenate([ids(1, 20), ids(3, 5)]))
+    assert not bench.memory.states.is_fetching(other, 0)
+    assert bench.memory.occupy(other, None, ()) == 0
+    much = sequence_of(np.concatenate([ids(1, 20), ids(2, 50), ids(3, 5)]))
+    bench.memory.states.is_fetching(much, 0)
+    assert bench.memory.occupy(much, None, ()) == 70
+
+
+def test_what_a_sliding_window_lost_is_not_shared() -> None:
+    bench = Bench()
+    bench.finished(ids(1, 500))
+    bench.context.reaches = False
+    again = sequence_of(ids(1, 501))
+    prefix = bench.memory.cache.match(again.prefix())
+    assert bench.memory.occupy(again, prefix, ()) == 0
+    bench.memory.evict_oldest()
+    bench.memory.states.is_fetching(again, 0)
+    assert bench.memory.occupy(again, None, ()) == 0
+    assert bench.memory.cells.length(again.seq_id) == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from http import HTTPStatus
 from typing import Final
 
@@ -15,9 +14,6 @@ from jan_serve.api.guards.guard import SAFE_METHODS, Guard, header_values
 BODY_TIMEOUT_S: Final = 60.0
 SLOWEST_BYTES_PER_S: Final = 1 << 20
 """Longer bodies get one second more for each of these."""
-
-LINGER_S: Final = 5.0
-"""How long the rest of a refused body is read, for the refusal to arrive."""
 
 _CLOSE: Final = {"connection": "close"}
 
@@ -31,12 +27,10 @@ class BodyGuard(Guard):
         self._timeout_s = BODY_TIMEOUT_S + max_bytes / SLOWEST_BYTES_PER_S
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await super().__call__(scope, receive, send)
-            return
-        limited = _LimitedBody(receive, self._max_bytes, self._timeout_s)
-        waits = any(value.lower() == b"100-continue" for value in header_values(scope, b"expect"))
-        await super().__call__(scope, limited, _LingeringAnswer(send, limited, waits=waits))
+        limited = (
+            _LimitedBody(receive, self._max_bytes, self._timeout_s) if scope["type"] == "http" else receive
+        )
+        await super().__call__(scope, limited, send)
 
     def check(self, scope: Scope) -> None:
         """Raises 413 or 415."""
@@ -92,55 +86,6 @@ class _LimitedBody:
             if self._size > self._max_bytes:
                 raise too_large(self._max_bytes)
         return message
-
-    async def discard(self, seconds: float) -> None:
-        """Read what is left of the body, for so long at most, and keep nothing of it."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                while not self._complete:
-                    message = await self._receive()
-                    self._complete = message["type"] != "http.request" or not message.get("more_body", False)
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether all of it was read."""
-        return self._complete
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether any of it was read."""
-        return self._size > 0
-
-
-class _LingeringAnswer:
-    """An ASGI send that ends an answer which closes the connection only when the body of the request was read.
-
-    A socket that is closed with bytes unread sends RST, and the client may lose the answer to that, or never read it
-    because its own sending failed. All of the answer is sent before. waits: the client sends its body when it is told
-    to go on, which reading would do.
-    """
-
-    def __init__(self, send: Send, body: _LimitedBody, *, waits: bool) -> None:
-        self._send = send
-        self._body = body
-        self._waits = waits
-        self._closes = False
-
-    async def __call__(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            headers = message.get("headers", ())
-            self._closes = any((name.lower(), value) == (b"connection", b"close") for name, value in headers)
-        is_last = message["type"] == "http.response.body" and not message.get("more_body", False)
-        if (
-            is_last
-            and self._closes
-            and not self._body.is_complete
-            and (self._body.has_begun or not self._waits)
-        ):
-            await self._send({**message, "more_body": True})
-            await self._body.discard(LINGER_S)
-            message = {"type": "http.response.body", "body": b""}
-        await self._send(message)
 
 
 def too_large(max_bytes: int) -> HttpError:

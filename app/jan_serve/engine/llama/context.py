@@ -165,6 +165,7 @@ class LlamaContext:
         self.n_ubatch = int(lib.llama_n_ubatch(pointer))
         self.n_vocab = model.vocab.n_tokens
         self._memory = lib.llama_get_memory(pointer)
+        self._n_swa = model.n_swa
 
     def close(self) -> None:
         """Free the context."""
@@ -219,12 +220,23 @@ class LlamaContext:
         """`llama_memory_seq_cp`: share the first `length` cells of a sequence. Metadata only in a unified cache."""
         lib.llama_memory_seq_cp(self._memory, source, target, 0, length)
 
+    def reaches_back(self, seq_id: int, length: int) -> bool:
+        """Whether a sequence still has all that a token behind its first `length` ones looks at.
+
+        Blocks with a sliding window need its last tokens only, and llama.cpp gives cells away, and leaves them out of
+        saved states, that lie outside the window of the sequence's end (llama_kv_cache::find_slot, ::state_write).
+        """
+        if not self._n_swa:
+            return True
+        first = int(lib.llama_memory_seq_pos_min(self._memory, seq_id))
+        return 0 <= first <= max(0, length - self._n_swa)
+
     def replace_prefix(self, source: int, target: int, length: int) -> bool:
         """Share the first `length` cells of `source` in place of those that `target` has with the same content.
 
         False, and nothing changed, where the memory cannot be cut there.
         """
-        if not lib.llama_memory_seq_rm(self._memory, target, 0, length):
+        if self._n_swa or not lib.llama_memory_seq_rm(self._memory, target, 0, length):
             return False
         lib.llama_memory_seq_cp(self._memory, source, target, 0, length)
         return True

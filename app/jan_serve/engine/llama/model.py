@@ -103,6 +103,11 @@ class LlamaModel:
         )
 
     @property
+    def n_swa(self) -> int:
+        """Tokens that blocks with a sliding window see, at most; 0 where all blocks see all of them."""
+        return int(lib.llama_model_n_swa(self.pointer))
+
+    @property
     def has_decoder(self) -> bool:
         """Whether the model can generate through llama_decode (encoder-only models cannot)."""
         return bool(lib.llama_model_has_decoder(self.pointer))

@@ -1,0 +1,72 @@
+"""Answers that close their connection arrive, also while the request is still being sent."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Final
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from jan_serve.api.guards.guard import header_values
+
+LINGER_S: Final = 1.5
+"""How long the rest of a body is read at most; shorter than the grace of a server that ends."""
+
+
+class Lingering:
+    """Ends an answer after which the connection is closed only when the body of its request was read.
+
+    A socket that is closed with bytes unread sends RST, and the client may lose the answer to that, or never read it
+    because its own sending failed. All of the answer is sent before. What is read is not kept. Not where the client
+    waits to be told to send its body (`Expect: 100-continue`): reading would tell it.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        exchange = _Exchange(scope, receive, send)
+        await self.app(scope, exchange.receive, exchange.send)
+
+
+class _Exchange:
+    """The receive and send of one request."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._receive = receive
+        self._send = send
+        self._closes = scope["http_version"] == "1.0" or _says_close(header_values(scope, b"connection"))
+        self._waits = any(value.lower() == b"100-continue" for value in header_values(scope, b"expect"))
+        self._is_read = False
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        self._waits = False
+        self._is_read = message["type"] != "http.request" or not message.get("more_body", False)
+        return message
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = message.get("headers", ())
+            values = [value for name, value in headers if name.lower() == b"connection"]
+            self._closes = self._closes or _says_close(values)
+        is_last = message["type"] == "http.response.body" and not message.get("more_body", False)
+        if is_last and self._closes and not self._is_read and not self._waits:
+            await self._send({**message, "more_body": True})
+            await self._discard()
+            message = {"type": "http.response.body", "body": b""}
+        await self._send(message)
+
+    async def _discard(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LINGER_S):
+                while not self._is_read:
+                    await self.receive()
+
+
+def _says_close(values: list[bytes]) -> bool:
+    return any(token.strip().lower() == b"close" for value in values for token in value.split(b","))
