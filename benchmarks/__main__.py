@@ -7,15 +7,19 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
+import aiohttp
 import typer
 from rich.progress import Progress
 
 from benchmarks import raw_loop, report
+from benchmarks.figures import Figures
 from benchmarks.plot import write_curves, write_svg
-from benchmarks.rows import ROWS
-from benchmarks.servers import Command, ours, started
+from benchmarks.rows import ROWS, Row
+from benchmarks.servers import Command, Running, ours, started
 
-BUILTIN = Path(__file__).resolve().parent.parent / "models" / "builtin" / "jan-tiny.gguf"
+_ROOT = Path(__file__).resolve().parent.parent
+BUILTIN = _ROOT / "models" / "builtin" / "jan-tiny.gguf"
+RESULTS = _ROOT / "build" / "bench"
 
 
 def main(
@@ -25,8 +29,8 @@ def main(
     peer_cmd: Annotated[str, typer.Option(help="command with {model} and {port} (also PEER_CMD)")] = "",
     flags: Annotated[str, typer.Option(help="flags for jan-serve")] = "",
     row: Annotated[list[str] | None, typer.Option(help="only this row; may be repeated")] = None,
-    out: Annotated[Path | None, typer.Option(help="write all samples as JSON")] = None,
-    plot: Annotated[Path | None, typer.Option(help="draw the medians as SVG")] = None,
+    out: Annotated[Path, typer.Option(help="write all samples as JSON")] = RESULTS / "latest.json",
+    plot: Annotated[Path, typer.Option(help="draw the medians as SVG")] = RESULTS / "latest.svg",
     curves: Annotated[Path | None, typer.Option(help="draw the curves' rows as SVG")] = None,
     raw_threads: Annotated[
         int, typer.Option(help="measure a bare llama.cpp loop of so many threads beside the curves' rows")
@@ -42,6 +46,9 @@ def main(
         sys.exit(f"no such row; there are {', '.join(r.name for r in ROWS)}")
     samples: report.Samples = {command.name: {r.name: [] for r in rows} for command in commands}
     settings = {"model": model.name, "rounds": rounds, "flags": flags, "peer_cmd": peer_cmd}
+    missing: dict[str, str] = {}
+    for path in (out, plot):
+        path.parent.mkdir(parents=True, exist_ok=True)
     with Progress() as progress:
         task = progress.add_task("measuring", total=rounds * len(commands) * len(rows))
         for number in range(rounds):
@@ -49,19 +56,38 @@ def main(
                 with started(command, model) as server:
                     for r in rows:
                         progress.update(task, description=f"{command.name}: {r.name}")
-                        samples[command.name][r.name].append(r.run(server, number + 1))
+                        try:
+                            samples[command.name][r.name].append(_run(r, server, number + 1))
+                        except (_Skipped, RuntimeError, OSError, aiohttp.ClientError) as error:
+                            missing[f"{command.name}, {r.name}"] = (
+                                f"{type(error).__name__.strip('_')}: {error}"
+                            )
                         progress.advance(task)
             if raw_threads:
                 for name, figures in raw_loop.measure(model, raw_threads).items():
                     samples.setdefault(raw_loop.NAME, {}).setdefault(name, []).append(figures)
-            if out is not None:
-                report.write_json(out, samples, settings)
-    if plot is not None:
-        write_svg(plot, report.medians(samples))
+            report.write_json(out, samples, settings)
+    write_svg(plot, report.medians(samples))
     if curves is not None:
         write_curves(curves, report.medians(samples))
     others = [name for name in samples if name != commands[0].name]
     report.print_table(samples, commands[0].name, others)
+    for name, reason in missing.items():
+        print(f"{name}: {reason}")
+    print(f"all samples: {out}; drawn: {plot}")
+    if any(not reason.startswith("Skipped") for reason in missing.values()):
+        sys.exit(1)
+
+
+class _Skipped(Exception):
+    """A row that this server cannot be asked."""
+
+
+def _run(row: Row, server: Running, seed: int) -> Figures:
+    n_ctx = server.n_ctx() if row.needs_ctx else None
+    if n_ctx is not None and n_ctx < row.needs_ctx:
+        raise _Skipped(f"the server has a context of {n_ctx} tokens, and this takes {row.needs_ctx}")
+    return row.run(server, seed)
 
 
 if __name__ == "__main__":

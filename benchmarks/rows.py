@@ -26,7 +26,10 @@ SCHEMA = {
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A measurement. `headline` is the figure that is compared; `lower_is_better` says how."""
+    """A measurement. `headline` is the figure that is compared; `lower_is_better` says how.
+
+    needs_ctx: tokens that one sequence has at least; a server of less is not asked.
+    """
 
     name: str
     why: str
@@ -34,6 +37,7 @@ class Row:
     unit: str
     lower_is_better: bool
     run: Callable[[Running, int], Figures] = field(repr=False)
+    needs_ctx: int = 0
 
 
 def one_stream(server: Running, seed: int) -> Figures:
@@ -140,8 +144,17 @@ ROWS = (
         "x",
         True,
         cache_rows.restart,
+        needs_ctx=4608,
     ),
-    Row("alternating-4k", "two agents take turns", "first_ms", "ms", True, cache_rows.alternating),
+    Row(
+        "alternating-4k",
+        "two agents take turns",
+        "first_ms",
+        "ms",
+        True,
+        cache_rows.alternating,
+        needs_ctx=4608,
+    ),
     Row("repeated-text", "editing repeats what is there", "tokens_per_s", "tok/s", False, load_rows.repeated),
     Row("streams-32", "many small requests at once", "tokens_per_s", "tok/s", False, load_rows.streams_32),
     Row(
@@ -151,9 +164,18 @@ ROWS = (
         "x",
         False,
         load_rows.long_prefill,
+        needs_ctx=12288,
     ),
     Row("clients-64", "nothing fails when all come at once", "failed", "", True, load_rows.clients_64),
-    Row("context-curve", "long chats", "decode_16k_ms", "ms", True, load_rows.context_curve),
+    Row(
+        "context-curve",
+        "long chats",
+        "decode_16k_ms",
+        "ms",
+        True,
+        load_rows.context_curve,
+        needs_ctx=16640,
+    ),
     Row("stream-curve", "more clients", "streams_32", "tok/s", False, load_rows.stream_curve),
     Row("footprint", "what it costs when nobody uses it", "front_mb", "MB", True, footprint),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shlex
 import socket
@@ -15,6 +16,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -31,6 +33,15 @@ class Running:
     ready_s: float
     restart: Callable[[], None] | None = None
     """End it and start it again on what it left on disk; `ready_s` is that of the new one."""
+
+    def n_ctx(self) -> int | None:
+        """Tokens that one sequence may have, as llama-server's /props says it; None where a server does not."""
+        try:
+            with urllib.request.urlopen(f"{self.base}/props", timeout=30.0) as response:
+                props: dict[str, Any] = json.load(response)
+            return int(props["default_generation_settings"]["n_ctx"])
+        except (urllib.error.URLError, ValueError, KeyError, TypeError):
+            return None
 
     def tree_rss_mb(self) -> dict[str, float]:
         """Resident megabytes of the front process and of its children together."""

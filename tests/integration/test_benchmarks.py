@@ -1,0 +1,34 @@
+"""`make bench` on a fresh checkout: the built-in model, rows that it is too small for are said to be left out."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.integration
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_rows_are_measured_or_left_out_with_the_reason(tmp_path: Path) -> None:
+    out, plot = tmp_path / "new" / "samples.json", tmp_path / "new" / "medians.svg"
+    rows = ["--row", "one-stream", "--row", "restart-4k"]
+    command = [sys.executable, "-m", "benchmarks", "--rounds", "1", *rows, "--out", out, "--plot", plot]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(out.read_text())
+    assert document["medians"]["jan-serve"]["one-stream"]["between_ms"] > 0
+    assert document["samples"]["jan-serve"]["restart-4k"] == []
+    assert "the server has a context of 2048 tokens, and this takes 4608" in " ".join(done.stdout.split())
+    assert plot.read_text().startswith("<svg")
+
+
+def test_a_row_that_does_not_exist(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "benchmarks", "--row", "no-such", "--out", tmp_path / "x.json"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 1
+    assert "one-stream" in done.stderr
