@@ -38,6 +38,9 @@ def engine_settings(settings: ModelOptions, model: ModelFile) -> EngineSettings:
         max_tokens_ceiling=settings.max_tokens_ceiling,
         layer_bytes=model.layer_bytes,
         other_bytes=model.other_bytes,
+        n_ctx_train=model.n_ctx_train or 0,
+        k_elements=model.k_elements,
+        v_elements=model.v_elements,
     )
 
 

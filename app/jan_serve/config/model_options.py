@@ -124,7 +124,8 @@ class ModelOptions(BaseSettings):
         Field(
             ge=0,
             le=60,
-            description="Prompts are read in pieces of about this time while answers are written; 0 does not cut them.",
+            description="Prompts are read in pieces of about this time while answers are written, longer where the"
+            " hardware is slow, but a second at most; 0 does not cut them.",
         ),
         Flag(MEMORY_GROUP),
     ] = 0.1
@@ -149,8 +150,8 @@ class ModelOptions(BaseSettings):
         str | None,
         Field(
             min_length=1,
-            description="A small model of the same family that guesses ahead, by name or file. The answers stay the"
-            " same.",
+            description="A small model of the same family that guesses ahead, by name or file. Every guess is"
+            " checked.",
         ),
         Flag(MEMORY_GROUP, metavar="NAME|FILE"),
     ] = None
@@ -158,7 +159,7 @@ class ModelOptions(BaseSettings):
         Literal["auto", "on", "off"],
         Field(
             description="Guess what repeats from what was said before: where that pays (`auto`), always, or never."
-            " The answers stay the same."
+            " Every guess is checked."
         ),
         Flag(MEMORY_GROUP),
     ] = "auto"

@@ -72,7 +72,8 @@ def load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedMode
     started = time.monotonic()
     settings = request.settings
     devices = backend.devices()
-    layers = _gpu_layers(settings, devices)
+    placement = _place(settings, devices)
+    layers = placement.n_gpu_layers
     _check_memory(settings, devices, layers)
     model = LlamaModel(
         request.path,
@@ -85,12 +86,22 @@ def load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedMode
     adapters = Adapters(model, settings.adapters)
     threads = settings.threads or default_threads(model.size_bytes)
     pooling, embedding_only = _pooling(settings, model)
-    n_ctx = _n_ctx(settings, model, embedding_only)
+    n_ctx = _n_ctx(settings, model, embedding_only, placement)
     parallel = settings.parallel or offload.automatic_parallel(n_ctx)
     cache = min(settings.cache_sequences, _MAX_SEQUENCES - parallel)
     if model.is_recurrent:
         cache = min(cache, _RECURRENT_CACHE_SEQUENCES)
-    context = None if embedding_only else _context(model, settings, n_ctx, parallel + cache, threads)
+    context = None
+    while not embedding_only:
+        try:
+            context = _context(model, settings, n_ctx, parallel + cache, threads)
+            break
+        except InsufficientMemory:
+            # What is free is an estimate, and other programs take from it too.
+            if settings.n_ctx is not None or n_ctx <= offload.MIN_AUTO_N_CTX:
+                raise
+            n_ctx //= 2
+            logger.warning("not enough memory: the context has %d tokens", n_ctx)
     embedder = Embedder(
         model,
         n_ctx=n_ctx if embedding_only else min(n_ctx, DEFAULT_N_CTX),
@@ -168,15 +179,23 @@ def default_threads(weight_bytes: int) -> int:
     return max(1, min(physical, usable))
 
 
-def _gpu_layers(settings: EngineSettings, devices: tuple[DeviceInfo, ...]) -> int:
-    if settings.n_gpu_layers is not None:
-        return settings.n_gpu_layers if settings.n_gpu_layers >= 0 else len(settings.layer_bytes) + 1
+def _place(settings: EngineSettings, devices: tuple[DeviceInfo, ...]) -> offload.Placement:
+    asked = settings.n_gpu_layers
+    if asked is not None and asked < 0:
+        asked = len(settings.layer_bytes) + 1
     free = sum(device.free_bytes for device in _accelerators(settings, devices))
-    if free == 0 or not settings.layer_bytes:
-        return 0
-    # The context is chosen after the weights are placed; a share of the device is kept for it.
-    kv_per_layer = int(free * 0.15 / len(settings.layer_bytes))
-    return offload.gpu_layers(settings.layer_bytes, settings.other_bytes, kv_per_layer, free)
+    if free == 0 or asked == 0 or not settings.layer_bytes:
+        return offload.Placement(asked or 0, settings.n_ctx)
+    return offload.place(
+        settings.layer_bytes,
+        settings.other_bytes,
+        _kv_bytes_per_token(settings),
+        free,
+        n_ctx=settings.n_ctx,
+        n_ctx_train=settings.n_ctx_train,
+        n_gpu_layers=asked,
+        most_bytes=settings.context_bytes,
+    )
 
 
 def _accelerators(settings: EngineSettings, devices: tuple[DeviceInfo, ...]) -> list[DeviceInfo]:
@@ -212,27 +231,33 @@ def _pooling(settings: EngineSettings, model: LlamaModel) -> tuple[str, bool]:
     return (wanted if wanted in ("mean", "cls", "last", "rank") else "mean"), embedding_only
 
 
-def _n_ctx(settings: EngineSettings, model: LlamaModel, embedding_only: bool) -> int:
+def _n_ctx(
+    settings: EngineSettings, model: LlamaModel, embedding_only: bool, placement: offload.Placement
+) -> int:
     if settings.n_ctx is not None:
         return (
             min(settings.n_ctx, model.n_ctx_train) if embedding_only and model.n_ctx_train else settings.n_ctx
         )
     if embedding_only:
         return min(model.n_ctx_train or DEFAULT_N_CTX, DEFAULT_N_CTX)
-    per_token = model.kv_bytes_per_token(_element_bytes(settings))
+    if placement.n_ctx is not None:
+        return placement.n_ctx
+    per_token = _kv_bytes_per_token(settings)
     # mmap-ed weights are not in "available" yet.
     free = max(0, psutil.virtual_memory().available - model.size_bytes)
     return offload.automatic_n_ctx(model.n_ctx_train, per_token, free, settings.context_bytes)
 
 
-def _element_bytes(settings: EngineSettings) -> float:
-    return (BYTES_PER_ELEMENT.get(settings.type_k, 2.0) + BYTES_PER_ELEMENT.get(settings.type_v, 2.0)) / 2
+def _kv_bytes_per_token(settings: EngineSettings) -> int:
+    """Size of one KV cell over all blocks. 0 where the header was not read."""
+    k_bytes = settings.k_elements * BYTES_PER_ELEMENT.get(settings.type_k, 2.0)
+    return int(k_bytes + settings.v_elements * BYTES_PER_ELEMENT.get(settings.type_v, 2.0))
 
 
 def _context(
     model: LlamaModel, settings: EngineSettings, n_ctx: int, n_seq_max: int, threads: int
 ) -> LlamaContext:
-    needed = n_ctx * model.kv_bytes_per_token(_element_bytes(settings))
+    needed = n_ctx * _kv_bytes_per_token(settings)
     available = psutil.virtual_memory().total
     if needed > available and not any(d.kind == "gpu" for d in backend.devices()):
         raise InsufficientMemory(
@@ -290,6 +315,6 @@ def _facts(
         add_eos=model.vocab.add_eos,
         chat_templates=model.chat_templates(),
         metadata=metadata,
-        kv_bytes=0 if embedding_only else n_ctx * model.kv_bytes_per_token(_element_bytes(settings)),
+        kv_bytes=0 if embedding_only else n_ctx * _kv_bytes_per_token(settings),
         score_labels=model.score_labels() if pooling == "rank" else (),
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 # Compute buffers, the driver's own share and other programs: kept free on a device.
 DEVICE_RESERVE_BYTES = 512 * 1024 * 1024
@@ -10,6 +12,8 @@ DEVICE_RESERVE_BYTES = 512 * 1024 * 1024
 CONTEXT_SHARE = 0.5
 DEFAULT_N_CTX_LIMIT = 32_768
 MIN_AUTO_N_CTX = 2_048
+# A conversation with a system prompt: for less, layers stay in main memory.
+WANTED_N_CTX = 8_192
 
 
 def gpu_layers(layer_bytes: Sequence[int], other_bytes: int, kv_bytes_per_layer: int, free_bytes: int) -> int:
@@ -42,6 +46,55 @@ def automatic_n_ctx(
     while n_ctx > MIN_AUTO_N_CTX and n_ctx * kv_bytes_per_token > room:
         n_ctx = max(MIN_AUTO_N_CTX, n_ctx // 2)
     return n_ctx
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Layers on the device, in llama.cpp's counting, and the context length; None where main memory decides that."""
+
+    n_gpu_layers: int
+    n_ctx: int | None
+
+
+def place(
+    layer_bytes: Sequence[int],
+    other_bytes: int,
+    kv_bytes_per_token: int,
+    free_bytes: int,
+    *,
+    n_ctx: int | None,
+    n_ctx_train: int,
+    n_gpu_layers: int | None = None,
+    most_bytes: int | None = None,
+) -> Placement:
+    """What goes to a device with `free_bytes`, together with the cache of the layers that go there.
+
+    n_ctx, n_gpu_layers: what the user asked for; None is automatic. All layers with a shorter context come before fewer
+    layers with a longer one, down to WANTED_N_CTX. most_bytes: of an automatic context.
+    """
+    everything = len(layer_bytes) + 1
+    lengths = [n_ctx] if n_ctx is not None else _lengths(n_ctx_train, kv_bytes_per_token, most_bytes)
+    shortest = n_ctx if n_ctx is not None else min(WANTED_N_CTX, lengths[0])
+    for length in lengths:
+        kv_per_layer = length * kv_bytes_per_token // max(1, len(layer_bytes))
+        fitting = gpu_layers(layer_bytes, other_bytes, kv_per_layer, free_bytes)
+        if fitting >= (everything if n_gpu_layers is None else min(n_gpu_layers, everything)):
+            return Placement(fitting if n_gpu_layers is None else n_gpu_layers, length)
+        if length <= shortest:
+            break
+    if n_gpu_layers is not None:
+        return Placement(n_gpu_layers, n_ctx or lengths[-1])
+    kv_per_layer = shortest * kv_bytes_per_token // max(1, len(layer_bytes))
+    fitting = gpu_layers(layer_bytes, other_bytes, kv_per_layer, free_bytes)
+    return Placement(fitting, n_ctx if fitting == 0 or n_ctx is not None else shortest)
+
+
+def _lengths(n_ctx_train: int, kv_bytes_per_token: int, most_bytes: int | None) -> list[int]:
+    """Automatic lengths, the longest first; each half of the one before."""
+    lengths = [automatic_n_ctx(n_ctx_train, kv_bytes_per_token, sys.maxsize, most_bytes)]
+    while lengths[-1] > MIN_AUTO_N_CTX:
+        lengths.append(max(MIN_AUTO_N_CTX, lengths[-1] // 2))
+    return lengths
 
 
 def automatic_parallel(n_ctx: int) -> int:

@@ -49,6 +49,8 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     state_bytes: memory for states of sequences on their way from or to other servers.
     context_bytes: what the KV cache may take at most where n_ctx is None; None is a part of what is free.
     layer_bytes, other_bytes: tensor sizes from the GGUF header (per block; the rest), for the offload decision.
+    n_ctx_train, k_elements, v_elements: from there too; the length that it was trained for, and what one token takes in
+    the KV cache, over all blocks.
     step_target_s: prefill chunks beside running streams are cut so that a step stays near this time; 0 cuts nothing.
     share_prefill, prefer_cached: see engine.scheduler. jump_forward: text that a grammar forces is not sampled.
     max_tokens_ceiling: completions end with `length` there even if the request set no limit. 0 is the context.
@@ -84,6 +86,9 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     context_bytes: int | None = None
     layer_bytes: tuple[int, ...] = ()
     other_bytes: int = 0
+    n_ctx_train: int = 0
+    k_elements: int = 0
+    v_elements: int = 0
     adapters: tuple[AdapterFile, ...] = ()
 
 

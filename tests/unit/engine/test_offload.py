@@ -9,9 +9,11 @@ from jan_serve.engine.offload import (
     DEFAULT_N_CTX_LIMIT,
     DEVICE_RESERVE_BYTES,
     MIN_AUTO_N_CTX,
+    Placement,
     automatic_n_ctx,
     automatic_parallel,
     gpu_layers,
+    place,
 )
 
 
@@ -75,3 +77,47 @@ def test_an_automatic_context_keeps_to_what_it_may_take(most_bytes: int, expecte
 @pytest.mark.parametrize(("n_ctx", "expected"), [(32, 1), (255, 1), (512, 2), (2048, 8), (131_072, 8)])
 def test_automatic_parallel(n_ctx: int, expected: int) -> None:
     assert automatic_parallel(n_ctx) == expected
+
+
+KV = 4
+"""Bytes of a token in the cache: one for each of the four blocks."""
+
+
+def needed(length: int, blocks: int = 4, rest: int = 10) -> int:
+    """Memory for so many blocks of 1,000 bytes with a context of `length`, and the rest of the weights."""
+    return DEVICE_RESERVE_BYTES + blocks * (1000 + length) + rest
+
+
+@pytest.mark.parametrize(
+    ("free", "n_ctx", "n_ctx_train", "layers", "expected"),
+    [
+        (needed(32_768), None, 131_072, None, Placement(5, 32_768)),
+        (needed(32_768) - 1, None, 131_072, None, Placement(5, 16_384)),
+        (needed(8_192), None, 131_072, None, Placement(5, 8_192)),
+        # Below that, fewer layers come before a shorter context.
+        (needed(8_192) - 1, None, 131_072, None, Placement(4, 8_192)),
+        (needed(8_192, 2, 0), None, 131_072, None, Placement(2, 8_192)),
+        (needed(8_192, 1, 0) - 1, None, 131_072, None, Placement(0, None)),
+        (0, 4_096, 131_072, None, Placement(0, 4_096)),
+        (needed(4_096), None, 4_096, None, Placement(5, 4_096)),
+        (needed(4_096) - 1, None, 4_096, None, Placement(4, 4_096)),
+        (needed(40_000), 40_000, 131_072, None, Placement(5, 40_000)),
+        (needed(40_000, 3, 0), 40_000, 131_072, None, Placement(3, 40_000)),
+        (needed(16_384), None, 131_072, 5, Placement(5, 16_384)),
+        (needed(16_384, 2, 0), None, 131_072, 2, Placement(2, 16_384)),
+        (needed(16_384, 2, 0), 1_000, 131_072, 2, Placement(2, 1_000)),
+        # As asked for, and with the least of a cache: llama.cpp says whether it fits.
+        (0, None, 131_072, 5, Placement(5, MIN_AUTO_N_CTX)),
+        (needed(32_768), None, 0, None, Placement(5, MIN_AUTO_N_CTX)),
+    ],
+)
+def test_layers_and_context_are_placed_together(
+    free: int, n_ctx: int | None, n_ctx_train: int, layers: int | None, expected: Placement
+) -> None:
+    placed = place([1000] * 4, 10, KV, free, n_ctx=n_ctx, n_ctx_train=n_ctx_train, n_gpu_layers=layers)
+    assert placed == expected
+
+
+def test_a_context_on_a_device_keeps_to_what_it_may_take() -> None:
+    placed = place([1000] * 4, 10, KV, 1 << 40, n_ctx=None, n_ctx_train=131_072, most_bytes=10_000 * KV)
+    assert placed == Placement(5, 8_192)

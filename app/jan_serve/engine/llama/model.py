@@ -129,13 +129,6 @@ class LlamaModel:
         ]
         return tuple((label or b"").decode("utf-8", "replace") for label in labels) if any(labels) else ()
 
-    def kv_bytes_per_token(self, bytes_per_element: float) -> int:
-        """Size of one KV cell over all layers, from the number of KV heads and the head width."""
-        heads = int(lib.llama_model_n_head_kv(self.pointer))
-        n_head = max(1, int(lib.llama_model_n_head(self.pointer)))
-        width = int(lib.llama_model_n_embd(self.pointer)) // n_head
-        return int(self.n_layer * heads * width * 2 * bytes_per_element)
-
     def metadata(self) -> dict[str, str]:
         """All scalar keys of the GGUF; long values are cut, templates are left out (see chat_templates)."""
         found: dict[str, str] = {}
