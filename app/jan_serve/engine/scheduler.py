@@ -123,6 +123,8 @@ class Scheduler:
     def _ready(self, is_fetching: Callable[[Sequence, int], bool]) -> Iterator[Admission]:
         """The waiting sequences that need not wait for a prefix, in order."""
         for sequence in self.waiting:
+            if sequence.waits_for_scores:
+                continue
             prefix = self._find_prefix(sequence)
             have = prefix.length if prefix is not None else 0
             if self._being_prefilled(sequence) < have + MIN_SHARED_PREFILL and not is_fetching(

@@ -122,6 +122,11 @@ class Sequence:
         return self.num_computed < self.prefill_end
 
     @property
+    def waits_for_scores(self) -> bool:
+        """Whether the first sequence of its request has yet to score the prompt, which is told before any text."""
+        return self.index > 0 and self.request.prompt_logprobs is not None and not self.state.scored
+
+    @property
     def wants_prompt_scores(self) -> bool:
         """Whether logits of prompt positions are still needed (by the first sequence of the request only)."""
         return self.index == 0 and self.request.prompt_logprobs is not None and not self.state.scored

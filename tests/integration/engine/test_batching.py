@@ -88,6 +88,19 @@ def test_every_answer_among_many_equals_its_answer_alone(batching: Worker) -> No
             assert outcome(choice) == outcome(alone.choices[index])
 
 
+def test_the_prompt_is_scored_before_any_text_where_others_have_it_in_the_cache(llama: Worker) -> None:
+    """Choices that find the prompt in the cache are ready at once, and a stream leaves its scoring little room."""
+    prompt = words(5, 150)
+    llama.run_one(prompt, max_tokens=4)
+    stream = generate(words(6, 20), max_tokens=120)
+    llama.send(stream)
+    llama.advance()
+    [scored] = llama.run(generate(prompt, n=3, prompt_logprobs=0, max_tokens=4))
+    assert scored.scored is not None
+    assert len(scored.texts) == 3
+    llama.until(stream)
+
+
 def test_sampled_choices_differ_and_are_numbered_by_seed(llama: Worker) -> None:
     several = llama.run_one("the people", n=4, temperature=1.0, seed=10, max_tokens=30)
     assert len(set(several.texts)) == 4

@@ -116,9 +116,13 @@ def test_a_second_turn_does_not_prefill_the_first_again(model: str, request: pyt
         assert alone.text == again.text
 
 
+COPIES_FAST = {**EXACT, "flash_attn": "on"}
+"""Values lie transposed without flash attention, and are copied slowly."""
+
+
 def test_finished_sequences_make_way_where_there_is_ram_for_them(exact_llama: Path) -> None:
     """A stream pays for every cell in use, whoever's it is."""
-    with running_worker(exact_llama, n_ctx=8192, parallel=1, **EXACT) as worker:
+    with running_worker(exact_llama, n_ctx=8192, parallel=1, **COPIES_FAST) as worker:
         texts = [answer(worker, f"{number} {LONG}")[0] for number in range(5)]
         stats = worker.stats()
         assert stats.cells_used <= 400, "those of the last one, which may go on"
@@ -131,7 +135,7 @@ def test_finished_sequences_make_way_where_there_is_ram_for_them(exact_llama: Pa
 
 
 def test_a_conversation_that_goes_on_alone_is_not_moved(exact_llama: Path) -> None:
-    with running_worker(exact_llama, n_ctx=8192, parallel=2, **EXACT) as worker:
+    with running_worker(exact_llama, n_ctx=8192, parallel=2, **COPIES_FAST) as worker:
         tokens = worker.tokenize(LONG).tokens
         for turn in range(3):
             done = worker.run_one(tokens, max_tokens=8, ignore_eos=True, return_tokens=True)
@@ -141,7 +145,7 @@ def test_a_conversation_that_goes_on_alone_is_not_moved(exact_llama: Path) -> No
 
 
 def test_what_comes_back_from_ram_shares_the_cells_of_its_prefix(exact_llama: Path) -> None:
-    with running_worker(exact_llama, n_ctx=8192, parallel=2, **EXACT) as worker:
+    with running_worker(exact_llama, n_ctx=8192, parallel=2, **COPIES_FAST) as worker:
         common = worker.tokenize(LONG).tokens
         first = (*common, *worker.tokenize(OTHER).tokens)
         second = (*common, *worker.tokenize(OTHER[::-1]).tokens)
@@ -162,7 +166,7 @@ def test_what_a_sliding_window_lost_is_computed_again(exact_sliding: Path) -> No
         tails = [worker.tokenize(text).tokens for text in (OTHER, OTHER[::-1], LONG[::-1], "and then")]
         prompts = [(*common, *tail) for tail in tails] + [(*common, *tails[0], *tails[1]), common]
         cold = {prompt: answer(worker, prompt)[0] for prompt in reversed(prompts)}
-    with running_worker(exact_sliding, n_ctx=4096, parallel=2, **EXACT) as worker:
+    with running_worker(exact_sliding, n_ctx=4096, parallel=2, **COPIES_FAST) as worker:
         for prompt in (*prompts, *prompts, *reversed(prompts)):
             assert answer(worker, prompt)[0] == cold[prompt]
         assert worker.stats().saved_total > 0
