@@ -205,14 +205,17 @@ class Engine:
             self._step_clock.drop("join")
 
     def _start_waiting(self) -> None:
-        while (admission := self._scheduler.next_admission(self._memory.states.is_fetching)) is not None:
+        states = self._memory.states
+        while (
+            admission := self._scheduler.next_admission(states.is_fetching, states.num_fetched)
+        ) is not None:
             self._start(admission)
             self._is_crowded = True
         if self._is_crowded:
             self._is_crowded = False
             self._memory.thin_out(sequence.seq_id for sequence in self._scheduler.running)
         if not self._scheduler.running:
-            self._memory.states.wait()
+            states.wait()
 
     def _start(self, admission: Admission) -> None:
         sequence, running = admission.sequence, self._scheduler.running

@@ -34,14 +34,14 @@ _MAX_PASSED = 4
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """A waiting sequence that may run now, and where its prefix comes from."""
+    """A waiting sequence that may run now, and where its prefix comes from.
+
+    num_cached: tokens that need not be computed, also those of a saved state.
+    """
 
     sequence: Sequence
     prefix: PrefixMatch | None
-
-
-def _cached(admission: Admission) -> int:
-    return 0 if admission.prefix is None else admission.prefix.length
+    num_cached: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,15 +97,18 @@ class Scheduler:
         return bool(self.waiting or self.running)
 
     def next_admission(
-        self, is_fetching: Callable[[Sequence, int], bool] = lambda _sequence, _have: False
+        self,
+        is_fetching: Callable[[Sequence, int], bool] = lambda _sequence, _have: False,
+        num_fetched: Callable[[Sequence], int] = lambda _sequence: 0,
     ) -> Admission | None:
         """The next waiting sequence that may run, if there is room. The caller moves it to `running` and asks again.
 
         is_fetching: whether more of a sequence than so many tokens is on its way, so that it should wait.
+        num_fetched: how many tokens of it are there to be brought back.
         """
         if len(self.running) >= self.parallel:
             return None
-        ready = self._ready(is_fetching)
+        ready = self._ready(is_fetching, num_fetched)
         first = next(ready, None)
         if first is None:
             return None
@@ -120,7 +123,9 @@ class Scheduler:
             first.sequence.passed += 1
         return chosen
 
-    def _ready(self, is_fetching: Callable[[Sequence, int], bool]) -> Iterator[Admission]:
+    def _ready(
+        self, is_fetching: Callable[[Sequence, int], bool], num_fetched: Callable[[Sequence], int]
+    ) -> Iterator[Admission]:
         """The waiting sequences that need not wait for a prefix, in order."""
         for sequence in self.waiting:
             if sequence.waits_for_scores:
@@ -130,15 +135,15 @@ class Scheduler:
             if self._being_prefilled(sequence) < have + MIN_SHARED_PREFILL and not is_fetching(
                 sequence, have
             ):
-                yield Admission(sequence, prefix)
+                yield Admission(sequence, prefix, max(have, num_fetched(sequence)))
 
     @staticmethod
     def _preferred(first: Admission, others: Iterable[Admission]) -> Admission:
         """The first one, unless a near one has much more of its prompt in the cache, which may be evicted soon."""
         if first.sequence.passed >= _MAX_PASSED:
             return first
-        least = _cached(first) + _PREFERRED_TOKENS
-        return next((other for other in others if _cached(other) >= least), first)
+        least = first.num_cached + _PREFERRED_TOKENS
+        return next((other for other in others if other.num_cached >= least), first)
 
     def next_turn(self, now: float) -> list[Sequence]:
         """The running sequences of the next batch: all, or, where several sets of LoRA adapters run, those of one."""

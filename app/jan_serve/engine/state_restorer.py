@@ -39,7 +39,8 @@ class StateRestorer:
         self._context = context
         self._cells = cells
         self._cache = cache
-        self._fetches: dict[int, Future[SavedState | None]] = {}
+        # Of waiting sequences: what is brought for them, and how many of their tokens it holds.
+        self._fetches: dict[int, tuple[Future[SavedState | None], int]] = {}
         # Of waiting sequences: the version of the cache in which nothing was found for them, and for how many tokens.
         self._missed: dict[int, tuple[int, int]] = {}
         self.saved = self.restored = 0
@@ -98,8 +99,7 @@ class StateRestorer:
         if sequence.wants_prompt_scores or sequence.resumed is not None:
             return False
         key = id(sequence)
-        fetch = self._fetches.get(key)
-        if fetch is None:
+        if key not in self._fetches:
             missed = self._states.version, have
             if self._missed.get(key) == missed:
                 return False
@@ -107,12 +107,17 @@ class StateRestorer:
             if match is None or not _pays(match.length - have, len(match.source.tokens)):
                 self._missed[key] = missed
                 return False
-            fetch = self._fetches[key] = self._states.fetch(match)
-        return not fetch.done()
+            self._fetches[key] = self._states.fetch(match), match.length
+        return not self._fetches[key][0].done()
+
+    def num_fetched(self, sequence: Sequence) -> int:
+        """Tokens that the state holds which `is_fetching` found for a sequence; 0 without one."""
+        fetch = self._fetches.get(id(sequence))
+        return 0 if fetch is None else fetch[1]
 
     def wait(self) -> None:
         """Block until a fetch is done. For when there is nothing else to do."""
-        for fetch in list(self._fetches.values()):
+        for fetch, _ in list(self._fetches.values()):
             if not fetch.done():
                 fetch.exception()
                 return
@@ -130,7 +135,7 @@ class StateRestorer:
         fetch = self._fetches.pop(id(sequence), None)
         self._missed.pop(id(sequence), None)
         try:
-            state = fetch.result() if fetch is not None else None
+            state = fetch[0].result() if fetch is not None else None
         except (OSError, MemoryError) as error:
             logger.warning("a saved sequence was not read: %s", error)
             return 0

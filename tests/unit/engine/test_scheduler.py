@@ -423,6 +423,15 @@ def test_a_little_in_the_cache_changes_nothing(cached: int, passes: bool) -> Non
     assert bench.admit() is (warm if passes else first)
 
 
+def test_what_can_be_brought_back_counts_as_cached() -> None:
+    bench = Bench(parallel=1, capacity=1000)
+    first, warm = make(prompt(0)), make([*prompt(500, 200), 1])
+    bench.wait(first, warm)
+    admission = bench.scheduler.next_admission(num_fetched=lambda sequence: 200 if sequence is warm else 0)
+    assert admission is not None
+    assert (admission.sequence, admission.prefix, admission.num_cached) == (warm, None, 200)
+
+
 def test_both_exceptions_can_be_turned_off() -> None:
     bench = Bench(parallel=2, capacity=1000, share_prefill=False, prefer_cached=False)
     bench.keep(prompt(500, 200))
