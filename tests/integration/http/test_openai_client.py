@@ -102,11 +102,6 @@ def test_chat_stream(ask: Ask, include_usage: bool) -> None:
     assert (events[-1].usage is not None) is include_usage
 
 
-def test_the_stream_arrives_in_pieces(ask: Ask) -> None:
-    events = chat(ask, stream=True, max_tokens=400)
-    assert sum(bool(choice.delta.content) for event in events for choice in event.choices) > 1
-
-
 def test_choices_are_those_of_the_following_seeds(ask: Ask) -> None:
     def sampled(**fields: Any) -> list[str]:
         return [choice.message.content for choice in chat(ask, temperature=1.0, **fields).choices]
