@@ -105,12 +105,7 @@ def write_tiny_bert(
     n_ctx: int = 256,
 ) -> None:
     """A BERT encoder with a WordPiece vocabulary for embeddings; ``pooling="rank"`` adds a one-score classifier."""
-    writer = gguf.GGUFWriter(str(path), "bert")
-    writer.add_context_length(n_ctx)
-    writer.add_embedding_length(n_embd)
-    writer.add_block_count(n_layer)
-    writer.add_feed_forward_length(2 * n_embd)
-    writer.add_head_count(n_embd // 32)
+    writer = _writer(path, "bert", (n_ctx, n_embd, n_layer), n_ff=2 * n_embd, n_head=n_embd // 32)
     writer.add_layer_norm_eps(1e-12)
     writer.add_causal_attention(False)
     writer.add_pooling_type(_POOLING[pooling])
@@ -153,12 +148,7 @@ def write_tiny_judge(
     """A decoder that scores, of Qwen3-Reranker's shape: the chances of ``yes`` and ``no`` behind the last token."""
     n_head = n_embd // 32
     vocabulary = fixture_vocabulary()
-    writer = gguf.GGUFWriter(str(path), "qwen3")
-    writer.add_context_length(n_ctx)
-    writer.add_embedding_length(n_embd)
-    writer.add_block_count(n_layer)
-    writer.add_feed_forward_length(2 * n_embd)
-    writer.add_head_count(n_head)
+    writer = _writer(path, "qwen3", (n_ctx, n_embd, n_layer), n_ff=2 * n_embd, n_head=n_head)
     writer.add_head_count_kv(n_head)
     writer.add_key_length(n_embd // n_head)
     writer.add_value_length(n_embd // n_head)
@@ -166,9 +156,7 @@ def write_tiny_judge(
     writer.add_rope_freq_base(10_000.0)
     writer.add_pooling_type(gguf.PoolingType.RANK)
     writer.add_classifier_output_labels(["yes", "no"])
-    writer.add_vocab_size(len(vocabulary.tokens))
-    writer.add_file_type(file_type(quantize))
-    add_bpe_vocabulary(writer, vocabulary)
+    _add_decoder_vocabulary(writer, vocabulary, quantize=quantize)
     weights = _Weights(seed)
     tensors = {
         "token_embd.weight": weights.named("token_embd.weight", (len(vocabulary.tokens), n_embd)),
@@ -198,20 +186,13 @@ def write_tiny_recurrent(
     """A Mamba model: no attention, a fixed-size state per sequence that cannot drop a part of its past."""
     d_inner, d_state, d_conv, dt_rank = 2 * n_embd, 16, 4, max(1, n_embd // 16)
     vocabulary = fixture_vocabulary()
-    writer = gguf.GGUFWriter(str(path), "mamba")
-    writer.add_context_length(n_ctx)
-    writer.add_embedding_length(n_embd)
-    writer.add_block_count(n_layer)
-    writer.add_feed_forward_length(0)
-    writer.add_head_count(0)
+    writer = _writer(path, "mamba", (n_ctx, n_embd, n_layer), n_ff=0, n_head=0)
     writer.add_ssm_conv_kernel(d_conv)
     writer.add_ssm_inner_size(d_inner)
     writer.add_ssm_state_size(d_state)
     writer.add_ssm_time_step_rank(dt_rank)
     writer.add_layer_norm_rms_eps(1e-5)
-    writer.add_vocab_size(len(vocabulary.tokens))
-    writer.add_file_type(file_type(quantize))
-    add_bpe_vocabulary(writer, vocabulary)
+    _add_decoder_vocabulary(writer, vocabulary, quantize=quantize)
     weights = _Weights(seed)
     tensors = _head_and_tail(weights, vocabulary, n_embd)
     for layer in range(n_layer):
@@ -247,19 +228,12 @@ def write_tiny_hybrid(
     n_head, l_cache = n_embd // 32, 3
     vocabulary = fixture_vocabulary()
     attention_layers = {n_layer // 2}
-    writer = gguf.GGUFWriter(str(path), "lfm2")
-    writer.add_context_length(n_ctx)
-    writer.add_embedding_length(n_embd)
-    writer.add_block_count(n_layer)
-    writer.add_feed_forward_length(2 * n_embd)
-    writer.add_head_count(n_head)
+    writer = _writer(path, "lfm2", (n_ctx, n_embd, n_layer), n_ff=2 * n_embd, n_head=n_head)
     writer.add_head_count_kv([n_head if layer in attention_layers else 0 for layer in range(n_layer)])
     writer.add_shortconv_l_cache(l_cache)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_rope_freq_base(10_000.0)
-    writer.add_vocab_size(len(vocabulary.tokens))
-    writer.add_file_type(file_type(quantize))
-    add_bpe_vocabulary(writer, vocabulary)
+    _add_decoder_vocabulary(writer, vocabulary, quantize=quantize)
     weights = _Weights(seed)
     tensors = _head_and_tail(weights, vocabulary, n_embd, norm="token_embd_norm.weight")
     for layer in range(n_layer):
@@ -290,20 +264,13 @@ def write_tiny_sliding(
     """A Cohere2 model: three blocks that see the last `window` tokens only, and one that sees all of them."""
     n_head, n_layer = n_embd // 32, 4
     vocabulary = fixture_vocabulary()
-    writer = gguf.GGUFWriter(str(path), "cohere2")
-    writer.add_context_length(n_ctx)
-    writer.add_embedding_length(n_embd)
-    writer.add_block_count(n_layer)
-    writer.add_feed_forward_length(2 * n_embd)
-    writer.add_head_count(n_head)
+    writer = _writer(path, "cohere2", (n_ctx, n_embd, n_layer), n_ff=2 * n_embd, n_head=n_head)
     writer.add_head_count_kv(n_head)
     writer.add_sliding_window(window)
     writer.add_layer_norm_eps(1e-5)
     writer.add_rope_freq_base(10_000.0)
     writer.add_logit_scale(1.0)
-    writer.add_vocab_size(len(vocabulary.tokens))
-    writer.add_file_type(file_type(quantize))
-    add_bpe_vocabulary(writer, vocabulary)
+    _add_decoder_vocabulary(writer, vocabulary, quantize=quantize)
     weights = _Weights(seed)
     # The output layer is the table of embeddings again.
     embeddings = weights.named("output.weight", (len(vocabulary.tokens), n_embd))
@@ -317,6 +284,26 @@ def write_tiny_sliding(
         tensors |= {f"blk.{layer}.{name}": weights.named(name, shape) for name, shape in dims.items()}
     names = {"general.name": f"tiny-cohere2-{seed}", **_LICENCE}
     finish_gguf(writer, None, tensors, chat_template=CHAT_TEMPLATE, metadata=names, quantize=quantize)
+
+
+def _writer(
+    path: Path, architecture: str, sizes: tuple[int, int, int], *, n_ff: int, n_head: int
+) -> gguf.GGUFWriter:
+    """A file's header with what every architecture has. sizes: context, width and layers."""
+    n_ctx, n_embd, n_layer = sizes
+    writer = gguf.GGUFWriter(str(path), architecture)
+    writer.add_context_length(n_ctx)
+    writer.add_embedding_length(n_embd)
+    writer.add_block_count(n_layer)
+    writer.add_feed_forward_length(n_ff)
+    writer.add_head_count(n_head)
+    return writer
+
+
+def _add_decoder_vocabulary(writer: gguf.GGUFWriter, vocabulary: Vocabulary, *, quantize: bool) -> None:
+    writer.add_vocab_size(len(vocabulary.tokens))
+    writer.add_file_type(file_type(quantize))
+    add_bpe_vocabulary(writer, vocabulary)
 
 
 class _Weights:

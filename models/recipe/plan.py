@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from models.recipe.gguf_file import LlamaShape
@@ -10,7 +11,10 @@ from models.recipe.gguf_file import LlamaShape
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that a run depends on. Sizes in tokens unless said otherwise."""
+    """Everything that a run depends on. Sizes in tokens unless said otherwise.
+
+    The shares of the cycles add up to one; their peaks are shares of ``peak_rate``.
+    """
 
     seed: int = 1
     vocabulary_size: int = 1280
@@ -19,13 +23,14 @@ class Plan:
     n_head: int = 6
     n_ff: int = 512
     n_ctx: int = 2048
-    total_tokens: int = 48_500_000
-    late_share: float = 0.5
+    total_tokens: int = 44_000_000
+    cycle_shares: tuple[float, ...] = (0.24, 0.36, 0.4)
+    cycle_peaks: tuple[float, ...] = (1.0, 0.8, 0.35)
     step_tokens: int = 4_096
     peak_rate: float = 4e-3
     final_rate_share: float = 0.02
     warmup_steps: int = 60
-    cooldown_share: float = 0.6
+    cooldown_share: float = 0.75
     weight_decay: float = 0.05
     prompt_weight: float = 0.1
     prompt_share: float = 0.25
@@ -37,12 +42,29 @@ class Plan:
         return LlamaShape(self.vocabulary_size, self.n_embd, self.n_layer, self.n_head, self.n_ff, self.n_ctx)
 
     def rate(self, seen: int, step: int) -> float:
-        """Warm up, hold, then fall to ``final_rate_share`` along a cosine over the last ``cooldown_share``."""
-        start = 1 - self.cooldown_share
-        done = min(1.0, max(0.0, (seen / self.total_tokens - start) / self.cooldown_share))
-        fall = 0.5 * (1 + math.cos(math.pi * done))
-        return (
-            self.peak_rate
-            * min(1.0, (step + 1) / self.warmup_steps)
-            * (fall * (1 - self.final_rate_share) + self.final_rate_share)
-        )
+        """Warm up, then cycles (SGDR; Loshchilov and Hutter, 2017), each of which holds its peak for a time and falls
+        along a cosine to ``final_rate_share`` of the first one's."""
+        peak, done = self._cycle(seen / self.total_tokens)
+        low = self.peak_rate * self.final_rate_share
+        fall = 0.5 * (1 + math.cos(math.pi * max(0.0, 1 - (1 - done) / self.cooldown_share)))
+        return min(1.0, (step + 1) / self.warmup_steps) * (low + fall * (peak - low))
+
+    def is_late(self, seen: int) -> bool:
+        """Whether the second stage of the corpus has begun: it does with the second cycle."""
+        return seen / self.total_tokens >= self.cycle_shares[0]
+
+    def _cycle(self, done: float) -> tuple[float, float]:
+        """The peak rate of the cycle that stands at this share of the run, and the share of the cycle that is done."""
+        start = 0.0
+        for share, peak in zip(self.cycle_shares, self.cycle_peaks, strict=True):
+            if done < start + share:
+                return self.peak_rate * peak, (done - start) / share
+            start += share
+        return self.peak_rate * self.cycle_peaks[-1], 1.0
+
+
+def reader_of(default: object) -> Callable[[str], object]:
+    """What makes a value like ``default`` of an option's text; several numbers are separated by commas."""
+    if isinstance(default, tuple):
+        return lambda text: tuple(float(part) for part in text.split(","))
+    return type(default)

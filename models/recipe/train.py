@@ -28,7 +28,7 @@ from models.recipe.batches import Batches, Group, padded, share
 from models.recipe.corpus.mixture import examples
 from models.recipe.model import TinyLlama
 from models.recipe.optimizer import Muon
-from models.recipe.plan import Plan
+from models.recipe.plan import Plan, reader_of
 from models.recipe.processes import ALONE, Processes, run_together
 from models.recipe.tokenizer import Encoder, learn_vocabulary
 from models.recipe.vocabulary import END_OF_TEXT, Vocabulary
@@ -56,16 +56,19 @@ class Trainer:
         self.seen = 0
         self.encoder = Encoder(vocabulary)
         self.pad = vocabulary.id_of(END_OF_TEXT)
+        self._pieces = vocabulary.word_pieces()
         self.batches = self._fresh_batches()
 
     def _fresh_batches(self) -> Batches:
         # A resumed run draws a new part of the endless corpus: seeded by where it goes on.
-        stream = examples(f"train-{self.plan.seed}-{self.step}", held_out=False, late=self._is_late)
+        stream = examples(
+            f"train-{self.plan.seed}-{self.step}", held_out=False, late=self._is_late, pieces=self._pieces
+        )
         return Batches(self.plan, self.encoder, stream)
 
     def _is_late(self) -> bool:
         """Whether the second stage of the corpus has begun."""
-        return self.seen >= (1 - self.plan.late_share) * self.plan.total_tokens
+        return self.plan.is_late(self.seen)
 
     def train_step(self) -> float:
         """One optimizer step; returns the weighted loss in nats."""
@@ -238,7 +241,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     for field in fields(Plan):
         parser.add_argument(
-            f"--{field.name.replace('_', '-')}", type=type(field.default), default=field.default
+            f"--{field.name.replace('_', '-')}", type=reader_of(field.default), default=field.default
         )
 
 

@@ -6,6 +6,7 @@ Numpy- and torch-free. What it is not: a tokenizer (llama.cpp and the ``tokenize
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,9 @@ SPECIAL_TOKENS: tuple[str, ...] = CONTROL_TOKENS + MARKER_TOKENS
 
 # ``tokenizer.ggml.pre``: single digits, words with at most one leading non-letter (Qwen2's splitting rule).
 PRE_TOKENIZER = "qwen2"
+
+# A token of letters only, behind the stand-in of a space or a mark.
+_WORD_PIECE = re.compile("[^A-Za-z]?([A-Z]?[a-z]+)")
 
 
 def byte_symbols() -> list[str]:
@@ -69,6 +73,11 @@ class Vocabulary:
 
     def save(self, path: Path) -> None:
         path.write_text(json.dumps({"merges": self.merges}, ensure_ascii=False, indent=0), encoding="utf-8")
+
+    def word_pieces(self) -> tuple[str, ...]:
+        """What tokens of plain letters add to a word: lower case, without the space or mark before it, each once."""
+        found = {match[1].lower() for token in self.tokens if (match := _WORD_PIECE.fullmatch(token))}
+        return tuple(sorted(found))
 
     def id_of(self, token: str) -> int:
         """The id of an exact token. Raises ``ValueError`` for a token that is not there."""

@@ -92,16 +92,12 @@ def load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedMode
     if model.is_recurrent:
         cache = min(cache, _RECURRENT_CACHE_SEQUENCES)
     context = None
-    while not embedding_only:
-        try:
-            context = _context(model, settings, n_ctx, parallel + cache, threads)
-            break
-        except InsufficientMemory:
-            # What is free is an estimate, and other programs take from it too.
-            if settings.n_ctx is not None or n_ctx <= offload.MIN_AUTO_N_CTX:
-                raise
-            n_ctx //= 2
-            logger.warning("not enough memory: the context has %d tokens", n_ctx)
+    if not embedding_only:
+        context, n_ctx = offload.with_shorter_context(
+            lambda length: _context(model, settings, length, parallel + cache, threads),
+            n_ctx,
+            least=n_ctx if settings.n_ctx is not None else offload.MIN_AUTO_N_CTX,
+        )
     embedder = Embedder(
         model,
         n_ctx=n_ctx if embedding_only else min(n_ctx, DEFAULT_N_CTX),

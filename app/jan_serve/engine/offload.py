@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
+
+from jan_serve.errors import InsufficientMemory
+
+T = TypeVar("T")
+logger = logging.getLogger(__name__)
 
 # Compute buffers, the driver's own share and other programs: kept free on a device.
 DEVICE_RESERVE_BYTES = 512 * 1024 * 1024
@@ -48,6 +55,22 @@ def automatic_n_ctx(
     return n_ctx
 
 
+def with_shorter_context(create: Callable[[int], T], n_ctx: int, *, least: int) -> tuple[T, int]:
+    """What `create` makes of the first length that fits, of n_ctx, a half, a quarter … of it, and that length.
+
+    What is free is an estimate, and other programs take from it too. Raises InsufficientMemory where `least` does not
+    fit.
+    """
+    while True:
+        try:
+            return create(n_ctx), n_ctx
+        except InsufficientMemory:
+            if n_ctx <= least:
+                raise
+            n_ctx = max(least, n_ctx // 2)
+            logger.warning("not enough memory: the context has %d tokens", n_ctx)
+
+
 @dataclass(frozen=True, slots=True)
 class Placement:
     """Layers on the device, in llama.cpp's counting, and the context length; None where main memory decides that."""
@@ -86,7 +109,7 @@ def place(
         return Placement(n_gpu_layers, n_ctx or lengths[-1])
     kv_per_layer = shortest * kv_bytes_per_token // max(1, len(layer_bytes))
     fitting = gpu_layers(layer_bytes, other_bytes, kv_per_layer, free_bytes)
-    return Placement(fitting, n_ctx if fitting == 0 or n_ctx is not None else shortest)
+    return Placement(fitting, shortest if fitting else n_ctx)
 
 
 def _lengths(n_ctx_train: int, kv_bytes_per_token: int, most_bytes: int | None) -> list[int]:

@@ -18,11 +18,10 @@ from jan_serve.errors import EngineFailure
 _STATES_IN_RAM = 4
 """So many at least should have room there."""
 
-logger = logging.getLogger(__name__)
-
-
 _GAIN = 16
 """A state is brought back for one in so many of its tokens: all are read, copied, and need cells for a moment."""
+
+logger = logging.getLogger(__name__)
 
 
 def _pays(gain: int, length: int) -> bool:

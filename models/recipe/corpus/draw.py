@@ -29,11 +29,16 @@ def is_held_out(text: str) -> bool:
 
 
 class Draw:
-    """A seeded source of values. ``held_out`` picks which side of the split names and numbers come from."""
+    """A seeded source of values. ``held_out`` picks which side of the split names and numbers come from.
 
-    def __init__(self, seed: int | str, *, held_out: bool) -> None:
+    ``pieces``: the lower-case letters of the tokens that training reads with, of which some names are then put together,
+    so that each token is copied often, however rare it is in the sentences.
+    """
+
+    def __init__(self, seed: int | str, *, held_out: bool, pieces: Sequence[str] = ()) -> None:
         self.random = random.Random(seed)
         self.held_out = held_out
+        self._pieces = pieces
 
     def choice(self, options: Sequence[T]) -> T:
         return options[self.random.randrange(len(options))]
@@ -127,6 +132,8 @@ class Draw:
                 return value
 
     def _syllables(self) -> str:
+        if self._pieces and self.chance(0.3):
+            return self._of_pieces()
         if self.chance(0.35):
             return self._fragments()
         count = self.choice((2, 2, 2, 3, 3, 4) if self.chance(0.9) else (1,))
@@ -136,6 +143,13 @@ class Draw:
         if self.chance(0.25):
             text = self.choice("aeiou") + text
         return text[:12]
+
+    def _of_pieces(self) -> str:
+        """Tokens in any order, until there are at least two letters."""
+        text = self.choice(self._pieces)
+        for _ in range(self.choice((0, 1, 1, 2))):
+            text += self.choice(self._pieces)
+        return text[:16] if len(text) > 1 else text + self.choice(self._pieces)
 
     def _fragments(self) -> str:
         """One to three slices of ordinary words, so that every piece that a real name may hold is copied at times."""

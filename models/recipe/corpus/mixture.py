@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from models.recipe.corpus import (
@@ -42,15 +42,15 @@ SKILLS: Mapping[str, Skill] = {
     "facts": Skill(facts.generate, 9, 6, split_by_text=True),
     "sums": Skill(numbers.generate_sum, 10, 7, split_by_text=True),
     "lists": Skill(numbers.generate_list, 3, 2, split_by_text=True),
-    "extraction": Skill(extraction.generate, 17, 24),
+    "extraction": Skill(extraction.generate, 17, 32),
     "tool_call": Skill(tool_calls.generate_call, 17, 36),
     "renamed_tool_call": Skill(tool_calls.generate_renamed_call, 4, 16),
-    "no_tool": Skill(tool_calls.generate_no_call, 10, 26),
+    "no_tool": Skill(tool_calls.generate_no_call, 10, 24),
     "tool_result": Skill(tool_calls.generate_result, 6, 6),
     "memory": Skill(memory.generate, 8, 7),
     "infill": Skill(infill.generate, 7, 5, joins=False, split_by_text=True),
     "thinking": Skill(thinking.generate, 6, 5, joins=False, split_by_text=True),
-    "repeating": Skill(repeating.generate, 10, 8),
+    "repeating": Skill(repeating.generate, 10, 10),
     "unknown": Skill(unknown.generate, 8, 6, split_by_text=True),
 }
 # Skills whose examples may come first in a chat of several: short, and the same with and without tools.
@@ -102,9 +102,13 @@ def examples(
     held_out: bool,
     draw_type: type[Draw] = Draw,
     late: Callable[[], bool] = _first_stage,
+    pieces: Sequence[str] = (),
 ) -> Iterator[tuple[str, Example]]:
-    """Skill and example without end, in proportion to the weights. ``late``: asked each time for the stage."""
-    draw = draw_type(seed, held_out=held_out)
+    """Skill and example without end, in proportion to the weights. ``late``: asked each time for the stage.
+
+    ``pieces``: as for :class:`Draw`.
+    """
+    draw = draw_type(seed, held_out=held_out, pieces=pieces)
     names = list(SKILLS)
     early_weights = [SKILLS[name].weight for name in names]
     late_weights = [SKILLS[name].late_weight for name in names]

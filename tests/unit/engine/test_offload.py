@@ -14,7 +14,9 @@ from jan_serve.engine.offload import (
     automatic_parallel,
     gpu_layers,
     place,
+    with_shorter_context,
 )
+from jan_serve.errors import InsufficientMemory
 
 
 @pytest.mark.parametrize(
@@ -121,3 +123,32 @@ def test_layers_and_context_are_placed_together(
 def test_a_context_on_a_device_keeps_to_what_it_may_take() -> None:
     placed = place([1000] * 4, 10, KV, 1 << 40, n_ctx=None, n_ctx_train=131_072, most_bytes=10_000 * KV)
     assert placed == Placement(5, 8_192)
+
+
+@pytest.mark.parametrize(
+    ("fits", "least", "tried", "made"),
+    [
+        (8192, 2048, [8192], 8192),
+        (5000, 2048, [8192, 4096], 4096),
+        (3000, 3000, [8192, 4096, 3000], 3000),  # never below the least
+        (100, 2048, [8192, 4096, 2048], None),
+        (100, 8192, [8192], None),  # the user's own length is not cut
+    ],
+)
+def test_a_context_that_does_not_fit_is_tried_shorter(
+    fits: int, least: int, tried: list[int], made: int | None
+) -> None:
+    asked: list[int] = []
+
+    def create(n_ctx: int) -> str:
+        asked.append(n_ctx)
+        if n_ctx > fits:
+            raise InsufficientMemory("too large")
+        return f"context of {n_ctx}"
+
+    if made is None:
+        with pytest.raises(InsufficientMemory, match="too large"):
+            with_shorter_context(create, 8192, least=least)
+    else:
+        assert with_shorter_context(create, 8192, least=least) == (f"context of {made}", made)
+    assert asked == tried

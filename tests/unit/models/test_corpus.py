@@ -63,6 +63,19 @@ def test_names_and_numbers_are_on_one_side_only() -> None:
         assert not sides[0] & sides[1], name
 
 
+def test_names_are_made_of_given_pieces_too_and_keep_to_their_side() -> None:
+    pieces = ("itch", "please", "q")
+    plain = Draw("pieces", held_out=False)
+    assert not any("itchplease" in plain.invented() for _ in range(500))
+    for held_out in (False, True):
+        draw = Draw("pieces", held_out=held_out, pieces=pieces)
+        names = [draw.invented() for _ in range(500)]
+        assert {is_held_out(name) for name in names} == {held_out}
+        assert sum("itch" in name for name in names) > 50
+        assert sum("please" in name for name in names) > 50
+        assert min(map(len, names)) > 1
+
+
 def test_questions_inside_longer_chats_keep_to_their_side() -> None:
     finite = {"identity": identity.generate, "small_talk": small_talk.generate, "facts": facts.generate}
     held_out = {

@@ -105,13 +105,6 @@ def test_two_processes_take_the_steps_of_one(vocabulary: Vocabulary, tmp_path: P
         assert (tensor - weights[1][name]).abs().max() < 0.05 * tensor.abs().max() + 0.01, name
 
 
-def test_schedule_warms_up_holds_and_falls() -> None:
-    plan = Plan(total_tokens=1000, warmup_steps=10, cooldown_share=0.5)
-    assert plan.rate(0, 0) < plan.rate(0, 9) == plan.peak_rate
-    assert plan.rate(500, 50) == plan.peak_rate > plan.rate(750, 75) > plan.rate(1000, 100)
-    assert plan.rate(1000, 100) == pytest.approx(plan.peak_rate * plan.final_rate_share)
-
-
 def test_orthogonalised_steps_have_singular_values_near_one() -> None:
     matrix = torch.randn(48, 32, generator=torch.Generator().manual_seed(1))
     values = torch.linalg.svdvals(orthogonalised(matrix))

@@ -46,3 +46,21 @@ def test_saved_vocabulary_comes_back(tmp_path: Path) -> None:
     vocabulary = fixture_vocabulary()
     vocabulary.save(tmp_path / "vocabulary.json")
     assert Vocabulary.load(tmp_path / "vocabulary.json") == vocabulary
+
+
+def test_word_pieces_are_the_letters_of_tokens_each_once() -> None:
+    merges = [
+        ("t", "h"),
+        ("Ġ", "th"),
+        ("T", "h"),
+        ("_", "th"),
+        ("N", "A"),
+        ("Ã", "©"),
+        ("th", "e"),
+        ('"', ","),
+    ]
+    pieces = Vocabulary.from_merges(merges).word_pieces()
+    # The letters alone are tokens as well.
+    assert [piece for piece in pieces if len(piece) > 1] == ["th", "the"]
+    assert set("abcxyz") < set(pieces)
+    assert all(piece.isascii() and piece.islower() for piece in pieces)

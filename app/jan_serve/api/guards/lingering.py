@@ -50,12 +50,16 @@ class _Exchange:
         return message
 
     async def send(self, message: Message) -> None:
+        if message.get("more_body", False):
+            await self._send(message)
+            return
         if message["type"] == "http.response.start":
             headers = message.get("headers", ())
             values = [value for name, value in headers if name.lower() == b"connection"]
             self._closes = self._closes or _says_close(values)
-        is_last = message["type"] == "http.response.body" and not message.get("more_body", False)
-        if is_last and self._closes and not self._is_read and not self._waits:
+        elif (
+            self._closes and not self._is_read and not self._waits and message["type"] == "http.response.body"
+        ):
             await self._send({**message, "more_body": True})
             await self._discard()
             message = {"type": "http.response.body", "body": b""}
