@@ -93,7 +93,10 @@ class InvalidJson(InvalidRequest):
 
 
 class ContextLengthExceeded(InvalidRequest):
-    """The prompt (plus the completion that was asked for) does not fit the context. Lengths are in tokens."""
+    """The prompt (plus the completion that was asked for) does not fit the context. Lengths are in tokens.
+
+    item: which of several inputs to embed it is, from 0.
+    """
 
     code = "context_length_exceeded"
 
@@ -104,16 +107,19 @@ class ContextLengthExceeded(InvalidRequest):
         *,
         max_tokens: int | None = None,
         param: str | None = "messages",
-        message: str | None = None,
+        item: int | None = None,
     ) -> None:
-        text = message or (
+        super().__init__(
             f"The prompt has {n_prompt} tokens, and the context of this model holds {n_ctx} tokens"
             " including the answer. Shorten the prompt, or start the server with a larger --n-ctx."
+            if item is None
+            else f"{param}: item {item} has {n_prompt} tokens, and this model embeds {n_ctx} at most",
+            param=param,
         )
-        super().__init__(text, param=param)
         self.n_prompt = n_prompt
         self.n_ctx = n_ctx
         self.max_tokens = max_tokens
+        self.item = item
 
     def payload(self) -> dict[str, Any]:
         return {
@@ -121,7 +127,7 @@ class ContextLengthExceeded(InvalidRequest):
             "n_ctx": self.n_ctx,
             "max_tokens": self.max_tokens,
             "param": self.param,
-            "message": self.message,
+            "item": self.item,
         }
 
 

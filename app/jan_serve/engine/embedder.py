@@ -2,64 +2,65 @@
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass, field
+import threading
+from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
+import psutil
 
 from jan_serve.engine.adapters import Adapters
-from jan_serve.engine.llama.context import DECODE_OK, Batch, LlamaContext
+from jan_serve.engine.embed_job import EmbedJob, Floats
+from jan_serve.engine.input_pooling import (
+    MAX_SEQUENCES,
+    PIECE_TOKENS,
+    InputPooling,
+    InputsInPieces,
+    WholeInputs,
+)
+from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_OK, Batch, LlamaContext
 from jan_serve.engine.llama.model import LlamaModel
 from jan_serve.engine.phase import PhaseClock
-from jan_serve.errors import ContextLengthExceeded, EngineFailure, InvalidRequest
+from jan_serve.errors import ContextLengthExceeded, EngineFailure, InsufficientMemory, InvalidRequest
 from jan_serve.ipc.messages import Embedded, EmbedRequest
 
-Floats = npt.NDArray[np.float32]
-
-# Attention over a whole input runs in one ubatch, and its buffers grow with it: longer inputs need --n-ctx.
+# Attention over a whole input runs in one batch, and its buffers grow with it: longer inputs need --n-ctx.
 DEFAULT_N_CTX = 2048
-MAX_SEQUENCES = 16
+# In pieces, the cache alone grows with an input.
+DEFAULT_N_CTX_IN_PIECES = 8192
 
 
-@dataclass(slots=True, eq=False)
-class EmbedJob:
-    """An EmbedRequest under way: batches that are not computed yet, vectors that are."""
+@dataclass(frozen=True, slots=True)
+class EmbedderSettings:
+    """How a model embeds. n_ctx: tokens of an input at most. pooling: mean, cls, last, or rank (then the "vector" is
+    the classifier's scores). in_pieces: whether its tokens look back only, so that an input may be cut. cell_bytes: of
+    one token in the cache, 0 where there is none."""
 
-    request: EmbedRequest
-    groups: deque[list[list[int]]]
-    vectors: list[Floats] = field(default_factory=list[Floats])
-    prompt_tokens: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.prompt_tokens = sum(len(row) for group in self.groups for row in group)
+    n_ctx: int
+    pooling: str
+    in_pieces: bool
+    threads: int
+    flash_attn: str
+    cell_bytes: int = 0
 
 
 class Embedder:
-    """Embeds text with one model. The context is made on first use, by the thread that uses it.
-
-    pooling: mean, cls, last, or rank (then the "vector" is the classifier's scores).
-    """
+    """Embeds text with one model. The context is made on first use, by the thread that uses it."""
 
     def __init__(
-        self,
-        model: LlamaModel,
-        *,
-        n_ctx: int,
-        pooling: str,
-        threads: int,
-        flash_attn: str,
-        adapters: Adapters | None = None,
+        self, model: LlamaModel, settings: EmbedderSettings, adapters: Adapters | None = None
     ) -> None:
         self._model = model
         self._adapters = adapters
-        self._n_ctx = n_ctx
-        self._pooling = pooling
-        self._threads = threads
-        self._flash_attn = flash_attn
-        self._context: LlamaContext | None = None
-        self._batch: Batch | None = None
-        self.dimensions = model.n_cls_out if pooling == "rank" else model.n_embd
+        self._n_ctx = settings.n_ctx
+        self._settings = settings
+        self.dimensions = model.n_cls_out if settings.pooling == "rank" else model.n_embd
+        self._pooling: InputPooling = (
+            InputsInPieces(self._create, settings.pooling, self.dimensions)
+            if settings.in_pieces
+            else WholeInputs(self._create, settings.n_ctx, self.dimensions)
+        )
+        self._lock = threading.Lock()
+        self._running: tuple[int, LlamaContext] | None = None  # request and context of the decode that runs
 
     def tokenize(self, request: EmbedRequest) -> list[list[int]]:
         """Ids of every input, with the special tokens that the model wants. May run on another thread.
@@ -84,37 +85,29 @@ class Embedder:
             if not ids:
                 raise InvalidRequest(f"input: item {i} is empty", param="input")
             if len(ids) > self._n_ctx:
-                raise ContextLengthExceeded(
-                    len(ids),
-                    self._n_ctx,
-                    param="input",
-                    message=f"input: item {i} has {len(ids)} tokens, and this model embeds {self._n_ctx} at most",
-                )
+                raise ContextLengthExceeded(len(ids), self._n_ctx, param="input", item=i)
             rows.append(ids)
         return rows
 
-    def start(self, request: EmbedRequest, rows: list[list[int]]) -> EmbedJob:
-        """Group tokenised inputs into batches. Computes nothing yet."""
-        groups: list[list[list[int]]] = []
-        size = 0
-        for row in rows:
-            if not groups or size + len(row) > self._n_ctx or len(groups[-1]) == MAX_SEQUENCES:
-                groups.append([])
-                size = 0
-            groups[-1].append(row)
-            size += len(row)
-        return EmbedJob(request, deque(groups))
+    def start(self, request: EmbedRequest) -> EmbedJob:
+        """Tokenise the inputs; may run on another thread. Computes nothing yet. Raises as `tokenize`."""
+        return EmbedJob(request, self.tokenize(request))
 
-    def advance(self, job: EmbedJob, phase: PhaseClock) -> Embedded | None:
-        """Compute the next batch of a job; blocks. Returns the answer after the last. Raises EngineFailure."""
-        context, batch = self._open()
-        if self._adapters is not None:
-            self._adapters.apply(context, job.request.adapters)
-        job.vectors += self._compute(context, batch, job.groups.popleft(), phase)
-        if job.groups:
+    def advance(self, job: EmbedJob, phase: PhaseClock, *, room: int = PIECE_TOKENS) -> Embedded | None:
+        """Compute the next batch of a job; blocks. Returns the answer after the last. Raises EngineFailure and
+        InsufficientMemory.
+
+        room: tokens at most, where inputs may be cut.
+        """
+
+        def decode(context: LlamaContext, batch: Batch) -> bool:
+            return self._decode(job.request, context, batch, phase)
+
+        self._pooling.advance(job, room, decode)
+        if not job.is_done:
             return None
         vectors = job.vectors
-        if job.request.normalize and self._pooling != "rank":
+        if job.request.normalize and self._settings.pooling != "rank":
             vectors = [_normalized(vector) for vector in vectors]
         return Embedded(
             id=job.request.id,
@@ -123,40 +116,52 @@ class Embedder:
             prompt_tokens=job.prompt_tokens,
         )
 
+    def interrupt(self, request_id: int) -> None:
+        """Stop the decode that runs now if it is for this request, whose job must be dropped then. Thread-safe."""
+        with self._lock:
+            if self._running is not None and self._running[0] == request_id:
+                self._running[1].abort_flag.set()
+
     def close(self) -> None:
         """Free the context."""
-        if self._context is not None:
-            self._context.close()
-            self._context = None
+        self._pooling.close()
 
-    def _open(self) -> tuple[LlamaContext, Batch]:
-        if self._context is None or self._batch is None:
-            self._context = LlamaContext(
-                self._model,
-                n_ctx=self._n_ctx,
-                n_batch=self._n_ctx,
-                n_ubatch=self._n_ctx,
-                n_seq_max=MAX_SEQUENCES,
-                threads=self._threads,
-                embeddings=True,
-                pooling=self._pooling,
-                flash_attn=self._flash_attn,
-            )
-            self._batch = Batch(self._n_ctx)
-        return self._context, self._batch
-
-    def _compute(
-        self, context: LlamaContext, batch: Batch, group: list[list[int]], phase: PhaseClock
-    ) -> list[Floats]:
-        batch.clear()
-        for seq_id, row in enumerate(group):
-            batch.add(np.asarray(row, np.int32), 0, seq_id, outputs="all")
+    def _decode(self, request: EmbedRequest, context: LlamaContext, batch: Batch, phase: PhaseClock) -> bool:
+        if self._adapters is not None:
+            self._adapters.apply(context, request.adapters)
         phase.enter("embed")
-        context.clear()
-        code = context.decode(batch)
-        if code != DECODE_OK:
+        with self._lock:
+            context.abort_flag.clear()
+            self._running = request.id, context
+        try:
+            code = context.decode(batch)
+        finally:
+            with self._lock:
+                self._running = None
+        if code not in (DECODE_OK, DECODE_ABORTED):
             raise EngineFailure(f"llama.cpp could not embed this input (code {code})")
-        return [context.sequence_embedding(seq_id, self.dimensions) for seq_id in range(len(group))]
+        return code == DECODE_OK
+
+    def _create(self, n_ctx: int) -> LlamaContext:
+        in_pieces = self._settings.in_pieces
+        needed, available = n_ctx * self._settings.cell_bytes, psutil.virtual_memory().available
+        if needed > available:
+            raise InsufficientMemory(
+                f"embedding {n_ctx} tokens needs {needed / 2**30:.1f} GiB for the KV cache, and {available / 2**30:.1f}"
+                " GiB are free: shorter inputs need less",
+                retry_after=None,
+            )
+        return LlamaContext(
+            self._model,
+            n_ctx=n_ctx,
+            n_batch=PIECE_TOKENS if in_pieces else n_ctx,
+            n_ubatch=PIECE_TOKENS if in_pieces else n_ctx,
+            n_seq_max=MAX_SEQUENCES,
+            threads=self._settings.threads,
+            embeddings=True,
+            pooling="none" if in_pieces else self._settings.pooling,
+            flash_attn=self._settings.flash_attn,
+        )
 
 
 def _normalized(vector: Floats) -> Floats:

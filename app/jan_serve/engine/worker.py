@@ -21,7 +21,8 @@ from dataclasses import dataclass, field
 import msgspec
 import psutil
 
-from jan_serve.engine.embedder import EmbedJob
+from jan_serve.engine.embed_job import EmbedJob
+from jan_serve.engine.embed_pacing import EmbedPacing
 from jan_serve.engine.engine import Engine
 from jan_serve.engine.intake import Intake
 from jan_serve.engine.llama import backend
@@ -104,9 +105,11 @@ class Worker:
         self._intake_queue: queue.SimpleQueue[IntakeItem] = queue.SimpleQueue()
         self._aborted: set[int] = set()
         self._jobs: deque[EmbedJob] = deque()
+        self._embed_pacing = EmbedPacing()
         self._process = psutil.Process()
         self._transfer = StateTransfer(request, channel.send)
         self._engine: Engine | None = None
+        self._interrupts: tuple[Callable[[int], None], ...] = ()  # break off the decode of a request
         self._saving, self._saved = threading.Event(), threading.Event()
 
     def run(self) -> int:
@@ -149,6 +152,9 @@ class Worker:
                 shelf=self._transfer.shelf,
                 adapters=loaded.adapters,
             )
+        self._interrupts = (loaded.embedder.interrupt,)
+        if self._engine is not None:
+            self._interrupts += (self._engine.interrupt_prefill,)
         vocab = loaded.model.vocab
         # The intake only hands the candidates on to the samplers it makes: the engine thread alone uses them.
         self._intake = Intake(
@@ -194,8 +200,8 @@ class Worker:
     def _abort(self, message: AbortRequest) -> None:
         """Reach the request wherever it is: before the intake, in it (it follows there), or with the engine."""
         self._aborted.add(message.id)
-        if self._engine is not None:
-            self._engine.interrupt_prefill(message.id)
+        for interrupt in self._interrupts:
+            interrupt(message.id)
         self._inbox.put(message)
         self._intake_queue.put(message)
 
@@ -239,7 +245,7 @@ class Worker:
                 self._channel.send(Step((Accepted(message.id, sequences[0].state.prompt_length),)))
                 self._inbox.put(sequences)
             case EmbedRequest():
-                self._inbox.put(self._embedder.start(message, self._embedder.tokenize(message)))
+                self._inbox.put(self._embedder.start(message))
             case TokenizeRequest():
                 self._channel.send(self._tokenized(message))
             case DetokenizeRequest():
@@ -266,11 +272,15 @@ class Worker:
             for item in self._inbox.take(wait=not busy):
                 self._handle(item)
             if engine is not None and engine.has_work:
-                events = engine.step()
+                with self._embed_pacing.step():
+                    events = engine.step()
                 if events:
                     self._outbox.put(Step(tuple(events)))
             if self._jobs:
-                self._embed(self._jobs[0])
+                room = self._embed_pacing.room(has_streams=engine is not None and engine.has_work)
+                if room:
+                    with self._embed_pacing.batch():
+                        self._embed(self._jobs[0], room)
 
     def _handle(self, item: InboxItem) -> None:
         match item:
@@ -289,9 +299,9 @@ class Worker:
                 if self._engine is not None:
                     self._engine.add(item)
 
-    def _embed(self, job: EmbedJob) -> None:
+    def _embed(self, job: EmbedJob, room: int) -> None:
         try:
-            answer = self._embedder.advance(job, self._phase)
+            answer = self._embedder.advance(job, self._phase, room=room)
         except JanServeError as error:
             self._jobs.popleft()
             self._channel.send(_failed(job.request.id, error))

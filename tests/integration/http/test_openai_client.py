@@ -294,6 +294,15 @@ def test_embeddings_in_the_order_of_their_inputs(ask: Ask, model: str) -> None:
     assert together.usage.prompt_tokens == together.usage.total_tokens > 5
 
 
+@pytest.mark.parametrize(("model", "limit"), [("tiny-bert", 256), ("exact-llama", N_CTX)])
+def test_an_input_that_is_too_long_to_embed_is_a_bad_request(ask: Ask, model: str, limit: int) -> None:
+    with pytest.raises(openai.BadRequestError) as caught:
+        embed(ask, ["hello", "hello " * 2 * limit], model)
+    assert (caught.value.code, caught.value.param) == ("context_length_exceeded", "input")
+    assert f"maximum context length is {limit} tokens" in caught.value.message
+    assert "item 1 of input" in caught.value.message
+
+
 def test_encodings_and_dimensions_of_embeddings(ask: Ask) -> None:
     floats = embed(ask, ["hello", "water"], encoding_format="float").data
     packed = embed(ask, ["hello", "water"], encoding_format="base64").data  # as it came: no decoding

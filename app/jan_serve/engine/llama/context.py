@@ -209,12 +209,15 @@ class LlamaContext:
             raise ValueError("this context does not pool")
         return np.ctypeslib.as_array(row, shape=(size,)).copy()
 
-    def token_embedding(self, index: int, size: int) -> Floats:
-        """The embedding at a batch index of the last batch (copied), where nothing pools. Shape (size,)."""
-        row = lib.llama_get_embeddings_ith(self.pointer, index)
-        if not row:
-            raise ValueError("this batch index has no output")
-        return np.ctypeslib.as_array(row, shape=(size,)).copy()
+    def token_embeddings(self, count: int, size: int) -> Floats:
+        """Those of all tokens of the last batch, where nothing pools: a view, valid until the next decode.
+
+        Shape (count, size).
+        """
+        rows = lib.llama_get_embeddings(self.pointer)
+        if not rows:
+            raise ValueError("the last batch has no embeddings")
+        return np.ctypeslib.as_array(rows, shape=(count, size))
 
     def copy_prefix(self, source: int, target: int, length: int) -> None:
         """`llama_memory_seq_cp`: share the first `length` cells of a sequence. Metadata only in a unified cache."""

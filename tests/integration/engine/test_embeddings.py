@@ -1,0 +1,152 @@
+"""Vectors of a real worker beside those that are pooled here from llama.cpp's vectors of each token."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+
+from jan_serve.engine.embed_job import Floats
+from jan_serve.engine.embed_pacing import TOKENS_BESIDE_STREAMS
+from jan_serve.engine.input_pooling import MAX_SEQUENCES, PIECE_TOKENS
+from jan_serve.engine.llama.context import DECODE_OK, Batch, LlamaContext
+from jan_serve.engine.llama.model import LlamaModel
+from jan_serve.errors import ContextLengthExceeded, InvalidRequest
+from jan_serve.ipc.messages import AbortRequest, Chunk, Embedded, EmbedRequest, Step
+from tests.support.models import EXACT
+from tests.support.worker import Worker, generate, next_id, running_worker
+
+pytestmark = pytest.mark.integration
+
+Pooling = Literal["mean", "cls", "last"]
+N_CTX = 512
+# Around the ends of pieces; more inputs than a batch may have.
+LENGTHS = [1, 2, PIECE_TOKENS - 1, PIECE_TOKENS, PIECE_TOKENS + 1, 400, *[3] * (MAX_SEQUENCES + 2)]
+
+
+def inputs_of(lengths: list[int], n_vocab: int = 500) -> list[tuple[int, ...]]:
+    random = np.random.default_rng(7)
+    return [tuple(random.integers(270, n_vocab, length).tolist()) for length in lengths]
+
+
+def vectors_of_tokens(model: LlamaModel, tokens: tuple[int, ...]) -> Floats:
+    """What the model gives for each token, all of them read in one batch."""
+    context = LlamaContext(
+        model,
+        n_ctx=N_CTX,
+        n_batch=N_CTX,
+        n_ubatch=N_CTX,
+        n_seq_max=1,
+        threads=1,
+        embeddings=True,
+        pooling="none",
+        flash_attn="off",
+    )
+    batch = Batch(N_CTX)
+    batch.add(np.asarray(tokens, np.int32), 0, 0, outputs="all")
+    assert context.decode(batch) == DECODE_OK
+    vectors = context.token_embeddings(len(tokens), model.n_embd).copy()
+    context.close()
+    return vectors
+
+
+def pooled(vectors: Floats, pooling: Pooling) -> Floats:
+    match pooling:
+        case "mean":
+            vector: Floats = vectors.mean(axis=0)
+        case "cls":
+            vector = vectors[0]
+        case "last":
+            vector = vectors[-1]
+    return vector / np.float32(np.linalg.norm(vector))
+
+
+def embedded(worker: Worker, inputs: list[tuple[int, ...]], **fields: Any) -> Floats:
+    answer = worker.embed(*inputs, **fields)
+    assert answer.prompt_tokens == sum(map(len, inputs))
+    return np.stack([np.frombuffer(vector, "<f4") for vector in answer.vectors])
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls", "last"])
+@pytest.mark.parametrize(
+    "model", ["exact_llama", "exact_hybrid", "exact_recurrent", "exact_sliding", "tiny_bert"]
+)
+def test_vectors_are_those_of_the_tokens_pooled(
+    request: pytest.FixtureRequest, model: str, pooling: Pooling
+) -> None:
+    path: Path = request.getfixturevalue(model)
+    lengths = [length for length in LENGTHS if model != "tiny_bert" or length <= 256]
+    with running_worker(path, pooling=pooling, **EXACT) as worker:
+        inputs = inputs_of(lengths, min(500, worker.facts.n_vocab))
+        vectors = embedded(worker, inputs)
+    raw = LlamaModel(str(path), n_gpu_layers=0)
+    try:
+        wanted = [pooled(vectors_of_tokens(raw, tokens), pooling) for tokens in inputs]
+    finally:
+        raw.close()
+    # Weights of 8 bits round activations by what else is in the batch.
+    tolerance = 0.02 if model == "tiny_bert" else 2e-4
+    np.testing.assert_allclose(vectors, np.stack(wanted), atol=tolerance)
+
+
+@pytest.fixture(scope="module")
+def worker(exact_llama: Path) -> Generator[Worker]:
+    with running_worker(exact_llama, n_ctx=N_CTX, parallel=4, **EXACT) as running:
+        yield running
+
+
+def test_lengths_are_kept_unless_they_are_normalised(worker: Worker) -> None:
+    inputs = inputs_of([5, 200])
+    plain = embedded(worker, inputs, normalize=False)
+    lengths = np.linalg.norm(plain, axis=1, keepdims=True)
+    assert not np.allclose(lengths, 1)
+    np.testing.assert_allclose(embedded(worker, inputs), plain / lengths, atol=1e-5)
+
+
+def test_an_input_does_not_depend_on_the_others(worker: Worker) -> None:
+    inputs = inputs_of([300, 7, 90, 256])
+    together = embedded(worker, inputs)
+    alone = [embedded(worker, [tokens])[0] for tokens in reversed(inputs)]
+    np.testing.assert_allclose(together, np.stack(alone[::-1]), atol=2e-4)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "item", "message"),
+    [([N_CTX + 1], 0, f"{N_CTX + 1} tokens.*{N_CTX} at most"), ([3, 2000], 1, "2000 tokens")],
+)
+def test_an_input_that_is_too_long_is_refused_by_name(
+    worker: Worker, lengths: list[int], item: int, message: str
+) -> None:
+    with pytest.raises(ContextLengthExceeded, match=f"item {item} has {message}"):
+        worker.embed(*inputs_of(lengths))
+    assert len(embedded(worker, inputs_of([N_CTX]))) == 1
+
+
+def test_an_empty_input_is_refused_by_name(worker: Worker) -> None:
+    with pytest.raises(InvalidRequest, match="item 1 is empty"):
+        worker.embed((300,), ())
+
+
+def test_streams_go_on_between_pieces(exact_llama: Path) -> None:
+    """A batch beside a stream is small, so that a long input cannot be through before the stream has gone on."""
+    stream = generate("hello", max_tokens=400, ignore_eos=True)
+    embed = EmbedRequest(id=next_id(), inputs=tuple(inputs_of([400])))
+    with running_worker(exact_llama, n_ctx=N_CTX, parallel=4, prompt_lookup="off", **EXACT) as worker:
+        worker.send(stream, embed)
+        steps = 0
+        while not isinstance(event := worker.receive(), Embedded):
+            steps += isinstance(event, Step) and isinstance(event.events[0], Chunk)
+        assert event.prompt_tokens == 400
+        assert steps >= 400 / TOKENS_BESIDE_STREAMS - 1
+
+
+def test_a_request_that_is_given_up_leaves_the_rest_in_order(worker: Worker) -> None:
+    inputs = inputs_of([400])
+    wanted = embedded(worker, inputs)
+    for _ in range(5):
+        given_up = EmbedRequest(id=next_id(), inputs=tuple(inputs_of([500] * 20)))
+        worker.send(given_up, AbortRequest(id=given_up.id))
+        np.testing.assert_allclose(embedded(worker, inputs), wanted, atol=1e-5)
