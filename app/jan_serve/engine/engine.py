@@ -136,9 +136,13 @@ class Engine:
 
     def add(self, sequences: Iterable[Sequence]) -> None:
         """Queue the sequences of a request."""
-        for sequence in sequences:
+        choices = list(sequences)
+        for sequence in choices:
             if self._memory.whole_only:
-                sequence.checkpoints = ends_of_turns(sequence.tokens.view(), self._vocab.eog_ids)
+                stops = ends_of_turns(sequence.tokens.view(), self._vocab.eog_ids)
+                # The other choices of a request begin in front of the token whose logits they sample.
+                forks = (len(sequence.tokens) - 1,) if len(choices) > 1 else ()
+                sequence.checkpoints = tuple(sorted({*stops, *forks}))
             if sequence.index == 0:
                 self._prompt_tokens += sequence.state.prompt_length
             self._scheduler.waiting.append(sequence)

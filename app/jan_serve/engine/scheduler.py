@@ -196,14 +196,19 @@ class Scheduler:
         return self._cache.match(sequence.prefix(), running)
 
     def _being_prefilled(self, sequence: Sequence) -> int:
-        """The longest prefix that a running sequence will have computed once its prefill is done."""
-        if not self._share_prefill or self._cache.whole_only or sequence.wants_prompt_scores:
+        """The longest prefix that a running sequence will have computed, and can share, in the course of its prefill."""
+        if not self._share_prefill or sequence.wants_prompt_scores:
             return 0
         prompt = sequence.prefix(len(sequence.tokens) - 1)
-        return max(
-            (common_prefix(prompt, s.prefix()) for s in self.running if s.is_prefilling),
-            default=0,
-        )
+        return max((self._shared_later(prompt, s) for s in self.running if s.is_prefilling), default=0)
+
+    def _shared_later(self, prompt: Tokens, other: Sequence) -> int:
+        common = common_prefix(prompt, other.prefix())
+        if not self._cache.whole_only:
+            return common
+        # What cannot be cut can be shared where its prefill stops.
+        stops = [stop for stop in other.checkpoints if other.num_computed < stop <= common]
+        return max(stops, default=0)
 
     def _has_room(self, needed: int, prefix: PrefixMatch | None) -> bool:
         """Whether `needed` cells are free or can be evicted, beyond what running prefills will take."""

@@ -110,6 +110,24 @@ def test_sampled_choices_differ_and_are_numbered_by_seed(llama: Worker) -> None:
         assert several.choices[index].end.seed == single.choice.end.seed == 10 + index
 
 
+@pytest.mark.parametrize("parallel", [4, 2])
+@pytest.mark.parametrize("model", ["exact_llama", "exact_recurrent", "exact_hybrid"])
+def test_the_prompt_of_several_choices_is_computed_once(
+    request: pytest.FixtureRequest, model: str, parallel: int
+) -> None:
+    """Also where only two of the four run at once, and the others begin when the prompt's cells have moved on."""
+    path: Path = request.getfixturevalue(model)
+    with running_worker(path, n_ctx=512, parallel=parallel, prompt_lookup="off", **EXACT) as worker:
+        several = worker.run_one(words(9, 120), n=4, temperature=1.0, seed=10, max_tokens=5, ignore_eos=True)
+        # Of each choice the last token of the prompt, and all tokens of its answer but the last.
+        assert worker.stats().computed_tokens_total == several.usage.prompt_tokens - 1 + 4 * 5
+        alone = [
+            worker.run_one(words(9, 120), temperature=1.0, seed=10 + i, max_tokens=5, ignore_eos=True).text
+            for i in range(4)
+        ]
+    assert several.texts == alone
+
+
 def test_a_drawn_seed_is_reported_and_gives_the_same_text_again(llama: Worker) -> None:
     first = llama.run_one("the people", temperature=1.0, max_tokens=30)
     seed = first.choice.end.seed

@@ -262,6 +262,21 @@ def test_memory_that_cannot_be_cut_waits_for_no_prefill() -> None:
     assert bench.admit_all() == [a, same]
 
 
+def test_memory_that_cannot_be_cut_is_shared_where_a_prefill_stops() -> None:
+    bench = Bench(whole_only=True, capacity=200)
+    a, same, other = make(prompt(0, 40)), make(prompt(0, 40)), make([*prompt(0, 30), *prompt(1, 10)])
+    a.checkpoints = (20, 39)
+    bench.wait(a, same, other)
+    assert bench.admit_all() == [a]
+    bench.compute(a, a.num_prefill)
+    # The first stop is all that they have in common, the second one is worth waiting for.
+    assert bench.admit_all() == [other]
+    assert (a.num_computed, other.num_computed) == (20, 20)
+    bench.compute(a, a.num_prefill)
+    assert bench.admit_all() == [same]
+    assert (a.num_computed, same.num_computed) == (39, 39)
+
+
 # Batches
 
 
