@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Final
 
 import hypothesis
@@ -23,9 +24,12 @@ CHECKS: Final[list[Any]] = [
 
 
 def drawn(examples: int) -> hypothesis.settings:
-    """As many calls of each operation, the same ones in every run, however long one takes."""
+    """As many calls of each operation, the same ones in every run, however long one takes.
+
+    TEST_DRAWS in the environment: that many everywhere.
+    """
     return hypothesis.settings(
-        max_examples=examples,
+        max_examples=int(os.environ.get("TEST_DRAWS", examples)),
         deadline=None,
         derandomize=True,
         suppress_health_check=[

@@ -136,8 +136,33 @@ _COUNTERS: Final[tuple[tuple[str, str, Callable[[ModelState], float]], ...]] = (
     ("engine_steps", "Engine steps since the worker started.", lambda model: model.stats.steps_total),
     (
         "engine_computed_tokens",
-        "Prompt tokens computed since the worker started.",
+        "Tokens computed since the worker started, of prompts and answers.",
         lambda model: model.stats.computed_tokens_total,
+    ),
+    (
+        "engine_cached_tokens",
+        "Tokens of prompts that did not have to be computed.",
+        lambda model: model.stats.cached_tokens_total,
+    ),
+    (
+        "engine_shared_tokens",
+        "Those of them that a running sequence had computed.",
+        lambda model: model.stats.shared_tokens_total,
+    ),
+    (
+        "engine_passed_sequences",
+        "Times that a waiting sequence was passed by one with a cached prefix.",
+        lambda model: model.stats.passed_total,
+    ),
+    (
+        "engine_made_way_sequences",
+        "Finished sequences that went to RAM for running ones.",
+        lambda model: model.stats.made_way_total,
+    ),
+    (
+        "engine_prefill_tiles",
+        "Pieces of prompts that were made longer to fill a tile of the attention.",
+        lambda model: model.stats.prefill_tiles_total,
     ),
     (
         "engine_forced_tokens",

@@ -129,6 +129,24 @@ class ModelOptions(BaseSettings):
         ),
         Flag(MEMORY_GROUP),
     ] = 0.1
+    prefill_tiles: Annotated[
+        bool,
+        Field(
+            description="Beside answers, prompts are read in pieces of 64 tokens where the CPU reads these faster than"
+            " shorter ones."
+        ),
+        Flag(MEMORY_GROUP),
+    ] = True
+    idle_cells: Annotated[
+        int | None,
+        Field(
+            ge=0,
+            le=1 << 24,
+            description="Tokens of finished answers that stay in the KV cache while others are written; the rest goes to"
+            " RAM. By default 64, or 1024 where copying is slow: CPUs pay for each at every step.",
+        ),
+        Flag(MEMORY_GROUP),
+    ] = None
     share_prefill: Annotated[
         bool,
         Field(

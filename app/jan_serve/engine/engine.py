@@ -101,7 +101,7 @@ class Engine:
         self._step_sizes = [0] * (len(STEP_SIZES) + 1)
         self._step_clock = StepClock()
         self._extra_tokens = [0] * (_MOST_EXTRA + 1)
-        self._steps = self._prompt_tokens = self._computed = self._cached = 0
+        self._steps = self._prompt_tokens = self._computed = self._cached = self._shared = 0
 
     @property
     def has_work(self) -> bool:
@@ -120,6 +120,10 @@ class Engine:
             decode_steps=self._step_clock.times(prefills=False),
             extra_tokens=tuple(self._extra_tokens),
             cached_tokens_total=self._cached,
+            shared_tokens_total=self._shared,
+            passed_total=self._scheduler.passed_total,
+            made_way_total=memory.made_way_total,
+            prefill_tiles_total=self._pacer.tiles_total,
             generated_tokens_total=self._answers.generated,
             forced_tokens_total=self._answers.forced,
             running=len(self._scheduler.running),
@@ -224,10 +228,12 @@ class Engine:
     def _start(self, admission: Admission) -> None:
         sequence, running = admission.sequence, self._scheduler.running
         prefix = admission.prefix if sequence.resumed is None else None
+        is_live = prefix is not None and prefix.seq_id in {other.seq_id for other in running}
         have = self._memory.occupy(sequence, prefix, running)
         sequence.prefill_end = len(sequence.tokens)
         sequence.num_computed = sequence.num_cached = have
         self._cached += have
+        self._shared += have if is_live else 0
         state = sequence.state
         if state.started is None:
             state.started = self._clock()

@@ -56,6 +56,8 @@ class LoadedModel:
     @property
     def idle_cells(self) -> int:
         """See SequenceMemory."""
+        if self.settings.idle_cells is not None:
+            return self.settings.idle_cells
         copies_fast = self.facts.n_gpu_layers == 0 and self.settings.flash_attn != "off"
         return IDLE_CELLS if copies_fast else COPIED_SLOWLY_IDLE_CELLS
 
@@ -64,7 +66,12 @@ class LoadedModel:
         """Whether ggml_compute_forward_flash_attn_ext_tiled can be what computes the attention."""
         settings = self.settings
         types = {settings.type_k, settings.type_v}
-        return self.facts.n_gpu_layers == 0 and settings.flash_attn != "off" and types in ({"f16"}, {"f32"})
+        return (
+            settings.prefill_tiles
+            and self.facts.n_gpu_layers == 0
+            and settings.flash_attn != "off"
+            and types in ({"f16"}, {"f32"})
+        )
 
 
 def load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedModel:

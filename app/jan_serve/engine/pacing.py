@@ -45,6 +45,7 @@ class Pacer:
         # Of a token in pieces of less than a tile, and of a tile, of the prefill that goes on.
         self._narrow_s = self._tile_s = 0.0
         self._owed_s = 0.0
+        self.tiles_total = 0  # pieces that were made longer to fill a tile
 
     @property
     def prefill_token_s(self) -> float:
@@ -98,6 +99,7 @@ class Pacer:
             room = self._fitting(rest_s, self.prefill_token_s)
         elif self._tile_pays():
             room = self.TILE - num_streams
+            self.tiles_total += num_prefilling > 0
         else:
             room = min(self._fitting(rest_s, self.prefill_token_s), self.TILE - num_streams)
         return int(min(self._chunk, max(self.MIN_TOKENS, room)))

@@ -90,6 +90,7 @@ class Scheduler:
         self._cells = cells
         self._cache = cache
         self._turns: Turns[tuple[AdapterUse, ...]] = Turns()
+        self.passed_total = 0  # times that a cached prefix was preferred
 
     @property
     def has_work(self) -> bool:
@@ -121,6 +122,7 @@ class Scheduler:
             return None
         if chosen is not first:
             first.sequence.passed += 1
+            self.passed_total += 1
         return chosen
 
     def _ready(

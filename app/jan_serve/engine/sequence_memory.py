@@ -46,6 +46,7 @@ class SequenceMemory:
         self._context = context
         self._free_ids = list(range(n_sequences - 1, -1, -1))
         self._idle_cells = idle_cells
+        self.made_way_total = 0  # finished sequences that went to RAM for running ones
 
     @property
     def whole_only(self) -> bool:
@@ -121,6 +122,7 @@ class SequenceMemory:
                 return
             if self.states.fits_ram(seq_id) and self.states.save_evicted(seq_id):
                 self._drop(seq_id)
+                self.made_way_total += 1
             else:
                 # It is no reason for others to go.
                 most += self.cells.exclusive(seq_id)
