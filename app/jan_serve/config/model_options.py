@@ -142,8 +142,8 @@ class ModelOptions(BaseSettings):
         Field(
             ge=0,
             le=1 << 24,
-            description="Tokens of finished answers that stay in the KV cache while others are written; the rest goes to"
-            " RAM. By default 64, or 1024 where copying is slow: CPUs pay for each at every step.",
+            description="Tokens of finished answers that stay in the KV cache while others are written; the rest goes"
+            " to RAM. By default 64, or 1024 where copying is slow: CPUs pay for each at every step.",
         ),
         Flag(MEMORY_GROUP),
     ] = None

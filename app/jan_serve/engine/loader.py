@@ -65,13 +65,9 @@ class LoadedModel:
     def attention_tiles(self) -> bool:
         """Whether ggml_compute_forward_flash_attn_ext_tiled can be what computes the attention."""
         settings = self.settings
-        types = {settings.type_k, settings.type_v}
-        return (
-            settings.prefill_tiles
-            and self.facts.n_gpu_layers == 0
-            and settings.flash_attn != "off"
-            and types in ({"f16"}, {"f32"})
-        )
+        if not settings.prefill_tiles or self.facts.n_gpu_layers != 0 or settings.flash_attn == "off":
+            return False
+        return {settings.type_k, settings.type_v} in ({"f16"}, {"f32"})
 
 
 def load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedModel:

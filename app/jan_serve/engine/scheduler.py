@@ -198,7 +198,7 @@ class Scheduler:
         return self._cache.match(sequence.prefix(), running)
 
     def _being_prefilled(self, sequence: Sequence) -> int:
-        """The longest prefix that a running sequence will have computed, and can share, in the course of its prefill."""
+        """The longest prefix that a running sequence will have computed, and can share, during its prefill."""
         if not self._share_prefill or sequence.wants_prompt_scores:
             return 0
         prompt = sequence.prefix(len(sequence.tokens) - 1)
