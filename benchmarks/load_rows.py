@@ -41,6 +41,17 @@ def repeated(server: Running, seed: int) -> Figures:
     }
 
 
+def free_text(server: Running, seed: int) -> Figures:
+    """One client has a text sampled that repeats nothing, so that every guess of prompt lookup is wrong.
+
+    The peer to compare with is this server with ``--prompt-lookup off``.
+    """
+    sampled = {"temperature": 1.0, "top_p": 1.0, "seed": seed, "ignore_eos": True}
+    burst(server.base, [Job(words(seed + 999, 5), 4, sampled)])
+    outcomes = [burst(server.base, [Job(words(seed + i, 20), 96, sampled)]) for i in range(3)]
+    return {"tokens_per_s": statistics.median(1e3 / o.between_ms for o in outcomes)}
+
+
 def streams_32(server: Running, seed: int) -> Figures:
     """Thirty-two clients at once with short prompts. `cpu_ms` is what the whole server uses for a token."""
     burst(server.base, [Job(words(seed + 999, 5), 4)])

@@ -156,6 +156,9 @@ ROWS = (
         needs_ctx=4608,
     ),
     Row("repeated-text", "editing repeats what is there", "tokens_per_s", "tok/s", False, load_rows.repeated),
+    Row(
+        "free-text", "what repeats nothing is not slower", "tokens_per_s", "tok/s", False, load_rows.free_text
+    ),
     Row("streams-32", "many small requests at once", "tokens_per_s", "tok/s", False, load_rows.streams_32),
     Row(
         "long-prefill",

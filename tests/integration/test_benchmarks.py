@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.bench_model import Shape, write_bench_model
+from tests.support.worker import running_worker
+
 pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,3 +35,15 @@ def test_a_row_that_does_not_exist(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 1
     assert "one-stream" in done.stderr
+
+
+def test_the_model_to_measure_with_has_its_shape_and_answers(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "bench.gguf"
+    shape = Shape(n_vocab=2000, n_embd=256, n_layer=2, n_head=4, n_head_kv=2, n_ff=512, n_ctx=1024)
+    write_bench_model(path, shape)
+    assert [entry.name for entry in path.parent.iterdir()] == ["bench.gguf"]
+    with running_worker(path, n_ctx=512) as worker:
+        assert (worker.facts.architecture, worker.facts.n_layer, worker.facts.n_vocab) == ("qwen2", 2, 2000)
+        assert worker.facts.description.endswith("Q4_K - Medium")
+        assert 5 <= len(worker.tokenize("the people said that water was great").tokens) <= 20
+        assert worker.run_one("hello", max_tokens=8, ignore_eos=True).usage.completion_tokens == 8

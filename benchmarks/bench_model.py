@@ -1,0 +1,144 @@
+"""Writes a model of random weights to measure with: of Qwen2.5-0.5B's shape and size, with a vocabulary as large.
+
+    python -m benchmarks.bench_model build/bench/bench.gguf
+
+What it says means nothing; what it costs is what a real model of the shape costs. Q4_K_M, like most that people run.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import gguf
+import llama_cpp
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+from models.recipe.gguf_file import add_bpe_vocabulary
+from models.recipe.vocabulary import Vocabulary
+
+_BUILTIN = Path(__file__).resolve().parent.parent / "models" / "builtin" / "jan-tiny.gguf"
+_TEMPLATE = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+_Q4_K_M = 15  # LLAMA_FTYPE_MOSTLY_Q4_K_M
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Sizes of a qwen2 model. Widths are multiples of 256, or llama.cpp takes other quantisations for some tensors."""
+
+    n_vocab: int = 151_936
+    n_embd: int = 896
+    n_layer: int = 24
+    n_head: int = 14
+    n_head_kv: int = 2
+    n_ff: int = 4_864
+    n_ctx: int = 32_768
+
+    def tensor_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Row-major shapes by GGUF name."""
+        kv = self.n_head_kv * (self.n_embd // self.n_head)
+        shapes: dict[str, tuple[int, ...]] = {
+            "token_embd.weight": (self.n_vocab, self.n_embd),
+            "output_norm.weight": (self.n_embd,),
+        }
+        for layer in range(self.n_layer):
+            parts: dict[str, tuple[int, ...]] = {
+                "attn_norm.weight": (self.n_embd,),
+                "ffn_norm.weight": (self.n_embd,),
+                "attn_q.weight": (self.n_embd, self.n_embd),
+                "attn_k.weight": (kv, self.n_embd),
+                "attn_v.weight": (kv, self.n_embd),
+                "attn_output.weight": (self.n_embd, self.n_embd),
+                "attn_q.bias": (self.n_embd,),
+                "attn_k.bias": (kv,),
+                "attn_v.bias": (kv,),
+                "ffn_gate.weight": (self.n_ff, self.n_embd),
+                "ffn_up.weight": (self.n_ff, self.n_embd),
+                "ffn_down.weight": (self.n_embd, self.n_ff),
+            }
+            shapes |= {f"blk.{layer}.{name}": shape for name, shape in parts.items()}
+        return shapes
+
+
+def write_bench_model(path: Path, shape: Shape, *, seed: int = 0) -> None:
+    """Write the quantised file; blocks for about a minute at full size, and needs 1 GB beside it for a time.
+
+    Raises OSError, or RuntimeError where llama.cpp cannot quantise.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        halves = Path(folder) / "f16.gguf"
+        _write_halves(halves, shape, seed)
+        params = llama_cpp.llama_model_quantize_default_params()
+        params.ftype = _Q4_K_M
+        status = llama_cpp.llama_model_quantize(
+            str(halves).encode(), str(path).encode(), ctypes.byref(params)
+        )
+        if status != 0:
+            raise RuntimeError(f"llama.cpp could not quantise {halves} (status {status})")
+
+
+def _write_halves(path: Path, shape: Shape, seed: int) -> None:
+    writer = gguf.GGUFWriter(str(path), "qwen2")
+    writer.add_name("bench")
+    writer.add_context_length(shape.n_ctx)
+    writer.add_embedding_length(shape.n_embd)
+    writer.add_block_count(shape.n_layer)
+    writer.add_feed_forward_length(shape.n_ff)
+    writer.add_head_count(shape.n_head)
+    writer.add_head_count_kv(shape.n_head_kv)
+    writer.add_layer_norm_rms_eps(1e-6)
+    writer.add_rope_freq_base(1e6)
+    writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16)
+    writer.add_chat_template(_TEMPLATE)
+    add_bpe_vocabulary(writer, _vocabulary(shape.n_vocab))
+    random = np.random.default_rng(seed)
+    for name, dims in shape.tensor_shapes().items():
+        writer.add_tensor(name, _tensor(random, name, dims))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def _tensor(
+    random: np.random.Generator, name: str, dims: tuple[int, ...]
+) -> NDArray[np.float32] | NDArray[np.float16]:
+    if name.endswith("norm.weight"):
+        return np.ones(dims, np.float32)
+    if name.endswith(".bias"):
+        return np.zeros(dims, np.float32)
+    return (random.standard_normal(dims, dtype=np.float32) * np.float32(0.02)).astype(np.float16)
+
+
+def _vocabulary(size: int) -> Vocabulary:
+    """The built-in model's, and words that no text has up to the size: the model may say them."""
+    fields = gguf.GGUFReader(str(_BUILTIN)).fields
+    tokens: list[str] = fields["tokenizer.ggml.tokens"].contents()
+    merges: list[str] = fields["tokenizer.ggml.merges"].contents()
+    if size < len(tokens):
+        raise ValueError(f"a vocabulary has {len(tokens)} tokens at least")
+    more = [f"Ġword{number}" for number in range(size - len(tokens))]
+    pairs = (merge.split(" ") for merge in merges)
+    return Vocabulary((*tokens, *more), tuple((left, right) for left, right in pairs))
+
+
+def main(
+    path: Annotated[Path, typer.Argument(help="GGUF to write")] = Path("build/bench/bench.gguf"),
+    layers: Annotated[int, typer.Option(help="blocks of the model")] = Shape().n_layer,
+) -> None:
+    """Write the model to measure with."""
+    write_bench_model(path, Shape(n_layer=layers))
+    typer.echo(f"wrote {path}; measure with python -m benchmarks --model {path}")
+
+
+if __name__ == "__main__":
+    typer.run(main)
