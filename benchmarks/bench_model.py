@@ -80,7 +80,7 @@ def write_bench_model(path: Path, shape: Shape, *, seed: int = 0) -> None:
         params = llama_cpp.llama_model_quantize_default_params()
         params.ftype = _Q4_K_M
         status = llama_cpp.llama_model_quantize(
-            str(halves).encode(), str(path).encode(), ctypes.byref(params)
+            str(halves).encode(), str(path).encode(), ctypes.pointer(params)
         )
         if status != 0:
             raise RuntimeError(f"llama.cpp could not quantise {halves} (status {status})")
