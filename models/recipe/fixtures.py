@@ -36,6 +36,7 @@ _POOLING: Mapping[Pooling, gguf.PoolingType] = {
 }
 _LICENCE = {"general.license": "apache-2.0"}
 _MERGE_COUNT = 300
+_GEMMA_NORMS = ("attn", "post_attention", "ffn", "post_ffw")
 # Logits get about this standard deviation: sampling at temperature 1 still varies, greedy choices are clear.
 _LOGIT_SPREAD = 3.0
 _WORDS = (
@@ -134,6 +135,46 @@ def write_tiny_bert(
     tensors = {name: weights.named(name, shape) for name, shape in dims.items()}
     names = {"general.name": f"tiny-bert-{pooling}-{seed}", **_LICENCE}
     finish_gguf(writer, None, tensors, chat_template=None, metadata=names)
+
+
+def write_tiny_gemma_embedding(
+    path: Path,
+    *,
+    seed: int = 0,
+    n_layer: int = 6,
+    n_embd: int = 64,
+    n_ctx: int = 512,
+    quantize: bool = True,
+) -> None:
+    """An encoder of EmbeddingGemma's shape: its tokens look at each other, which its file does not say.
+
+    Of six blocks one sees everything, the others a window: llama.cpp fails where it has no use for one of the masks.
+    """
+    n_head = n_embd // 32
+    vocabulary = fixture_vocabulary()
+    writer = _writer(path, "gemma-embedding", (n_ctx, n_embd, n_layer), n_ff=2 * n_embd, n_head=n_head)
+    writer.add_head_count_kv(n_head)
+    writer.add_key_length(n_embd // n_head)
+    writer.add_value_length(n_embd // n_head)
+    writer.add_sliding_window(n_ctx)
+    writer.add_layer_norm_rms_eps(1e-6)
+    writer.add_rope_freq_base(10_000.0)
+    writer.add_pooling_type(gguf.PoolingType.MEAN)
+    _add_decoder_vocabulary(writer, vocabulary, quantize=quantize)
+    weights = _Weights(seed)
+    tensors = {
+        "token_embd.weight": weights.named("token_embd.weight", (len(vocabulary.tokens), n_embd)),
+        "output_norm.weight": np.ones(n_embd, dtype=np.float32),
+    }
+    for layer in range(n_layer):
+        dims: dict[str, tuple[int, ...]] = {f"{part}_norm.weight": (n_embd,) for part in _GEMMA_NORMS}
+        dims |= {f"attn_{part}.weight": (n_embd, n_embd) for part in ("q", "k", "v", "output")}
+        dims |= {"attn_q_norm.weight": (n_embd // n_head,), "attn_k_norm.weight": (n_embd // n_head,)}
+        dims |= {"ffn_gate.weight": (2 * n_embd, n_embd), "ffn_up.weight": (2 * n_embd, n_embd)}
+        dims["ffn_down.weight"] = (n_embd, 2 * n_embd)
+        tensors |= {f"blk.{layer}.{name}": weights.named(name, shape) for name, shape in dims.items()}
+    names = {"general.name": f"tiny-gemma-embedding-{seed}", **_LICENCE}
+    finish_gguf(writer, None, tensors, chat_template=None, metadata=names, quantize=quantize)
 
 
 def write_tiny_judge(

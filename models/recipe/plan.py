@@ -38,6 +38,14 @@ class Plan:
     group_cost: int = 100
     averaging: float = 0.995
 
+    def __post_init__(self) -> None:
+        if len(self.cycle_shares) != len(self.cycle_peaks):
+            raise ValueError(f"cycle_peaks: {len(self.cycle_shares)} cycles have as many peaks")
+        if not math.isclose(sum(self.cycle_shares), 1.0) or min(self.cycle_shares) <= 0:
+            raise ValueError("cycle_shares: they are above 0 and add up to 1")
+        if not 0 < self.cooldown_share <= 1:
+            raise ValueError("cooldown_share: above 0 and up to 1")
+
     def shape(self) -> LlamaShape:
         return LlamaShape(self.vocabulary_size, self.n_embd, self.n_layer, self.n_head, self.n_ff, self.n_ctx)
 

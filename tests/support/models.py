@@ -70,6 +70,14 @@ def tiny_bert(model_folder: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
+def exact_gemma_embedding(model_folder: Path) -> Path:
+    """An encoder of F32 weights whose file does not say that its tokens look ahead."""
+    path = model_folder / "exact-gemma-embedding.gguf"
+    fixtures.write_tiny_gemma_embedding(path, quantize=False)
+    return path
+
+
+@pytest.fixture(scope="session")
 def tiny_bert_cls(model_folder: Path) -> Path:
     """An embedding model with CLS pooling, of the same weights as `tiny_bert`."""
     path = model_folder / "tiny-bert-cls.gguf"

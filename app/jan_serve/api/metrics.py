@@ -146,7 +146,7 @@ _COUNTERS: Final[tuple[tuple[str, str, Callable[[ModelState], float]], ...]] = (
     ),
     (
         "engine_shared_tokens",
-        "Those of them that a running sequence had computed.",
+        "Tokens of prompts that a running sequence had computed.",
         lambda model: model.stats.shared_tokens_total,
     ),
     (

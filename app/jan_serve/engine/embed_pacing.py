@@ -7,39 +7,49 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Final
 
-from jan_serve.engine.input_pooling import PIECE_TOKENS
+from jan_serve.engine.pacing import Pacer
 
-STREAMS_SHARE: Final = 0.6
+STREAMS_SHARE: Final = Pacer.STREAM_SHARE
 """Of the time, while both have something to do."""
-TOKENS_BESIDE_STREAMS: Final = 16
-"""As many as the least piece of a prompt (Pacer.MIN_TOKENS): streams wait for a batch."""
+LEAST_TOKENS: Final = Pacer.MIN_TOKENS
+_OTHERS: Final = (1 - STREAMS_SHARE) / STREAMS_SHARE
 
 
 class EmbedPacing:
-    """Says when the next batch of embeddings is due, and how large it may be. Belongs to the engine's thread."""
+    """Says when the next batch of embeddings is due, and how large it may be. Belongs to the engine's thread.
+
+    A batch takes about as long as streams owe it for their last step, and LEAST_TOKENS at least; the next one comes
+    when the streams have had their share. What streams had before does not count for later.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
         self._owed_s = 0.0  # to the streams, before the next batch
+        self._step_s = self._token_s = 0.0
 
-    def room(self, *, has_streams: bool) -> int:
-        """Tokens that a batch of embeddings may have now; 0: the streams go first."""
+    def room(self, *, has_streams: bool, most: int) -> int:
+        """Tokens that a batch of embeddings may have now; 0: the streams go first. most: where nothing is written."""
         if not has_streams:
             self._owed_s = 0.0
-            return PIECE_TOKENS
-        return 0 if self._owed_s > 0 else TOKENS_BESIDE_STREAMS
+            return most
+        if self._owed_s > 0:
+            return 0
+        fitting = int(self._step_s * _OTHERS / self._token_s) if self._token_s else 0
+        return min(most, max(LEAST_TOKENS, fitting))
 
     @contextmanager
     def step(self) -> Generator[None]:
         """Around a step of the streams."""
         began = self._clock()
         yield
-        self._owed_s -= self._clock() - began
+        self._step_s = self._clock() - began
+        self._owed_s -= self._step_s
 
     @contextmanager
-    def batch(self) -> Generator[None]:
-        """Around a batch of embeddings. What streams had before does not count for later."""
+    def batch(self, room: int) -> Generator[None]:
+        """Around a batch of embeddings of about so many tokens."""
         began = self._clock()
         yield
         took = self._clock() - began
-        self._owed_s = took * STREAMS_SHARE / (1 - STREAMS_SHARE)
+        self._token_s = took / room
+        self._owed_s = took / _OTHERS

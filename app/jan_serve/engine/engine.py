@@ -108,6 +108,11 @@ class Engine:
         """Whether any sequence waits or runs."""
         return self._scheduler.has_work
 
+    @property
+    def is_writing(self) -> bool:
+        """Whether an answer is being written, which waits while anything else is computed."""
+        return any(not sequence.is_prefilling for sequence in self._scheduler.running)
+
     def stats(self) -> EngineStats:
         """Counters and gauges; may be read from another thread (each value is consistent by itself)."""
         memory, states = self._memory, self._memory.states
@@ -143,13 +148,20 @@ class Engine:
         choices = list(sequences)
         for sequence in choices:
             if self._memory.whole_only:
-                stops = ends_of_turns(sequence.tokens.view(), self._vocab.eog_ids)
-                # The other choices of a request begin in front of the token whose logits they sample.
-                forks = (len(sequence.tokens) - 1,) if len(choices) > 1 else ()
-                sequence.checkpoints = tuple(sorted({*stops, *forks}))
+                sequence.checkpoints = ends_of_turns(sequence.tokens.view(), self._vocab.eog_ids)
+                self._plan_fork(sequence, len(choices))
             if sequence.index == 0:
                 self._prompt_tokens += sequence.state.prompt_length
             self._scheduler.waiting.append(sequence)
+
+    def _plan_fork(self, sequence: Sequence, num_choices: int) -> None:
+        """The other choices of a request begin in front of the token whose logits they sample."""
+        if num_choices == 1:
+            return
+        sequence.fork = len(sequence.tokens) - 1
+        if num_choices > self._scheduler.parallel - len(self._scheduler.running):
+            # Some begin later, when what they have in common has moved on.
+            sequence.checkpoints = (*sequence.checkpoints, sequence.fork)
 
     def abort(self, request_id: int) -> None:
         """Drop a request: its cells are free (or cached) at once, and no event of it follows."""
@@ -233,7 +245,8 @@ class Engine:
         sequence.prefill_end = len(sequence.tokens)
         sequence.num_computed = sequence.num_cached = have
         self._cached += have
-        self._shared += have if is_live else 0
+        # What the tiers brought is longer.
+        self._shared += have if is_live and prefix is not None and have == prefix.length else 0
         state = sequence.state
         if state.started is None:
             state.started = self._clock()

@@ -11,9 +11,6 @@ from jan_serve.engine.embed_job import EmbedJob, Floats
 from jan_serve.engine.llama.context import Batch, LlamaContext
 
 MAX_SEQUENCES = 16
-# All tokens of a batch are outputs, and llama.cpp makes logits of each of them beside the embeddings: 4 bytes for each
-# entry of the vocabulary.
-PIECE_TOKENS = 128
 
 Decode = Callable[[LlamaContext, Batch], bool]
 """Compute a batch. False where it was broken off: the job is not wanted any more."""
@@ -23,7 +20,10 @@ class InputPooling(Protocol):
     """Computes the vectors of a job, a batch at a time."""
 
     def advance(self, job: EmbedJob, room: int, decode: Decode) -> None:
-        """Compute the next batch, of `room` tokens at most where inputs may be cut. Blocks for the batch."""
+        """Compute the next batch, of `room` tokens at most where inputs may be cut. Blocks for the batch.
+
+        Raises what `decode` raises, and InsufficientMemory where a context has to be made.
+        """
         ...
 
     def close(self) -> None:
@@ -74,9 +74,15 @@ class InputsInPieces:
     The context grows with the longest input so far; its buffers are those of one batch, however long the input is.
     """
 
-    def __init__(self, create: Callable[[int], LlamaContext], pooling: str, size: int) -> None:
-        """create: a context of so many cells; raises InsufficientMemory. pooling: mean, cls or last."""
+    def __init__(
+        self, create: Callable[[int], LlamaContext], pooling: str, size: int, piece_tokens: int
+    ) -> None:
+        """create: a context of so many cells; raises InsufficientMemory. pooling: mean, cls or last.
+
+        size: values of a vector. piece_tokens: of a batch at most.
+        """
         self._create = create
+        self._piece_tokens = piece_tokens
         self._pooling = pooling
         self._size = size
         self._context: LlamaContext | None = None
@@ -111,10 +117,11 @@ class InputsInPieces:
 
     def _open(self, longest: int) -> tuple[LlamaContext, Batch]:
         # Beside one input that goes on, a batch holds whole ones.
-        if self._context is None or self._context.n_ctx < longest + PIECE_TOKENS:
+        needed = longest + self._piece_tokens
+        if self._context is None or self._context.n_ctx < needed:
             self.close()
-            self._context = self._create(longest + PIECE_TOKENS)
-            self._batch = Batch(PIECE_TOKENS)
+            self._context = self._create(needed)
+            self._batch = Batch(self._piece_tokens)
         assert self._batch is not None
         return self._context, self._batch
 

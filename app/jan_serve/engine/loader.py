@@ -16,7 +16,13 @@ from jan_serve.core.kv_types import BYTES_PER_ELEMENT
 from jan_serve.engine import offload
 from jan_serve.engine.adapters import Adapters
 from jan_serve.engine.draft_model import DraftModel, check_vocabularies
-from jan_serve.engine.embedder import DEFAULT_N_CTX, DEFAULT_N_CTX_IN_PIECES, Embedder, EmbedderSettings
+from jan_serve.engine.embedder import Embedder
+from jan_serve.engine.embedder_loader import (
+    DEFAULT_N_CTX,
+    DEFAULT_N_CTX_IN_PIECES,
+    make_embedder,
+    reads_in_pieces,
+)
 from jan_serve.engine.llama import backend
 from jan_serve.engine.llama.bindings import lib
 from jan_serve.engine.llama.context import LlamaContext
@@ -89,7 +95,11 @@ def load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedMode
     adapters = Adapters(model, settings.adapters)
     threads = settings.threads or default_threads(model.size_bytes)
     pooling, embedding_only = _pooling(settings, model)
-    n_ctx = _n_ctx(settings, model, pooling if embedding_only else None, placement)
+    in_pieces, embeds_most = False, None
+    if embedding_only:
+        in_pieces = reads_in_pieces(model, None, pooling)
+        embeds_most = DEFAULT_N_CTX_IN_PIECES if in_pieces else DEFAULT_N_CTX
+    n_ctx = _n_ctx(settings, model, placement, embeds_most)
     parallel = settings.parallel or offload.automatic_parallel(n_ctx)
     cache = min(settings.cache_sequences, _MAX_SEQUENCES - parallel)
     if model.is_recurrent:
@@ -101,11 +111,10 @@ def load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedMode
             n_ctx,
             least=n_ctx if settings.n_ctx is not None else offload.MIN_AUTO_N_CTX,
         )
-    embedder = Embedder(
-        model, _embedder_settings(settings, model, n_ctx, pooling, threads, embedding_only), adapters
-    )
     facts = _facts(model, settings, n_ctx, parallel, threads, layers, devices, pooling, embedding_only)
     facts = msgspec.structs.replace(facts, load_seconds=time.monotonic() - started, adapters=adapters.facts)
+    in_pieces = in_pieces or (context is not None and reads_in_pieces(model, context, pooling))
+    embedder = make_embedder(settings, model, facts, adapters, in_pieces=in_pieces)
     states = StateCache(0) if embedding_only else _states(request, model)
     draft = None if context is None else _draft_model(settings, context, parallel, threads, layers)
     return LoadedModel(model, context, embedder, facts, settings, cache, states, adapters, draft)
@@ -218,43 +227,18 @@ def _pooling(settings: EngineSettings, model: LlamaModel) -> tuple[str, bool]:
     Mean is llama.cpp's own choice for models that name none; pooling by token ("none") has no single vector.
     """
     named = model.default_pooling()
-    embedding_only = named in ("mean", "cls", "last", "rank") or not _is_causal(model)
+    causal = model.metadata().get(f"{model.architecture}.attention.causal", "true")
+    embedding_only = named in ("mean", "cls", "last", "rank") or causal == "false"
     wanted = settings.pooling or named
     return (wanted if wanted in ("mean", "cls", "last", "rank") else "mean"), embedding_only
 
 
-def _is_causal(model: LlamaModel) -> bool:
-    metadata = model.metadata()
-    return metadata.get(f"{metadata.get('general.architecture', '')}.attention.causal", "true") != "false"
-
-
-def _reads_in_pieces(model: LlamaModel, pooling: str) -> bool:
-    """Whether inputs may be cut. llama.cpp alone has the heads that score, and they want whole inputs."""
-    return _is_causal(model) and not model.has_encoder and pooling != "rank"
-
-
-def _embedder_settings(
-    settings: EngineSettings, model: LlamaModel, n_ctx: int, pooling: str, threads: int, embedding_only: bool
-) -> EmbedderSettings:
-    in_pieces = _reads_in_pieces(model, pooling)
-    most = DEFAULT_N_CTX_IN_PIECES if in_pieces else DEFAULT_N_CTX
-    return EmbedderSettings(
-        n_ctx=n_ctx if embedding_only else min(n_ctx, most),
-        pooling=pooling,
-        in_pieces=in_pieces,
-        threads=threads,
-        flash_attn=settings.flash_attn,
-        cell_bytes=int((settings.k_elements + settings.v_elements) * 2) if in_pieces else 0,
-    )
-
-
 def _n_ctx(
-    settings: EngineSettings, model: LlamaModel, pooling: str | None, placement: offload.Placement
+    settings: EngineSettings, model: LlamaModel, placement: offload.Placement, embeds_most: int | None
 ) -> int:
-    """pooling: of a model that only embeds."""
-    if pooling is not None:
-        most = DEFAULT_N_CTX_IN_PIECES if _reads_in_pieces(model, pooling) else DEFAULT_N_CTX
-        wanted = settings.n_ctx or most
+    """embeds_most: tokens of an input where the settings say nothing, for a model that only embeds."""
+    if embeds_most is not None:
+        wanted = settings.n_ctx or embeds_most
         return min(wanted, model.n_ctx_train) if model.n_ctx_train else wanted
     if settings.n_ctx is not None:
         return settings.n_ctx
@@ -311,7 +295,7 @@ def _facts(
     used = _accelerators(settings, devices) if layers else []
     return ModelFacts(
         description=model.description,
-        architecture=metadata.get("general.architecture", ""),
+        architecture=model.architecture,
         n_ctx=n_ctx,
         n_ctx_train=model.n_ctx_train,
         n_vocab=model.vocab.n_tokens,

@@ -1,4 +1,4 @@
-"""How much of a model goes to a device, and how large a context memory allows. Pure."""
+"""How much of a model goes to a device, and how large a context memory allows."""
 
 from __future__ import annotations
 

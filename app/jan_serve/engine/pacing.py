@@ -45,7 +45,8 @@ class Pacer:
         # Of a token in pieces of less than a tile, and of a tile, of the prefill that goes on.
         self._narrow_s = self._tile_s = 0.0
         self._owed_s = 0.0
-        self.tiles_total = 0  # pieces that were made longer to fill a tile
+        self.tiles_total = 0  # pieces that were made longer, and did fill a tile
+        self._wants_tile = False
 
     @property
     def prefill_token_s(self) -> float:
@@ -70,6 +71,7 @@ class Pacer:
                     self._narrow_s = self._tile_s = 0.0
                 self._owed_s = max(0.0, self._owed_s - seconds)
             return
+        self.tiles_total += self._wants_tile and num_decode + num_prefill >= self.TILE
         prefill_s = max(0.0, seconds - (self._decode_s if num_decode else 0.0))
         if num_prefill >= self._TELLING:
             token_s = prefill_s / num_prefill
@@ -86,6 +88,7 @@ class Pacer:
 
         late_tokens: tokens of all prefills where every stream has only begun; None where one has not.
         """
+        self._wants_tile = False
         whole = self._whole()
         if num_streams == 0 or self._target == 0.0:
             return whole
@@ -99,7 +102,7 @@ class Pacer:
             room = self._fitting(rest_s, self.prefill_token_s)
         elif self._tile_pays():
             room = self.TILE - num_streams
-            self.tiles_total += num_prefilling > 0
+            self._wants_tile = True
         else:
             room = min(self._fitting(rest_s, self.prefill_token_s), self.TILE - num_streams)
         return int(min(self._chunk, max(self.MIN_TOKENS, room)))

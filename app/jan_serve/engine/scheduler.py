@@ -209,8 +209,7 @@ class Scheduler:
         if not self._cache.whole_only:
             return common
         # What cannot be cut can be shared where its prefill stops.
-        stops = [stop for stop in other.checkpoints if other.num_computed < stop <= common]
-        return max(stops, default=0)
+        return max((stop for stop in other.next_stops if stop <= common), default=0)
 
     def _has_room(self, needed: int, prefix: PrefixMatch | None) -> bool:
         """Whether `needed` cells are free or can be evicted, beyond what running prefills will take."""

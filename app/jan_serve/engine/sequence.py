@@ -66,6 +66,7 @@ class Sequence:
     guide: what `sampler` follows, where that counts thoughts.
     max_new: tokens it may still generate in all, bounded by the context and the server's ceiling.
     checkpoints: numbers of tokens at which its state is kept during the prefill, in ascending order.
+    fork: number of tokens at which its prefill stops once, for the other choices of its request; 0 where it does not.
     passed: how often one that came later was admitted before it for its cached prefix.
     num_drafted: cells behind its own that hold a draft.
     resumed: what another server computed of it, until it has been put in place.
@@ -91,6 +92,7 @@ class Sequence:
     guide: GuidedExecutor | None = None
     resumed: SequenceState | None = None
     checkpoints: tuple[int, ...] = ()
+    fork: int = 0
     num_drafted: int = 0
     passed: int = 0
     mark: PrefixMark | None = None
@@ -111,10 +113,14 @@ class Sequence:
         return len(self.tokens) - self.num_computed
 
     @property
+    def next_stops(self) -> list[int]:
+        """Numbers of tokens at which its prefill will stop, before its end."""
+        return [stop for stop in {*self.checkpoints, self.fork} if stop > self.num_computed]
+
+    @property
     def num_prefill(self) -> int:
-        """Tokens that one batch may take of its prefill: up to its end, or to the next checkpoint."""
-        stops = (*self.checkpoints, self.prefill_end)
-        return min(stop for stop in stops if stop > self.num_computed) - self.num_computed
+        """Tokens that one batch may take of its prefill: up to its end, or to the next stop."""
+        return min([*self.next_stops, self.prefill_end]) - self.num_computed
 
     @property
     def is_prefilling(self) -> bool:

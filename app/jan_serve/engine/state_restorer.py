@@ -68,8 +68,8 @@ class StateRestorer:
         return alone < MIN_TOKENS or self.is_off or self._save(tokens, seq_id)
 
     def save_checkpoint(self, sequence: Sequence) -> None:
-        """Keep a running sequence as far as it is computed."""
-        if not self.is_off:
+        """Keep a running sequence as far as it is computed, where RAM has room for it beside others."""
+        if not self.is_off and self.fits_ram(sequence.seq_id):
             self._save(sequence.prefix(sequence.num_computed), sequence.seq_id)
 
     def _save(self, tokens: Tokens, seq_id: int) -> bool:

@@ -1,9 +1,9 @@
 """The worker process: one model behind the pipe. Started as `jan-serve worker`; not for people.
 
-Five threads. The reader takes frames off the pipe: pings are answered and running prefills interrupted at once, also
-during a decode (the bindings release the GIL). The intake tokenises and checks. The transfer thread moves states of
-sequences in and out. The engine thread, the main one, owns the llama.cpp contexts: nothing else touches them. The
-writer sends what its steps gave. The process ends when the pipe does.
+Five threads. The reader takes frames off the pipe: pings are answered, and what computes an aborted request is broken
+off at once, also during a decode (the bindings release the GIL). The intake tokenises and checks. The transfer thread
+moves states of sequences in and out. The engine thread, the main one, owns the llama.cpp contexts: nothing else touches
+them. The writer sends what its steps gave. The process ends when the pipe does.
 """
 
 from __future__ import annotations
@@ -200,9 +200,10 @@ class Worker:
     def _abort(self, message: AbortRequest) -> None:
         """Reach the request wherever it is: before the intake, in it (it follows there), or with the engine."""
         self._aborted.add(message.id)
+        # First: whoever finds its decode broken off finds the reason too.
+        self._inbox.put(message)
         for interrupt in self._interrupts:
             interrupt(message.id)
-        self._inbox.put(message)
         self._intake_queue.put(message)
 
     def _pong(self, nonce: int) -> Pong:
@@ -277,9 +278,11 @@ class Worker:
                 if events:
                     self._outbox.put(Step(tuple(events)))
             if self._jobs:
-                room = self._embed_pacing.room(has_streams=engine is not None and engine.has_work)
+                room = self._embed_pacing.room(
+                    has_streams=engine is not None and engine.is_writing, most=self._embedder.piece_tokens
+                )
                 if room:
-                    with self._embed_pacing.batch():
+                    with self._embed_pacing.batch(room):
                         self._embed(self._jobs[0], room)
 
     def _handle(self, item: InboxItem) -> None:

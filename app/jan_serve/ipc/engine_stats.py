@@ -43,7 +43,7 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
     drafted, accepted: tokens that were guessed, and those of them that were right.
     shared: of the cached tokens, those that a running sequence had computed. passed: times that a waiting sequence was
     passed by one with a cached prefix. made_way: finished sequences that went to RAM for running ones. prefill_tiles:
-    pieces of prompts that were made longer to fill a tile of the attention.
+    pieces of prompts that were made longer, so that they fill a tile of the attention.
     saved, restored: sequences out of the KV cache and back into it; cache_ram_bytes: what the saved ones take in RAM.
 
     states: of sequences, kept for other servers or brought from them.

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.models import EXACT
+from tests.support.models import exact_gemma_embedding as exact_gemma_embedding
 from tests.support.models import exact_hybrid as exact_hybrid
 from tests.support.models import exact_llama as exact_llama
 from tests.support.models import exact_recurrent as exact_recurrent

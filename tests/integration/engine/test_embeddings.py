@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from jan_serve.engine.embed_job import Floats
-from jan_serve.engine.embed_pacing import TOKENS_BESIDE_STREAMS
-from jan_serve.engine.input_pooling import MAX_SEQUENCES, PIECE_TOKENS
+from jan_serve.engine.embedder_loader import PIECE_TOKENS
+from jan_serve.engine.input_pooling import MAX_SEQUENCES
 from jan_serve.engine.llama.context import DECODE_OK, Batch, LlamaContext
 from jan_serve.engine.llama.model import LlamaModel
 from jan_serve.errors import ContextLengthExceeded, InvalidRequest
@@ -72,7 +72,15 @@ def embedded(worker: Worker, inputs: list[tuple[int, ...]], **fields: Any) -> Fl
 
 @pytest.mark.parametrize("pooling", ["mean", "cls", "last"])
 @pytest.mark.parametrize(
-    "model", ["exact_llama", "exact_hybrid", "exact_recurrent", "exact_sliding", "tiny_bert"]
+    "model",
+    [
+        "exact_llama",
+        "exact_hybrid",
+        "exact_recurrent",
+        "exact_sliding",
+        "exact_gemma_embedding",
+        "tiny_bert",
+    ],
 )
 def test_vectors_are_those_of_the_tokens_pooled(
     request: pytest.FixtureRequest, model: str, pooling: Pooling
@@ -140,7 +148,8 @@ def test_streams_go_on_between_pieces(exact_llama: Path) -> None:
         while not isinstance(event := worker.receive(), Embedded):
             steps += isinstance(event, Step) and isinstance(event.events[0], Chunk)
         assert event.prompt_tokens == 400
-        assert steps >= 400 / TOKENS_BESIDE_STREAMS - 1
+        # Each piece is followed by a step at least.
+        assert steps >= 400 // PIECE_TOKENS
 
 
 def test_a_request_that_is_given_up_leaves_the_rest_in_order(worker: Worker) -> None:

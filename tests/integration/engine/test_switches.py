@@ -20,9 +20,15 @@ OTHER = " ".join(f"people {n} think {n * 3 % 40} large" for n in range(30))
 
 
 def together(worker: Worker) -> list[str]:
-    """Four clients at once with one long prefix."""
+    """Four clients with one long prefix, all of whom wait until the four choices of another one end in one step."""
+    running = generate("hello", max_tokens=200, n=4, ignore_eos=True)
     requests = [generate(f"{COMMON} and then {number}", ignore_eos=True) for number in range(4)]
-    return [result.text for result in worker.run(*requests)]
+    worker.send(running)
+    while not worker.results[running.id].choices:
+        worker.advance()
+    worker.send(*requests)
+    worker.until(running, *requests)
+    return [text for request in (running, *requests) for text in worker.results[request.id].texts]
 
 
 def one_after_the_other(worker: Worker) -> list[str]:

@@ -300,7 +300,7 @@ def test_an_input_that_is_too_long_to_embed_is_a_bad_request(ask: Ask, model: st
         embed(ask, ["hello", "hello " * 2 * limit], model)
     assert (caught.value.code, caught.value.param) == ("context_length_exceeded", "input")
     assert f"maximum context length is {limit} tokens" in caught.value.message
-    assert "item 1 of input" in caught.value.message
+    assert "input: item 1: " in caught.value.message
 
 
 def test_encodings_and_dimensions_of_embeddings(ask: Ask) -> None:

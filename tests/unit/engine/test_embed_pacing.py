@@ -4,39 +4,56 @@ from __future__ import annotations
 
 import pytest
 
-from jan_serve.engine.embed_pacing import STREAMS_SHARE, TOKENS_BESIDE_STREAMS, EmbedPacing
-from jan_serve.engine.input_pooling import PIECE_TOKENS
+from jan_serve.engine.embed_pacing import LEAST_TOKENS, STREAMS_SHARE, EmbedPacing
 from tests.support.clock import TurnedClock
+
+MOST = 128
 
 
 def test_alone_they_have_whole_batches() -> None:
     clock = TurnedClock()
     pacing = EmbedPacing(clock)
     for _ in range(3):
-        assert pacing.room(has_streams=False) == PIECE_TOKENS
-        with pacing.batch():
+        assert pacing.room(has_streams=False, most=MOST) == MOST
+        with pacing.batch(MOST):
             clock.turn(5.0)
 
 
-@pytest.mark.parametrize(("step_s", "batch_s"), [(0.02, 0.2), (0.2, 0.02), (0.1, 0.1)])
-def test_streams_keep_their_share(step_s: float, batch_s: float) -> None:
+@pytest.mark.parametrize("step_s", [0.02, 0.1, 0.5, 3.0])
+@pytest.mark.parametrize("token_s", [0.0005, 0.004, 0.05])
+def test_both_keep_their_shares(step_s: float, token_s: float) -> None:
     clock = TurnedClock()
     pacing = EmbedPacing(clock)
     of_streams = of_batches = 0.0
-    while of_batches < 20 * batch_s:
+    rooms: list[int] = []
+    while len(rooms) < 200:
         with pacing.step():
             clock.turn(step_s)
         of_streams += step_s
-        room = pacing.room(has_streams=True)
-        assert room in (0, TOKENS_BESIDE_STREAMS)
+        room = pacing.room(has_streams=True, most=MOST)
         if room:
-            with pacing.batch():
-                clock.turn(batch_s)
-            of_batches += batch_s
+            with pacing.batch(room):
+                clock.turn(room * token_s)
+            of_batches += room * token_s
+            rooms.append(room)
     # The last batch is not paid for yet.
-    assert of_streams / (of_streams + of_batches) >= STREAMS_SHARE - 0.03
-    # Embeddings go on: at most a step more than is owed lies between two batches.
-    assert of_streams <= 20 * (batch_s * STREAMS_SHARE / (1 - STREAMS_SHARE) + step_s) + step_s
+    assert of_streams / (of_streams + of_batches) >= STREAMS_SHARE - 0.02
+    assert all(LEAST_TOKENS <= room <= MOST for room in rooms)
+    # Streams have more where a step takes longer than what is owed, unless batches may have no more tokens.
+    if rooms[-1] < MOST:
+        assert of_streams <= 200 * step_s + of_batches * STREAMS_SHARE / (1 - STREAMS_SHARE)
+
+
+def test_a_long_step_leaves_room_for_a_large_batch() -> None:
+    clock = TurnedClock()
+    pacing = EmbedPacing(clock)
+    with pacing.batch(100):
+        clock.turn(1.0)  # 10 ms a token
+    for _ in range(2):
+        with pacing.step():
+            clock.turn(0.9)
+    assert pacing.room(has_streams=True, most=MOST) in (59, 60)
+    assert pacing.room(has_streams=True, most=32) == 32
 
 
 def test_what_streams_had_alone_is_not_saved_up() -> None:
@@ -45,17 +62,17 @@ def test_what_streams_had_alone_is_not_saved_up() -> None:
     for _ in range(100):
         with pacing.step():
             clock.turn(1.0)
-    assert pacing.room(has_streams=True)
-    with pacing.batch():
+    assert pacing.room(has_streams=True, most=MOST)
+    with pacing.batch(LEAST_TOKENS):
         clock.turn(0.2)
-    assert not pacing.room(has_streams=True)
+    assert not pacing.room(has_streams=True, most=MOST)
 
 
 def test_nothing_is_owed_to_streams_that_have_ended() -> None:
     clock = TurnedClock()
     pacing = EmbedPacing(clock)
-    with pacing.batch():
+    with pacing.batch(LEAST_TOKENS):
         clock.turn(60.0)
-    assert pacing.room(has_streams=True) == 0
-    assert pacing.room(has_streams=False) == PIECE_TOKENS
-    assert pacing.room(has_streams=True) == TOKENS_BESIDE_STREAMS
+    assert pacing.room(has_streams=True, most=MOST) == 0
+    assert pacing.room(has_streams=False, most=MOST) == MOST
+    assert pacing.room(has_streams=True, most=MOST) == LEAST_TOKENS

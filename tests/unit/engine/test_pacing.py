@@ -222,13 +222,10 @@ def test_a_long_prompt_behind_which_tiles_pay_more_and_more_is_read_in_tiles() -
     pacer.observe(0, 512, 512 * 0.004)
     pacer.observe(2, 0, 0.04)
     while done < 6000:
-        before = pacer.tiles_total
-        pacer.prefill_tokens(2, 0)
-        assert pacer.tiles_total == before, "nothing is prefilled"
         tokens = min(6000 - done, pacer.prefill_tokens(2, 1))
         token_s = 0.004 + (3.7e-6 if tokens + 2 < Pacer.TILE else 1.5e-6) * done
         pacer.observe(2, tokens, 0.04 + tokens * token_s)
         tiles += tokens >= 60
         done += tokens
     assert tiles * 62 > 0.75 * 6000
-    assert 0 < pacer.tiles_total <= tiles + 1, "the end of the prompt may fill none"
+    assert 0 < pacer.tiles_total <= tiles

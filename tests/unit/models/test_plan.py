@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from models.recipe.plan import Plan, reader_of
@@ -54,3 +56,17 @@ def test_the_cycles_of_the_plan_fill_it() -> None:
 )
 def test_options_are_read_like_their_defaults(default: object, text: str, value: object) -> None:
     assert reader_of(default)(text) == value
+
+
+@pytest.mark.parametrize(
+    ("field", "fields"),
+    [
+        ("cycle_peaks", {"cycle_shares": (0.5, 0.5), "cycle_peaks": (1.0,)}),
+        ("cycle_shares", {"cycle_shares": (0.5, 0.4), "cycle_peaks": (1.0, 0.5)}),
+        ("cycle_shares", {"cycle_shares": (1.5, -0.5), "cycle_peaks": (1.0, 0.5)}),
+        ("cooldown_share", {"cooldown_share": 0.0}),
+    ],
+)
+def test_a_schedule_that_makes_no_sense_is_refused_by_field(field: str, fields: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=f"^{field}: "):
+        Plan(**fields)

@@ -173,6 +173,11 @@ class LlamaContext:
             lib.llama_free(self.pointer)
             self.pointer = None
 
+    @property
+    def is_causal(self) -> bool:
+        """Whether tokens look back only, at a cache that holds what was computed before."""
+        return bool(self._memory) and bool(lib.llama_get_causal_attn(self.pointer))
+
     def set_adapters(self, pointers: Sequence[Any], scales: Sequence[float]) -> None:
         """`llama_set_adapters_lora`: apply these LoRA adapters, and no others, to what is decoded from now on.
 

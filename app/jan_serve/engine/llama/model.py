@@ -71,6 +71,11 @@ class LlamaModel:
         return buffer.value.decode("utf-8", "replace")
 
     @property
+    def architecture(self) -> str:
+        """llama.cpp's name of it; empty where the file says none."""
+        return self.metadata().get("general.architecture", "")
+
+    @property
     def n_ctx_train(self) -> int:
         """Context length the model was trained for, in tokens."""
         return int(lib.llama_model_n_ctx_train(self.pointer))
