@@ -14,11 +14,15 @@ from jan_serve.engine.tokens import Tokens, common_prefix
 
 @dataclass(slots=True, eq=False)
 class CachedSequence:
-    """A finished sequence whose cells are kept. `used` is a logical time: higher is more recent."""
+    """A finished sequence whose cells are kept. `used` is a logical time: higher is more recent.
+
+    prompt_length: how many of its tokens are not of its answer.
+    """
 
     seq_id: int
     tokens: Tokens
     used: int
+    prompt_length: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,7 @@ class PrefixCache:
             self._time += 1
             entry.used = self._time
 
-    def add(self, seq_id: int, tokens: Tokens) -> list[int]:
+    def add(self, seq_id: int, tokens: Tokens, prompt_length: int = 0) -> list[int]:
         """Keep a finished sequence. Returns entries that became useless, because it holds all that they hold."""
         covered = [
             entry.seq_id
@@ -81,12 +85,20 @@ class PrefixCache:
         for other in covered:
             del self._entries[other]
         self._time += 1
-        self._entries[seq_id] = CachedSequence(seq_id, tokens, self._time)
+        self._entries[seq_id] = CachedSequence(seq_id, tokens, self._time, prompt_length)
         return covered
 
     def tokens(self, seq_id: int) -> Tokens:
         """The tokens that an entry holds."""
         return self._entries[seq_id].tokens
+
+    def cut_answer(self, seq_id: int) -> bool:
+        """An entry holds its prompt only from now on. False where there is nothing to cut."""
+        entry = self._entries[seq_id]
+        if not 0 < entry.prompt_length < len(entry.tokens):
+            return False
+        entry.tokens = entry.tokens[: entry.prompt_length]
+        return True
 
     def remove(self, seq_id: int) -> None:
         """Forget an entry."""

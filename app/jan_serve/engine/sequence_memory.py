@@ -120,7 +120,7 @@ class SequenceMemory:
         for seq_id in self.cache.seq_ids:
             if self.cells.used <= most:
                 return
-            if self.states.fits_ram(seq_id) and self.states.save_evicted(seq_id):
+            if self.states.fits_ram(seq_id) and self._save(seq_id):
                 self._drop(seq_id)
                 self.made_way_total += 1
             else:
@@ -133,7 +133,8 @@ class SequenceMemory:
         if sequence.num_computed == 0:
             self.release(sequence.seq_id)
             return
-        for covered in self.cache.add(sequence.seq_id, sequence.prefix(sequence.num_computed)):
+        tokens = sequence.prefix(sequence.num_computed)
+        for covered in self.cache.add(sequence.seq_id, tokens, sequence.state.prompt_length):
             self.release(covered)
 
     def drop_draft(self, sequence: Sequence) -> None:
@@ -182,8 +183,20 @@ class SequenceMemory:
         return self._free_ids.pop()
 
     def _evict(self, seq_id: int) -> None:
-        self.states.save_evicted(seq_id)
+        self._save(seq_id)
         self._drop(seq_id)
+
+    def _save(self, seq_id: int) -> bool:
+        """Have the tiers below keep a finished sequence; it must go then. False where they should and could not.
+
+        Of blocks with a sliding window a state holds the window before its end only. So there is one of the prompt too:
+        the next turn may show the answer in another way, without its thoughts for example.
+        """
+        saved = self.states.save_evicted(seq_id)
+        if saved and self._context.has_window and self.cache.cut_answer(seq_id):
+            self._context.truncate(seq_id, len(self.cache.tokens(seq_id)))
+            self.states.save_evicted(seq_id)
+        return saved
 
     def _drop(self, seq_id: int) -> None:
         self.cache.remove(seq_id)

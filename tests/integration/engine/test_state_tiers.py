@@ -116,6 +116,26 @@ def test_a_second_turn_does_not_prefill_the_first_again(model: str, request: pyt
         assert alone.text == again.text
 
 
+def test_a_next_turn_without_the_answer_finds_its_prompt_behind_a_sliding_window(exact_sliding: Path) -> None:
+    """As when a template leaves thoughts out; and one with the answer finds that too."""
+    with running_worker(exact_sliding, n_ctx=2048, parallel=1, idle_cells=0, **EXACT) as worker:
+        turn = worker.tokenize(LONG).tokens
+        done = worker.run_one(turn, max_tokens=40, ignore_eos=True, return_tokens=True)
+        more = worker.tokenize("another thing").tokens
+        answered = (*turn, *done.choice.ids)
+        prompts = [(*turn, *more), (*answered, *more)]
+        texts: list[str] = []
+        # The last token of an answer is not computed.
+        for prompt, length in zip(prompts, (len(turn), len(answered) - 1), strict=True):
+            worker.run_one(OTHER, max_tokens=8)
+            again = worker.run_one(prompt, max_tokens=8, ignore_eos=True)
+            assert again.usage.cached_tokens == length
+            texts.append(again.text)
+    with running_worker(exact_sliding, n_ctx=2048, parallel=1, cache_ram_bytes=0, **EXACT) as worker:
+        alone = [worker.run_one(prompt, max_tokens=8, ignore_eos=True).text for prompt in prompts]
+    assert texts == alone
+
+
 COPIES_FAST = {**EXACT, "flash_attn": "on"}
 """Values lie transposed without flash attention, and are copied slowly."""
 

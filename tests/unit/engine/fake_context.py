@@ -29,6 +29,7 @@ class FakeContext:
         self.restores = True
         self.sequence_bytes = 10
         self.is_cuttable = True
+        self.has_window = False
         self.reaches = True
         self.decode_codes: list[int] = []
 

@@ -102,3 +102,12 @@ def test_least_recently_used_goes_first() -> None:
     cache.clear()
     assert cache.least_recent() is None
     assert len(cache) == 0
+
+
+def test_an_answer_is_cut_off_once() -> None:
+    cache = PrefixCache()
+    cache.add(1, ids(1, 2, 3, 4), prompt_length=3)
+    cache.add(2, ids(5, 6), prompt_length=2)
+    cache.add(3, ids(7, 8))
+    assert [cache.cut_answer(seq_id) for seq_id in (1, 1, 2, 3)] == [True, False, False, False]
+    assert cache.tokens(1).tolist() == [1, 2, 3]

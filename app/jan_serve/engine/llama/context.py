@@ -228,6 +228,11 @@ class LlamaContext:
         """`llama_memory_seq_cp`: share the first `length` cells of a sequence. Metadata only in a unified cache."""
         lib.llama_memory_seq_cp(self._memory, source, target, 0, length)
 
+    @property
+    def has_window(self) -> bool:
+        """Whether some blocks see the last tokens only, so that saved states hold no more of those."""
+        return self._n_swa > 0
+
     def reaches_back(self, seq_id: int, length: int) -> bool:
         """Whether a sequence still has all that a token behind its first `length` ones looks at.
 
