@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import jan_serve
+from tests.support.documented import document
 
 _APP = str(Path(jan_serve.__file__).parent.parent)
 
@@ -17,3 +20,18 @@ def test_the_front_does_not_import_llama_cpp() -> None:
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert run.stdout.strip() == "[]"
+
+
+def test_what_the_document_refers_to_is_there() -> None:
+    """Bodies of errors are named in it, and come from one status of a route."""
+    whole = document()
+    text = json.dumps(whole)
+    names = set(re.findall(r'"\$ref": "#/components/schemas/([^"]+)"', text))
+    assert names <= whole["components"]["schemas"].keys()
+    assert text.count('"$ref": "#/') == text.count('"$ref": "#/components/schemas/')
+    body = whole["components"]["schemas"]["ErrorBody"]
+    assert body["properties"]["error"]["$ref"].endswith("/ErrorDetail")
+    refused = whole["paths"]["/v1/chat/completions"]["post"]["responses"]
+    for status in ("400", "429", "503"):
+        schema = refused[status]["content"]["application/json"]["schema"]
+        assert schema == {"$ref": "#/components/schemas/ErrorBody"}

@@ -12,8 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from jan_serve.api.dialect import StreamSettings
-from jan_serve.api.dialects.jan import wire_extras
-from jan_serve.api.dialects.jan.errors import ERROR_RESPONSES, error_body
+from jan_serve.api.dialects.jan.errors import ERROR_BODY, ERROR_RESPONSES, error_body
 from jan_serve.api.disconnect import while_connected
 from jan_serve.api.durations import keep_alive_s
 from jan_serve.api.json_body import JsonRoute
@@ -32,10 +31,10 @@ logger = logging.getLogger(__name__)
 _Responses = dict[int | str, dict[str, Any]]
 _ERRORS: Final[_Responses] = {
     **ERROR_RESPONSES,
-    409: {"model": wire_extras.ErrorBody, "description": "The model is in use"},
-    500: {"model": wire_extras.ErrorBody, "description": "The models folder cannot be written"},
-    502: {"model": wire_extras.ErrorBody, "description": "The hub's answer is wrong"},
-    507: {"model": wire_extras.ErrorBody, "description": "The disk has no room"},
+    409: {**ERROR_BODY, "description": "The model is in use"},
+    500: {**ERROR_BODY, "description": "The models folder cannot be written"},
+    502: {**ERROR_BODY, "description": "The hub's answer is wrong"},
+    507: {**ERROR_BODY, "description": "The disk has no room"},
 }
 _STREAMED: Final[_Responses] = {**_ERRORS, 200: {"content": SSE_RESPONSE}}
 

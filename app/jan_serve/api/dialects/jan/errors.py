@@ -12,20 +12,25 @@ from jan_serve.api.errors import Problem
 from jan_serve.api.replies import json_reply
 from jan_serve.errors import ContextLengthExceeded
 
+ERROR_BODY: Final[dict[str, Any]] = {
+    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorBody"}}}
+}
+"""The common body of a status. FastAPI would make a validator of its model for each status of each route: status 400
+has the model, so that the document does, and the others refer to it."""
 ERROR_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
     400: {"model": wire.ErrorBody, "description": "A value or the whole request is refused"},
-    401: {"model": wire.ErrorBody, "description": "A key is needed"},
-    403: {"model": wire.ErrorBody, "description": "Host or Origin is not allowed"},
-    404: {"model": wire.ErrorBody, "description": "There is no model"},
-    413: {"model": wire.ErrorBody, "description": "The body is too large"},
-    415: {"model": wire.ErrorBody, "description": "The body is not JSON"},
+    401: {**ERROR_BODY, "description": "A key is needed"},
+    403: {**ERROR_BODY, "description": "Host or Origin is not allowed"},
+    404: {**ERROR_BODY, "description": "There is no model"},
+    413: {**ERROR_BODY, "description": "The body is too large"},
+    415: {**ERROR_BODY, "description": "The body is not JSON"},
     422: {
         "model": wire.ValidationErrorBody | wire.ErrorBody,
         "description": "The request breaks the schema, or the model's file cannot be used",
     },
-    429: {"model": wire.ErrorBody, "description": "The queue is full"},
-    503: {"model": wire.ErrorBody, "description": "Loading failed, or the server stops"},
-    504: {"model": wire.ErrorBody, "description": "The request took too long"},
+    429: {**ERROR_BODY, "description": "The queue is full"},
+    503: {**ERROR_BODY, "description": "Loading failed, or the server stops"},
+    504: {**ERROR_BODY, "description": "The request took too long"},
 }
 """As the document of the API has them, for every route with this body."""
 

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Final
 
 from fastapi import APIRouter
 from fastapi.exceptions import RequestValidationError
+from pydantic import TypeAdapter
 
 from jan_serve.api.dialect import Services
 from jan_serve.api.dialects.tgi.rejections import rejection
@@ -29,22 +30,26 @@ OPEN_PATHS: Final = ("/ping", PREFIX, f"{PREFIX}/", f"{PREFIX}/ping", f"{PREFIX}
 """Signs of life. TGI tells its facts and metrics without a key too; here facts load a model."""
 
 _TEXT: Final[dict[str, Any]] = {"content": {"text/plain": {"schema": {"type": "string"}}}}
+_ERROR: Final[dict[str, Any]] = {
+    # Written out once: FastAPI would make a validator of the model for each status of each route.
+    "content": {"application/json": {"schema": TypeAdapter(ErrorBody).json_schema()}}
+}
 _ERRORS: Final[dict[int | str, dict[str, Any]]] = {
     400: {**_TEXT, "description": "The body is not JSON"},
     401: {"description": "A key is needed; there is no body"},
-    403: {"model": ErrorBody, "description": "Host or Origin is not allowed"},
-    404: {"model": ErrorBody, "description": "There is no model"},
+    403: {**_ERROR, "description": "Host or Origin is not allowed"},
+    404: {**_ERROR, "description": "There is no model"},
     413: {**_TEXT, "description": "The body is too large"},
     415: {**_TEXT, "description": "The body is not JSON"},
     422: {
         "description": "A parameter is refused (JSON), or the body breaks the schema (text)",
         "content": {"application/json": {}, "text/plain": {}},
     },
-    424: {"model": ErrorBody, "description": "Generation failed"},
-    429: {"model": ErrorBody, "description": "Too many requests are waiting"},
-    500: {"model": ErrorBody, "description": "The server failed"},
-    503: {"model": ErrorBody, "description": "Loading failed, or the server stops"},
-    504: {"model": ErrorBody, "description": "The request took too long"},
+    424: {**_ERROR, "description": "Generation failed"},
+    429: {**_ERROR, "description": "Too many requests are waiting"},
+    500: {**_ERROR, "description": "The server failed"},
+    503: {**_ERROR, "description": "Loading failed, or the server stops"},
+    504: {**_ERROR, "description": "The request took too long"},
 }
 
 
