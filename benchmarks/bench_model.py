@@ -19,7 +19,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from models.recipe.gguf_file import add_bpe_vocabulary
+from models.recipe.gguf_file import add_bpe_vocabulary, gguf_writer
 from models.recipe.vocabulary import Vocabulary
 
 _BUILTIN = Path(__file__).resolve().parent.parent / "models" / "builtin" / "jan-tiny.gguf"
@@ -71,7 +71,7 @@ class Shape:
 def write_bench_model(path: Path, shape: Shape, *, seed: int = 0) -> None:
     """Write the quantised file; blocks for about a minute at full size, and needs 1 GB beside it for a time.
 
-    Raises OSError, or RuntimeError where llama.cpp cannot quantise.
+    Raises OSError, ValueError where the vocabulary is too small, RuntimeError where llama.cpp cannot quantise.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
@@ -87,13 +87,9 @@ def write_bench_model(path: Path, shape: Shape, *, seed: int = 0) -> None:
 
 
 def _write_halves(path: Path, shape: Shape, seed: int) -> None:
-    writer = gguf.GGUFWriter(str(path), "qwen2")
+    sizes = shape.n_ctx, shape.n_embd, shape.n_layer
+    writer = gguf_writer(path, "qwen2", sizes, n_ff=shape.n_ff, n_head=shape.n_head)
     writer.add_name("bench")
-    writer.add_context_length(shape.n_ctx)
-    writer.add_embedding_length(shape.n_embd)
-    writer.add_block_count(shape.n_layer)
-    writer.add_feed_forward_length(shape.n_ff)
-    writer.add_head_count(shape.n_head)
     writer.add_head_count_kv(shape.n_head_kv)
     writer.add_layer_norm_rms_eps(1e-6)
     writer.add_rope_freq_base(1e6)

@@ -21,7 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.recipe.chat_template import CHAT_TEMPLATE
-from models.recipe.gguf_file import LlamaShape, add_bpe_vocabulary, file_type, finish_gguf, write_llama_gguf
+from models.recipe.gguf_file import (
+    LlamaShape,
+    add_bpe_vocabulary,
+    file_type,
+    finish_gguf,
+    gguf_writer,
+    write_llama_gguf,
+)
 from models.recipe.vocabulary import CONTROL_TOKENS, Vocabulary, learn_merges
 
 Array = NDArray[np.float32]
@@ -106,7 +113,7 @@ def write_tiny_bert(
     n_ctx: int = 256,
 ) -> None:
     """A BERT encoder with a WordPiece vocabulary for embeddings; ``pooling="rank"`` adds a one-score classifier."""
-    writer = _writer(path, "bert", (n_ctx, n_embd, n_layer), n_ff=2 * n_embd, n_head=n_embd // 32)
+    writer = gguf_writer(path, "bert", (n_ctx, n_embd, n_layer), n_ff=2 * n_embd, n_head=n_embd // 32)
     writer.add_layer_norm_eps(1e-12)
     writer.add_causal_attention(False)
     writer.add_pooling_type(_POOLING[pooling])
@@ -152,7 +159,7 @@ def write_tiny_gemma_embedding(
     """
     n_head = n_embd // 32
     vocabulary = fixture_vocabulary()
-    writer = _writer(path, "gemma-embedding", (n_ctx, n_embd, n_layer), n_ff=2 * n_embd, n_head=n_head)
+    writer = gguf_writer(path, "gemma-embedding", (n_ctx, n_embd, n_layer), n_ff=2 * n_embd, n_head=n_head)
     writer.add_head_count_kv(n_head)
     writer.add_key_length(n_embd // n_head)
     writer.add_value_length(n_embd // n_head)
@@ -189,7 +196,7 @@ def write_tiny_judge(
     """A decoder that scores, of Qwen3-Reranker's shape: the chances of ``yes`` and ``no`` behind the last token."""
     n_head = n_embd // 32
     vocabulary = fixture_vocabulary()
-    writer = _writer(path, "qwen3", (n_ctx, n_embd, n_layer), n_ff=2 * n_embd, n_head=n_head)
+    writer = gguf_writer(path, "qwen3", (n_ctx, n_embd, n_layer), n_ff=2 * n_embd, n_head=n_head)
     writer.add_head_count_kv(n_head)
     writer.add_key_length(n_embd // n_head)
     writer.add_value_length(n_embd // n_head)
@@ -227,7 +234,7 @@ def write_tiny_recurrent(
     """A Mamba model: no attention, a fixed-size state per sequence that cannot drop a part of its past."""
     d_inner, d_state, d_conv, dt_rank = 2 * n_embd, 16, 4, max(1, n_embd // 16)
     vocabulary = fixture_vocabulary()
-    writer = _writer(path, "mamba", (n_ctx, n_embd, n_layer), n_ff=0, n_head=0)
+    writer = gguf_writer(path, "mamba", (n_ctx, n_embd, n_layer), n_ff=0, n_head=0)
     writer.add_ssm_conv_kernel(d_conv)
     writer.add_ssm_inner_size(d_inner)
     writer.add_ssm_state_size(d_state)
@@ -269,7 +276,7 @@ def write_tiny_hybrid(
     n_head, l_cache = n_embd // 32, 3
     vocabulary = fixture_vocabulary()
     attention_layers = {n_layer // 2}
-    writer = _writer(path, "lfm2", (n_ctx, n_embd, n_layer), n_ff=2 * n_embd, n_head=n_head)
+    writer = gguf_writer(path, "lfm2", (n_ctx, n_embd, n_layer), n_ff=2 * n_embd, n_head=n_head)
     writer.add_head_count_kv([n_head if layer in attention_layers else 0 for layer in range(n_layer)])
     writer.add_shortconv_l_cache(l_cache)
     writer.add_layer_norm_rms_eps(1e-5)
@@ -305,7 +312,7 @@ def write_tiny_sliding(
     """A Cohere2 model: three blocks that see the last `window` tokens only, and one that sees all of them."""
     n_head, n_layer = n_embd // 32, 4
     vocabulary = fixture_vocabulary()
-    writer = _writer(path, "cohere2", (n_ctx, n_embd, n_layer), n_ff=2 * n_embd, n_head=n_head)
+    writer = gguf_writer(path, "cohere2", (n_ctx, n_embd, n_layer), n_ff=2 * n_embd, n_head=n_head)
     writer.add_head_count_kv(n_head)
     writer.add_sliding_window(window)
     writer.add_layer_norm_eps(1e-5)
@@ -325,20 +332,6 @@ def write_tiny_sliding(
         tensors |= {f"blk.{layer}.{name}": weights.named(name, shape) for name, shape in dims.items()}
     names = {"general.name": f"tiny-cohere2-{seed}", **_LICENCE}
     finish_gguf(writer, None, tensors, chat_template=CHAT_TEMPLATE, metadata=names, quantize=quantize)
-
-
-def _writer(
-    path: Path, architecture: str, sizes: tuple[int, int, int], *, n_ff: int, n_head: int
-) -> gguf.GGUFWriter:
-    """A file's header with what every architecture has. sizes: context, width and layers."""
-    n_ctx, n_embd, n_layer = sizes
-    writer = gguf.GGUFWriter(str(path), architecture)
-    writer.add_context_length(n_ctx)
-    writer.add_embedding_length(n_embd)
-    writer.add_block_count(n_layer)
-    writer.add_feed_forward_length(n_ff)
-    writer.add_head_count(n_head)
-    return writer
 
 
 def _add_decoder_vocabulary(writer: gguf.GGUFWriter, vocabulary: Vocabulary, *, quantize: bool) -> None:

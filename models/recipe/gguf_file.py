@@ -84,13 +84,9 @@ def write_llama_gguf(
             name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name)
         )
         raise ValueError(f"tensors do not fit the shape: {', '.join(wrong)}")
-    writer = gguf.GGUFWriter(str(path), "llama")
+    sizes = shape.n_ctx, shape.n_embd, shape.n_layer
+    writer = gguf_writer(path, "llama", sizes, n_ff=shape.n_ff, n_head=shape.n_head)
     writer.add_vocab_size(shape.n_vocab)
-    writer.add_context_length(shape.n_ctx)
-    writer.add_embedding_length(shape.n_embd)
-    writer.add_block_count(shape.n_layer)
-    writer.add_feed_forward_length(shape.n_ff)
-    writer.add_head_count(shape.n_head)
     writer.add_head_count_kv(shape.n_head)
     writer.add_rope_dimension_count(shape.n_embd // shape.n_head)
     writer.add_rope_freq_base(shape.rope_base)
@@ -99,6 +95,20 @@ def write_llama_gguf(
     finish_gguf(
         writer, vocabulary, tensors, chat_template=chat_template, metadata=metadata, quantize=quantize
     )
+
+
+def gguf_writer(
+    path: Path, architecture: str, sizes: tuple[int, int, int], *, n_ff: int, n_head: int
+) -> gguf.GGUFWriter:
+    """A file's header with what every architecture has. sizes: context, width and layers."""
+    n_ctx, n_embd, n_layer = sizes
+    writer = gguf.GGUFWriter(str(path), architecture)
+    writer.add_context_length(n_ctx)
+    writer.add_embedding_length(n_embd)
+    writer.add_block_count(n_layer)
+    writer.add_feed_forward_length(n_ff)
+    writer.add_head_count(n_head)
+    return writer
 
 
 def add_bpe_vocabulary(writer: gguf.GGUFWriter, vocabulary: Vocabulary) -> None:
