@@ -167,7 +167,7 @@ ROWS = (
         "x",
         False,
         load_rows.long_prefill,
-        needs_ctx=12288,
+        needs_ctx=18432,
     ),
     Row("clients-64", "nothing fails when all come at once", "failed", "", True, load_rows.clients_64),
     Row(

@@ -19,6 +19,7 @@ from jan_serve.engine.drafter import Drafter, LookupMode
 from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_NO_CELLS, DECODE_OK, Batch, LlamaContext
 from jan_serve.engine.pacing import Pacer
 from jan_serve.engine.phase import PhaseClock
+from jan_serve.engine.prefill_costs import Place
 from jan_serve.engine.scheduler import Admission, PlanItem, Scheduler
 from jan_serve.engine.sequence import Sequence, Status
 from jan_serve.engine.sequence_memory import IDLE_CELLS, SequenceMemory
@@ -213,7 +214,14 @@ class Engine:
         prefilling = [s for s in turn if s.is_prefilling]
         begun = all(s.num_generated < _BEGUN_TOKENS for s in turn if not s.is_prefilling)
         late = sum(s.num_uncomputed for s in prefilling) if begun else None
-        return self._pacer.prefill_tokens(len(turn) - len(prefilling), len(prefilling), late_tokens=late)
+        place = Place(prefilling[0].num_computed if prefilling else 0, self._memory.cells.used)
+        return self._pacer.prefill_tokens(
+            len(turn) - len(prefilling),
+            len(prefilling),
+            place,
+            available=sum(s.num_prefill for s in prefilling),
+            late_tokens=late,
+        )
 
     # Admission and cells
 
@@ -345,7 +353,12 @@ class Engine:
     def _observe(self, plan: list[PlanItem], seconds: float) -> None:
         decode = sum(item.size for item in plan if item.is_decode)
         drafted = sum(item.size - item.count for item in plan if item.is_decode)
-        self._pacer.observe(decode, self._batch.size - decode, seconds, num_drafted=drafted)
+        prefill = self._batch.size - decode
+        before = sum(
+            item.count * (item.sequence.num_computed + item.count / 2) for item in plan if not item.is_decode
+        )
+        place = Place(before / max(1, prefill), self._memory.cells.used + self._batch.size)
+        self._pacer.observe(decode, prefill, seconds, num_drafted=drafted, place=place)
         self._steps += 1
         self._computed += self._batch.size
         self._step_sizes[bisect.bisect_left(STEP_SIZES, self._batch.size)] += 1

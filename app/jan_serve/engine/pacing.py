@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
+from jan_serve.engine.prefill_costs import TILE, Place, PrefillCosts
+
+_NOWHERE = Place()
+
 
 class Pacer:
     """Shares time between prefill and running streams, from measured speeds. Times in seconds.
 
-    A step's time is modelled as a decode part and a cost per prefill token, each an exponential average. Prefill beside
-    streams comes in pieces of about `target_s`, and after each the streams run alone until they have had
-    STREAM_SHARE of the time. It is not cut for streams that have only begun where it takes BURST_S at most, for each of
-    them that waits, for each that is prefilled: requests that came together, but not quite, then go on in step, which
-    is faster for all.
+    A step's time is modelled as a decode part, an exponential average, and a cost per prefill token. Prefill beside
+    streams comes in pieces of about `target_s`, and after each the streams run alone until they have had STREAM_SHARE
+    of the time. It is not cut for streams that have only begun where it takes BURST_S at most, for each of them that
+    waits, for each that is prefilled: requests that came together, but not quite, then go on in step, which is faster
+    for all.
 
     Without streams there is nothing to share. Steps take about ALONE_S then, so that a request that comes in between
     does not wait for long, and no step of a slow machine looks like one that hangs.
 
-    llama.cpp's attention on CPUs takes TILE rows at a time (ggml_compute_forward_flash_attn_ext_tiled), and fewer than
-    that by a path on which a token costs twice as much behind a long context. So a piece fills one such tile, together
-    with the tokens of the streams, where that is measured to pay and the pause is LONGEST_S at most.
+    Where a token costs less in a tile of llama.cpp's attention, and the pause is LONGEST_S at most, a piece fills one,
+    together with the tokens of the streams.
     """
 
     MIN_TOKENS = 16
-    STREAM_SHARE = 0.6
+    # A stream's own steps are slower beside a prompt in the cache: of two thirds of the time it keeps 0.6 of its rate.
+    STREAM_SHARE = 2.0 / 3.0
     BURST_S = 2.0
     ALONE_S = 4.0
     FIRST_TOKENS = 512  # of a step before any speed is known
-    TILE = 64
     LONGEST_S = 1.0
-    _PAYS = 0.7
-    _WORST_S = 2.0  # should a tile be no faster
+    _PAYS = 0.9
     _TELLING = 16  # a piece of fewer tokens costs nearly as much as a decode, and says nothing about a token
     _WEIGHT = 0.25
 
@@ -41,20 +43,26 @@ class Pacer:
         self._target = target_s
         self._chunk = chunk
         self._decode_s = 0.0
-        self._token_s = 0.0
-        # Of a token in pieces of less than a tile, and of a tile, of the prefill that goes on.
-        self._narrow_s = self._tile_s = 0.0
+        self._costs = PrefillCosts()
         self._owed_s = 0.0
         self.tiles_total = 0  # pieces that were made longer, and did fill a tile
         self._wants_tile = False
 
     @property
     def prefill_token_s(self) -> float:
-        """Seconds that one token of a prefill takes; 0 before any was seen."""
-        return self._token_s
+        """Seconds that a token takes at the beginning of a prompt; 0 before any was seen."""
+        return self._costs.base_s
 
-    def observe(self, num_decode: int, num_prefill: int, seconds: float, *, num_drafted: int = 0) -> None:
-        """Learn from a step that computed so many decode and prefill tokens.
+    def observe(
+        self,
+        num_decode: int,
+        num_prefill: int,
+        seconds: float,
+        *,
+        num_drafted: int = 0,
+        place: Place = _NOWHERE,
+    ) -> None:
+        """Learn from a step that computed so many decode and prefill tokens, these at `place`.
 
         num_drafted: how many of the decode tokens were guesses. A step that carries prefill has none, so that one with
         many tells little of what decoding costs beside a prefill.
@@ -67,62 +75,69 @@ class Pacer:
                     self._decode_s = self._average(self._decode_s, seconds)
                 elif not self._decode_s:
                     self._decode_s = seconds * (num_decode - num_drafted) / num_decode
-                if self._owed_s == 0.0:
-                    self._narrow_s = self._tile_s = 0.0
                 self._owed_s = max(0.0, self._owed_s - seconds)
             return
-        self.tiles_total += self._wants_tile and num_decode + num_prefill >= self.TILE
+        rows = num_decode + num_prefill
+        self.tiles_total += self._wants_tile and rows >= TILE
         prefill_s = max(0.0, seconds - (self._decode_s if num_decode else 0.0))
         if num_prefill >= self._TELLING:
-            token_s = prefill_s / num_prefill
-            self._token_s = self._average(self._token_s, token_s)
-            if num_decode + num_prefill < self.TILE:
-                self._narrow_s = self._average(self._narrow_s, token_s)
-            elif num_decode + num_prefill < 2 * self.TILE:
-                self._tile_s = token_s
+            self._costs.observe(rows, place, prefill_s / num_prefill)
         if num_decode:
             self._owed_s += prefill_s * self.STREAM_SHARE / (1.0 - self.STREAM_SHARE)
 
-    def prefill_tokens(self, num_streams: int, num_prefilling: int, *, late_tokens: int | None = None) -> int:
+    def prefill_tokens(
+        self,
+        num_streams: int,
+        num_prefilling: int,
+        place: Place = _NOWHERE,
+        *,
+        available: int | None = None,
+        late_tokens: int | None = None,
+    ) -> int:
         """Prefill tokens that the next step should carry at most, beside so many sequences of each kind.
 
-        late_tokens: tokens of all prefills where every stream has only begun; None where one has not.
+        place: of the first of them. available: how many there are for this step, None for any number. late_tokens:
+        tokens of all prefills where every stream has only begun; None where one has not.
         """
         self._wants_tile = False
-        whole = self._whole()
+        whole_s = self._costs.token_s(self._chunk, place)
+        whole = self._whole(whole_s)
         if num_streams == 0 or self._target == 0.0:
             return whole
         patience_s = self.BURST_S * num_prefilling / num_streams
-        if late_tokens is not None and 0.0 < late_tokens * self.prefill_token_s <= patience_s:
+        if late_tokens is not None and 0.0 < late_tokens * whole_s <= patience_s:
             return whole
         if self._owed_s > 0.0:
             return 0
-        rest_s = self._target - self._decode_s
-        if num_streams + self._fitting(rest_s, self.prefill_token_s) >= self.TILE:
-            room = self._fitting(rest_s, self.prefill_token_s)
-        elif self._tile_pays():
-            room = self.TILE - num_streams
-            self._wants_tile = True
-        else:
-            room = min(self._fitting(rest_s, self.prefill_token_s), self.TILE - num_streams)
-        return int(min(self._chunk, max(self.MIN_TOKENS, room)))
+        most = self._chunk if available is None else min(self._chunk, available)
+        return int(min(self._chunk, max(self.MIN_TOKENS, self._beside(num_streams, place, most))))
 
-    def _whole(self) -> int:
+    def _beside(self, num_streams: int, place: Place, most: int) -> float:
+        """Tokens that go into the target, or fill a tile."""
+        rest_s, tile = self._target - self._decode_s, TILE - num_streams
+        tile_s = self._costs.token_s(TILE, place)
+        if most >= tile:
+            if (many := self._fitting(rest_s, tile_s)) >= tile:
+                return many
+            if self._tiles and self._tile_pays(tile, tile_s, place):
+                self._wants_tile = True
+                return tile
+        return min(self._fitting(rest_s, self._costs.token_s(1, place)), tile)
+
+    def _tile_pays(self, tile: int, tile_s: float, place: Place) -> bool:
+        much_less = 0.0 < tile_s <= self._PAYS * self._costs.token_s(1, place)
+        return much_less and tile * tile_s <= self.LONGEST_S
+
+    def _whole(self, token_s: float) -> int:
         """Tokens of a step that nothing else waits for: whole tiles, one at least."""
-        if not self.prefill_token_s:
+        if not token_s:
             return min(self._chunk, self.FIRST_TOKENS)
-        tiles = int(self._fitting(self.ALONE_S, self.prefill_token_s)) // self.TILE
-        return min(self._chunk, max(1, tiles) * self.TILE)
+        tiles = int(self._fitting(self.ALONE_S, token_s)) // TILE
+        return min(self._chunk, max(1, tiles) * TILE)
 
     @staticmethod
     def _fitting(seconds: float, token_s: float) -> float:
         return seconds / token_s if token_s else 0.0
-
-    def _tile_pays(self) -> bool:
-        """Whether a token costs much less in a full tile, at this place of the prompt; tried where it may."""
-        if not self._tiles or not 0.0 < self.TILE * self._narrow_s <= self._WORST_S:
-            return False
-        return self._tile_s <= min(self._PAYS * self._narrow_s, self.LONGEST_S / self.TILE)
 
     def _average(self, old: float, new: float) -> float:
         return old + self._WEIGHT * (new - old) if old else new

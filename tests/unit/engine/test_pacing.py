@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jan_serve.engine.pacing import Pacer
+from jan_serve.engine.prefill_costs import TILE, Place
 
 
 def learned(decode_s: float, token_s: float, *, target_s: float = 0.1, chunk: int = 512) -> Pacer:
@@ -138,7 +139,7 @@ def test_a_target_of_nothing_cuts_nothing() -> None:
 
 
 def test_long_drafts_do_not_make_prefill_look_cheap() -> None:
-    """Two streams and a piece of 16 tokens take 0.12 s, of which 0.04 s are decoding: the streams get 0.12 s for it."""
+    """Of 0.12 s for two streams and a piece, 0.04 s are decoding: the streams get twice the rest."""
     plain, drafting = Pacer(0.1, 512, tiles=False), Pacer(0.1, 512, tiles=False)
     for _ in range(8):
         plain.observe(2, 0, 0.04)
@@ -148,7 +149,7 @@ def test_long_drafts_do_not_make_prefill_look_cheap() -> None:
     for pacer in (plain, drafting):
         pacer.observe(2, 16, 0.12)
         assert pacer.prefill_tokens(2, 1) == 0
-        pacer.observe(2, 0, 0.11)
+        pacer.observe(2, 0, 0.15)
         assert pacer.prefill_tokens(2, 1) == 0
         pacer.observe(2, 0, 0.011)
         assert pacer.prefill_tokens(2, 1) == Pacer.MIN_TOKENS
@@ -158,35 +159,43 @@ def test_drafts_alone_give_a_first_guess_of_decoding() -> None:
     pacer = Pacer(0.1, 512, tiles=False)
     pacer.observe(32, 0, 0.2, num_drafted=30)
     pacer.observe(2, 16, 0.1125)
-    pacer.observe(2, 0, 0.14)
+    pacer.observe(2, 0, 0.19)
     assert pacer.prefill_tokens(2, 1) == 0
-    pacer.observe(2, 0, 0.02)
+    pacer.observe(2, 0, 0.011)
     assert pacer.prefill_tokens(2, 1) == Pacer.MIN_TOKENS
 
 
+SHALLOW, DEEP = Place(0, 0), Place(6000, 6000)
+
+
 def paced(narrow_s: float, tile_s: float | None, *, streams: int = 2, tiles: bool = True) -> int:
-    """The next piece where a token of this prefill is known to take so long in few rows, and in a tile of them."""
+    """The next piece where a token, behind 6,000 others, is known to take so long in few rows, and in a tile of them.
+
+    One at the beginning takes 4 ms, or less.
+    """
     pacer = Pacer(0.1, 512, tiles=tiles)
+    pacer.observe(0, 60, 60 * min(0.004, 0.8 * narrow_s), place=SHALLOW)
     pacer.observe(streams, 0, 0.04)
-    pacer.observe(streams, 20, 0.04 + 20 * narrow_s)
+    pacer.observe(streams, 20, 0.04 + 20 * narrow_s, place=DEEP)
     if tile_s is not None:
-        pacer.observe(streams, 64 - streams, 0.04 + (64 - streams) * tile_s)
-    while pacer.prefill_tokens(streams, 1) == 0:
+        pacer.observe(streams, 64 - streams, 0.04 + (64 - streams) * tile_s, place=DEEP)
+    while pacer.prefill_tokens(streams, 1, DEEP) == 0:
         pacer.observe(streams, 0, 0.04)
-    return pacer.prefill_tokens(streams, 1)
+    return pacer.prefill_tokens(streams, 1, DEEP)
 
 
 @pytest.mark.parametrize(
     ("narrow_s", "tile_s", "expected"),
     [
-        (0.025, 0.0134, 62),  # behind 6,000 tokens
-        (0.007, 0.0045, 62),
-        (0.006, 0.0045, 16),
+        (0.025, 0.0134, 62),
+        (0.007, 0.0060, 62),
+        (0.006, 0.0056, 16),
         (0.025, None, 62),  # tried
-        (0.032, None, 16),  # a pause of more than two seconds, should it not pay
+        (0.045, None, 16),  # a pause of more than a second, should it be as good as a tile can be
         (0.030, 0.0155, 62),
-        (0.030, 0.0160, 16),  # a pause of more than a second
-        (0.001, 0.0009, 60),
+        (0.030, 0.0165, 16),  # a pause of more than a second
+        (0.001, 0.0009, 66),  # more than a tile fits
+        (0.001, 0.0011, 60),
     ],
 )
 def test_a_piece_fills_a_tile_of_the_attention_where_that_pays(
@@ -199,33 +208,50 @@ def test_without_tiles_none_is_filled() -> None:
     assert paced(0.025, None, tiles=False) == Pacer.MIN_TOKENS
 
 
-def test_what_one_prompt_taught_is_not_held_against_the_next() -> None:
-    """A token costs little at its beginning, in a tile or not."""
+def test_what_one_prompt_taught_of_its_end_is_not_held_against_the_beginning_of_the_next() -> None:
+    """A token costs little there, in a tile or not."""
+    pacer = Pacer(0.1, 512)
+    pacer.observe(0, 60, 60 * 0.003, place=SHALLOW)
+    pacer.observe(2, 0, 0.04)
+    pacer.observe(2, 20, 0.04 + 20 * 0.025, place=DEEP)
+    while pacer.prefill_tokens(2, 1, SHALLOW) == 0:
+        pacer.observe(2, 0, 0.04)
+    assert pacer.prefill_tokens(2, 1, DEEP) == TILE - 2
+    assert pacer.prefill_tokens(2, 1, SHALLOW) == pytest.approx(0.06 / 0.003, abs=1)
+    assert pacer.prefill_token_s == pytest.approx(0.003)
+
+
+def test_what_is_left_of_a_prompt_is_not_taken_for_a_tile() -> None:
     pacer = Pacer(0.1, 512)
     pacer.observe(2, 0, 0.04)
-    pacer.observe(2, 20, 0.04 + 20 * 0.025)
-    for _ in range(20):
-        pacer.observe(2, 0, 0.04)
-    for _ in range(40):
-        pacer.observe(0, 512, 512 * 0.004)
-    assert pacer.prefill_tokens(2, 1) < 62
+    pacer.observe(0, 400, 400 * 0.004, place=SHALLOW)
+    pacer.observe(0, 400, 400 * 0.012, place=DEEP)
+    assert pacer.prefill_tokens(2, 1, DEEP, available=62) == 62
+    assert pacer.prefill_tokens(2, 1, DEEP, available=61) == Pacer.MIN_TOKENS
 
 
 def test_the_streams_have_their_rows_in_the_tile() -> None:
-    assert paced(0.025, 0.0134, streams=8) == Pacer.TILE - 8
+    assert paced(0.025, 0.0134, streams=8) == TILE - 8
     assert paced(0.025, 0.0134, streams=60) == Pacer.MIN_TOKENS
 
 
-def test_a_long_prompt_behind_which_tiles_pay_more_and_more_is_read_in_tiles() -> None:
-    """Costs of a 0.5 B model on two cores: a token takes 3.7 or 1.5 us more for each token before it."""
-    pacer, done, tiles = Pacer(0.1, 512), 0, 0
-    pacer.observe(0, 512, 512 * 0.004)
-    pacer.observe(2, 0, 0.04)
-    while done < 6000:
-        tokens = min(6000 - done, pacer.prefill_tokens(2, 1))
-        token_s = 0.004 + (3.7e-6 if tokens + 2 < Pacer.TILE else 1.5e-6) * done
-        pacer.observe(2, tokens, 0.04 + tokens * token_s)
-        tiles += tokens >= 60
-        done += tokens
-    assert tiles * 62 > 0.75 * 6000
-    assert 0 < pacer.tiles_total <= tiles
+@pytest.mark.parametrize("others", [0, 2000])
+def test_a_long_prompt_is_read_in_tiles_where_they_pay(others: int) -> None:
+    """Costs of a 0.5 B model on two cores. Tiles look at the streams' cells too."""
+    took: dict[bool, float] = {}
+    for tiles in (False, True):
+        pacer, done = Pacer(0.1, 512, tiles=tiles), 0
+        pacer.observe(0, 100, 100 * 0.005, place=SHALLOW)
+        pacer.observe(2, 0, 0.04)
+        took[tiles] = 0.0
+        while done < 6000:
+            place = Place(done, done + others)
+            left = 6000 - done
+            tokens = min(left, pacer.prefill_tokens(2, 1, place, available=left))
+            cells_s = 3.2e-6 * place.depth if tokens + 2 < TILE else 1.0e-6 * place.cells
+            seconds = 0.04 + tokens * (0.005 + cells_s)
+            assert seconds < Pacer.LONGEST_S + 0.1
+            pacer.observe(2, tokens, seconds, place=place)
+            done, took[tiles] = done + tokens, took[tiles] + seconds
+        assert (pacer.tiles_total > 0) == tiles
+    assert took[True] < 0.8 * took[False]
