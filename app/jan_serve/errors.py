@@ -121,6 +121,11 @@ class ContextLengthExceeded(InvalidRequest):
         self.max_tokens = max_tokens
         self.item = item
 
+    @property
+    def which(self) -> str:
+        """Names the input in front of a dialect's own words; empty where there is only one."""
+        return "" if self.item is None else f"{self.param}: item {self.item}: "
+
     def payload(self) -> dict[str, Any]:
         return {
             "n_prompt": self.n_prompt,
@@ -267,7 +272,7 @@ class ModelInUse(JanServeError):
 
 
 class InvalidModel(JanServeError):
-    """The file is damaged, is not a GGUF, or has an architecture that this llama.cpp does not know."""
+    """The file is damaged, is not a GGUF, or has an architecture that is not served."""
 
     code = "invalid_model"
 

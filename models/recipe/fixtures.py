@@ -77,12 +77,14 @@ def write_tiny_llama(
     chat_template: str | None = CHAT_TEMPLATE,
     metadata: Mapping[str, str] | None = None,
     quantize: bool = True,
+    architecture: str = "llama",
 ) -> None:
     """A llama-architecture chat model with byte-level BPE, chat, tool, thinking and FIM tokens.
 
     ``n_embd`` is a multiple of 32. Control tokens are never the greedy choice, so a run goes on until its limit;
     grammars, stop strings and biases can still end it. ``metadata`` adds or replaces string keys of the header.
     ``quantize=False`` keeps F32 matrices: rounding differences between batches stay far below any choice then.
+    ``architecture``: another one of the same tensors, such as ``llada``.
     """
     vocabulary = fixture_vocabulary()
     shape = LlamaShape(
@@ -99,7 +101,14 @@ def write_tiny_llama(
     _silence_control_tokens(tensors["output.weight"], vocabulary)
     names = {"general.name": f"tiny-llama-{seed}", **_LICENCE, **(metadata or {})}
     write_llama_gguf(
-        path, shape, vocabulary, tensors, chat_template=chat_template, metadata=names, quantize=quantize
+        path,
+        shape,
+        vocabulary,
+        tensors,
+        chat_template=chat_template,
+        metadata=names,
+        quantize=quantize,
+        architecture=architecture,
     )
 
 

@@ -71,11 +71,12 @@ def write_llama_gguf(
     chat_template: str | None,
     metadata: Mapping[str, str],
     quantize: bool = True,
+    architecture: str = "llama",
 ) -> None:
     """Write a llama-architecture model with Q8_0 matrices (F32 ones without ``quantize``) and F32 norms.
 
-    ``metadata`` holds further string keys (``general.license`` and the like). Raises ``ValueError`` when a tensor is
-    missing, unknown or of the wrong shape.
+    ``metadata`` holds further string keys (``general.license`` and the like). ``architecture`` may be another one of
+    the same tensors. Raises ``ValueError`` when a tensor is missing, unknown or of the wrong shape.
     """
     expected = shape.tensor_shapes()
     found = {name: array.shape for name, array in tensors.items()}
@@ -85,7 +86,7 @@ def write_llama_gguf(
         )
         raise ValueError(f"tensors do not fit the shape: {', '.join(wrong)}")
     sizes = shape.n_ctx, shape.n_embd, shape.n_layer
-    writer = gguf_writer(path, "llama", sizes, n_ff=shape.n_ff, n_head=shape.n_head)
+    writer = gguf_writer(path, architecture, sizes, n_ff=shape.n_ff, n_head=shape.n_head)
     writer.add_vocab_size(shape.n_vocab)
     writer.add_head_count_kv(shape.n_head)
     writer.add_rope_dimension_count(shape.n_embd // shape.n_head)

@@ -31,7 +31,7 @@ from jan_serve.engine.model_identity import model_parts
 from jan_serve.engine.sequence_memory import COPIED_SLOWLY_IDLE_CELLS, IDLE_CELLS
 from jan_serve.engine.state_cache import StateCache
 from jan_serve.engine.state_files import StateFiles, state_key
-from jan_serve.errors import InsufficientMemory, SettingsError
+from jan_serve.errors import InsufficientMemory, InvalidModel, SettingsError
 from jan_serve.ipc.messages import DeviceInfo, EngineSettings, LoadModel, ModelFacts
 
 logger = logging.getLogger(__name__)
@@ -95,6 +95,11 @@ def load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedMode
     adapters = Adapters(model, settings.adapters)
     threads = settings.threads or default_threads(model.size_bytes)
     pooling, embedding_only = _pooling(settings, model)
+    if model.is_diffusion and not embedding_only:
+        raise InvalidModel(
+            f"it is a diffusion model ({model.architecture}), which fills in many places of a text at once: jan-serve"
+            " serves models that write one token after another"
+        )
     in_pieces, embeds_most = False, None
     if embedding_only:
         in_pieces = reads_in_pieces(model, None, pooling)

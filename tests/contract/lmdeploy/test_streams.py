@@ -318,6 +318,14 @@ ERRORS: dict[str, tuple[Exception, dict[str, Any]]] = {
             400,
         ),
     ),
+    "one of several": (
+        ContextLengthExceeded(600, 512, param="input", item=3),
+        flat(
+            "input: item 3: Input length (600) must be smaller than the model context length (512).",
+            "invalid_request_error",
+            400,
+        ),
+    ),
     "queue": (Overloaded("full", retry_after=2), flat("full", "invalid_request_error", 429)),
     "model": (ModelFailed("gone"), flat("gone", "server_error", 503)),
     "crash": (EngineCrashed("gone"), flat("gone", "server_error", 503)),

@@ -12,10 +12,12 @@ import pytest
 from jan_serve.engine.embed_job import Floats
 from jan_serve.engine.embedder_loader import PIECE_TOKENS
 from jan_serve.engine.input_pooling import MAX_SEQUENCES
+from jan_serve.engine.llama.adapter import LlamaAdapter
 from jan_serve.engine.llama.context import DECODE_OK, Batch, LlamaContext
 from jan_serve.engine.llama.model import LlamaModel
 from jan_serve.errors import ContextLengthExceeded, InvalidRequest
-from jan_serve.ipc.messages import AbortRequest, Chunk, Embedded, EmbedRequest, Step
+from jan_serve.ipc.messages import AbortRequest, AdapterFile, AdapterUse, Chunk, Embedded, EmbedRequest, Step
+from models.recipe.lora_file import llama_shapes, write_lora
 from tests.support.models import EXACT
 from tests.support.worker import Worker, generate, next_id, running_worker
 
@@ -32,7 +34,9 @@ def inputs_of(lengths: list[int], n_vocab: int = 500) -> list[tuple[int, ...]]:
     return [tuple(random.integers(270, n_vocab, length).tolist()) for length in lengths]
 
 
-def vectors_of_tokens(model: LlamaModel, tokens: tuple[int, ...]) -> Floats:
+def vectors_of_tokens(
+    model: LlamaModel, tokens: tuple[int, ...], adapter: LlamaAdapter | None = None
+) -> Floats:
     """What the model gives for each token, all of them read in one batch."""
     context = LlamaContext(
         model,
@@ -45,6 +49,8 @@ def vectors_of_tokens(model: LlamaModel, tokens: tuple[int, ...]) -> Floats:
         pooling="none",
         flash_attn="off",
     )
+    if adapter is not None:
+        context.set_adapters([adapter.pointer], [1.0])
     batch = Batch(N_CTX)
     batch.add(np.asarray(tokens, np.int32), 0, 0, outputs="all")
     assert context.decode(batch) == DECODE_OK
@@ -98,6 +104,38 @@ def test_vectors_are_those_of_the_tokens_pooled(
     # Weights of 8 bits round activations by what else is in the batch.
     tolerance = 0.02 if model == "tiny_bert" else 2e-4
     np.testing.assert_allclose(vectors, np.stack(wanted), atol=tolerance)
+
+
+def test_under_adapters_each_input_keeps_its_own_over_all_its_pieces(
+    exact_llama: Path, tmp_path: Path
+) -> None:
+    """Also while inputs without an adapter, and a stream, are computed between its pieces."""
+    path = tmp_path / "one.gguf"
+    write_lora(path, llama_shapes())
+    one = AdapterFile(name="one", path=str(path))
+    adapted, plain = inputs_of([3 * PIECE_TOKENS + 5, 400])
+    with running_worker(exact_llama, n_ctx=N_CTX, parallel=4, adapters=(one,), **EXACT) as worker:
+        asked = [
+            EmbedRequest(id=next_id(), inputs=(adapted,), adapters=(AdapterUse(0, 1.0),)),
+            EmbedRequest(id=next_id(), inputs=(plain,)),
+        ]
+        worker.send(generate("hello", max_tokens=400, ignore_eos=True), *asked)
+        answers: dict[int, Embedded] = {}
+        while len(answers) < len(asked):
+            if isinstance(event := worker.receive(), Embedded):
+                answers[event.id] = event
+    raw = LlamaModel(str(exact_llama), n_gpu_layers=0)
+    try:
+        adapter = LlamaAdapter(raw, str(path), "one")
+        wanted = [
+            pooled(vectors_of_tokens(raw, adapted, adapter), "mean"),
+            pooled(vectors_of_tokens(raw, plain), "mean"),
+        ]
+        assert not np.allclose(wanted[0], pooled(vectors_of_tokens(raw, adapted), "mean"), atol=1e-3)
+    finally:
+        raw.close()
+    vectors = [np.frombuffer(answers[request.id].vectors[0], "<f4") for request in asked]
+    np.testing.assert_allclose(np.stack(vectors), np.stack(wanted), atol=2e-4)
 
 
 @pytest.fixture(scope="module")

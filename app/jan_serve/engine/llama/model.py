@@ -118,6 +118,11 @@ class LlamaModel:
         return bool(lib.llama_model_has_decoder(self.pointer))
 
     @property
+    def is_diffusion(self) -> bool:
+        """Whether it fills in many places of a text at once, in rounds (LLaDA, Dream, …)."""
+        return bool(lib.llama_model_is_diffusion(self.pointer))
+
+    @property
     def has_encoder(self) -> bool:
         """Whether the model has an encoder (T5, …)."""
         return bool(lib.llama_model_has_encoder(self.pointer))

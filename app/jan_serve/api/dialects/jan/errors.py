@@ -87,9 +87,8 @@ def _context_message(error: ContextLengthExceeded) -> str:
             f" ({error.n_prompt} in the messages, {completion} in the completion). Please reduce the length of the"
             " messages or completion."
         )
-    which = "" if error.item is None else f"{error.param}: item {error.item}: "
     return (
-        f"{which}This model's maximum context length is {error.n_ctx} tokens, however you requested {total} tokens"
-        f" ({error.n_prompt} in your prompt; {completion} for the completion). Please reduce your prompt; or"
-        " completion length."
+        f"{error.which}This model's maximum context length is {error.n_ctx} tokens, however you requested"
+        f" {total} tokens ({error.n_prompt} in your prompt; {completion} for the completion). Please reduce your"
+        " prompt; or completion length."
     )

@@ -55,7 +55,7 @@ def _message(problem: Problem) -> str:
             return f"The model {error.name!r} does not exist."
         case ContextLengthExceeded() as error:
             return (
-                f"Input length ({error.n_prompt}) must be smaller than the model context length"
+                f"{error.which}Input length ({error.n_prompt}) must be smaller than the model context length"
                 f" ({error.n_ctx})."
             )
         case _:
