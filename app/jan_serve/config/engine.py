@@ -30,6 +30,7 @@ def engine_settings(settings: ModelOptions, model: ModelFile) -> EngineSettings:
         cache_sequences=settings.cache_sequences,
         prompt_lookup=settings.prompt_lookup,
         step_target_s=settings.step_target_s,
+        stream_share=settings.stream_share,
         prefill_tiles=settings.prefill_tiles,
         idle_cells=settings.idle_cells,
         share_prefill=settings.share_prefill,

@@ -129,6 +129,16 @@ class ModelOptions(BaseSettings):
         ),
         Flag(MEMORY_GROUP),
     ] = 0.1
+    stream_share: Annotated[
+        float,
+        Field(
+            ge=0.05,
+            le=0.95,
+            description="Part of the time that answers keep while prompts, or inputs to embed, are read beside them;"
+            " with less, these are read sooner.",
+        ),
+        Flag(MEMORY_GROUP),
+    ] = 0.7
     prefill_tiles: Annotated[
         bool,
         Field(

@@ -7,12 +7,9 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Final
 
-from jan_serve.engine.pacing import Pacer
+from jan_serve.engine.pacing import STREAM_SHARE, Pacer
 
-STREAMS_SHARE: Final = Pacer.STREAM_SHARE
-"""Of the time, while both have something to do."""
 LEAST_TOKENS: Final = Pacer.MIN_TOKENS
-_OTHERS: Final = (1 - STREAMS_SHARE) / STREAMS_SHARE
 
 
 class EmbedPacing:
@@ -22,7 +19,11 @@ class EmbedPacing:
     when the streams have had their share. What streams had before does not count for later.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(
+        self, stream_share: float = STREAM_SHARE, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        """stream_share: of the time, while both have something to do; above 0 and below 1."""
+        self._others = (1.0 - stream_share) / stream_share
         self._clock = clock
         self._owed_s = 0.0  # to the streams, before the next batch
         self._step_s = self._token_s = 0.0
@@ -34,7 +35,7 @@ class EmbedPacing:
             return most
         if self._owed_s > 0:
             return 0
-        fitting = int(self._step_s * _OTHERS / self._token_s) if self._token_s else 0
+        fitting = int(self._step_s * self._others / self._token_s) if self._token_s else 0
         return min(most, max(LEAST_TOKENS, fitting))
 
     @contextmanager
@@ -52,4 +53,4 @@ class EmbedPacing:
         yield
         took = self._clock() - began
         self._token_s = took / room
-        self._owed_s = took / _OTHERS
+        self._owed_s = took / self._others

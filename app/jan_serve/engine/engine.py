@@ -17,7 +17,7 @@ from jan_serve.engine.answers import Answers
 from jan_serve.engine.draft_model import DraftModel
 from jan_serve.engine.drafter import Drafter, LookupMode
 from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_NO_CELLS, DECODE_OK, Batch, LlamaContext
-from jan_serve.engine.pacing import Pacer
+from jan_serve.engine.pacing import STREAM_SHARE, Pacer
 from jan_serve.engine.phase import PhaseClock
 from jan_serve.engine.prefill_costs import Place
 from jan_serve.engine.scheduler import Admission, PlanItem, Scheduler
@@ -52,6 +52,7 @@ class Engine:
         parallel: int,
         cache_sequences: int,
         step_target_s: float,
+        stream_share: float = STREAM_SHARE,
         share_prefill: bool = True,
         prefer_cached: bool = True,
         phase: PhaseClock,
@@ -81,7 +82,7 @@ class Engine:
             share_prefill=share_prefill,
             prefer_cached=prefer_cached,
         )
-        self._pacer = Pacer(step_target_s, context.n_batch, tiles=attention_tiles)
+        self._pacer = Pacer(step_target_s, context.n_batch, stream_share=stream_share, tiles=attention_tiles)
         # A memory that cannot be cut cannot give a wrong draft back.
         recurrent = context.model.is_recurrent
         self._drafter = Drafter(

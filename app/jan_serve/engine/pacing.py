@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from jan_serve.engine.prefill_costs import TILE, Place, PrefillCosts
 
+STREAM_SHARE: Final = 0.7
+"""A stream's own steps are slower beside a prompt in the cache: of 0.7 of the time it keeps 0.6 of its rate."""
 _NOWHERE = Place()
 
 
@@ -11,7 +15,7 @@ class Pacer:
     """Shares time between prefill and running streams, from measured speeds. Times in seconds.
 
     A step's time is modelled as a decode part, an exponential average, and a cost per prefill token. Prefill beside
-    streams comes in pieces of about `target_s`, and after each the streams run alone until they have had STREAM_SHARE
+    streams comes in pieces of about `target_s`, and after each the streams run alone until they have had `stream_share`
     of the time. It is not cut for streams that have only begun where it takes BURST_S at most, for each of them that
     waits, for each that is prefilled: requests that came together, but not quite, then go on in step, which is faster
     for all.
@@ -24,8 +28,6 @@ class Pacer:
     """
 
     MIN_TOKENS = 16
-    # A stream's own steps are slower beside a prompt in the cache: of 0.7 of the time it keeps 0.6 of its rate.
-    STREAM_SHARE = 0.7
     BURST_S = 2.0
     ALONE_S = 4.0
     FIRST_TOKENS = 512  # of a step before any speed is known
@@ -34,11 +36,14 @@ class Pacer:
     _TELLING = 16  # a piece of fewer tokens costs nearly as much as a decode, and says nothing about a token
     _WEIGHT = 0.25
 
-    def __init__(self, target_s: float, chunk: int, *, tiles: bool = True) -> None:
+    def __init__(
+        self, target_s: float, chunk: int, *, stream_share: float = STREAM_SHARE, tiles: bool = True
+    ) -> None:
         """chunk: tokens that a step carries at most. target_s: of a step beside streams; 0 cuts nothing for them.
 
-        tiles: whether the attention may have them.
+        stream_share: above 0 and below 1. tiles: whether the attention may have them.
         """
+        self._owed_share = stream_share / (1.0 - stream_share)
         self._tiles = tiles
         self._target = target_s
         self._chunk = chunk
@@ -83,7 +88,7 @@ class Pacer:
         if num_prefill >= self._TELLING:
             self._costs.observe(rows, place, prefill_s / num_prefill)
         if num_decode:
-            self._owed_s += prefill_s * self.STREAM_SHARE / (1.0 - self.STREAM_SHARE)
+            self._owed_s += prefill_s * self._owed_share
 
     def prefill_tokens(
         self,

@@ -105,7 +105,7 @@ class Worker:
         self._intake_queue: queue.SimpleQueue[IntakeItem] = queue.SimpleQueue()
         self._aborted: set[int] = set()
         self._jobs: deque[EmbedJob] = deque()
-        self._embed_pacing = EmbedPacing()
+        self._embed_pacing = EmbedPacing(request.settings.stream_share)
         self._process = psutil.Process()
         self._transfer = StateTransfer(request, channel.send)
         self._engine: Engine | None = None
@@ -141,6 +141,7 @@ class Worker:
                 parallel=facts.parallel,
                 cache_sequences=loaded.cache_sequences,
                 step_target_s=settings.step_target_s,
+                stream_share=settings.stream_share,
                 idle_cells=loaded.idle_cells,
                 attention_tiles=loaded.attention_tiles,
                 share_prefill=settings.share_prefill,

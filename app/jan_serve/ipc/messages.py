@@ -52,7 +52,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     n_ctx_train, k_elements, v_elements: from there too; the length that it was trained for, and what one token takes in
     the KV cache, over all blocks.
     step_target_s: prefill chunks beside running streams are cut so that a step stays near this time; 0 cuts nothing.
-    prefill_tiles: see engine.pacing. idle_cells: see engine.sequence_memory.
+    stream_share, prefill_tiles: see engine.pacing. idle_cells: see engine.sequence_memory.
     share_prefill, prefer_cached: see engine.scheduler. jump_forward: text that a grammar forces is not sampled.
     max_tokens_ceiling: completions end with `length` there even if the request set no limit. 0 is the context.
     """
@@ -79,6 +79,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     cache_dir: str | None = None
     cache_ram_most: int | None = None
     step_target_s: float = 0.1
+    stream_share: float = 0.7
     prefill_tiles: bool = True
     idle_cells: int | None = None
     share_prefill: bool = True
