@@ -34,6 +34,9 @@ from jan_serve.ipc.messages import EngineEvent
 _MOST_EXTRA: Final = 64
 """Guessed tokens of one turn that are told apart."""
 
+_FIRST_TOKENS = 3
+"""The one that came first is ahead by a token for each step that the others' prompts take."""
+
 _BEGUN_TOKENS = 8
 """A stream of fewer tokens has only begun: a pause is hardly noticed yet."""
 
@@ -213,8 +216,8 @@ class Engine:
 
     def _prefill_budget(self, turn: list[Sequence]) -> int:
         prefilling = [s for s in turn if s.is_prefilling]
-        begun = all(s.num_generated < _BEGUN_TOKENS for s in turn if not s.is_prefilling)
-        late = sum(s.num_uncomputed for s in prefilling) if begun else None
+        most = max((s.num_generated for s in turn if not s.is_prefilling), default=0)
+        late = sum(s.num_uncomputed for s in prefilling) if most < _BEGUN_TOKENS else None
         place = Place(prefilling[0].num_computed if prefilling else 0, self._memory.cells.used)
         return self._pacer.prefill_tokens(
             len(turn) - len(prefilling),
@@ -222,6 +225,7 @@ class Engine:
             place,
             available=sum(s.num_prefill for s in prefilling),
             late_tokens=late,
+            at_first=most <= _FIRST_TOKENS,
         )
 
     # Admission and cells

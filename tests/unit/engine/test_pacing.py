@@ -77,6 +77,25 @@ def test_the_more_gain_the_longer_they_may_keep_the_others_waiting(
     assert (pacer.prefill_tokens(streams, prefilling, late_tokens=late_tokens) < 512) == cut
 
 
+@pytest.mark.parametrize(
+    ("streams", "prefilling", "late_tokens", "cut"),
+    [
+        (26, 6, 190, False),
+        (26, 6, 3_900, False),
+        (26, 6, 4_100, True),
+        (26, 1, 190, True),
+        (1, 7, 13_900, False),
+    ],
+)
+def test_prompts_that_came_together_and_are_more_than_one_step_are_not_cut_behind_the_first(
+    streams: int, prefilling: int, late_tokens: int, *, cut: bool
+) -> None:
+    pacer = learned(0.02, 0.001)
+    pacer.observe(streams, 16, 0.036)
+    asked = pacer.prefill_tokens(streams, prefilling, late_tokens=late_tokens, at_first=True)
+    assert (asked == 0) == cut
+
+
 def test_a_small_piece_beside_streams_until_a_speed_is_known() -> None:
     assert Pacer(0.1, 512).prefill_tokens(3, 1) == Pacer.MIN_TOKENS
     assert Pacer(0.1, 8).prefill_tokens(3, 1) == 8

@@ -69,6 +69,7 @@ def stop_conditions(
     return StopConditions(
         max_tokens=None if max_tokens is None else min(max_tokens, MAX_INT),
         min_tokens=body.min_tokens,
+        ignore_eos=body.ignore_eos,
         stop=stop_texts(body.stop, more_stops),
     )
 

@@ -66,6 +66,9 @@ class SamplingFields(WireModel):
     min_tokens: Annotated[
         Count, Field(description="Tokens to generate before the model may end the text.")
     ] = 0
+    ignore_eos: Annotated[
+        bool, Field(description="The model may not end the text: it goes on until a stop text, or its limit.")
+    ] = False
     temperature: Annotated[
         float, Field(description="Randomness of the text; 0 always picks the most likely token.")
     ] = 0.8

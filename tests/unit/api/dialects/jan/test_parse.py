@@ -83,10 +83,16 @@ def test_every_sampling_field_arrives() -> None:
         "temperature": 0, "top_k": 7, "top_p": 1, "min_p": 0, "repeat_penalty": 1, "presence_penalty": -2,
         "frequency_penalty": 2, "mirostat_mode": 2, "mirostat_tau": 4, "mirostat_eta": 0.5, "seed": 4294967295,
     }  # fmt: skip
-    body = sampling | {"logit_bias": {"5": -100}, "min_tokens": 3, "stop": ["a", "b", "a"], "user": "u"}
+    body = sampling | {
+        "logit_bias": {"5": -100},
+        "min_tokens": 3,
+        "ignore_eos": True,
+        "stop": ["a", "b", "a"],
+        "user": "u",
+    }
     request = completion(**body)
     assert request.sampling == SamplingParams(**sampling, logit_bias={5: -100.0})  # pyright: ignore[reportArgumentType]
-    assert request.stopping == StopConditions(max_tokens=16, min_tokens=3, stop=("a", "b"))
+    assert request.stopping == StopConditions(max_tokens=16, min_tokens=3, ignore_eos=True, stop=("a", "b"))
     assert chat(**body).sampling == request.sampling
 
 
@@ -300,7 +306,8 @@ VIOLATIONS: list[tuple[str, Any]] = [
     ("temperature", "0.5"), ("temperature", True), ("temperature", 10**400), ("top_p", -1),
     ("top_p", 1.01), ("min_p", 5), ("top_k", -1), ("top_k", 1.5), ("repeat_penalty", -0.1), ("presence_penalty", 2.1),
     ("frequency_penalty", -2.1), ("mirostat_mode", 3), ("mirostat_tau", 10.1), ("mirostat_eta", 0), ("min_tokens", -1),
-    ("min_tokens", "3"), ("max_tokens", "16"), ("max_tokens", 1.5), ("stop", 5), ("stop", [1] * 10), ("stream", "true"),
+    ("ignore_eos", 1), ("min_tokens", "3"),
+    ("max_tokens", "16"), ("max_tokens", 1.5), ("stop", 5), ("stop", [1] * 10), ("stream", "true"),
     ("stream", 1), ("logit_bias", {"1": "x"}), ("logit_bias", [1]), ("logit_bias_type", "words"), ("seed", "x"),
     ("model", 3), ("n", "2"), ("grammar", 1), ("stream_options", 1), ("user", []),
 ]  # fmt: skip
