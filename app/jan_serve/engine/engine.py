@@ -19,6 +19,7 @@ from jan_serve.engine.drafter import Drafter, LookupMode
 from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_NO_CELLS, DECODE_OK, Batch, LlamaContext
 from jan_serve.engine.pacing import STREAM_SHARE, Pacer
 from jan_serve.engine.phase import PhaseClock
+from jan_serve.engine.prefill_budget import prefill_budget
 from jan_serve.engine.prefill_costs import Place
 from jan_serve.engine.scheduler import Admission, PlanItem, Scheduler
 from jan_serve.engine.sequence import Sequence, Status
@@ -33,12 +34,6 @@ from jan_serve.ipc.messages import EngineEvent
 
 _MOST_EXTRA: Final = 64
 """Guessed tokens of one turn that are told apart."""
-
-_FIRST_TOKENS = 3
-"""The one that came first is ahead by a token for each step that the others' prompts take."""
-
-_BEGUN_TOKENS = 8
-"""A stream of fewer tokens has only begun: a pause is hardly noticed yet."""
 
 
 class Engine:
@@ -193,7 +188,8 @@ class Engine:
         times.begin()
         self._admit()
         turn = self._scheduler.next_turn(self._clock())
-        plan = self._scheduler.plan(self._batch.capacity, self._prefill_budget(turn), turn)
+        budget = prefill_budget(self._pacer, turn, cells=self._memory.cells.used)
+        plan = self._scheduler.plan(self._batch.capacity, budget, turn)
         plan = self._with_drafts(self._make_room(plan))
         if plan:
             indices, only_decode = self._fill(plan), all(item.is_decode for item in plan)
@@ -213,20 +209,6 @@ class Engine:
                     times.fail(prefills=not only_decode)
         self._phase.enter("idle")
         return self._answers.take()
-
-    def _prefill_budget(self, turn: list[Sequence]) -> int:
-        prefilling = [s for s in turn if s.is_prefilling]
-        most = max((s.num_generated for s in turn if not s.is_prefilling), default=0)
-        late = sum(s.num_uncomputed for s in prefilling) if most < _BEGUN_TOKENS else None
-        place = Place(prefilling[0].num_computed if prefilling else 0, self._memory.cells.used)
-        return self._pacer.prefill_tokens(
-            len(turn) - len(prefilling),
-            len(prefilling),
-            place,
-            available=sum(s.num_prefill for s in prefilling),
-            late_tokens=late,
-            at_first=most <= _FIRST_TOKENS,
-        )
 
     # Admission and cells
 

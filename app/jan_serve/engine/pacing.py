@@ -18,8 +18,8 @@ class Pacer:
     streams comes in pieces of about `target_s`, and after each the streams run alone until they have had `stream_share`
     of the time. It is not cut for streams that have only begun where it takes BURST_S at most, for each of them that
     waits, for each that is prefilled: requests that came together, but not quite, then go on in step, which is faster
-    for all. Nor for streams of which none has more than its first tokens, where several prompts take ALONE_S: what came
-    together may be more than one step.
+    for all. Nor for streams that have their first tokens, where what is left of the prompts that came with them takes
+    ALONE_S at most: these may be more than one step.
 
     Without streams there is nothing to share. Steps take about ALONE_S then, so that a request that comes in between
     does not wait for long, and no step of a slow machine looks like one that hangs.
@@ -99,13 +99,13 @@ class Pacer:
         *,
         available: int | None = None,
         late_tokens: int | None = None,
-        at_first: bool = False,
+        together_tokens: int = 0,
     ) -> int:
         """Prefill tokens that the next step should carry at most, beside so many sequences of each kind.
 
         place: of the first of them. available: how many there are for this step, None for any number. late_tokens:
-        tokens of all prefills where every stream has only begun; None where one has not. at_first: none of these has
-        more than its first tokens.
+        tokens of all prefills where every stream has only begun; None where one has not. together_tokens: of
+        the prompts that came with the streams, where none of these has more than its first tokens.
         """
         self._wants_tile = False
         whole_s = self._costs.token_s(self._chunk, place)
@@ -113,10 +113,10 @@ class Pacer:
         if num_streams == 0 or self._target == 0.0:
             return whole
         patience_s = self.BURST_S * num_prefilling / num_streams
-        if at_first and num_prefilling > 1:
-            patience_s = max(patience_s, self.ALONE_S)
         if late_tokens is not None and 0.0 < late_tokens * whole_s <= patience_s:
             return whole
+        if 0.0 < together_tokens * whole_s <= self.ALONE_S:
+            return min(whole, together_tokens)
         if self._owed_s > 0.0:
             return 0
         most = self._chunk if available is None else min(self._chunk, available)

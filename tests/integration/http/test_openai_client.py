@@ -12,6 +12,7 @@ import anyio
 import jsonschema
 import openai
 import pytest
+from gguf import GGUFReader
 
 from tests.integration.http.support import N_CTX, serving_models
 from tests.support.raw_http import post
@@ -195,6 +196,19 @@ def test_stop_ends_the_text_at_its_earliest_occurrence(ask: Ask) -> None:
     assert reply.choices[0].message.content == whole[: whole.index(stop)]
     assert reply.choices[0].finish_reason == "stop"
     assert told(chat(ask, stop=stop, stream=True)) == whole[: whole.index(stop)]
+
+
+def test_ignore_eos_goes_on_where_the_text_would_end(ask: Ask, exact_llama: Path) -> None:
+    eos = GGUFReader(exact_llama).fields["tokenizer.ggml.eos_token_id"].contents()
+    biased: dict[str, Any] = {"logit_bias": {str(eos): 100}}
+    ignoring = {"extra_body": {**PLAIN["extra_body"], "ignore_eos": True}}
+    pairs = (
+        (chat(ask, **biased), chat(ask, **biased, **ignoring)),
+        (complete(ask, "hello", **biased), complete(ask, "hello", **biased, **ignoring)),
+    )
+    for ended, on in pairs:
+        assert (ended.choices[0].finish_reason, ended.usage.completion_tokens) == ("stop", 0)
+        assert (on.choices[0].finish_reason, on.usage.completion_tokens) == ("length", 24)
 
 
 def test_a_seed_decides_the_text(ask: Ask) -> None:
