@@ -25,6 +25,7 @@ def engine_settings(settings: ModelOptions, model: ModelFile) -> EngineSettings:
         type_v=settings.type_v,
         use_mmap=settings.mmap,
         use_mlock=settings.mlock,
+        use_repack=settings.repack,
         huge_pages=settings.huge_pages,
         pooling=settings.pooling,
         cache_sequences=settings.cache_sequences,

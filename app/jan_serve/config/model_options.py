@@ -215,6 +215,15 @@ class ModelOptions(BaseSettings):
     mlock: Annotated[bool, Field(description="Keep the weights in physical memory."), Flag(MEMORY_GROUP)] = (
         False
     )
+    repack: Annotated[
+        bool,
+        Field(
+            description="Let llama.cpp reorder weights for its kernels, where it has some for this CPU and this"
+            " quantisation. Without, weights stay as they are in the file, and on x86 CPUs with AVX-512 K-quants read"
+            " prompts a quarter faster, and several answers at once a third slower."
+        ),
+        Flag(MEMORY_GROUP),
+    ] = True
     huge_pages: Annotated[
         bool,
         Field(

@@ -90,6 +90,7 @@ def load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedMode
         device=settings.device,
         use_mmap=settings.use_mmap,
         use_mlock=settings.use_mlock,
+        use_repack=settings.use_repack,
         on_progress=on_progress,
     )
     adapters = Adapters(model, settings.adapters)
@@ -138,6 +139,7 @@ def _draft_model(
         device=settings.device,
         use_mmap=settings.use_mmap,
         use_mlock=settings.use_mlock,
+        use_repack=settings.use_repack,
     )
     if model.is_recurrent:
         raise SettingsError(f"draft_model: {name} has recurrent layers, which cannot give a wrong draft back")

@@ -68,6 +68,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     type_k: str = "f16"
     type_v: str = "f16"
     use_mmap: bool = True
+    use_repack: bool = True
     huge_pages: bool = True
     use_mlock: bool = False
     pooling: Literal["none", "mean", "cls", "last", "rank"] | None = None

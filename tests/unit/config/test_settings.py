@@ -280,6 +280,7 @@ def test_what_a_worker_is_told(config_file: Path) -> None:
         "n_batch": 256,
         "mmap": False,
         "mlock": True,
+        "repack": False,
         "pooling": "mean",
         "cache_sequences": 4,
         "max_tokens_ceiling": 9,
@@ -289,7 +290,12 @@ def test_what_a_worker_is_told(config_file: Path) -> None:
     assert (engine.n_ctx, engine.parallel, engine.threads, engine.device) == (512, 2, 3, "cpu")
     assert (engine.flash_attn, engine.type_k, engine.type_v) == ("on", "q8_0", "q4_0")
     assert (engine.n_batch, engine.n_ubatch) == (256, 256)
-    assert (engine.use_mmap, engine.use_mlock, engine.pooling) == (False, True, "mean")
+    assert (engine.use_mmap, engine.use_mlock, engine.use_repack, engine.pooling) == (
+        False,
+        True,
+        False,
+        "mean",
+    )
     assert (engine.cache_sequences, engine.max_tokens_ceiling) == (4, 9)
     assert (engine.layer_bytes, engine.other_bytes) == ((3, 4), 5)
 

@@ -27,18 +27,21 @@ class LlamaModel:
         device: str | None = None,
         use_mmap: bool = True,
         use_mlock: bool = False,
+        use_repack: bool = True,
         vocab_only: bool = False,
         on_progress: Callable[[float], bool] | None = None,
     ) -> None:
         """Load a GGUF file (the first part, if it is split).
 
-        on_progress gets the loaded fraction and returns whether to go on.
+        on_progress gets the loaded fraction and returns whether to go on. use_repack: weights may be reordered for the
+        kernels of this CPU (`use_extra_bufts`), a copy of what is then not mapped.
         Raises InvalidModel when llama.cpp refuses the file, SettingsError for an unknown device.
         """
         params = lib.llama_model_default_params()
         params.n_gpu_layers = n_gpu_layers
         params.vocab_only = vocab_only
         params.load_mode = _load_mode(use_mmap, use_mlock)
+        params.use_extra_bufts = use_repack
         if device is not None:
             pointer = backend.device_pointer(device)
             if pointer is None:
