@@ -19,7 +19,7 @@ class Pacer:
     of the time. It is not cut for streams that have only begun where it takes BURST_S at most, for each of them that
     waits, for each that is prefilled: requests that came together, but not quite, then go on in step, which is faster
     for all. Nor for streams that have their first tokens, where what is left of the prompts that came with them takes
-    ALONE_S at most: these may be more than one step.
+    TOGETHER_S at most: these may be several steps, and the last of them would wait far longer than all together.
 
     Without streams there is nothing to share. Steps take about ALONE_S then, so that a request that comes in between
     does not wait for long, and no step of a slow machine looks like one that hangs.
@@ -31,6 +31,7 @@ class Pacer:
     MIN_TOKENS = 16
     BURST_S = 2.0
     ALONE_S = 4.0
+    TOGETHER_S = 3 * ALONE_S
     FIRST_TOKENS = 512  # of a step before any speed is known
     LONGEST_S = 1.0
     _PAYS = 0.9
@@ -115,7 +116,7 @@ class Pacer:
         patience_s = self.BURST_S * num_prefilling / num_streams
         if late_tokens is not None and 0.0 < late_tokens * whole_s <= patience_s:
             return whole
-        if 0.0 < together_tokens * whole_s <= self.ALONE_S:
+        if 0.0 < together_tokens * whole_s <= self.TOGETHER_S:
             return min(whole, together_tokens)
         if self._owed_s > 0.0:
             return 0

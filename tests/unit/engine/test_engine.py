@@ -139,10 +139,10 @@ def stream_of(token: int, count: int) -> Sequence:
 
 
 def test_prompts_that_came_together_are_read_before_their_first_streams_go_on() -> None:
-    """1,200 tokens are three steps, and six seconds. The one that came first is ahead of the others."""
+    """1,600 tokens are three steps, and eight seconds. The one that came first is ahead of the others."""
     context = Timed()
-    engine = engine_of(context, parallel=12, clock=context.clock)
-    sequences = [stream_of(token, 100) for token in range(12)]
+    engine = engine_of(context, parallel=16, clock=context.clock)
+    sequences = [stream_of(token, 100) for token in range(16)]
     engine.add(sequences[:1])
     engine.step()
     engine.add(sequences[1:])

@@ -81,9 +81,9 @@ def test_the_more_gain_the_longer_they_may_keep_the_others_waiting(
     ("late_tokens", "together_tokens", "expected"),
     [
         (190, 190, 190),
-        (3_900, 3_900, 512),
-        (4_100, 4_100, 0),
-        (4_100, 300, 300),  # the others came later
+        (11_900, 11_900, 512),
+        (12_100, 12_100, 0),
+        (12_100, 300, 300),  # the others came later
         (3_900, 0, 0),
     ],
 )
