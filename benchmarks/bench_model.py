@@ -1,17 +1,19 @@
 """Writes a model of random weights to measure with: of Qwen2.5-0.5B's shape and size, with a vocabulary as large.
 
     python -m benchmarks.bench_model build/bench/bench.gguf
+    python -m benchmarks.bench_model build/bench/k-quants.gguf --shape k-quants
 
 What it says means nothing; what it costs is what a real model of the shape costs. Q4_K_M, like most that people run.
+The width of the small one lets llama.cpp take K-quants for few of its tensors; in the other shape all have some.
 """
 
 from __future__ import annotations
 
 import ctypes
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final, Literal
 
 import gguf
 import llama_cpp
@@ -66,6 +68,12 @@ class Shape:
             }
             shapes |= {f"blk.{layer}.{name}": shape for name, shape in parts.items()}
         return shapes
+
+
+SHAPES: Final = {
+    "qwen2.5-0.5b": Shape(),
+    "k-quants": Shape(n_vocab=100_000, n_embd=2_048, n_layer=14, n_head=16, n_head_kv=4, n_ff=6_144),
+}
 
 
 def write_bench_model(path: Path, shape: Shape, *, seed: int = 0) -> None:
@@ -129,10 +137,12 @@ def _vocabulary(size: int) -> Vocabulary:
 
 def main(
     path: Annotated[Path, typer.Argument(help="GGUF to write")] = Path("build/bench/bench.gguf"),
-    layers: Annotated[int, typer.Option(help="blocks of the model")] = Shape().n_layer,
+    shape: Annotated[Literal["qwen2.5-0.5b", "k-quants"], typer.Option(help="its sizes")] = "qwen2.5-0.5b",
+    layers: Annotated[int | None, typer.Option(help="blocks of the model; of the shape by default")] = None,
 ) -> None:
     """Write the model to measure with."""
-    write_bench_model(path, Shape(n_layer=layers))
+    chosen = SHAPES[shape]
+    write_bench_model(path, chosen if layers is None else replace(chosen, n_layer=layers))
     typer.echo(f"wrote {path}; measure with python -m benchmarks --model {path}")
 
 

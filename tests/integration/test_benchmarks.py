@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from gguf import GGUFReader
 
-from benchmarks.bench_model import Shape, write_bench_model
+from benchmarks.bench_model import SHAPES, Shape, write_bench_model
 from tests.support.worker import running_worker
 
 pytestmark = pytest.mark.integration
@@ -47,3 +49,12 @@ def test_the_model_to_measure_with_has_its_shape_and_answers(tmp_path: Path) -> 
         assert worker.facts.description.endswith("Q4_K - Medium")
         assert 5 <= len(worker.tokenize("the people said that water was great").tokens) <= 20
         assert worker.run_one("hello", max_tokens=8, ignore_eos=True).usage.completion_tokens == 8
+
+
+def test_all_matrices_of_the_other_shape_have_k_quants(tmp_path: Path) -> None:
+    path = tmp_path / "k-quants.gguf"
+    shape = SHAPES["k-quants"]
+    write_bench_model(path, replace(shape, n_vocab=2000, n_layer=1, n_ff=512, n_embd=shape.n_embd // 8))
+    tensors = GGUFReader(path).tensors
+    assert {tensor.tensor_type.name for tensor in tensors if len(tensor.shape) == 2} <= {"Q4_K", "Q6_K"}
+    assert {width % 256 for width in (shape.n_embd, shape.n_ff)} == {0}, "the same holds at full size"
