@@ -29,11 +29,13 @@ class PrefillCosts:
     Fewer rows than a tile look at the cells of their own sequence, and each row by itself; a tile looks at all cells,
     at once for its rows, and larger batches do so in larger blocks. So what a cell costs is learnt for three kinds of
     batches apart. Both costs are exponential averages, the base of tokens that have little before them, a cell's of the
-    others. A kind that was never tried, or not for long, is supposed to be better than the one of fewer rows.
+    others. A kind that was never tried, or not for long, is supposed to be better than the one of fewer rows. The very
+    first prompt may have read the weights from the disk: one that takes less replaces what it said.
     """
 
     def __init__(self) -> None:
         self._base_s = 0.0
+        self._has_second = False
         self._unit_s: list[float | None] = [None, None, None]
 
     @property
@@ -59,7 +61,10 @@ class PrefillCosts:
             return
         unit_s = self._supposed(kind)
         if looked < _FAR:
-            self._base_s += _WEIGHT * (max(token_s / 2.0, token_s - unit_s * looked) - self._base_s)
+            near_s = max(token_s / 2.0, token_s - unit_s * looked)
+            replaces = not self._has_second and near_s < self._base_s
+            self._has_second = True
+            self._base_s += (1.0 if replaces else _WEIGHT) * (near_s - self._base_s)
             return
         measured = max(0.0, token_s - self._base_s) / looked
         is_new = self._unit_s[kind] is None

@@ -70,6 +70,16 @@ def test_what_held_up_a_tile_once_is_forgotten() -> None:
     assert costs.token_s(TILE, place) < costs.token_s(8, place)
 
 
+@pytest.mark.parametrize(("second_s", "then_s"), [(0.01, 0.01), (0.09, 0.06)])
+def test_the_first_prompt_reads_the_weights_from_the_disk(second_s: float, then_s: float) -> None:
+    costs = PrefillCosts()
+    costs.observe(TILE, Place(), 0.05)
+    costs.observe(TILE, Place(), second_s)
+    assert costs.token_s(TILE, Place()) == pytest.approx(then_s)
+    costs.observe(TILE, Place(), then_s / 2)
+    assert costs.token_s(TILE, Place()) == pytest.approx(then_s * 0.875), "as slowly as ever from then on"
+
+
 def test_one_slow_step_moves_what_is_known_by_a_quarter_at_most() -> None:
     place = Place(3000, 3000)
     costs = learned((8, Place(50, 50)), (8, place))
