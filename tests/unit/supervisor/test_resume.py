@@ -95,7 +95,8 @@ async def streaming(clock: Sleep) -> AsyncGenerator[tuple[WorkerProcess, asyncio
         nonlocal pieces
         request = GenerateRequest(id=client.next_id(), prompt=("!stream 100 10ms",))
         async for event in client.generate(request):
-            pieces += isinstance(event, Chunk)
+            # Of chunks that nobody has taken yet one is made; each piece is a word.
+            pieces += len(event.text.split()) if isinstance(event, Chunk) else 0
             begun.set()
         return pieces
 
