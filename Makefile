@@ -3,6 +3,7 @@
 #   make serve                          the server, on http://127.0.0.1:1337
 #   make serve ARGS="--model my.gguf"   ARGS goes to the command of the target
 #   make install CMAKE_ARGS="-DGGML_CUDA=on"   llama.cpp for an accelerator (see README.md)
+#   make install LLAMA_COMPILER=system         llama.cpp compiled by what this machine has
 
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -14,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Tests wait for other processes part of their time: one more than there are cores.
 TEST_PROCESSES ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$(( n < 4 ? n + 1 : 4 )))
 
-export PYTHON CMAKE_ARGS
+export PYTHON CMAKE_ARGS LLAMA_COMPILER
 
 .PHONY: help install page serve test test-clients test-page package test-package check format bench conformance model model-eval docs lock clean
 

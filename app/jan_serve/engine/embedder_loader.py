@@ -9,6 +9,7 @@ from jan_serve.engine.embedder import Embedder
 from jan_serve.engine.input_pooling import MAX_SEQUENCES, InputPooling, InputsInPieces, WholeInputs
 from jan_serve.engine.llama.context import LlamaContext
 from jan_serve.engine.llama.model import LlamaModel
+from jan_serve.engine.llama.thread_pool import ThreadPool
 from jan_serve.errors import InsufficientMemory
 from jan_serve.ipc.messages import EngineSettings, ModelFacts
 
@@ -34,7 +35,14 @@ def reads_in_pieces(model: LlamaModel, context: LlamaContext | None, pooling: st
     if context is not None:
         return context.is_causal
     probe = LlamaContext(
-        model, n_ctx=32, n_batch=32, n_ubatch=32, n_seq_max=1, threads=1, embeddings=True, pooling="none"
+        model,
+        n_ctx=32,
+        n_batch=32,
+        n_ubatch=32,
+        n_seq_max=1,
+        threads=ThreadPool(1),
+        embeddings=True,
+        pooling="none",
     )
     try:
         return probe.is_causal
@@ -43,7 +51,13 @@ def reads_in_pieces(model: LlamaModel, context: LlamaContext | None, pooling: st
 
 
 def make_embedder(
-    settings: EngineSettings, model: LlamaModel, facts: ModelFacts, adapters: Adapters, *, in_pieces: bool
+    settings: EngineSettings,
+    model: LlamaModel,
+    facts: ModelFacts,
+    adapters: Adapters,
+    threads: ThreadPool,
+    *,
+    in_pieces: bool,
 ) -> Embedder:
     """The embedder of a loaded model. Computes nothing, and takes no memory, before its first use."""
     n_ctx = facts.n_ctx
@@ -62,7 +76,7 @@ def make_embedder(
             n_batch=n_batch,
             n_ubatch=n_batch,
             n_seq_max=MAX_SEQUENCES,
-            threads=facts.threads,
+            threads=threads,
             embeddings=True,
             pooling=pooling,
             flash_attn=settings.flash_attn,

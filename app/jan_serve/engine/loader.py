@@ -27,6 +27,7 @@ from jan_serve.engine.llama import backend
 from jan_serve.engine.llama.bindings import lib
 from jan_serve.engine.llama.context import LlamaContext
 from jan_serve.engine.llama.model import LlamaModel
+from jan_serve.engine.llama.thread_pool import ThreadPool
 from jan_serve.engine.model_identity import model_parts
 from jan_serve.engine.sequence_memory import COPIED_SLOWLY_IDLE_CELLS, IDLE_CELLS
 from jan_serve.engine.state_cache import StateCache
@@ -94,7 +95,7 @@ def load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedMode
         on_progress=on_progress,
     )
     adapters = Adapters(model, settings.adapters)
-    threads = settings.threads or default_threads(model.size_bytes)
+    threads = ThreadPool(settings.threads or default_threads(model.size_bytes))
     pooling, embedding_only = _pooling(settings, model)
     if model.is_diffusion and not embedding_only:
         raise InvalidModel(
@@ -117,17 +118,17 @@ def load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedMode
             n_ctx,
             least=n_ctx if settings.n_ctx is not None else offload.MIN_AUTO_N_CTX,
         )
-    facts = _facts(model, settings, n_ctx, parallel, threads, layers, devices, pooling, embedding_only)
+    facts = _facts(model, settings, n_ctx, parallel, threads.count, layers, devices, pooling, embedding_only)
     facts = msgspec.structs.replace(facts, load_seconds=time.monotonic() - started, adapters=adapters.facts)
     in_pieces = in_pieces or (context is not None and reads_in_pieces(model, context, pooling))
-    embedder = make_embedder(settings, model, facts, adapters, in_pieces=in_pieces)
+    embedder = make_embedder(settings, model, facts, adapters, threads, in_pieces=in_pieces)
     states = StateCache(0) if embedding_only else _states(request, model)
     draft = None if context is None else _draft_model(settings, context, parallel, threads, layers)
     return LoadedModel(model, context, embedder, facts, settings, cache, states, adapters, draft)
 
 
 def _draft_model(
-    settings: EngineSettings, context: LlamaContext, parallel: int, threads: int, layers: int
+    settings: EngineSettings, context: LlamaContext, parallel: int, threads: ThreadPool, layers: int
 ) -> DraftModel | None:
     """The model that writes drafts, on the accelerator where the large one is. Raises as `load`."""
     if settings.draft_path is None:
@@ -264,7 +265,7 @@ def _kv_bytes_per_token(settings: EngineSettings) -> int:
 
 
 def _context(
-    model: LlamaModel, settings: EngineSettings, n_ctx: int, n_seq_max: int, threads: int
+    model: LlamaModel, settings: EngineSettings, n_ctx: int, n_seq_max: int, threads: ThreadPool
 ) -> LlamaContext:
     needed = n_ctx * _kv_bytes_per_token(settings)
     available = psutil.virtual_memory().total

@@ -15,6 +15,7 @@ from jan_serve.engine.input_pooling import MAX_SEQUENCES
 from jan_serve.engine.llama.adapter import LlamaAdapter
 from jan_serve.engine.llama.context import DECODE_OK, Batch, LlamaContext
 from jan_serve.engine.llama.model import LlamaModel
+from jan_serve.engine.llama.thread_pool import ThreadPool
 from jan_serve.errors import ContextLengthExceeded, InvalidRequest
 from jan_serve.ipc.messages import AbortRequest, AdapterFile, AdapterUse, Chunk, Embedded, EmbedRequest, Step
 from models.recipe.lora_file import llama_shapes, write_lora
@@ -44,7 +45,7 @@ def vectors_of_tokens(
         n_batch=N_CTX,
         n_ubatch=N_CTX,
         n_seq_max=1,
-        threads=1,
+        threads=ThreadPool(1),
         embeddings=True,
         pooling="none",
         flash_attn="off",

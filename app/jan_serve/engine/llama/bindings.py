@@ -14,7 +14,15 @@ bindings_version: str = __version__
 
 def ggml_function(name: str, restype: Any, argtypes: list[Any]) -> Any:
     """A function of libggml that the bindings do not declare."""
-    function: Any = getattr(ggml, name)
+    return _declared(getattr(ggml, name), restype, argtypes)
+
+
+def llama_function(name: str, restype: Any, argtypes: list[Any]) -> Any:
+    """A function of libllama that the bindings do not declare."""
+    return _declared(getattr(lib._lib, name), restype, argtypes)
+
+
+def _declared(function: Any, restype: Any, argtypes: list[Any]) -> Any:
     function.restype = restype
     function.argtypes = argtypes
     return function

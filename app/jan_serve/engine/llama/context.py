@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from jan_serve.engine.llama.bindings import lib
 from jan_serve.engine.llama.model import LlamaModel
+from jan_serve.engine.llama.thread_pool import ThreadPool
 from jan_serve.errors import EngineFailure, InsufficientMemory, SettingsError
 
 Tokens = npt.NDArray[np.int32]
@@ -122,7 +123,7 @@ class LlamaContext:
         n_batch: int,
         n_ubatch: int,
         n_seq_max: int,
-        threads: int,
+        threads: ThreadPool,
         embeddings: bool = False,
         pooling: str | None = None,
         flash_attn: str = "auto",
@@ -136,8 +137,8 @@ class LlamaContext:
         params.n_batch = n_batch
         params.n_ubatch = n_ubatch
         params.n_seq_max = n_seq_max
-        params.n_threads = threads
-        params.n_threads_batch = threads
+        params.n_threads = threads.count
+        params.n_threads_batch = threads.count
         params.kv_unified = True
         params.swa_full = True
         params.no_perf = True
@@ -159,6 +160,8 @@ class LlamaContext:
                 retry_after=None,
             )
         self.pointer: Any = pointer
+        self._threads = threads
+        threads.attach(pointer)
         self.model = model
         self.n_ctx = int(lib.llama_n_ctx(pointer))
         self.n_batch = int(lib.llama_n_batch(pointer))

@@ -1,0 +1,53 @@
+"""The threads that compute on the CPU, kept from one graph to the next."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from typing import Any
+
+from jan_serve.engine.llama.bindings import ggml_function, llama_function
+
+_CPU = 0  # enum ggml_backend_dev_type
+# sizeof(struct ggml_threadpool_params) is 536 in ggml 0.25: a mask of 512 processors, and some numbers behind it.
+_PARAMS_BYTES = 4096
+
+
+class ThreadPool:
+    """`ggml_threadpool`: `count` threads, the calling one among them, for contexts that one thread computes in turn.
+
+    Not for contexts of several threads: a pool computes one graph at a time. A ggml without OpenMP would start and end
+    threads for each graph, which then wait for a core; with OpenMP, which keeps its own, this makes none. They wait for
+    the next graph for a moment awake (ggml's `poll`), then asleep. Freed with the last context that holds it.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self._pointer: int | None = None
+        new, free = _cpu_function("ggml_threadpool_new"), _cpu_function("ggml_threadpool_free")
+        if count < 2 or not new or not free:
+            return
+        params = ctypes.create_string_buffer(_PARAMS_BYTES)
+        ggml_function("ggml_threadpool_params_init", None, [ctypes.c_void_p, ctypes.c_int])(params, count)
+        self._pointer = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(new)(ctypes.addressof(params))
+        if self._pointer is not None:
+            free_pool = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(free)
+            # Not when the interpreter ends: another thread may compute then.
+            weakref.finalize(self, free_pool, self._pointer).atexit = False
+
+    def attach(self, context_pointer: Any) -> None:
+        """`llama_attach_threadpool`. The context's owner keeps this object as long as the context computes."""
+        if self._pointer is not None:
+            attach = llama_function("llama_attach_threadpool", None, [ctypes.c_void_p] * 3)
+            attach(context_pointer, self._pointer, self._pointer)
+
+
+def _cpu_function(name: str) -> int | None:
+    """Address of a function that ggml's CPU backend gives by name; None where it has none."""
+    by_type = ggml_function("ggml_backend_dev_by_type", ctypes.c_void_p, [ctypes.c_int])
+    registry_of = ggml_function("ggml_backend_dev_backend_reg", ctypes.c_void_p, [ctypes.c_void_p])
+    address = ggml_function(
+        "ggml_backend_reg_get_proc_address", ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_char_p]
+    )
+    device = by_type(_CPU)
+    return address(registry_of(device), name.encode()) if device else None
