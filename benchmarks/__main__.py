@@ -12,7 +12,7 @@ import typer
 from rich.progress import Progress
 
 from benchmarks import raw_loop, report
-from benchmarks.figures import Figures
+from benchmarks.figures import Figures, Skipped
 from benchmarks.plot import write_curves, write_svg
 from benchmarks.rows import ROWS, Row
 from benchmarks.servers import Command, Running, ours, started
@@ -58,10 +58,8 @@ def main(
                         progress.update(task, description=f"{command.name}: {r.name}")
                         try:
                             samples[command.name][r.name].append(_run(r, server, number + 1))
-                        except (_Skipped, RuntimeError, OSError, aiohttp.ClientError) as error:
-                            missing[f"{command.name}, {r.name}"] = (
-                                f"{type(error).__name__.strip('_')}: {error}"
-                            )
+                        except (Skipped, RuntimeError, OSError, aiohttp.ClientError) as error:
+                            missing[f"{command.name}, {r.name}"] = f"{type(error).__name__}: {error}"
                         progress.advance(task)
             if raw_threads:
                 for name, figures in raw_loop.measure(model, raw_threads).items():
@@ -79,14 +77,10 @@ def main(
         sys.exit(1)
 
 
-class _Skipped(Exception):
-    """A row that this server cannot be asked."""
-
-
 def _run(row: Row, server: Running, seed: int) -> Figures:
     n_ctx = server.n_ctx() if row.needs_ctx else None
     if n_ctx is not None and n_ctx < row.needs_ctx:
-        raise _Skipped(f"the server has a context of {n_ctx} tokens, and this takes {row.needs_ctx}")
+        raise Skipped(f"the server has a context of {n_ctx} tokens, and this takes {row.needs_ctx}")
     return row.run(server, seed)
 
 

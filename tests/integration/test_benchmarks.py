@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_rows_are_measured_or_left_out_with_the_reason(tmp_path: Path) -> None:
     out, plot = tmp_path / "new" / "samples.json", tmp_path / "new" / "medians.svg"
-    rows = ["--row", "one-stream", "--row", "restart-4k"]
+    rows = ["--row", "one-stream", "--row", "restart-4k", "--row", "repeated-text"]
     command = [sys.executable, "-m", "benchmarks", "--rounds", "1", *rows, "--out", out, "--plot", plot]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
@@ -29,6 +29,8 @@ def test_rows_are_measured_or_left_out_with_the_reason(tmp_path: Path) -> None:
     assert document["medians"]["jan-serve"]["one-stream"]["first_ms"] > 0
     assert document["samples"]["jan-serve"]["restart-4k"] == []
     assert "the server has a context of 2048 tokens, and this takes 4608" in " ".join(done.stdout.split())
+    assert document["samples"]["jan-serve"]["repeated-text"] == []
+    assert "start the server with --no-jump-forward" in " ".join(done.stdout.split())
     assert plot.read_text().startswith("<svg")
 
 
