@@ -58,6 +58,7 @@ def test_contexts_share_threads_that_go_with_the_last_of_them(model: LlamaModel)
     if "OPENMP = 1" in backend.build_features()["system_info"]:
         pytest.skip("OpenMP has threads of its own")
     process = psutil.Process()
+    gc.collect()
     before = process.num_threads()
     threads = ThreadPool(4)
     first, second = context_of(model, threads), context_of(model, threads)

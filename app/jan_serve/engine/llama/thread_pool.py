@@ -9,7 +9,7 @@ from typing import Any
 from jan_serve.engine.llama.bindings import ggml_function, llama_function
 
 _CPU = 0  # enum ggml_backend_dev_type
-# sizeof(struct ggml_threadpool_params) is 536 in ggml 0.25: a mask of 512 processors, and some numbers behind it.
+# More than sizeof(struct ggml_threadpool_params), which is a byte for each of 512 processors and five numbers.
 _PARAMS_BYTES = 4096
 
 
@@ -24,8 +24,10 @@ class ThreadPool:
     def __init__(self, count: int) -> None:
         self.count = count
         self._pointer: int | None = None
+        if count < 2:
+            return
         new, free = _cpu_function("ggml_threadpool_new"), _cpu_function("ggml_threadpool_free")
-        if count < 2 or not new or not free:
+        if not new or not free:
             return
         params = ctypes.create_string_buffer(_PARAMS_BYTES)
         ggml_function("ggml_threadpool_params_init", None, [ctypes.c_void_p, ctypes.c_int])(params, count)
