@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from jan_serve.api.connection import Connection
 from jan_serve.api.guards import body as body_guard
 from jan_serve.api.guards import lingering
-from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, GenerateRequest
+from jan_serve.api.http.connection import HttpConnection
+from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, EngineRequest
 from tests.support.fake_client import FakeClient, FakeModels, Script, endings, saying
 from tests.support.fronts import RawClient, live_server, raw_client, raw_post
 from tests.support.processes import until
@@ -22,7 +22,7 @@ from tests.support.processes import until
 pytestmark = pytest.mark.anyio
 
 
-class QuickConnection(Connection):
+class QuickConnection(HttpConnection):
     """With limits that a test can wait for."""
 
     head_timeout_s = 0.1
@@ -41,7 +41,7 @@ class Gate:
         self.opened = asyncio.Event()
         self.pieces = pieces
 
-    async def __call__(self, request: GenerateRequest) -> AsyncIterator[EngineEvent]:
+    async def __call__(self, request: EngineRequest) -> AsyncIterator[EngineEvent]:
         yield Accepted(request.id, 1)
         await self.opened.wait()
         for piece in self.pieces:
@@ -50,14 +50,14 @@ class Gate:
             yield event
 
 
-async def endless(request: GenerateRequest) -> AsyncIterator[EngineEvent]:
+async def endless(request: EngineRequest) -> AsyncIterator[EngineEvent]:
     yield Accepted(request.id, 1)
     while True:
         yield Chunk(request.id, 0, "x" * 1000)
         await asyncio.sleep(0)
 
 
-async def silent(request: GenerateRequest) -> AsyncIterator[EngineEvent]:
+async def silent(request: EngineRequest) -> AsyncIterator[EngineEvent]:
     yield Accepted(request.id, 1)
     await asyncio.Event().wait()
 
@@ -136,7 +136,7 @@ async def test_a_request_cut_short_is_dropped() -> None:
 
 
 async def test_a_reader_that_is_stuck_is_dropped_and_hurts_nobody() -> None:
-    async def script(request: GenerateRequest) -> AsyncIterator[EngineEvent]:
+    async def script(request: EngineRequest) -> AsyncIterator[EngineEvent]:
         source = endless if "stuck" in str(request.prompt) else saying("fine")
         async for event in source(request):
             yield event

@@ -7,7 +7,7 @@ import re
 from playwright.sync_api import Locator, expect
 
 from jan_serve.resources import builtin_model, catalogue_file
-from jan_serve.store.catalogue import Catalogue
+from jan_serve.store.hub.catalogue import Catalogue
 from tests.page.fixtures import HOSTILE_NAME
 from tests.page.support import Tab, cancelled
 from tests.support.fake_hub import FakeHub, FakeRepo, Fault

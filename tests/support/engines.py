@@ -13,10 +13,10 @@ import msgspec
 
 from jan_serve.errors import ModelNotFound
 from jan_serve.ipc.messages import EngineSettings
-from jan_serve.store.footprint import Footprint
+from jan_serve.store.memory.footprint import Footprint
 from jan_serve.supervisor.limits import ManagerLimits
-from jan_serve.supervisor.model_manager import ModelManager
-from jan_serve.supervisor.ports import ModelSource, Residence
+from jan_serve.supervisor.models.model_manager import ModelManager
+from jan_serve.supervisor.models.model_source import ModelSource, Residence
 from tests.support.processes import wait_until
 
 _ROOT = Path(__file__).resolve().parents[2]

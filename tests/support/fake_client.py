@@ -22,7 +22,7 @@ from jan_serve.ipc.messages import (
     Embedded,
     EmbedRequest,
     EngineEvent,
-    GenerateRequest,
+    EngineRequest,
     ModelFacts,
     PromptScored,
     ReadState,
@@ -36,7 +36,7 @@ from jan_serve.ipc.messages import (
     TokenizeRequest,
 )
 
-Script = Callable[[GenerateRequest], AsyncIterator[EngineEvent]]
+Script = Callable[[EngineRequest], AsyncIterator[EngineEvent]]
 
 N_VOCAB = 300
 N_EMBD = 4
@@ -87,7 +87,7 @@ def token_infos(
 def saying(*pieces: str, **ending: Any) -> Script:
     """A script: every choice gets these pieces, and the same ending (fields of SequenceFinished)."""
 
-    async def script(request: GenerateRequest) -> AsyncIterator[EngineEvent]:
+    async def script(request: EngineRequest) -> AsyncIterator[EngineEvent]:
         prompt = prompt_text(request)
         yield Accepted(request.id, len(prompt))
         if request.prompt_logprobs is not None:
@@ -104,7 +104,7 @@ def saying(*pieces: str, **ending: Any) -> Script:
     return script
 
 
-def endings(request: GenerateRequest, completion_tokens: int, **ending: Any) -> list[EngineEvent]:
+def endings(request: EngineRequest, completion_tokens: int, **ending: Any) -> list[EngineEvent]:
     """The last events of a request."""
     values: dict[str, Any] = {"reason": "stop", "eos": True, "mean_logprob": -0.5} | ending
     finished: list[EngineEvent] = [
@@ -121,7 +121,7 @@ def endings(request: GenerateRequest, completion_tokens: int, **ending: Any) -> 
     return [*finished, completed]
 
 
-def prompt_text(request: GenerateRequest) -> str:
+def prompt_text(request: EngineRequest) -> str:
     """The prompt as text, ids as bytes."""
     return "".join(
         piece if isinstance(piece, str) else bytes(i for i in piece if i < 256).decode("utf-8", "replace")
@@ -136,7 +136,7 @@ class FakeClient:
     name: str = "fake"
     facts: ModelFacts = field(default_factory=fake_facts)
     script: Script = field(default_factory=lambda: saying("Hel", "lo."))
-    requests: list[GenerateRequest] = field(default_factory=list[GenerateRequest])
+    requests: list[EngineRequest] = field(default_factory=list[EngineRequest])
     closed_early: list[int] = field(default_factory=list[int])
     adapter: str | None = None
     states: dict[int, bytes] = field(default_factory=dict[int, bytes])
@@ -146,7 +146,7 @@ class FakeClient:
         """Never the same."""
         return next(self._ids)
 
-    async def generate(self, request: GenerateRequest) -> AsyncGenerator[EngineEvent]:
+    async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineEvent]:
         """What the script says."""
         self.requests.append(request)
         ended = False

@@ -10,7 +10,7 @@ import httpx
 from jan_serve.api.app import create_app
 from jan_serve.api.dialects.lmdeploy import LMDEPLOY
 from jan_serve.errors import InvalidRequest, JanServeError
-from jan_serve.supervisor.migration.links import Migrations
+from jan_serve.supervisor.kv_transfer.peer_links import Migrations
 from tests.support.fake_client import FakeModels
 from tests.support.fronts import make_settings
 from tests.support.rendering import InlineRenderer

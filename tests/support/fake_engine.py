@@ -36,8 +36,8 @@ from jan_serve.ipc.messages import (
     Embedded,
     EmbedRequest,
     EngineEvent,
+    EngineRequest,
     Failed,
-    GenerateRequest,
     LoadFailed,
     LoadModel,
     LoadProgress,
@@ -73,7 +73,7 @@ from tests.support.fake_vocabulary import (
 class Running:
     """One request in the engine."""
 
-    request: GenerateRequest
+    request: EngineRequest
     prompt_tokens: int
     script: Script
     waiting_for: Wait | None = None
@@ -191,7 +191,7 @@ class FakeEngine:
             except queue.Empty:
                 return
             match command:
-                case GenerateRequest():
+                case EngineRequest():
                     self.accept(command)
                 case AbortRequest():
                     self.forget(command.id)
@@ -207,7 +207,7 @@ class FakeEngine:
                 case _:
                     raise AssertionError(f"unexpected {command}")
 
-    def accept(self, request: GenerateRequest) -> None:
+    def accept(self, request: EngineRequest) -> None:
         """Check a request, then queue it."""
         assert self.facts is not None
         text = "".join(part if isinstance(part, str) else to_text(part) for part in request.prompt)

@@ -21,9 +21,9 @@ from jan_serve.api.app import create_app
 from jan_serve.api.server import run
 from jan_serve.config import Settings
 from jan_serve.ipc.messages import EngineSettings
-from jan_serve.logs import configure_logging
-from jan_serve.supervisor.model_manager import ModelManager
-from jan_serve.wiring import build_renderer, manager_limits
+from jan_serve.logs.log_lines import configure_logging
+from jan_serve.supervisor.models.model_manager import ModelManager
+from jan_serve.wiring.parts import build_renderer, manager_limits
 from tests.support.engines import FAKE_ENGINE, FakeResolver
 from tests.support.rendering import InlineRenderer
 from tests.support.served import Served, running

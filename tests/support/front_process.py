@@ -28,9 +28,9 @@ _START = (
 def main() -> int:
     """The process."""
     from jan_serve.api.server import run
-    from jan_serve.logs import configure_logging
-    from jan_serve.supervisor.model_manager import ModelManager
-    from jan_serve.wiring import build_renderer
+    from jan_serve.logs.log_lines import configure_logging
+    from jan_serve.supervisor.models.model_manager import ModelManager
+    from jan_serve.wiring.parts import build_renderer
     from tests.support.fronts import make_settings
 
     configure_logging("info", as_json=False)

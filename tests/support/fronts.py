@@ -14,9 +14,9 @@ import httpx
 from fastapi import FastAPI
 
 from jan_serve.api.app import create_app
-from jan_serve.api.connection import Connection
 from jan_serve.api.dialect import Dialect
 from jan_serve.api.dialects import DIALECTS
+from jan_serve.api.http.connection import HttpConnection
 from jan_serve.api.models_port import Models
 from jan_serve.api.server import DrainingServer, server_config
 from jan_serve.config import Settings
@@ -90,7 +90,7 @@ class NoShutdown:
 
 @contextlib.asynccontextmanager
 async def live_server(
-    models: Models | None = None, *, connection: type[Connection] = Connection, **settings: Any
+    models: Models | None = None, *, connection: type[HttpConnection] = HttpConnection, **settings: Any
 ) -> AsyncGenerator[int]:
     """A server on this event loop; the value is its port. It has ended when the block has."""
     served: Any = NoShutdown(models or FakeModels())
@@ -101,7 +101,7 @@ async def live_server(
 
 @contextlib.asynccontextmanager
 async def serve_app(
-    app: FastAPI, models: Any, *, connection: type[Connection] = Connection
+    app: FastAPI, models: Any, *, connection: type[HttpConnection] = HttpConnection
 ) -> AsyncGenerator[int]:
     """As live_server, for an application that the caller has made over `models`."""
     config = server_config(app, connection=connection)

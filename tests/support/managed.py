@@ -15,14 +15,14 @@ import httpx
 from fastapi import FastAPI
 
 from jan_serve.api.app import create_app
-from jan_serve.api.management.ports import Management
+from jan_serve.api.management.management_port import Management
 from jan_serve.config import Settings
-from jan_serve.model_sources import ModelSources
-from jan_serve.store.hub_http import HubAccess, Patience
+from jan_serve.store.hub.hub_http import HubAccess, Patience
+from jan_serve.store.hub.pull import Puller
 from jan_serve.store.library import ModelLibrary
-from jan_serve.store.pull import Puller
-from jan_serve.supervisor.model_manager import ModelManager
-from jan_serve.wiring import build_resolver, manager_limits
+from jan_serve.supervisor.models.model_manager import ModelManager
+from jan_serve.wiring.model_sources import ModelSources
+from jan_serve.wiring.parts import build_resolver, manager_limits
 from tests.support.engines import FAKE_ENGINE
 from tests.support.fronts import NoShutdown, serve_app
 from tests.support.rendering import InlineRenderer

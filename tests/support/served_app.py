@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from jan_serve.api.dialect import StreamSettings
-from jan_serve.api.log_route import log_router
-from jan_serve.api.recent_log import RecentLog
+from jan_serve.api.routes.log import log_router
+from jan_serve.api.routes.recent_log import RecentLog
 from tests.support.fronts import NoShutdown, serve_app
 from tests.support.managed import Managed, managed_app
 

@@ -36,9 +36,9 @@ from jan_serve.ipc.messages import (
     Embedded,
     EmbedRequest,
     EngineEvent,
+    EngineRequest,
     EngineSettings,
     Failed,
-    GenerateRequest,
     LoadFailed,
     LoadModel,
     LoadProgress,
@@ -65,8 +65,8 @@ _STOPPING = frozenset(StopConditions.__struct_fields__)
 Prompt = str | Iterable[int] | tuple[str | tuple[int, ...], ...]
 
 
-def generate(prompt: Prompt, **fields: Any) -> GenerateRequest:
-    """A request with a fresh id. Fields of SamplingParams, StopConditions and GenerateRequest go where they belong.
+def generate(prompt: Prompt, **fields: Any) -> EngineRequest:
+    """A request with a fresh id. Fields of SamplingParams, StopConditions and EngineRequest go where they belong.
 
     Greedy and 16 tokens long, unless the fields say otherwise.
     """
@@ -76,7 +76,7 @@ def generate(prompt: Prompt, **fields: Any) -> GenerateRequest:
     fields = {"temperature": 0.0, "max_tokens": 16, **fields}
     sampling = {name: fields.pop(name) for name in [*fields] if name in _SAMPLING}
     stopping = {name: fields.pop(name) for name in [*fields] if name in _STOPPING}
-    return GenerateRequest(
+    return EngineRequest(
         id=next(_ids),
         prompt=pieces,
         sampling=SamplingParams(**sampling),
@@ -236,7 +236,7 @@ class Worker:
     def send(self, *requests: WorkerRequest) -> None:
         """Write all of them at once, so that the worker finds them together."""
         for request in requests:
-            if isinstance(request, GenerateRequest):
+            if isinstance(request, EngineRequest):
                 self.results[request.id] = Result()
         self._stdin.write(b"".join(encode_request(request) for request in requests))
         self._stdin.flush()
@@ -282,12 +282,12 @@ class Worker:
             self.results[one.id].add(one)
         return known
 
-    def until(self, *requests: GenerateRequest) -> None:
+    def until(self, *requests: EngineRequest) -> None:
         """Read until all of these are over."""
         while not all(self.results[request.id].is_over for request in requests):
             self.advance()
 
-    def run(self, *requests: GenerateRequest) -> list[Result]:
+    def run(self, *requests: EngineRequest) -> list[Result]:
         """Send all at once and wait for all."""
         self.send(*requests)
         self.until(*requests)

@@ -19,8 +19,6 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 
 from jan_serve import __version__
-from jan_serve.api.catalogue import catalogue_router
-from jan_serve.api.clients import clients_router
 from jan_serve.api.control_port import ControlPlane
 from jan_serve.api.dialect import Dialect, Services, StreamSettings
 from jan_serve.api.dialects import DIALECTS
@@ -34,31 +32,33 @@ from jan_serve.api.errors import (
     problem_of,
     validation_problem,
 )
-from jan_serve.api.generate_dispatch import GenerateDispatch
-from jan_serve.api.generate_document import with_both_protocols
-from jan_serve.api.generate_limits import GenerateLimits
 from jan_serve.api.guards.auth import OPEN_PATHS, KeyGuard
 from jan_serve.api.guards.body import BodyGuard
 from jan_serve.api.guards.drain import DrainGuard
 from jan_serve.api.guards.host import HostGuard
 from jan_serve.api.guards.lingering import Lingering
 from jan_serve.api.guards.origin import OriginGuard
-from jan_serve.api.health import health_of, health_router
+from jan_serve.api.http.request_context import RequestContext
+from jan_serve.api.http.request_record import record_of
 from jan_serve.api.key_document import with_keys
 from jan_serve.api.lifecycle import Lifecycle
-from jan_serve.api.log_route import log_router
-from jan_serve.api.management.ports import Management
+from jan_serve.api.management.management_port import Management
 from jan_serve.api.management.routes import management_router
 from jan_serve.api.metrics import Metrics
 from jan_serve.api.models_port import Models
-from jan_serve.api.page import page_router
-from jan_serve.api.recent_log import RecentLog
-from jan_serve.api.request_context import RequestContext
-from jan_serve.api.request_record import record_of
+from jan_serve.api.routes.catalogue import catalogue_router
+from jan_serve.api.routes.clients import clients_router
+from jan_serve.api.routes.generate_dispatch import GenerateDispatch
+from jan_serve.api.routes.generate_document import with_both_protocols
+from jan_serve.api.routes.health import health_of, health_router
+from jan_serve.api.routes.log import log_router
+from jan_serve.api.routes.page import page_router
+from jan_serve.api.routes.recent_log import RecentLog
+from jan_serve.api.shared.launcher_limits import GenerateLimits
 from jan_serve.config import Settings
 from jan_serve.core.sampling import Watermark
 from jan_serve.errors import JanServeError
-from jan_serve.generation.constraints import ConstraintCompiler
+from jan_serve.generation.constraint.compiler import ConstraintCompiler
 from jan_serve.generation.deadline import RunningRequests
 from jan_serve.generation.ports import TemplateRenderer
 from jan_serve.generation.prepare import RequestPreparer

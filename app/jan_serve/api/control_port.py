@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from jan_serve.core.migration import PeerEndpoint
+from jan_serve.core.kv_transfer import PeerEndpoint
 from jan_serve.generation.ports import SequenceStates
 
 

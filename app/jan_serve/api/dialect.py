@@ -10,11 +10,11 @@ from prometheus_client import CollectorRegistry
 
 from jan_serve.api.control_port import ControlPlane
 from jan_serve.api.errors import ErrorRenderer
-from jan_serve.api.generate_limits import GenerateLimits
-from jan_serve.api.health import Health
+from jan_serve.api.http.sse import PING
 from jan_serve.api.metrics import RequestObserver
 from jan_serve.api.models_port import Models, ModelsState
-from jan_serve.api.sse import PING
+from jan_serve.api.routes.health import Health
+from jan_serve.api.shared.launcher_limits import GenerateLimits
 from jan_serve.generation.deadline import RunningRequests
 from jan_serve.generation.prepare import RequestPreparer
 from jan_serve.store.library import ModelLibrary

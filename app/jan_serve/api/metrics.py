@@ -11,9 +11,9 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
 from jan_serve.api.errors import CLIENT_CLOSED
+from jan_serve.api.http.request_record import RequestRecord
 from jan_serve.api.lifecycle import Lifecycle
 from jan_serve.api.models_port import ModelsState, ModelState
-from jan_serve.api.request_record import RequestRecord
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 

@@ -14,20 +14,20 @@ import uvicorn
 from fastapi import FastAPI
 
 from jan_serve.api.app import AppParts, create_app
-from jan_serve.api.connection import Connection
 from jan_serve.api.control_port import ControlPlane
 from jan_serve.api.guards.drain import RETRY_AFTER_S
-from jan_serve.api.management.ports import ManagedSnapshot, Management, ModelControl
+from jan_serve.api.http.connection import HttpConnection
+from jan_serve.api.management.management_port import ManagedSnapshot, Management, ModelControl
 from jan_serve.api.models_port import Models
 from jan_serve.api.observer import NoObserver, ServerObserver
-from jan_serve.api.recent_log import recent_log
+from jan_serve.api.routes.recent_log import recent_log
 from jan_serve.config import Settings
 from jan_serve.errors import Draining, JanServeError
 from jan_serve.generation.ports import TemplateRenderer
 from jan_serve.generation.profiles import ModelProfiles
-from jan_serve.named_grammars import NamedGrammars
 from jan_serve.resources import page_folder, shipped_grammars
 from jan_serve.store.library import ModelLibrary
+from jan_serve.wiring.grammar_files import NamedGrammars
 
 logger = logging.getLogger(__name__)
 
@@ -155,7 +155,7 @@ class DrainingServer(uvicorn.Server):
             self._stop.set()
 
 
-def server_config(app: FastAPI, connection: type[Connection] = Connection) -> uvicorn.Config:
+def server_config(app: FastAPI, connection: type[HttpConnection] = HttpConnection) -> uvicorn.Config:
     """uvicorn's settings: the log is ours, and connections are closed a second after the last answer."""
     return uvicorn.Config(
         app,

@@ -11,10 +11,10 @@ import typer
 import typer.main
 
 from jan_serve import __version__
-from jan_serve.cli.commands import COMMANDS
-from jan_serve.cli.completion import PROGRAM, enable_completion, is_completing
+from jan_serve.cli.commands.completion import PROGRAM, enable_completion, is_completing
 from jan_serve.cli.errors import report
 from jan_serve.cli.output import Output
+from jan_serve.cli.registry import COMMANDS
 
 _GLOBAL_FLAGS = frozenset({"--version", "--help", "-h"})
 

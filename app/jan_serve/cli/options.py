@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from jan_serve.cli.connection import Connection
+from jan_serve.cli.client.server_connection import ServerConnection
 from jan_serve.config import (
     LoadedSettings,
     Option,
@@ -59,15 +59,15 @@ def store_settings(config: Path | None, models_dir: Path | None) -> Settings:
 
 def store_names(config: Path | None, models_dir: Path | None) -> tuple[Settings, ModelResolver]:
     """As `store_settings`, with the models by all names that requests may use. Raises ModelNotFound beside."""
-    from jan_serve.wiring import build_resolver  # commands that ask a server do without
+    from jan_serve.wiring.parts import build_resolver  # commands that ask a server do without
 
     loaded = load_settings({"models_dir": models_dir}, config)
     return loaded.settings, build_resolver(loaded.settings, loaded.book())
 
 
-def connection_to(config: Path | None, url: str | None) -> Connection:
+def connection_to(config: Path | None, url: str | None) -> ServerConnection:
     """The running server of a command that works on one. Connects to nothing yet. Raises SettingsError."""
-    return Connection(server_address(load_settings(config_file=config), url))
+    return ServerConnection(server_address(load_settings(config_file=config), url))
 
 
 def with_setting_flags(run: Callable[[LoadedSettings], int]) -> Callable[..., None]:

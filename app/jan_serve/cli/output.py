@@ -17,7 +17,7 @@ from rich.progress import Progress, ProgressColumn
 from rich.table import Column, Table
 from rich.text import Text
 
-from jan_serve.logs import printable
+from jan_serve.logs.log_lines import printable
 
 _UNBOUNDED: Final = 100_000
 _PAIR: Final = 2

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from jan_serve.config.migration import upgraded
+from jan_serve.config.file_version import upgraded
 from jan_serve.config.toml_lines import KeyPath, TomlLines
 from jan_serve.errors import SettingsError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jan_serve.config.model_options import ModelOptions
 from jan_serve.ipc.messages import EngineSettings
-from jan_serve.store.model_file import ModelFile
+from jan_serve.store.gguf.model_file import ModelFile
 
 _ALL_LAYERS = -1
 

@@ -17,7 +17,7 @@ from pydantic_settings import EnvSettingsSource
 from pydantic_settings import SettingsError as SourceError
 
 from jan_serve.config.config_file import ConfigFile, read_config_file
-from jan_serve.config.migration import config_version
+from jan_serve.config.file_version import config_version
 from jan_serve.config.model_book import ModelBook
 from jan_serve.config.model_settings import ModelSettings
 from jan_serve.config.model_tables import MODELS_KEY, model_rows, model_tables, near_key, with_templates

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from jan_serve.core.constraint import Constraint
+from jan_serve.core.kv_transfer import RemoteState
 from jan_serve.core.messages import Message, Tool, ToolChoice
-from jan_serve.core.migration import RemoteState
 from jan_serve.core.sampling import SamplingParams, StopConditions
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from jan_serve.daemon.plan import Command, Plan, UnitFile
-from jan_serve.store.atomic_file import write_atomically
+from jan_serve.store.files.atomic_file import write_atomically
 
 _TIMEOUT_S: Final = 120.0
 """Starting waits until the server listens, stopping until its requests have ended."""

@@ -13,19 +13,19 @@ import numpy as np
 
 from jan_serve.core.sequence_state import SequenceState
 from jan_serve.engine.adapters import Adapters
-from jan_serve.engine.answers import Answers
-from jan_serve.engine.draft_model import DraftModel
-from jan_serve.engine.drafter import Drafter, LookupMode
+from jan_serve.engine.cache.sequence_memory import IDLE_CELLS, SequenceMemory
+from jan_serve.engine.cache.state_cache import StateCache
+from jan_serve.engine.drafting.draft_model import DraftModel
+from jan_serve.engine.drafting.drafter import Drafter, LookupMode
+from jan_serve.engine.kv_transfer.state_shelf import StateShelf
 from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_NO_CELLS, DECODE_OK, Batch, LlamaContext
-from jan_serve.engine.pacing import STREAM_SHARE, Pacer
 from jan_serve.engine.phase import PhaseClock
-from jan_serve.engine.prefill_budget import prefill_budget
-from jan_serve.engine.prefill_costs import Place
-from jan_serve.engine.scheduler import Admission, PlanItem, Scheduler
+from jan_serve.engine.scheduling.pacing import STREAM_SHARE, Pacer
+from jan_serve.engine.scheduling.prefill_budget import prefill_budget
+from jan_serve.engine.scheduling.prefill_costs import CachePosition
+from jan_serve.engine.scheduling.scheduler import Admission, PlanItem, Scheduler
 from jan_serve.engine.sequence import Sequence, Status
-from jan_serve.engine.sequence_memory import IDLE_CELLS, SequenceMemory
-from jan_serve.engine.state_cache import StateCache
-from jan_serve.engine.state_shelf import StateShelf
+from jan_serve.engine.sequence_output import SequenceOutput
 from jan_serve.engine.step_clock import StepClock
 from jan_serve.engine.tokens import Tokens, ends_of_turns
 from jan_serve.errors import EngineFailure
@@ -92,7 +92,7 @@ class Engine:
         self._batch = Batch(context.n_batch)
         self._phase = phase
         self._clock = clock
-        self._answers = Answers(
+        self._answers = SequenceOutput(
             context, phase=phase, clock=clock, shelf=shelf, retire=self._retire, abort=self.abort
         )
         self._is_crowded = False
@@ -344,7 +344,7 @@ class Engine:
         before = sum(
             item.count * (item.sequence.num_computed + item.count / 2) for item in plan if not item.is_decode
         )
-        place = Place(before / max(1, prefill), self._memory.cells.used + self._batch.size)
+        place = CachePosition(before / max(1, prefill), self._memory.cells.used + self._batch.size)
         self._pacer.observe(decode, prefill, seconds, num_drafted=drafted, place=place)
         self._steps += 1
         self._computed += self._batch.size

@@ -1,4 +1,4 @@
-"""From a GenerateRequest to Sequences that may be queued: tokenised, checked, with their samplers made.
+"""From a EngineRequest to Sequences that may be queued: tokenised, checked, with their samplers made.
 
 Runs beside the engine thread: it reads the vocabulary and makes objects that no one else holds yet.
 """
@@ -12,19 +12,19 @@ from collections.abc import Callable
 from collections.abc import Sequence as Items
 
 from jan_serve.core.sequence_state import SequenceState
-from jan_serve.engine.grammar import GrammarExecutor
-from jan_serve.engine.grammar_factory import GrammarFactory
-from jan_serve.engine.guide import GuidedExecutor
+from jan_serve.engine.cache.prefix_mark import PrefixMark
+from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
+from jan_serve.engine.constraint.grammar_factory import GrammarFactory
+from jan_serve.engine.constraint.guide import GuidedExecutor
+from jan_serve.engine.kv_transfer.state_shelf import StateShelf
 from jan_serve.engine.llama.chain import Candidates
 from jan_serve.engine.llama.vocab import Vocab
-from jan_serve.engine.output import SequenceText
-from jan_serve.engine.prefix_mark import PrefixMark
 from jan_serve.engine.sampler import Sampler
 from jan_serve.engine.sequence import RequestState, Sequence
-from jan_serve.engine.state_shelf import StateShelf
+from jan_serve.engine.sequence_text import SequenceText
 from jan_serve.engine.tokens import TokenBuffer
 from jan_serve.errors import ContextLengthExceeded, InvalidRequest, InvalidState, UnsupportedOperation
-from jan_serve.ipc.messages import AdapterUse, GenerateRequest, ResumeState
+from jan_serve.ipc.messages import AdapterUse, EngineRequest, ResumeState
 
 
 class Intake:
@@ -51,7 +51,7 @@ class Intake:
         self._ceiling = max_tokens_ceiling
         self._shelf = shelf
 
-    def prepare(self, request: GenerateRequest) -> list[Sequence]:
+    def prepare(self, request: EngineRequest) -> list[Sequence]:
         """The `n` sequences of a request. Raises InvalidRequest and its subclasses."""
         self._check_ids(request)
         prompt = self.to_tokens(request)
@@ -71,7 +71,7 @@ class Intake:
             sequence.mark = mark
         return sequences
 
-    def to_tokens(self, request: GenerateRequest) -> list[int]:
+    def to_tokens(self, request: EngineRequest) -> list[int]:
         """The prompt's ids. BOS comes first where the GGUF wants it, and is never doubled."""
         tokens: list[int] = []
         for piece in request.prompt:
@@ -101,7 +101,7 @@ class Intake:
                     param=param,
                 )
 
-    def _visible_specials(self, request: GenerateRequest) -> frozenset[int]:
+    def _visible_specials(self, request: EngineRequest) -> frozenset[int]:
         """The control tokens whose text the request keeps."""
         tokens = map(self._vocab.control_token, request.visible_specials)
         return frozenset(token for token in tokens if token is not None)
@@ -128,7 +128,7 @@ class Intake:
             )
         return self._sequence(state, 0, prompt, max_new, brought)
 
-    def _check_ids(self, request: GenerateRequest) -> None:
+    def _check_ids(self, request: EngineRequest) -> None:
         if request.n < 1:
             raise InvalidRequest(f"n: {request.n} is below 1", param="n")
         if request.n > 1 and (request.keep_state or request.resume is not None):
@@ -146,7 +146,7 @@ class Intake:
                     param="logit_bias",
                 )
 
-    def _max_new(self, request: GenerateRequest, n_prompt: int) -> int:
+    def _max_new(self, request: EngineRequest, n_prompt: int) -> int:
         """Tokens to generate at most: the context, the request and the server's ceiling bound it."""
         wanted = request.stopping.max_tokens
         if n_prompt > self._n_ctx or (n_prompt == self._n_ctx and wanted != 0):
@@ -206,7 +206,7 @@ class Intake:
             resumed=resumed,
         )
 
-    def _executor(self, request: GenerateRequest) -> GrammarExecutor | None:
+    def _executor(self, request: EngineRequest) -> GrammarExecutor | None:
         if request.guide is not None:
             return self._grammars.guided(request.guide)
         return None if request.grammar is None else self._grammars.create(request.grammar)

@@ -13,11 +13,15 @@ import msgspec
 import psutil
 
 from jan_serve.core.kv_types import BYTES_PER_ELEMENT
-from jan_serve.engine import offload
+from jan_serve.engine import memory_fit as offload
 from jan_serve.engine.adapters import Adapters
-from jan_serve.engine.draft_model import DraftModel, check_vocabularies
-from jan_serve.engine.embedder import Embedder
-from jan_serve.engine.embedder_loader import (
+from jan_serve.engine.cache.model_identity import model_parts
+from jan_serve.engine.cache.sequence_memory import COPIED_SLOWLY_IDLE_CELLS, IDLE_CELLS
+from jan_serve.engine.cache.state_cache import StateCache
+from jan_serve.engine.cache.state_files import StateFiles, state_key
+from jan_serve.engine.drafting.draft_model import DraftModel, check_vocabularies
+from jan_serve.engine.embedding.embedder import Embedder
+from jan_serve.engine.embedding.embedder_loader import (
     DEFAULT_N_CTX,
     DEFAULT_N_CTX_IN_PIECES,
     make_embedder,
@@ -28,10 +32,6 @@ from jan_serve.engine.llama.bindings import lib
 from jan_serve.engine.llama.context import LlamaContext
 from jan_serve.engine.llama.model import LlamaModel
 from jan_serve.engine.llama.thread_pool import ThreadPool
-from jan_serve.engine.model_identity import model_parts
-from jan_serve.engine.sequence_memory import COPIED_SLOWLY_IDLE_CELLS, IDLE_CELLS
-from jan_serve.engine.state_cache import StateCache
-from jan_serve.engine.state_files import StateFiles, state_key
 from jan_serve.errors import InsufficientMemory, InvalidModel, SettingsError
 from jan_serve.ipc.messages import DeviceInfo, EngineSettings, LoadModel, ModelFacts
 

@@ -9,11 +9,11 @@ import numpy.typing as npt
 
 from jan_serve.core.events import TokenLogprob
 from jan_serve.core.sampling import SamplingParams, StopConditions
-from jan_serve.engine.grammar import GrammarExecutor
+from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
 from jan_serve.engine.llama.chain import Candidates, SamplerChain, has_penalties
 from jan_serve.engine.llama.vocab import Vocab
+from jan_serve.engine.tgi_sampling import TgiSampler
 from jan_serve.engine.tokens import Tokens
-from jan_serve.engine.warping import Warper
 from jan_serve.errors import EngineFailure, GrammarTooComplex
 from jan_serve.text.watermark import green_tokens
 
@@ -68,9 +68,9 @@ class Sampler:
         self._has_penalties = has_penalties(params)
         self._watermark = params.watermark
         self._last: int | None = None
-        self._warper: Warper | None = None
+        self._warper: TgiSampler | None = None
         if params.pipeline == "tgi":
-            self._warper = Warper(params, seed, vocab.n_tokens)
+            self._warper = TgiSampler(params, seed, vocab.n_tokens)
         elif params.temperature > 0.0 or self._has_penalties:
             self._chain = SamplerChain(params, seed % _SEEDS, vocab.n_tokens, n_ctx, vocab=vocab)
         self._window = params.repeat_last_n
@@ -150,7 +150,7 @@ class Sampler:
             return
         logits[self._eog] = -np.inf
 
-    def _pick_warped(self, warper: Warper, logits: Floats) -> tuple[int, Floats]:
+    def _pick_warped(self, warper: TgiSampler, logits: Floats) -> tuple[int, Floats]:
         """The token, and the logits that it was drawn from."""
         warper.penalise(logits)
         if self._grammar is not None:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from jan_serve.core.events import Timings, TokenInfo
 from jan_serve.core.sequence_state import SequenceState
-from jan_serve.engine.output import SequenceText
-from jan_serve.engine.prefix_mark import PrefixMark
+from jan_serve.engine.cache.prefix_mark import PrefixMark
+from jan_serve.engine.sequence_text import SequenceText
 from jan_serve.engine.tokens import TokenBuffer, Tokens
-from jan_serve.ipc.messages import GenerateRequest
+from jan_serve.ipc.messages import EngineRequest
 
 if TYPE_CHECKING:
     # Held, never called here: the scheduler's tests load no llama.cpp.
-    from jan_serve.engine.guide import GuidedExecutor
+    from jan_serve.engine.constraint.guide import GuidedExecutor
     from jan_serve.engine.sampler import Sampler
 
 
@@ -34,7 +34,7 @@ class RequestState:
     visible_specials: ids of control tokens whose text is kept.
     """
 
-    request: GenerateRequest
+    request: EngineRequest
     prompt_length: int
     arrived: float
     unfinished: int
@@ -98,7 +98,7 @@ class Sequence:
     mark: PrefixMark | None = None
 
     @property
-    def request(self) -> GenerateRequest:
+    def request(self) -> EngineRequest:
         """The request that this sequence belongs to."""
         return self.state.request
 

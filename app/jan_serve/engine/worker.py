@@ -21,17 +21,17 @@ from dataclasses import dataclass, field
 import msgspec
 import psutil
 
-from jan_serve.engine.embed_job import EmbedJob
-from jan_serve.engine.embed_pacing import EmbedPacing
+from jan_serve.engine.embedding.embed_job import EmbedJob
+from jan_serve.engine.embedding.embed_pacing import EmbedPacing
 from jan_serve.engine.engine import Engine
 from jan_serve.engine.intake import Intake
+from jan_serve.engine.kv_transfer.state_transfer import StateTransfer
 from jan_serve.engine.llama import backend
 from jan_serve.engine.llama.chain import Candidates
 from jan_serve.engine.loader import LoadedModel, load
 from jan_serve.engine.outbox import Outbox
 from jan_serve.engine.phase import PhaseClock
 from jan_serve.engine.sequence import Sequence
-from jan_serve.engine.state_transfer import StateTransfer
 from jan_serve.errors import EngineFailure, JanServeError, ProtocolError, SettingsError, UnsupportedOperation
 from jan_serve.ipc.channel import BlockingChannel, take_over_stdio
 from jan_serve.ipc.engine_stats import EngineStats
@@ -43,8 +43,8 @@ from jan_serve.ipc.messages import (
     DetokenizeRequest,
     DropState,
     EmbedRequest,
+    EngineRequest,
     Failed,
-    GenerateRequest,
     LoadFailed,
     LoadModel,
     LoadProgress,
@@ -60,7 +60,7 @@ from jan_serve.ipc.messages import (
 )
 from jan_serve.ipc.parent_death import end_with_parent, write_no_core_dump
 
-IntakeItem = GenerateRequest | EmbedRequest | TokenizeRequest | DetokenizeRequest | AbortRequest
+IntakeItem = EngineRequest | EmbedRequest | TokenizeRequest | DetokenizeRequest | AbortRequest
 InboxItem = list[Sequence] | EmbedJob | AbortRequest | ShutdownRequest
 
 # At the end of the process: the step that runs, and then what the disk takes. Together below WorkerLimits.stop_s.
@@ -69,7 +69,7 @@ _SAVE_S = 5.0
 
 
 @dataclass(slots=True)
-class Inbox:
+class CommandQueue:
     """What waits for the engine thread, in order."""
 
     _items: deque[InboxItem] = field(default_factory=deque[InboxItem])
@@ -100,7 +100,7 @@ class Worker:
         self._channel = channel
         self._request = request
         self._phase = PhaseClock()
-        self._inbox = Inbox()
+        self._inbox = CommandQueue()
         self._outbox = Outbox(channel.send)
         self._intake_queue: queue.SimpleQueue[IntakeItem] = queue.SimpleQueue()
         self._aborted: set[int] = set()
@@ -236,9 +236,9 @@ class Worker:
                     )
                     self._channel.send(_failed(message.id, failure))
 
-    def _prepare(self, message: GenerateRequest | EmbedRequest | TokenizeRequest | DetokenizeRequest) -> None:
+    def _prepare(self, message: EngineRequest | EmbedRequest | TokenizeRequest | DetokenizeRequest) -> None:
         match message:
-            case GenerateRequest():
+            case EngineRequest():
                 if self._engine is None:
                     raise UnsupportedOperation(
                         "this model only embeds: it cannot generate text", param="model"

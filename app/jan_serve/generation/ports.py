@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from jan_serve.core.migration import RemoteState
+from jan_serve.core.kv_transfer import RemoteState
 from jan_serve.ipc.messages import (
     DetokenizeRequest,
     Embedded,
     EmbedRequest,
     EngineEvent,
-    GenerateRequest,
+    EngineRequest,
     ModelFacts,
     ReadState,
     StatePart,
@@ -46,7 +46,7 @@ class EngineClient(Protocol):
         """A request id that this worker has not seen."""
         ...
 
-    def generate(self, request: GenerateRequest) -> AsyncIterator[EngineEvent]:
+    def generate(self, request: EngineRequest) -> AsyncIterator[EngineEvent]:
         """Yield the request's events up to RequestCompleted. Raises what Failed carries. Closing it aborts."""
         ...
 

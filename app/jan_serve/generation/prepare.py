@@ -1,4 +1,4 @@
-"""From a GenerationRequest to the GenerateRequest that a worker takes."""
+"""From a GenerationRequest to the EngineRequest that a worker takes."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from jan_serve.core.sampling import SamplingParams
 from jan_serve.core.template import TemplateFacts
 from jan_serve.errors import InvalidRequest, UnsupportedOperation
 from jan_serve.generation.adapters import chosen_adapters
-from jan_serve.generation.chat_plan import (
-    AnswerHold,
+from jan_serve.generation.answer_plan import (
+    AnswerConstraint,
     AnswerParsers,
-    hold_answer,
+    constrain_answer,
     thought_guide,
     usable_tools,
 )
-from jan_serve.generation.constraints import ConstraintCompiler
+from jan_serve.generation.constraint.compiler import ConstraintCompiler
 from jan_serve.generation.infill import infill_pieces
 from jan_serve.generation.ports import EngineClient, TemplateRenderer
 from jan_serve.generation.profiles import ModelProfiles, NoProfiles, with_defaults
 from jan_serve.generation.template_choice import template_of
-from jan_serve.ipc.messages import GenerateRequest, ModelFacts, TokenizeRequest
+from jan_serve.ipc.messages import EngineRequest, ModelFacts, TokenizeRequest
 from jan_serve.ipc.rendering import RenderRequest
 
 logger = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ def draw_seed() -> int:
 
 
 class EnginePrompt(NamedTuple):
-    """A prompt as GenerateRequest has it; `infilled` when it holds the suffix too."""
+    """A prompt as EngineRequest has it; `infilled` when it holds the suffix too."""
 
     pieces: tuple[str | tuple[int, ...], ...]
     param: str = "prompt"
@@ -61,7 +61,7 @@ class EnginePrompt(NamedTuple):
 class PreparedRequest(NamedTuple):
     """What to submit, and how to read the answer. parsers: None where the answer is plain text."""
 
-    submitted: GenerateRequest
+    submitted: EngineRequest
     infilled: bool = False
     truncated: bool = False
     parsers: AnswerParsers | None = None
@@ -71,7 +71,7 @@ class PreparedRequest(NamedTuple):
 class _ChatAnswer(NamedTuple):
     """The part of a prepared chat that is not the prompt."""
 
-    hold: AnswerHold
+    hold: AnswerConstraint
     parsers: AnswerParsers
     form: ChatFormat
 
@@ -113,12 +113,14 @@ class RequestPreparer:
         else:
             prompt = await self._plain_prompt(request, client)
             constraint = request.constraint
-            hold = AnswerHold(None if constraint is None else await self._constraints.compile(constraint))
+            hold = AnswerConstraint(
+                None if constraint is None else await self._constraints.compile(constraint)
+            )
         sequences = max(request.n, request.best_of)
         logprobs = request.logprobs
         if sequences > request.n and logprobs is None:
             logprobs = 0  # the choice among them needs their mean log-probability
-        engine_request = GenerateRequest(
+        engine_request = EngineRequest(
             id=client.next_id(),
             prompt=prompt.pieces,
             add_special=prompt.add_special,
@@ -147,7 +149,7 @@ class RequestPreparer:
         form = format_of(template)
         text = await self._render(prompt, template, client.facts)
         thought = thought_guide(prompt, form, template, text)
-        hold = await hold_answer(prompt, form, thought, constraint, self._constraints)
+        hold = await constrain_answer(prompt, form, thought, constraint, self._constraints)
         starts_in_thought = thought is not None and thought.is_open
         parsers = AnswerParsers(prompt, form, starts_in_thought=starts_in_thought)
         return EnginePrompt((text,), param="messages"), _ChatAnswer(hold, parsers, form)

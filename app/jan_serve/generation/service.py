@@ -22,14 +22,14 @@ from jan_serve.errors import EngineFailure
 from jan_serve.generation.best_of import BestOf
 from jan_serve.generation.closing import closing
 from jan_serve.generation.deadline import RunningRequests
-from jan_serve.generation.migration import Migration
+from jan_serve.generation.kv_transfer import KvTransfer
 from jan_serve.generation.ports import ModelLeases, SequenceStates
 from jan_serve.generation.prepare import PreparedRequest, RequestPreparer
 from jan_serve.ipc.messages import (
     Accepted,
     Chunk,
     EngineEvent,
-    GenerateRequest,
+    EngineRequest,
     PromptScored,
     RequestCompleted,
     SequenceFinished,
@@ -64,7 +64,7 @@ class GenerationService:
                 lease = self._models.lease(request.model, request.keep_alive_s)
                 client = await deadline.wait(stack.enter_async_context(lease))
                 prepared = await deadline.wait(self._preparer.prepare(request, client))
-                migration = Migration(request, client, self._states)
+                migration = KvTransfer(request, client, self._states)
                 stack.callback(migration.close)
                 submitted = await deadline.wait(migration.submitted(prepared.submitted))
                 events = client.generate(submitted)
@@ -78,7 +78,7 @@ class GenerationService:
                             yield translated
 
 
-def _best_of(request: GenerationRequest, submitted: GenerateRequest) -> BestOf | None:
+def _best_of(request: GenerationRequest, submitted: EngineRequest) -> BestOf | None:
     if submitted.n == request.n:
         return None
     return BestOf(request.n, keep_tokens=request.logprobs is not None or request.return_tokens)
@@ -95,7 +95,7 @@ class _Answer:
     """From what the engine says to what callers get: the best choices, read by the model's format."""
 
     def __init__(
-        self, model: str, prepared: PreparedRequest, best: BestOf | None, migration: Migration
+        self, model: str, prepared: PreparedRequest, best: BestOf | None, migration: KvTransfer
     ) -> None:
         self._model = model
         self._prepared = prepared

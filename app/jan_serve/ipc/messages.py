@@ -1,6 +1,6 @@
 """Every value that crosses the worker pipe, and nothing else.
 
-Front to worker: LoadModel once, then any of GenerateRequest, EmbedRequest, TokenizeRequest, DetokenizeRequest,
+Front to worker: LoadModel once, then any of EngineRequest, EmbedRequest, TokenizeRequest, DetokenizeRequest,
 AbortRequest, ReadState, StoreState, DropState, PingRequest, ShutdownRequest. Worker to front: LoadProgress*, then Ready
 or LoadFailed; then one Step per engine step (the events of all requests of that step) and the direct answers.
 Request ids are chosen by the front and are unique within one worker process.
@@ -112,7 +112,7 @@ class ResumeState(msgspec.Struct, frozen=True):
     token: int | None = None
 
 
-class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True, tag="generate"):
+class EngineRequest(msgspec.Struct, frozen=True, kw_only=True, tag="generate"):
     """Run `n` sequences from one prompt. The worker tokenises; it never sees a template or a schema.
 
     prompt: pieces in order; text pieces are tokenised (special tokens parsed where parse_special), id pieces are used
@@ -184,7 +184,7 @@ class AbortRequest(msgspec.Struct, frozen=True, tag="abort"):
 
 
 class ReadState(msgspec.Struct, frozen=True, kw_only=True, tag="read_state"):
-    """A part of the state that a GenerateRequest with this id kept. Answered by StatePart or Failed."""
+    """A part of the state that a EngineRequest with this id kept. Answered by StatePart or Failed."""
 
     id: int
     state: int
@@ -223,7 +223,7 @@ class ShutdownRequest(msgspec.Struct, frozen=True, tag="shutdown"):
 
 WorkerRequest = (
     LoadModel
-    | GenerateRequest
+    | EngineRequest
     | EmbedRequest
     | TokenizeRequest
     | DetokenizeRequest

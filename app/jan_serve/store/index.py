@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from jan_serve.store.atomic_file import write_atomically
+from jan_serve.store.files.atomic_file import write_atomically
 from jan_serve.store.versions import LaterVersion, Steps, latest, upgrade
 
 STATE_FOLDER: Final = ".jan-serve"

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 from jan_serve.errors import JanServeError, ModelNotFound
 from jan_serve.store.entry import ModelEntry
+from jan_serve.store.gguf.model_file import MAX_PARTS, part_number
 from jan_serve.store.index import HeaderFacts, ModelIndex, ModelRecord
-from jan_serve.store.model_file import MAX_PARTS, part_number
 from jan_serve.store.remove import Removed, remove_model
 from jan_serve.store.resolve import ModelResolver
 
 if TYPE_CHECKING:
     # Loaded with the first pull: the HTTP client takes a while.
-    from jan_serve.store.pull import Puller, PullPlan, PullWatcher
+    from jan_serve.store.hub.pull import Puller, PullPlan, PullWatcher
 
 
 @dataclass(frozen=True, slots=True)

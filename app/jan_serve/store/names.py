@@ -11,8 +11,8 @@ from typing import Final
 
 from jan_serve.errors import AdapterNotFound
 from jan_serve.store.entry import ModelEntry
-from jan_serve.store.model_file import part_number
-from jan_serve.store.quantisation import quantisation_of
+from jan_serve.store.gguf.model_file import part_number
+from jan_serve.store.gguf.quantisation import quantisation_of
 
 MIN_PREFIX_LENGTH: Final = 3
 _SUFFIX: Final = ".gguf"

@@ -14,8 +14,8 @@ from typing import Final
 
 from jan_serve.errors import ProtocolError, TemplateError, error_from_payload
 from jan_serve.ipc.rendering import LENGTH, MAX_FRAME_BYTES, RenderReply, RenderRequest, decode_reply, frame
-from jan_serve.supervisor.child_process import ChildProcess
-from jan_serve.supervisor.worker_process import worker_environment
+from jan_serve.supervisor.workers.child_process import ChildProcess
+from jan_serve.supervisor.workers.worker_process import worker_environment
 
 logger = logging.getLogger(__name__)
 

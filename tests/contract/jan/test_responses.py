@@ -12,9 +12,9 @@ import pytest
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
-from jan_serve.api.dialects.jan import JAN
+from jan_serve.api.dialects.openai import JAN
 from jan_serve.errors import ContextLengthExceeded, EngineCrashed, Overloaded
-from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, GenerateRequest
+from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, EngineRequest
 from tests.support.fake_client import FakeClient, FakeModels, Script, endings, fake_facts, prompt_text, saying
 from tests.support.fronts import http_client
 from tests.support.response_events import Event, events_of, replayed
@@ -280,7 +280,7 @@ async def test_a_server_that_keeps_nothing() -> None:
 
 
 def failing(error: Exception, *pieces: str) -> Script:
-    async def script(request: GenerateRequest) -> AsyncIterator[EngineEvent]:
+    async def script(request: EngineRequest) -> AsyncIterator[EngineEvent]:
         if pieces:
             yield Accepted(request.id, 3)
         for piece in pieces:

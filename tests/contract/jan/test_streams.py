@@ -18,7 +18,7 @@ from jan_serve.errors import (
     ModelFailed,
     Overloaded,
 )
-from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, GenerateRequest
+from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, EngineRequest
 from tests.support.fake_client import FakeClient, FakeModels, Script, endings, fake_facts, saying
 from tests.support.fronts import http_client
 
@@ -125,7 +125,7 @@ async def test_chat_choices_are_streamed_side_by_side() -> None:
     )
 
 
-async def scored(request: GenerateRequest) -> AsyncIterator[EngineEvent]:
+async def scored(request: EngineRequest) -> AsyncIterator[EngineEvent]:
     """A character in two tokens, and a token that is not among its candidates."""
     assert request.logprobs == 1
     yield Accepted(request.id, 1)
@@ -202,7 +202,7 @@ async def test_completion_stream_with_usage_and_echo() -> None:
 
 
 async def test_prompts_become_choices() -> None:
-    async def echo(request: GenerateRequest) -> AsyncIterator[EngineEvent]:
+    async def echo(request: EngineRequest) -> AsyncIterator[EngineEvent]:
         [text] = request.prompt
         async for event in saying(f"<{text}>")(request):
             yield event
@@ -259,7 +259,7 @@ async def test_the_name_that_was_sent_comes_back(sent: str | None, echoed: str) 
 def failing(error: Exception, after: int) -> Script:
     """Accepts the request, or not (-1), and fails after so many chunks."""
 
-    async def script(request: GenerateRequest) -> AsyncIterator[EngineEvent]:
+    async def script(request: EngineRequest) -> AsyncIterator[EngineEvent]:
         if after >= 0:
             yield Accepted(request.id, 1)
         for _ in range(after):

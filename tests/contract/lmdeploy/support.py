@@ -7,8 +7,8 @@ from typing import Any
 
 import httpx
 
-from jan_serve.api.dialects.jan import JAN
 from jan_serve.api.dialects.lmdeploy import LMDEPLOY
+from jan_serve.api.dialects.openai import JAN
 from tests.support import fronts
 from tests.support.fake_client import FakeModels
 

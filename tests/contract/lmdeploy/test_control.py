@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, GenerateRequest, StateKept
+from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, EngineRequest, StateKept
 from tests.support.fake_client import FakeClient, FakeModels, endings, token_infos
 from tests.support.fake_control import FakeControl, controlled_client
 
@@ -109,7 +109,7 @@ async def test_free_cache_succeeds_for_unknown_sessions() -> None:
         assert response.text == '{"status":"SUCCESS"}'
 
 
-async def keeping(request: GenerateRequest) -> AsyncIterator[EngineEvent]:
+async def keeping(request: EngineRequest) -> AsyncIterator[EngineEvent]:
     yield Accepted(request.id, 130)
     if request.keep_state:
         yield StateKept(id=request.id, tokens=130, next_token=65)

@@ -9,7 +9,7 @@ import schemathesis
 
 from jan_serve.api.app import create_app
 from jan_serve.api.dialects.lmdeploy import LMDEPLOY
-from jan_serve.api.dialects.lmdeploy.routes_control import CONTROL_PATHS
+from jan_serve.api.dialects.lmdeploy.control.routes import CONTROL_PATHS
 from tests.support.drawn_calls import CHECKS, drawn
 from tests.support.fake_client import FakeModels
 from tests.support.fake_control import FakeControl

@@ -14,7 +14,7 @@ from fastapi import APIRouter, FastAPI
 from jan_serve.api.app import create_app
 from jan_serve.api.dialects.lmdeploy import LMDEPLOY
 from jan_serve.api.dialects.lmdeploy.routes_facts import add_model_route, add_state_routes
-from jan_serve.api.health import Health, ModelHealth
+from jan_serve.api.routes.health import Health, ModelHealth
 from tests.contract.lmdeploy.support import http_client, post
 from tests.support.fake_client import N_EMBD, FakeClient, FakeModels, fake_facts
 from tests.support.fronts import make_settings

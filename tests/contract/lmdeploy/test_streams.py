@@ -12,7 +12,7 @@ import pytest
 
 from jan_serve.core.events import TokenInfo, TokenLogprob
 from jan_serve.errors import ContextLengthExceeded, EngineCrashed, ModelFailed, Overloaded
-from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, GenerateRequest
+from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, EngineRequest
 from tests.contract.lmdeploy import support
 from tests.contract.lmdeploy.support import http_client
 from tests.support.fake_client import FakeClient, FakeModels, Script, endings, fake_facts, saying
@@ -169,7 +169,7 @@ async def test_the_token_that_ends_the_text_counts_where_it_is_included(included
     assert json.loads(chat)["choices"][0]["message"]["content"] == body["text"]
 
 
-async def scored(request: GenerateRequest) -> AsyncIterator[EngineEvent]:
+async def scored(request: EngineRequest) -> AsyncIterator[EngineEvent]:
     """A token that is among its candidates, and one that is not."""
     yield Accepted(request.id, 1)
     entries = iter(("x", "!", "Ġy", "Ã©") if request.vocabulary_entries else ("",) * 4)
@@ -207,7 +207,7 @@ async def test_chat_logprobs_spell_tokens_as_the_vocabulary_and_leave_the_chosen
     ]  # fmt: skip
 
 
-async def split(request: GenerateRequest) -> AsyncIterator[EngineEvent]:
+async def split(request: EngineRequest) -> AsyncIterator[EngineEvent]:
     """A character in two tokens, and what else could have completed it."""
     yield Accepted(request.id, 1)
     other = (TokenLogprob(3, b"\xa8", -0.5), TokenLogprob(4, b"\xa9", -1.0))
@@ -295,7 +295,7 @@ async def test_thoughts_stay_in_the_text_where_thinking_is_off() -> None:
 def failing(error: Exception, after: int) -> Script:
     """Accepts the request, or not (-1), and fails after so many chunks."""
 
-    async def script(request: GenerateRequest) -> AsyncIterator[EngineEvent]:
+    async def script(request: EngineRequest) -> AsyncIterator[EngineEvent]:
         if after >= 0:
             yield Accepted(request.id, 2)
         for _ in range(after):
@@ -397,7 +397,7 @@ async def test_keys() -> None:
 
 
 async def test_no_comment_stands_in_a_stream() -> None:
-    async def slow(request: GenerateRequest) -> AsyncIterator[EngineEvent]:
+    async def slow(request: EngineRequest) -> AsyncIterator[EngineEvent]:
         yield Accepted(request.id, 1)
         await asyncio.sleep(0.05)
         for event in endings(request, 0):

@@ -20,7 +20,7 @@ from huggingface_hub.errors import (
 
 from jan_serve.core.events import TokenInfo
 from jan_serve.errors import EngineCrashed, EngineFailure, JanServeError, ModelFailed, Overloaded
-from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, GenerateRequest
+from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, EngineRequest
 from tests.support.fake_client import FakeClient, FakeModels, endings, fake_facts, prompt_text
 from tests.support.fronts import live_server
 
@@ -34,7 +34,7 @@ ERRORS: dict[str, JanServeError] = {
 }
 
 
-async def script(request: GenerateRequest) -> AsyncIterator[EngineEvent]:
+async def script(request: EngineRequest) -> AsyncIterator[EngineEvent]:
     """Fails as the prompt says; calls a tool where it is held to one; else says `ok`."""
     prompt = prompt_text(request)
     yield Accepted(request.id, len(prompt))

@@ -13,7 +13,7 @@ import pytest
 
 from jan_serve.core.events import TokenInfo, TokenLogprob
 from jan_serve.errors import EngineCrashed, EngineFailure, JanServeError, Overloaded
-from jan_serve.ipc.messages import Accepted, AdapterFacts, AdapterUse, Chunk, EngineEvent, GenerateRequest
+from jan_serve.ipc.messages import Accepted, AdapterFacts, AdapterUse, Chunk, EngineEvent, EngineRequest
 from tests.support.fake_client import FakeClient, FakeModels, Script, endings, fake_facts, saying
 from tests.support.fronts import http_client
 
@@ -73,7 +73,7 @@ async def test_a_stream() -> None:
 async def test_candidates_stand_behind_their_token() -> None:
     best = (TokenLogprob(120, b"x", -0.25), TokenLogprob(257, b"</s>", -0.5, True))
 
-    async def script(request: GenerateRequest) -> AsyncIterator[EngineEvent]:
+    async def script(request: EngineRequest) -> AsyncIterator[EngineEvent]:
         yield Accepted(request.id, 3)
         yield Chunk(request.id, 0, "x", (TokenInfo(120, b"x", False, -0.25, best),))
         for event in endings(request, 1, reason="length", eos=False):
@@ -122,7 +122,7 @@ async def test_a_character_belongs_to_the_token_that_completes_it() -> None:
 
 
 async def test_best_of_is_by_the_mean_of_all_tokens() -> None:
-    async def script(request: GenerateRequest) -> AsyncIterator[EngineEvent]:
+    async def script(request: EngineRequest) -> AsyncIterator[EngineEvent]:
         yield Accepted(request.id, 3)
         for index, logprob in enumerate((-0.5, -0.25)):
             info = TokenInfo(97 + index, bytes([97 + index]), False, logprob)
@@ -191,7 +191,7 @@ async def test_tokens_of_a_text_and_of_a_chat() -> None:
 
 
 def failing(error: JanServeError, *, after: bool) -> Script:
-    async def script(request: GenerateRequest) -> AsyncIterator[EngineEvent]:
+    async def script(request: EngineRequest) -> AsyncIterator[EngineEvent]:
         yield Accepted(request.id, 3)
         if after:
             yield Chunk(request.id, 0, "o", (TokenInfo(111, b"o", False, -0.5),))

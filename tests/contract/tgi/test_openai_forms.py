@@ -13,7 +13,7 @@ import pytest
 from jan_serve import __version__
 from jan_serve.core.events import TokenInfo
 from jan_serve.errors import EngineFailure
-from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, GenerateRequest
+from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, EngineRequest
 from tests.support.fake_client import FakeClient, FakeModels, Script, endings, fake_facts, prompt_text, saying
 from tests.support.fronts import http_client
 
@@ -180,7 +180,7 @@ async def test_what_reaches_the_engine() -> None:
 
 
 async def test_a_failure_in_a_stream() -> None:
-    async def script(request: GenerateRequest) -> AsyncIterator[EngineEvent]:
+    async def script(request: EngineRequest) -> AsyncIterator[EngineEvent]:
         yield Accepted(request.id, 3)
         raise EngineFailure("x")
 
@@ -196,7 +196,7 @@ async def test_a_failure_in_a_stream() -> None:
 def by_prompt(**texts: str) -> Script:
     """Answers by the end of the prompt."""
 
-    async def script(request: GenerateRequest) -> AsyncIterator[EngineEvent]:
+    async def script(request: EngineRequest) -> AsyncIterator[EngineEvent]:
         text = next(text for end, text in texts.items() if prompt_text(request).endswith(end))
         yield Accepted(request.id, len(prompt_text(request)))
         for letter in text:
@@ -279,7 +279,7 @@ def answers(*texts: str) -> Script:
     """One text for each request, in turn."""
     left = list(texts)
 
-    async def script(request: GenerateRequest) -> AsyncIterator[EngineEvent]:
+    async def script(request: EngineRequest) -> AsyncIterator[EngineEvent]:
         text = left.pop(0)
         yield Accepted(request.id, 3)
         for letter in text:

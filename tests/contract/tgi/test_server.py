@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.ipc.messages import Accepted, EngineEvent, GenerateRequest
+from jan_serve.ipc.messages import Accepted, EngineEvent, EngineRequest
 from tests.support.fake_client import FakeClient, FakeModels, endings, fake_facts
 from tests.support.fronts import http_client, live_server, raw_client, raw_post
 
@@ -23,7 +23,7 @@ KEY = {"authorization": "Bearer k"}
 async def test_more_requests_than_allowed_are_refused() -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
 
-    async def waiting(request: GenerateRequest) -> AsyncIterator[EngineEvent]:
+    async def waiting(request: EngineRequest) -> AsyncIterator[EngineEvent]:
         yield Accepted(request.id, 3)
         begun.set()
         await go_on.wait()
@@ -163,7 +163,7 @@ async def test_a_body_without_its_type() -> None:
 async def test_silence_is_filled_with_empty_comments() -> None:
     go_on = asyncio.Event()
 
-    async def waiting(request: GenerateRequest) -> AsyncIterator[EngineEvent]:
+    async def waiting(request: EngineRequest) -> AsyncIterator[EngineEvent]:
         yield Accepted(request.id, 3)
         await go_on.wait()
         for event in endings(request, 0):

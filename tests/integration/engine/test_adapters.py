@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from jan_serve.errors import InvalidModel, InvalidRequest, UnsupportedOperation
-from jan_serve.ipc.messages import AdapterFacts, AdapterFile, AdapterUse, GenerateRequest, ShutdownRequest
+from jan_serve.ipc.messages import AdapterFacts, AdapterFile, AdapterUse, EngineRequest, ShutdownRequest
 from models.recipe.lora_file import llama_shapes, write_lora
 from tests.support.models import EXACT
 from tests.support.worker import Result, Worker, generate, running_worker
@@ -53,7 +53,7 @@ def adapted(exact_llama: Path, adapters: tuple[AdapterFile, ...]) -> Generator[W
         yield worker
 
 
-def asked(uses: tuple[AdapterUse, ...], prompt: str = PROMPT, **fields: Any) -> GenerateRequest:
+def asked(uses: tuple[AdapterUse, ...], prompt: str = PROMPT, **fields: Any) -> EngineRequest:
     return generate(prompt, adapters=uses, return_tokens=True, **fields)
 
 

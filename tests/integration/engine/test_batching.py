@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jan_serve.ipc.messages import AbortRequest, GenerateRequest
+from jan_serve.ipc.messages import AbortRequest, EngineRequest
 from tests.support.models import EXACT
 from tests.support.worker import Choice, Worker, generate, running_worker
 
@@ -37,10 +37,10 @@ def batching(exact_llama: Path) -> Generator[Worker]:
         yield worker
 
 
-def mixed(seed: int) -> list[GenerateRequest]:
+def mixed(seed: int) -> list[EngineRequest]:
     """32 requests: short and long prompts, common prefixes, several choices, stops, sampling with seeds."""
     random_ = random.Random(seed)
-    requests: list[GenerateRequest] = []
+    requests: list[EngineRequest] = []
     for i in range(32):
         prompt = words(i % 5, 30) + " " + words(100 + i, random_.choice([1, 10, 40]))
         fields: dict[str, object] = {"max_tokens": random_.choice([1, 5, 20, 60])}
@@ -194,7 +194,7 @@ def test_preempted_sequences_are_scored_once(exact_llama: Path) -> None:
             assert found.text == alone.text
 
 
-def _again(request: GenerateRequest) -> GenerateRequest:
+def _again(request: EngineRequest) -> EngineRequest:
     fields = {name: getattr(request, name) for name in request.__struct_fields__}
     fields["id"] = generate("").id
-    return GenerateRequest(**fields)
+    return EngineRequest(**fields)

@@ -16,11 +16,11 @@ import pytest
 
 from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.errors import EngineCrashed, InvalidModel
-from jan_serve.ipc.messages import Chunk, EngineSettings, GenerateRequest
-from jan_serve.supervisor.engine_client import WorkerEngineClient
+from jan_serve.ipc.messages import Chunk, EngineRequest, EngineSettings
 from jan_serve.supervisor.limits import ManagerLimits, RestartLimits
-from jan_serve.supervisor.model_manager import ModelManager
-from jan_serve.supervisor.worker_process import default_worker_command
+from jan_serve.supervisor.models.model_manager import ModelManager
+from jan_serve.supervisor.workers.engine_client import WorkerEngineClient
+from jan_serve.supervisor.workers.worker_process import default_worker_command
 from tests.support.engines import FakeResolver
 from tests.support.models import model_folder, tiny_llama
 from tests.support.processes import alive, children, until, wait_until
@@ -44,9 +44,9 @@ async def real_manager(model: Path) -> AsyncGenerator[ModelManager]:
         await manager.shutdown(0)
 
 
-def request(client: WorkerEngineClient, max_tokens: int) -> GenerateRequest:
+def request(client: WorkerEngineClient, max_tokens: int) -> EngineRequest:
     """A greedy continuation."""
-    return GenerateRequest(
+    return EngineRequest(
         id=client.next_id(),
         prompt=("hello",),
         sampling=SamplingParams(temperature=0.0),

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from jan_serve.store.gguf import read_gguf_header
+from jan_serve.store.gguf.gguf_header import read_gguf_header
 from models.recipe import fixtures
 from tests.integration.http.support import VOCABULARY, complete, serving_models, text_of, workers_of
 from tests.support.raw_http import RawResponse, get, post

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.store.hub_http import Patience
+from jan_serve.store.hub.hub_http import Patience
 from tests.integration.store.conftest import REPO
 from tests.integration.store.conftest import hub as hub
 from tests.support.fake_hub import FakeHub, FakeRepo, Fault

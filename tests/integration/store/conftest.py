@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from jan_serve.store.hub_http import HubAccess, Patience
+from jan_serve.store.hub.hub_http import HubAccess, Patience
+from jan_serve.store.hub.pull import Puller, PullPlan
 from jan_serve.store.index import ModelRecord
-from jan_serve.store.pull import Puller, PullPlan
 from tests.support.fake_hub import FakeHub, FakeRepo, running_hub
 from tests.unit.store.gguf_builder import GgufBytes, Tensor
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jan_serve.cli.main import main
-from jan_serve.store.fit import FreeMemory
+from jan_serve.store.memory.fit import FreeMemory
 from tests.integration.store.conftest import FILE, REPO, Bench, model_bytes
 from tests.support.fake_hub import FakeRepo, Fault
 
@@ -23,8 +23,8 @@ def configured(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     (tmp_path / "config.toml").write_text(f'data_dir = "data"\nmodels_dir = "{bench.models.as_posix()}"\n')
     monkeypatch.setenv("JAN_SERVE_CONFIG", str(tmp_path / "config.toml"))
     monkeypatch.setenv("HF_ENDPOINT", bench.hub.url)
-    monkeypatch.setattr("jan_serve.wiring.builtin_model", lambda: None)
-    monkeypatch.setattr("jan_serve.cli.pull.free_memory", lambda: FreeMemory(FREE))
+    monkeypatch.setattr("jan_serve.wiring.parts.builtin_model", lambda: None)
+    monkeypatch.setattr("jan_serve.cli.commands.pull.free_memory", lambda: FreeMemory(FREE))
     monkeypatch.setattr("pathlib.Path.home", lambda: tmp_path / "home")
     return bench
 
@@ -80,7 +80,7 @@ def test_the_quantisation_is_chosen_by_memory_and_the_reason_said(
     assert pulled["quantisation"] == "Q8_0"
     assert pulled["reason"] == "Q8_0: it needs about 0.5 GB of the 7.2 GB that are free."
     assert "Chose Q8_0" in run.err
-    monkeypatch.setattr("jan_serve.cli.pull.free_memory", lambda: FreeMemory(100_000_000))
+    monkeypatch.setattr("jan_serve.cli.commands.pull.free_memory", lambda: FreeMemory(100_000_000))
     assert run("pull", "org/Many") == 1
     assert (
         "the smallest, Q2_K, needs about 0.5 GB" in run.err and "org/Many:Q2_K to have it anyway" in run.err
@@ -105,7 +105,7 @@ def test_catalogue_names_become_aliases(
         f'[[model]]\nname = "tiny"\ntitle = "Tiny"\nrepo = "{REPO}"\nfile = "{FILE}"\nquantization = "Q8_0"\n'
         'kinds = ["chat"]\nparameters = 0.1\nsize_gb = 0.1\ncontext = 9\nmemory_gb = 1.0\nlicence = "MIT"\nnote = "x"\n'
     )
-    monkeypatch.setattr("jan_serve.wiring.catalogue_file", lambda: catalogue)
+    monkeypatch.setattr("jan_serve.wiring.parts.catalogue_file", lambda: catalogue)
     assert run("pull", "tiny") == 0
     assert run.json("show", "tiny")["name"] == f"{REPO}/Tiny-Q8_0"
     assert "tiny" in run.json("ls")["models"][0]["aliases"]

@@ -21,8 +21,8 @@ from jan_serve.errors import (
     Offline,
     StoreError,
 )
-from jan_serve.store.hub_http import HubAccess, Patience
-from jan_serve.store.pull import Puller
+from jan_serve.store.hub.hub_http import HubAccess, Patience
+from jan_serve.store.hub.pull import Puller
 from jan_serve.store.resolve import ModelResolver
 from tests.integration.store.conftest import FILE, QUICK, REPO, Bench, model_bytes
 from tests.support.fake_hub import Fault
@@ -191,7 +191,7 @@ async def test_retry_after_is_waited_for_up_to_a_limit(bench: Bench, monkeypatch
     async def sleep(seconds: float) -> None:
         waits.append(seconds)
 
-    monkeypatch.setattr("jan_serve.store.hub_http.asyncio.sleep", sleep)
+    monkeypatch.setattr("jan_serve.store.hub.hub_http.asyncio.sleep", sleep)
     patience = Patience(tries=3, backoff_s=1, longest_wait_s=30)
     puller = bench.puller(patience=patience)
     bench.hub.listing_faults.extend([Fault(status=429, headers={"Retry-After": "7"}), Fault(status=503)])
@@ -270,7 +270,7 @@ async def test_no_room_is_said_before_anything_is_downloaded(
     def nearly_full(_: Path) -> Any:
         return shutil._ntuple_diskusage(100 << 20, 96 << 20, 4 << 20)  # type: ignore[attr-defined]
 
-    monkeypatch.setattr("jan_serve.store.disk.shutil.disk_usage", nearly_full)
+    monkeypatch.setattr("jan_serve.store.files.disk.shutil.disk_usage", nearly_full)
     with pytest.raises(InsufficientStorage, match=r"needs 0\.00 GB .* only 0\.00 GB are free"):
         await bench.pull()
     assert bench.hub.asked("/resolve/") == []

@@ -23,7 +23,7 @@ OLD = "# mine\ntcp_port = 8080\n" + "".join(f"# comment {number}\n" for number i
 # The later jan-serve: it migrates and goes back, over and over, until it is killed.
 _MIGRATE = """
 import pathlib, sys
-from jan_serve.config import migration
+from jan_serve.config import file_version as migration
 def step(content):
     if "tcp_port" in content:
         content["port"] = content.pop("tcp_port")

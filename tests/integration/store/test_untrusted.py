@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from jan_serve.errors import HubAccessDenied, HubError, HubNotFound, InvalidRequest, Offline
-from jan_serve.store.hub_http import HubAccess, HubHttp
-from jan_serve.store.pull import Puller
+from jan_serve.store.hub.hub_http import HubAccess, HubHttp
+from jan_serve.store.hub.pull import Puller
 from jan_serve.store.resolve import ModelResolver
 from tests.integration.store.conftest import FILE, QUICK, REPO, Bench, model_bytes
 from tests.support.fake_hub import FakeRepo, Fault, running_hub

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from jan_serve import __version__
-from jan_serve.cli.commands import COMMANDS
 from jan_serve.cli.main import build_app, main, with_default_command
+from jan_serve.cli.registry import COMMANDS
 from jan_serve.config import setting_options
 from tests.unit.store.gguf_builder import GgufBytes, uint_key
 
@@ -22,7 +22,7 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     config = tmp_path / "config.toml"
     config.write_text('data_dir = "."\n')
     monkeypatch.setenv("JAN_SERVE_CONFIG", str(config))
-    monkeypatch.setattr("jan_serve.wiring.builtin_model", lambda: None)
+    monkeypatch.setattr("jan_serve.wiring.parts.builtin_model", lambda: None)
     return models
 
 

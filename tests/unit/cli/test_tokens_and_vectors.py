@@ -84,7 +84,7 @@ def test_many_texts_go_in_parts(ask: Run) -> None:
 
 
 def test_vectors_on_a_terminal(ask: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jan_serve.cli.embed.on_terminal", lambda: True)
+    monkeypatch.setattr("jan_serve.cli.commands.embed.on_terminal", lambda: True)
     answer = ask("embed", "alpha", "one", "a longer text " * 9)
     assert "~1" in answer.out and "~2" in answer.out
     assert "1.000" in answer.out

@@ -19,7 +19,7 @@ from jan_serve.config import (
 )
 from jan_serve.config.sources import MASK
 from jan_serve.errors import SettingsError
-from jan_serve.store.model_file import ModelFile
+from jan_serve.store.gguf.model_file import ModelFile
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from jan_serve.engine.llama.context import DECODE_OK, SequenceBytes
-from jan_serve.engine.output import SequenceText
 from jan_serve.engine.sequence import RequestState, Sequence
+from jan_serve.engine.sequence_text import SequenceText
 from jan_serve.engine.tokens import TokenBuffer, Tokens
 from jan_serve.errors import EngineFailure
-from jan_serve.ipc.messages import GenerateRequest
+from jan_serve.ipc.messages import EngineRequest
 
 
 class FakeContext:
@@ -81,7 +81,7 @@ class FakeContext:
 def sequence_of(tokens: Tokens) -> Sequence:
     """A sequence that waits; nothing samples it."""
     buffer = TokenBuffer(tokens.tolist())
-    request = GenerateRequest(id=1, prompt=("",))
+    request = EngineRequest(id=1, prompt=("",))
     nothing: Any = None
     return Sequence(
         state=RequestState(request, len(buffer), arrived=0.0, unfinished=1),

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from jan_serve.engine.cache.state_cache import StateCache
 from jan_serve.engine.engine import Engine
 from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_OK
 from jan_serve.engine.phase import PhaseClock
-from jan_serve.engine.prefill_costs import TILE
 from jan_serve.engine.sampler import Sampled
+from jan_serve.engine.scheduling.prefill_costs import TILE
 from jan_serve.engine.sequence import Sequence
-from jan_serve.engine.state_cache import StateCache
 from tests.support.clock import TurnedClock
 from tests.unit.engine.fake_context import FakeContext, sequence_of
 

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
+from jan_serve.engine.cache.sequence_memory import COPIED_SLOWLY_IDLE_CELLS, IDLE_CELLS
 from jan_serve.engine.loader import LoadedModel
-from jan_serve.engine.sequence_memory import COPIED_SLOWLY_IDLE_CELLS, IDLE_CELLS
 from jan_serve.ipc.messages import EngineSettings
 
 

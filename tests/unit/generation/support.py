@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from jan_serve.core.events import GenerationEvent
 from jan_serve.core.request import GenerationRequest
-from jan_serve.generation.constraints import ConstraintCompiler
+from jan_serve.generation.constraint.compiler import ConstraintCompiler
 from jan_serve.generation.deadline import RunningRequests
 from jan_serve.generation.prepare import RequestPreparer
 from jan_serve.generation.service import GenerationService

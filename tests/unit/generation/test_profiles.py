@@ -13,7 +13,7 @@ from jan_serve.core.request import AdapterChoice, ChatPrompt, GenerationRequest,
 from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.errors import AdapterNotFound, InvalidRequest, JanServeError, error_from_payload
 from jan_serve.generation.adapters import chosen_adapters
-from jan_serve.generation.constraints import ConstraintCompiler
+from jan_serve.generation.constraint.compiler import ConstraintCompiler
 from jan_serve.generation.prepare import RequestPreparer
 from jan_serve.generation.profiles import ModelProfile, with_defaults
 from jan_serve.generation.template_choice import TemplateOverride

@@ -28,7 +28,7 @@ from jan_serve.ipc.messages import (
     Accepted,
     Chunk,
     EngineEvent,
-    GenerateRequest,
+    EngineRequest,
     Pong,
     SequenceFinished,
     SpecialToken,
@@ -43,7 +43,7 @@ def text_request(text: str = "once", **fields: Any) -> GenerationRequest:
     return GenerationRequest(prompt=TextPrompt(text), **fields)
 
 
-async def submitted(request: GenerationRequest, client: FakeClient | None = None) -> GenerateRequest:
+async def submitted(request: GenerationRequest, client: FakeClient | None = None) -> EngineRequest:
     client = client or FakeClient()
     with service_over(FakeModels(client)) as service:
         await collect(service, request)
@@ -148,7 +148,7 @@ async def test_infill_without_tokens_is_refused_or_continues_the_prefix() -> Non
 
 
 async def test_best_of_returns_the_most_likely_choices_without_the_tokens_it_needed() -> None:
-    async def script(request: GenerateRequest) -> AsyncIterator[EngineEvent]:
+    async def script(request: EngineRequest) -> AsyncIterator[EngineEvent]:
         assert request.logprobs == 0
         yield Accepted(request.id, 1)
         for index in range(request.n):
@@ -197,7 +197,7 @@ async def test_a_refused_request_reaches_no_engine_and_returns_the_model(
 
 
 def failing_after(pieces: int, error: Exception) -> FakeClient:
-    async def script(request: GenerateRequest) -> AsyncIterator[EngineEvent]:
+    async def script(request: EngineRequest) -> AsyncIterator[EngineEvent]:
         yield Accepted(request.id, 1)
         for number in range(pieces):
             yield Chunk(request.id, 0, str(number))
@@ -230,7 +230,7 @@ async def test_closing_aborts_the_request_and_returns_the_model() -> None:
     assert models.held == 0
 
 
-async def hanging(request: GenerateRequest) -> AsyncIterator[EngineEvent]:
+async def hanging(request: EngineRequest) -> AsyncIterator[EngineEvent]:
     yield Accepted(request.id, 1)
     await asyncio.Event().wait()
 
@@ -282,7 +282,7 @@ async def test_a_full_queue_is_the_callers_error() -> None:
 
 @pytest.mark.parametrize("last", [None, Pong(nonce=1, phase="idle", phase_s=0.0)], ids=["end", "nonsense"])
 async def test_an_answer_that_is_never_completed_is_an_engine_failure(last: Any) -> None:
-    async def script(request: GenerateRequest) -> AsyncIterator[EngineEvent]:
+    async def script(request: EngineRequest) -> AsyncIterator[EngineEvent]:
         yield Accepted(request.id, 1)
         if last is not None:
             yield last

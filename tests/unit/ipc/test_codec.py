@@ -22,9 +22,9 @@ from jan_serve.ipc.messages import (
     DetokenizeRequest,
     Embedded,
     EmbedRequest,
+    EngineRequest,
     EngineSettings,
     Failed,
-    GenerateRequest,
     LoadFailed,
     LoadModel,
     LoadProgress,
@@ -44,7 +44,7 @@ TOKEN = TokenInfo(7, b"\xf0\x9f", False, -0.25, (TokenLogprob(8, b"\x98", -1.5),
 
 REQUESTS: list[WorkerRequest] = [
     LoadModel(path="/models/mödel 模型.gguf", settings=EngineSettings(n_ctx=512, layer_bytes=(1, 2))),
-    GenerateRequest(
+    EngineRequest(
         id=1,
         prompt=("text \x00 é", (1, 2, 3)),
         sampling=SamplingParams(logit_bias={5: -100.0}, seed=2**32 - 1),

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from jan_serve.store.atomic_file import write_atomically
+from jan_serve.store.files.atomic_file import write_atomically
 from jan_serve.store.index import FileRecord, HeaderFacts, ModelIndex, ModelRecord, Source
 
 RECORD = ModelRecord(

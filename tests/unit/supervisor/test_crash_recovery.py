@@ -16,10 +16,10 @@ import pytest
 
 from jan_serve.core.constraint import CompiledGrammar
 from jan_serve.errors import EngineCrashed, GrammarTooComplex, JanServeError, ModelFailed
-from jan_serve.ipc.messages import Chunk, GenerateRequest
+from jan_serve.ipc.messages import Chunk, EngineRequest
 from jan_serve.supervisor.limits import ManagerLimits, RestartLimits, WorkerLimits
-from jan_serve.supervisor.model_manager import ModelManager
-from jan_serve.supervisor.snapshot import ModelStatus
+from jan_serve.supervisor.models.model_manager import ModelManager
+from jan_serve.supervisor.models.snapshot import ModelStatus
 from tests.support.deadline import deadline
 from tests.support.engines import FAKE_ENGINE, FakeResolver, Gate, fake_manager
 from tests.support.processes import alive, children, until, wait_until, zombies
@@ -32,7 +32,7 @@ NO_PAUSE = ManagerLimits(restart=RestartLimits(backoff_s=(0.0,), max_crashes=10*
 async def ask(manager: ModelManager, prompt: str, name: str | None = None) -> str:
     """The text of one answer."""
     async with manager.lease(name) as client:
-        stream = client.generate(GenerateRequest(id=client.next_id(), prompt=(prompt,)))
+        stream = client.generate(EngineRequest(id=client.next_id(), prompt=(prompt,)))
         return "".join([event.text async for event in stream if isinstance(event, Chunk)])
 
 
@@ -199,7 +199,7 @@ async def test_a_grammar_that_hangs_the_sampler_is_no_crash_of_the_model(tmp_pat
         for _ in range(4):
             async with manager.lease(None) as client:
                 grammar = CompiledGrammar('root ::= ([a-z ]?){200} "!"')
-                request = GenerateRequest(id=client.next_id(), prompt=("!stall sample",), grammar=grammar)
+                request = EngineRequest(id=client.next_id(), prompt=("!stall sample",), grammar=grammar)
                 with pytest.raises(GrammarTooComplex):
                     async for _event in client.generate(request):
                         pass
@@ -234,13 +234,13 @@ async def test_row_33_fifty_restarts_leave_no_zombie_and_no_descriptor(tmp_path:
 PARENT = """
 import asyncio, sys
 from pathlib import Path
-from jan_serve.ipc.messages import GenerateRequest
+from jan_serve.ipc.messages import EngineRequest
 from tests.support.engines import fake_manager
 
 async def main():
     async with fake_manager(Path(sys.argv[1])) as manager, manager.lease(None) as client:
         print(manager.snapshot().models[0].pid, flush=True)
-        async for event in client.generate(GenerateRequest(id=client.next_id(), prompt=(sys.argv[2],))):
+        async for event in client.generate(EngineRequest(id=client.next_id(), prompt=(sys.argv[2],))):
             pass
 
 asyncio.run(main())

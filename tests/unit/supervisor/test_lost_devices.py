@@ -6,8 +6,8 @@ import pytest
 
 from jan_serve.ipc.messages import DeviceInfo
 from jan_serve.supervisor.limits import RestartLimits
-from jan_serve.supervisor.model_record import ModelRecord
-from jan_serve.supervisor.ports import ModelSource
+from jan_serve.supervisor.models.model_history import ModelHistory
+from jan_serve.supervisor.models.model_source import ModelSource
 from tests.support.fake_client import fake_facts
 
 
@@ -33,7 +33,7 @@ CPU, GPU, OTHER = device("CPU", "cpu"), device("CUDA0", "gpu"), device("Vulkan0"
 )
 def test_devices_over_several_loads(loads: list[list[DeviceInfo]], lost: tuple[str, ...]) -> None:
     source = ModelSource(name="m", path="m.gguf", revision=(1, 1))
-    record = ModelRecord(source, RestartLimits())
+    record = ModelHistory(source, RestartLimits())
     for devices in loads:
         record.loaded(fake_facts(devices=tuple(devices)))
     assert record.lost_devices == lost

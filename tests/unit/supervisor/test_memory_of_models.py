@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from jan_serve.errors import Asleep, Draining, InsufficientMemory, ModelInUse, ModelNotFound, Unavailable
-from jan_serve.ipc.messages import Chunk, GenerateRequest, TokenizeRequest
-from jan_serve.store.fit import FreeMemory
-from jan_serve.store.footprint import Footprint
-from jan_serve.supervisor.engine_client import WorkerEngineClient
+from jan_serve.ipc.messages import Chunk, EngineRequest, TokenizeRequest
+from jan_serve.store.memory.fit import FreeMemory
+from jan_serve.store.memory.footprint import Footprint
 from jan_serve.supervisor.limits import ManagerLimits
-from jan_serve.supervisor.model_manager import ModelManager
-from jan_serve.supervisor.ports import Residence
-from jan_serve.supervisor.snapshot import ModelStatus
+from jan_serve.supervisor.models.model_manager import ModelManager
+from jan_serve.supervisor.models.model_source import Residence
+from jan_serve.supervisor.models.snapshot import ModelStatus
+from jan_serve.supervisor.workers.engine_client import WorkerEngineClient
 from tests.support.clock import TurnedClock
 from tests.support.engines import FAKE_ENGINE, FakeResolver, Gate
 from tests.support.processes import alive, children, until
@@ -270,7 +270,7 @@ async def _answer(m: Machine, prompt: str, after: int, seen: asyncio.Event) -> s
     """The text of an answer; the event is set when `after` of its words are there."""
     text = ""
     async with m.manager.lease("a") as client:
-        async for event in client.generate(GenerateRequest(id=client.next_id(), prompt=(prompt,))):
+        async for event in client.generate(EngineRequest(id=client.next_id(), prompt=(prompt,))):
             text += event.text if isinstance(event, Chunk) else ""
             if text.count(" ") >= after:
                 seen.set()

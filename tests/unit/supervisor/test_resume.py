@@ -12,11 +12,11 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from jan_serve.errors import EngineStalled
-from jan_serve.ipc.messages import Chunk, GenerateRequest, LoadModel, ModelFacts, Pong
-from jan_serve.supervisor.engine_client import WorkerEngineClient
+from jan_serve.ipc.messages import Chunk, EngineRequest, LoadModel, ModelFacts, Pong
 from jan_serve.supervisor.limits import WorkerLimits
-from jan_serve.supervisor.watchdog import Stall, Watchdog
-from jan_serve.supervisor.worker_process import WorkerProcess
+from jan_serve.supervisor.workers.engine_client import WorkerEngineClient
+from jan_serve.supervisor.workers.watchdog import Stall, Watchdog
+from jan_serve.supervisor.workers.worker_process import WorkerProcess
 from tests.support.engines import FAKE_ENGINE
 from tests.support.processes import until
 
@@ -93,7 +93,7 @@ async def streaming(clock: Sleep) -> AsyncGenerator[tuple[WorkerProcess, asyncio
 
     async def read() -> int:
         nonlocal pieces
-        request = GenerateRequest(id=client.next_id(), prompt=("!stream 100 10ms",))
+        request = EngineRequest(id=client.next_id(), prompt=("!stream 100 10ms",))
         async for event in client.generate(request):
             # Of chunks that nobody has taken yet one is made; each piece is a word.
             pieces += len(event.text.split()) if isinstance(event, Chunk) else 0

@@ -9,8 +9,8 @@ import pytest
 
 from jan_serve.config import Settings
 from jan_serve.errors import InvalidModel, ModelNotFound
-from jan_serve.model_sources import ModelSources
-from jan_serve.wiring import build_resolver, manager_limits
+from jan_serve.wiring.model_sources import ModelSources
+from jan_serve.wiring.parts import build_resolver, manager_limits
 from tests.unit.store.gguf_builder import GgufBytes, Tensor
 
 

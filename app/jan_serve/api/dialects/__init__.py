@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from jan_serve.api.dialect import Dialect
-from jan_serve.api.dialects.jan import JAN
 from jan_serve.api.dialects.lmdeploy import LMDEPLOY
+from jan_serve.api.dialects.openai import JAN
 from jan_serve.api.dialects.tgi import TGI
 
 DIALECTS: Final[tuple[Dialect, ...]] = (JAN, TGI, LMDEPLOY)

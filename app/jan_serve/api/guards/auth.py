@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Scope
 
 from jan_serve.api.errors import Envelopes, http_problem
 from jan_serve.api.guards.guard import Guard, header_values
-from jan_serve.api.page import is_page_path
+from jan_serve.api.routes.page import is_page_path
 
 OPEN_PATHS: Final = frozenset({"/health"})
 _BEARER: Final = b"bearer "

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from jan_serve.api.errors import Envelopes, HttpError
-from jan_serve.api.request_record import record_of
+from jan_serve.api.http.request_record import record_of
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 """Methods that change nothing (RFC 9110, section 9.2.1)."""

@@ -9,9 +9,9 @@ from typing import Final
 
 from starlette.types import ASGIApp, Scope
 
-from jan_serve.api.connection_hooks import hooks_of
 from jan_serve.api.errors import Envelopes, HttpError, http_problem
 from jan_serve.api.guards.guard import Guard, header_values
+from jan_serve.api.http.connection_hooks import hooks_of
 
 LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _WILDCARDS: Final = frozenset({"0.0.0.0", "::", ""})

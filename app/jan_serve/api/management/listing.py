@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from jan_serve.api.management import wire
-from jan_serve.api.management.ports import ManagedState
+from jan_serve.api.management.management_port import ManagedState
 from jan_serve.api.management.pulls import Download, progress_of
-from jan_serve.api.model_cards import OWNER, context_length, meta
+from jan_serve.api.shared.model_cards import OWNER, context_length, meta
 from jan_serve.store.library import ListedModel
 
 _VALUES: Final[dict[str, wire.StatusValue]] = {

@@ -16,7 +16,7 @@ from jan_serve.store.library import ModelLibrary
 
 if TYPE_CHECKING:
     # Loaded with the first pull: the HTTP client takes a while.
-    from jan_serve.store.pull import PullPlan
+    from jan_serve.store.hub.pull import PullPlan
 
 logger = logging.getLogger(__name__)
 

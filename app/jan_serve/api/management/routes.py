@@ -12,18 +12,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from jan_serve.api.dialect import StreamSettings
-from jan_serve.api.dialects.jan.errors import ERROR_BODY, ERROR_RESPONSES, error_body
-from jan_serve.api.disconnect import while_connected
-from jan_serve.api.durations import keep_alive_s
-from jan_serve.api.json_body import JsonRoute
+from jan_serve.api.dialects.openai.errors import ERROR_BODY, ERROR_RESPONSES, error_body
+from jan_serve.api.http.disconnect import while_connected
+from jan_serve.api.http.json_body import JsonRoute
+from jan_serve.api.http.replies import json_reply
+from jan_serve.api.http.request_record import record_of
+from jan_serve.api.http.sse import SSE_RESPONSE, EventStream, frame, frames_of, resumed
 from jan_serve.api.management import wire
 from jan_serve.api.management.listing import model_list
-from jan_serve.api.management.ports import Management
+from jan_serve.api.management.management_port import Management
 from jan_serve.api.management.pulls import Pulls
 from jan_serve.api.management.watching import Event, all_events, load_events
-from jan_serve.api.replies import json_reply
-from jan_serve.api.request_record import record_of
-from jan_serve.api.sse import SSE_RESPONSE, EventStream, frame, frames_of, resumed
+from jan_serve.api.shared.durations import keep_alive_s
 from jan_serve.errors import JanServeError
 
 logger = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from jan_serve.api.management import wire
 from jan_serve.api.management.listing import status
-from jan_serve.api.management.ports import Management
+from jan_serve.api.management.management_port import Management
 from jan_serve.api.management.pulls import Pulls, progress_of
 from jan_serve.api.management.work import running
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from jan_serve.chat.formats.format import ChatFormat, Marks, Thought
-from jan_serve.chat.formats.json_calls import JsonCalls
 from jan_serve.chat.formats.layout import CallLayout, Slot
-from jan_serve.chat.formats.marked import marked_answer
+from jan_serve.chat.parsers.json_calls import JsonCalls
+from jan_serve.chat.parsers.marked import marked_answer
 
 ACTION_OPEN = "<|START_ACTION|>"
 ACTION_CLOSE = "<|END_ACTION|>"

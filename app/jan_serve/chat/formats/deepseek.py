@@ -9,8 +9,8 @@ from typing import Final
 
 from jan_serve.chat.formats.format import ChatFormat, Marks, Thought
 from jan_serve.chat.formats.layout import CallLayout, Slot
-from jan_serve.chat.formats.marked import marked_answer
-from jan_serve.chat.formats.named_calls import NamedCalls
+from jan_serve.chat.parsers.marked import marked_answer
+from jan_serve.chat.parsers.named_calls import NamedCalls
 
 BAR: Final = "\N{FULLWIDTH VERTICAL LINE}"
 ALL_OPEN = f"<{BAR}tool▁calls▁begin{BAR}>"

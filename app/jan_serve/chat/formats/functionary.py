@@ -10,9 +10,9 @@ from typing import Final
 
 from jan_serve.chat.formats.format import ChatFormat, Marks, Reading
 from jan_serve.chat.formats.layout import CallLayout, Slot
-from jan_serve.chat.formats.marked import marked_answer
-from jan_serve.chat.formats.named_calls import NamedCalls
 from jan_serve.chat.json_stream import copy_json
+from jan_serve.chat.parsers.marked import marked_answer
+from jan_serve.chat.parsers.named_calls import NamedCalls
 from jan_serve.chat.text_stream import Steps
 from jan_serve.text.markers import marker_set
 

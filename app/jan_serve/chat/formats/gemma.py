@@ -11,8 +11,8 @@ from typing import Final
 
 from jan_serve.chat.formats.format import ChatFormat, Marks, Reading, Thought
 from jan_serve.chat.formats.layout import CallLayout, GemmaArguments, Slot
-from jan_serve.chat.formats.marked import marked_answer
 from jan_serve.chat.literals import GEMMA, copy_literal
+from jan_serve.chat.parsers.marked import marked_answer
 from jan_serve.chat.text_stream import Steps
 from jan_serve.text.markers import marker_set
 

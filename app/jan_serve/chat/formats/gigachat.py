@@ -6,9 +6,9 @@ Source: the models' chat templates.
 from __future__ import annotations
 
 from jan_serve.chat.formats.format import ChatFormat, Marks
-from jan_serve.chat.formats.json_calls import JsonCalls
 from jan_serve.chat.formats.layout import CallLayout, Slot
-from jan_serve.chat.formats.marked import marked_answer
+from jan_serve.chat.parsers.json_calls import JsonCalls
+from jan_serve.chat.parsers.marked import marked_answer
 
 
 def _gigachat(name: str, marks: Marks, opening: str, special_tokens: tuple[str, ...]) -> ChatFormat:

@@ -12,8 +12,8 @@ from typing import Final
 
 from jan_serve.chat.formats.format import ChatFormat, Marks, Reading, Thought
 from jan_serve.chat.formats.layout import CallLayout, Slot
-from jan_serve.chat.formats.messages import TEXT, THOUGHT, Kind, MessageSyntax, Route, messages_answer
 from jan_serve.chat.json_stream import copy_json
+from jan_serve.chat.parsers.messages import TEXT, THOUGHT, Kind, MessageSyntax, Route, messages_answer
 from jan_serve.chat.text_stream import Steps
 from jan_serve.text.markers import marker_set
 

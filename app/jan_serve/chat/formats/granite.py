@@ -10,9 +10,9 @@ from dataclasses import replace
 
 from jan_serve.chat.formats.format import ChatFormat, Marks, Thought
 from jan_serve.chat.formats.hermes import HERMES, OPEN
-from jan_serve.chat.formats.json_calls import JsonCalls
 from jan_serve.chat.formats.layout import CallLayout, Slot
-from jan_serve.chat.formats.marked import marked_answer
+from jan_serve.chat.parsers.json_calls import JsonCalls
+from jan_serve.chat.parsers.marked import marked_answer
 
 CALLS = "<|tool_call|>"
 

@@ -9,8 +9,8 @@ import re
 
 from jan_serve.chat.formats.format import ChatFormat, IdStyle, Marks, Thought
 from jan_serve.chat.formats.layout import CallLayout, Slot
-from jan_serve.chat.formats.marked import marked_answer
-from jan_serve.chat.formats.named_calls import NamedCalls
+from jan_serve.chat.parsers.marked import marked_answer
+from jan_serve.chat.parsers.named_calls import NamedCalls
 
 ALL_OPEN = "<|tool_calls_section_begin|>"
 ALL_CLOSE = "<|tool_calls_section_end|>"

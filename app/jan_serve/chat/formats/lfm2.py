@@ -6,10 +6,10 @@ Source: the models' chat templates. LFM2.5's writes true, false and null as JSON
 from __future__ import annotations
 
 from jan_serve.chat.formats.format import ChatFormat, Marks, Thought
-from jan_serve.chat.formats.json_calls import JsonCalls
 from jan_serve.chat.formats.layout import CallLayout, PythonArguments, Slot
-from jan_serve.chat.formats.marked import marked_answer
-from jan_serve.chat.formats.python_calls import PythonCalls
+from jan_serve.chat.parsers.json_calls import JsonCalls
+from jan_serve.chat.parsers.marked import marked_answer
+from jan_serve.chat.parsers.python_calls import PythonCalls
 
 OPEN = "<|tool_call_start|>"
 CLOSE = "<|tool_call_end|>"

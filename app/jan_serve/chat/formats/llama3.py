@@ -7,10 +7,10 @@ a call only when it has no other keys and names a tool of the request. Several a
 from __future__ import annotations
 
 from jan_serve.chat.formats.format import ChatFormat, Marks, Reading
-from jan_serve.chat.formats.json_calls import JsonCalls
 from jan_serve.chat.formats.layout import CallLayout, Slot
-from jan_serve.chat.formats.marked import marked_answer
-from jan_serve.chat.formats.python_calls import PythonCalls
+from jan_serve.chat.parsers.json_calls import JsonCalls
+from jan_serve.chat.parsers.marked import marked_answer
+from jan_serve.chat.parsers.python_calls import PythonCalls
 from jan_serve.chat.text_stream import Steps
 
 TAG = "<|python_tag|>"

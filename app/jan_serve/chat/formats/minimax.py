@@ -9,11 +9,11 @@ import re
 from typing import Final
 
 from jan_serve.chat.formats.format import ChatFormat, Marks, Reading, Thought
-from jan_serve.chat.formats.json_calls import JsonCalls
 from jan_serve.chat.formats.layout import CallLayout, NestedTagArguments, Slot, TaggedArguments
-from jan_serve.chat.formats.marked import marked_answer
-from jan_serve.chat.formats.nested_tags import Element, copy_members
-from jan_serve.chat.formats.tagged_calls import TaggedCalls
+from jan_serve.chat.parsers.json_calls import JsonCalls
+from jan_serve.chat.parsers.marked import marked_answer
+from jan_serve.chat.parsers.nested_tags import Element, copy_members
+from jan_serve.chat.parsers.tagged_calls import TaggedCalls
 from jan_serve.chat.text_stream import Steps
 from jan_serve.text.markers import marker_set
 

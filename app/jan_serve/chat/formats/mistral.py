@@ -6,10 +6,10 @@ Source: the models' chat templates and mistral-common's tokenizer versions (v3 a
 from __future__ import annotations
 
 from jan_serve.chat.formats.format import ChatFormat, IdStyle, Marks, Thought
-from jan_serve.chat.formats.json_calls import JsonCalls
 from jan_serve.chat.formats.layout import CallLayout, Slot
-from jan_serve.chat.formats.marked import marked_answer
-from jan_serve.chat.formats.named_calls import NamedCalls
+from jan_serve.chat.parsers.json_calls import JsonCalls
+from jan_serve.chat.parsers.marked import marked_answer
+from jan_serve.chat.parsers.named_calls import NamedCalls
 
 CALLS = "[TOOL_CALLS]"
 ARGS = "[ARGS]"

@@ -10,8 +10,8 @@ from typing import Final
 
 from jan_serve.chat.formats.format import ChatFormat, Marks, Reading, Thought
 from jan_serve.chat.formats.layout import CallLayout, Slot, TaggedArguments
-from jan_serve.chat.formats.messages import TEXT, THOUGHT, Kind, MessageSyntax, Route, messages_answer
-from jan_serve.chat.formats.tagged_calls import TaggedCalls
+from jan_serve.chat.parsers.messages import TEXT, THOUGHT, Kind, MessageSyntax, Route, messages_answer
+from jan_serve.chat.parsers.tagged_calls import TaggedCalls
 from jan_serve.chat.text_stream import Steps
 
 START = "<|start|>assistant"

@@ -6,9 +6,9 @@ Source: Microsoft's model card and chat template.
 from __future__ import annotations
 
 from jan_serve.chat.formats.format import ChatFormat, Marks
-from jan_serve.chat.formats.json_calls import JsonCalls
 from jan_serve.chat.formats.layout import CallLayout, Slot
-from jan_serve.chat.formats.marked import marked_answer
+from jan_serve.chat.parsers.json_calls import JsonCalls
+from jan_serve.chat.parsers.marked import marked_answer
 
 OPEN = "<|tool_call|>"
 CLOSE = "<|/tool_call|>"

@@ -8,8 +8,8 @@ from __future__ import annotations
 from jan_serve.chat.formats.format import ChatFormat, Marks, Thought
 from jan_serve.chat.formats.hermes import CLOSE, OBJECTS, OPEN
 from jan_serve.chat.formats.layout import CallLayout, Slot, TaggedArguments
-from jan_serve.chat.formats.marked import marked_answer
-from jan_serve.chat.formats.tagged_calls import TaggedCalls
+from jan_serve.chat.parsers.marked import marked_answer
+from jan_serve.chat.parsers.tagged_calls import TaggedCalls
 
 FUNCTION = "<function="
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from jan_serve.chat.formats.format import ChatFormat, Marks, Thought
 from jan_serve.chat.formats.layout import CallLayout, Slot
-from jan_serve.chat.formats.marked import marked_answer
-from jan_serve.chat.formats.named_calls import NamedCalls
+from jan_serve.chat.parsers.marked import marked_answer
+from jan_serve.chat.parsers.named_calls import NamedCalls
 
 OPEN = "<|tool_call:begin|>"
 NAME = "<|tool_call:name|>"

@@ -7,7 +7,7 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
-from jan_serve.cli.connection import Connection
+from jan_serve.cli.client.server_connection import ServerConnection
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class Reader(Protocol):
         ...
 
 
-def ask(connection: Connection, request: Mapping[str, Any], reader: Reader) -> Answer:
+def ask(connection: ServerConnection, request: Mapping[str, Any], reader: Reader) -> Answer:
     """Have a chat request answered. Ctrl-C stops it: the server then stops too. Raises CommandError."""
     answer = Answer()
     texts: list[str] = []

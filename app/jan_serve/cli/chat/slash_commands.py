@@ -12,9 +12,9 @@ from typing import Final, TypeAlias
 from jan_serve.cli.chat.answer_format import read_format
 from jan_serve.cli.chat.conversation import Conversation
 from jan_serve.cli.chat.parameters import PARAMETERS, parameter
-from jan_serve.cli.connection import Connection
+from jan_serve.cli.client.loading import load_model
+from jan_serve.cli.client.server_connection import ServerConnection
 from jan_serve.cli.errors import WRONG_USE, CommandError
-from jan_serve.cli.loading import load_model
 from jan_serve.cli.output import Output
 
 
@@ -26,7 +26,7 @@ class Leave(Exception):
 class Desk:
     """What the commands work on. ask_again: a question that is to be asked once more, set by `/retry`."""
 
-    connection: Connection
+    connection: ServerConnection
     conversation: Conversation
     output: Output
     show_statistics: bool = False
@@ -130,7 +130,7 @@ def _models(desk: Desk, rest: str) -> None:
         desk.output.note(f"  {name}")
 
 
-def model_names(connection: Connection) -> list[str]:
+def model_names(connection: ServerConnection) -> list[str]:
     """What the server can load."""
     return [str(model["id"]) for model in connection.get("/v1/models")["data"]]
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from jan_serve.store.gguf.model_file import MAX_PARTS, part_number
 from jan_serve.store.index import SourceKind
-from jan_serve.store.model_file import MAX_PARTS, part_number
 
 MAX_MANIFEST_BYTES: Final = 1 << 20
 MAX_FILES: Final = 20_000

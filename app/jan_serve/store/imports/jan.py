@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, cast
 
+from jan_serve.store.gguf.model_file import MAX_PARTS, part_number
 from jan_serve.store.imports.found import FoundFile, FoundModel, read_capped, walk_files
-from jan_serve.store.model_file import MAX_PARTS, part_number
 
 _MODELS: Final = ("llamacpp", "models")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.api.dialects.jan.wire_chat import CreateChatCompletionRequest
+from jan_serve.api.dialects.openai.chat.wire import CreateChatCompletionRequest
 from jan_serve.cli.chat.parameters import PARAMETERS, assignments, parameter
 from jan_serve.cli.errors import CommandError
 

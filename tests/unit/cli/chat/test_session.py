@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from jan_serve.cli.chat.conversation import Conversation
 from jan_serve.cli.chat.session import chat
 from jan_serve.cli.chat.slash_commands import COMMANDS, Desk
-from jan_serve.cli.connection import Connection
+from jan_serve.cli.client.server_connection import ServerConnection
 from jan_serve.cli.output import Output
 from jan_serve.config import ServerAddress
 from tests.support.served_app import ServedApp
@@ -36,7 +36,7 @@ class Typed:
 
 @pytest.fixture
 def desk(server: ServedApp) -> Generator[Desk]:
-    with Connection(ServerAddress(server.url, "--url", SecretStr("k"), "default")) as connection:
+    with ServerConnection(ServerAddress(server.url, "--url", SecretStr("k"), "default")) as connection:
         yield Desk(connection, Conversation("alpha"), Output())
 
 

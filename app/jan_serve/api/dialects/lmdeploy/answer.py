@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from jan_serve.api.choices import FoldedChoice
 from jan_serve.api.dialects.lmdeploy.sessions import Session
 from jan_serve.api.dialects.lmdeploy.wire_common import Usage
+from jan_serve.api.shared.choices import FoldedChoice
 from jan_serve.core.events import (
     Completed,
     Finished,

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from jan_serve.api.dialects.lmdeploy.wire_common import ErrorBody
 from jan_serve.api.errors import Problem
-from jan_serve.api.replies import json_reply
+from jan_serve.api.http.replies import json_reply
 from jan_serve.errors import ContextLengthExceeded, ModelNotFound
 
 _NO_KEY: Final = {

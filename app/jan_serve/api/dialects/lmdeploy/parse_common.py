@@ -10,9 +10,9 @@ from typing import Final
 
 from jan_serve.api.dialects.lmdeploy import limits
 from jan_serve.api.dialects.lmdeploy.wire_common import GenerationFields
-from jan_serve.api.given import given_fields
-from jan_serve.api.stops import stop_texts
-from jan_serve.api.wire_types import MAX_INT
+from jan_serve.api.shared.explicit_fields import given_fields
+from jan_serve.api.shared.stops import stop_texts
+from jan_serve.api.shared.wire_types import MAX_INT
 from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.errors import InvalidRequest
 

@@ -10,18 +10,18 @@ from pydantic import TypeAdapter
 from starlette.responses import Response
 
 from jan_serve.api.dialect import Services
-from jan_serve.api.dialects.lmdeploy.routes_control import CONTROL_PATHS, add_control_routes
-from jan_serve.api.dialects.lmdeploy.routes_distserve import DISTSERVE, add_distserve_routes
-from jan_serve.api.dialects.lmdeploy.routes_facts import add_model_route, add_state_routes
-from jan_serve.api.dialects.lmdeploy.routes_generation import add_generation_routes
-from jan_serve.api.dialects.lmdeploy.routes_inputs import (
+from jan_serve.api.dialects.lmdeploy.control.routes import CONTROL_PATHS, add_control_routes
+from jan_serve.api.dialects.lmdeploy.distserve.routes import DISTSERVE, add_distserve_routes
+from jan_serve.api.dialects.lmdeploy.inputs.routes import (
     add_embedding_route,
     add_encode_route,
     add_pooling_route,
 )
+from jan_serve.api.dialects.lmdeploy.routes_facts import add_model_route, add_state_routes
+from jan_serve.api.dialects.lmdeploy.routes_generation import add_generation_routes
 from jan_serve.api.dialects.lmdeploy.serving import serving_over
 from jan_serve.api.dialects.lmdeploy.wire_common import ErrorBody, KeyErrorBody, ValidationErrorBody
-from jan_serve.api.json_body import JsonRoute
+from jan_serve.api.http.json_body import JsonRoute
 from jan_serve.errors import InvalidRequest
 
 PREFIX: Final = "/lmdeploy"

@@ -13,10 +13,10 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from jan_serve.api.dialect import Services
-from jan_serve.api.dialects.lmdeploy.wire_extras import HealthReply, ModelCard, ModelList
-from jan_serve.api.health import Health
+from jan_serve.api.dialects.lmdeploy.inputs.wire import HealthReply, ModelCard, ModelList
+from jan_serve.api.http.replies import json_reply
 from jan_serve.api.metrics import CONTENT_TYPE
-from jan_serve.api.replies import json_reply
+from jan_serve.api.routes.health import Health
 
 _TAGS: Final[list[str | Enum]] = ["LMDeploy"]
 _ID_DIGITS: Final = 22

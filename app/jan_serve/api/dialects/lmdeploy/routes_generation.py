@@ -10,28 +10,28 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from jan_serve.api.answers import StreamRenderer, WholeRenderer, answer_stream, answer_whole
 from jan_serve.api.dialects.lmdeploy.answer import ReplyHead
-from jan_serve.api.dialects.lmdeploy.errors import in_band_error
-from jan_serve.api.dialects.lmdeploy.migration import CacheFacts, WithCache, migrating, preserving
-from jan_serve.api.dialects.lmdeploy.parse_chat import chat_request
-from jan_serve.api.dialects.lmdeploy.parse_common import check_bias, wanted_session
-from jan_serve.api.dialects.lmdeploy.parse_text import completion_requests, generate_request
-from jan_serve.api.dialects.lmdeploy.render_chat import ChatAnswer, ChatChunks, ChatForm
-from jan_serve.api.dialects.lmdeploy.render_completion import (
+from jan_serve.api.dialects.lmdeploy.chat.parse import chat_request
+from jan_serve.api.dialects.lmdeploy.chat.render import ChatAnswer, ChatChunks, ChatForm
+from jan_serve.api.dialects.lmdeploy.chat.wire import ChatReply, ChatRequest
+from jan_serve.api.dialects.lmdeploy.completions.parse import completion_requests, generate_request
+from jan_serve.api.dialects.lmdeploy.completions.render import (
     CompletionAnswer,
     CompletionChunks,
     CompletionForm,
 )
-from jan_serve.api.dialects.lmdeploy.render_generate import GenerateAnswer, GenerateChunks, GenerateForm
+from jan_serve.api.dialects.lmdeploy.completions.wire import CompletionReply, CompletionRequest
+from jan_serve.api.dialects.lmdeploy.distserve.kv_transfer import CacheFacts, WithCache, migrating, preserving
+from jan_serve.api.dialects.lmdeploy.errors import in_band_error
+from jan_serve.api.dialects.lmdeploy.generate.render import GenerateAnswer, GenerateChunks, GenerateForm
+from jan_serve.api.dialects.lmdeploy.generate.wire import GenerateReply, GenerateRequest
+from jan_serve.api.dialects.lmdeploy.parse_common import check_bias, wanted_session
 from jan_serve.api.dialects.lmdeploy.serving import Serving
 from jan_serve.api.dialects.lmdeploy.sessions import Session
-from jan_serve.api.dialects.lmdeploy.wire_chat import ChatReply, ChatRequest
 from jan_serve.api.dialects.lmdeploy.wire_common import GenerationFields, SamplingFields
-from jan_serve.api.dialects.lmdeploy.wire_completion import CompletionReply, CompletionRequest
-from jan_serve.api.dialects.lmdeploy.wire_generate import GenerateReply, GenerateRequest
-from jan_serve.api.disconnect import while_connected
-from jan_serve.api.sse import SSE_RESPONSE
+from jan_serve.api.http.disconnect import while_connected
+from jan_serve.api.http.sse import SSE_RESPONSE
+from jan_serve.api.shared.answers import StreamRenderer, WholeRenderer, answer_stream, answer_whole
 from jan_serve.core.request import GenerationRequest
 from jan_serve.generation.batch import generate_batch
 

@@ -8,8 +8,8 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from jan_serve.api.dialects.lmdeploy import limits
-from jan_serve.api.dialects.lmdeploy.wire_distserve import MigrationFields
-from jan_serve.api.wire_types import AtMost, Int, Strings, WireModel
+from jan_serve.api.dialects.lmdeploy.distserve.wire import MigrationFields
+from jan_serve.api.shared.wire_types import AtMost, Int, Strings, WireModel
 
 
 class StreamOptions(WireModel):

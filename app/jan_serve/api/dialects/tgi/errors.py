@@ -8,9 +8,9 @@ from typing import Final
 
 from starlette.responses import PlainTextResponse, Response
 
-from jan_serve.api.dialects.tgi.wire import ErrorBody
+from jan_serve.api.dialects.tgi.generate.wire import ErrorBody
 from jan_serve.api.errors import Problem
-from jan_serve.api.replies import json_reply
+from jan_serve.api.http.replies import json_reply
 from jan_serve.errors import (
     ContextLengthExceeded,
     EngineCrashed,

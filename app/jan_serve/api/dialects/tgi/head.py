@@ -6,8 +6,8 @@ import time
 from typing import Final
 
 from jan_serve import __version__
-from jan_serve.api.dialects.tgi.wire_chat import ChatChunk
-from jan_serve.api.dialects.tgi.wire_completion import CompletionChoice, CompletionReply
+from jan_serve.api.dialects.tgi.chat.wire import ChatChunk
+from jan_serve.api.dialects.tgi.completions.wire import CompletionChoice, CompletionReply
 
 TGI_VERSION: Final = "3.3.6"
 DOCKER_LABEL: Final = f"jan-serve-{__version__}"

@@ -9,17 +9,17 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import TypeAdapter
 
 from jan_serve.api.dialect import Services
+from jan_serve.api.dialects.tgi.chat.routes import add_chat_routes
+from jan_serve.api.dialects.tgi.completions.routes import add_completion_routes
+from jan_serve.api.dialects.tgi.generate.routes import add_native_routes
+from jan_serve.api.dialects.tgi.generate.wire import ErrorBody
+from jan_serve.api.dialects.tgi.platforms.routes import add_platform_routes
 from jan_serve.api.dialects.tgi.rejections import rejection
-from jan_serve.api.dialects.tgi.routes_chat import add_chat_routes
-from jan_serve.api.dialects.tgi.routes_completion import add_completion_routes
 from jan_serve.api.dialects.tgi.routes_facts import add_info_route, add_mounted_facts
-from jan_serve.api.dialects.tgi.routes_native import add_native_routes
-from jan_serve.api.dialects.tgi.routes_platforms import add_platform_routes
 from jan_serve.api.dialects.tgi.serving import Serving
-from jan_serve.api.dialects.tgi.wire import ErrorBody
 from jan_serve.api.errors import HttpError, validation_problem
 from jan_serve.api.guards.body import too_large
-from jan_serve.api.json_body import JsonRoute
+from jan_serve.api.http.json_body import JsonRoute
 
 PREFIX: Final = "/tgi"
 ROOT_PATHS: Final = (

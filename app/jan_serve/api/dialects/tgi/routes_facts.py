@@ -6,14 +6,14 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from jan_serve.api.dialects.tgi.generate.routes import TAGS
+from jan_serve.api.dialects.tgi.generate.wire import ErrorBody, Info, ModelList
 from jan_serve.api.dialects.tgi.head import DOCKER_LABEL, TGI_VERSION
 from jan_serve.api.dialects.tgi.limits import VALIDATION_WORKERS
-from jan_serve.api.dialects.tgi.routes_native import TAGS
 from jan_serve.api.dialects.tgi.serving import Serving
-from jan_serve.api.dialects.tgi.wire import ErrorBody, Info, ModelList
-from jan_serve.api.disconnect import while_connected
+from jan_serve.api.http.disconnect import while_connected
+from jan_serve.api.http.replies import json_reply
 from jan_serve.api.metrics import CONTENT_TYPE
-from jan_serve.api.replies import json_reply
 
 _UNHEALTHY: ErrorBody = {"error": "unhealthy", "error_type": "healthcheck"}
 

@@ -10,16 +10,16 @@ from typing import Final
 from starlette.requests import Request
 
 from jan_serve.api.dialect import Services
-from jan_serve.api.dialects.tgi.metrics import TgiMetrics
-from jan_serve.api.dialects.tgi.validation import (
+from jan_serve.api.dialects.tgi.generate.parse import (
     check,
     check_before_queue,
     check_length,
     constraint_of,
     generation_request,
 )
-from jan_serve.api.dialects.tgi.wire import Parameters
-from jan_serve.api.disconnect import while_connected
+from jan_serve.api.dialects.tgi.generate.wire import Parameters
+from jan_serve.api.dialects.tgi.metrics import TgiMetrics
+from jan_serve.api.http.disconnect import while_connected
 from jan_serve.core.constraint import Constraint
 from jan_serve.core.events import Completed, GenerationEvent, Timings, TokenInfo, TokenLogprob
 from jan_serve.core.request import AdapterChoice, GenerationRequest

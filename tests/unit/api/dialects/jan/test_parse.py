@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from jan_serve.api.dialects.jan import limits
-from jan_serve.api.dialects.jan.infill import infill_request
-from jan_serve.api.dialects.jan.parse_chat import chat_request
-from jan_serve.api.dialects.jan.parse_completion import completion_requests
-from jan_serve.api.dialects.jan.wire_chat import CreateChatCompletionRequest
-from jan_serve.api.dialects.jan.wire_completion import CreateCompletionRequest
-from jan_serve.api.dialects.jan.wire_llama import InfillRequest
+from jan_serve.api.dialects.openai import limits
+from jan_serve.api.dialects.openai.chat.parse import chat_request
+from jan_serve.api.dialects.openai.chat.wire import CreateChatCompletionRequest
+from jan_serve.api.dialects.openai.completions.parse import completion_requests
+from jan_serve.api.dialects.openai.completions.wire import CreateCompletionRequest
+from jan_serve.api.dialects.openai.llama_server.infill import infill_request
+from jan_serve.api.dialects.openai.llama_server.wire import InfillRequest
 from jan_serve.core.constraint import (
     Constraint,
     GbnfConstraint,

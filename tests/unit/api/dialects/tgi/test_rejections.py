@@ -6,10 +6,10 @@ import msgspec
 import pytest
 from pydantic import BaseModel, ValidationError
 
+from jan_serve.api.dialects.tgi.chat.wire import ChatRequest
+from jan_serve.api.dialects.tgi.completions.wire import CompletionRequest
+from jan_serve.api.dialects.tgi.generate.wire import GenerateRequest
 from jan_serve.api.dialects.tgi.rejections import rejection
-from jan_serve.api.dialects.tgi.wire import GenerateRequest
-from jan_serve.api.dialects.tgi.wire_chat import ChatRequest
-from jan_serve.api.dialects.tgi.wire_completion import CompletionRequest
 
 NATIVE: dict[str, str] = {
     "{}": "missing field `inputs` at line 1 column 2",

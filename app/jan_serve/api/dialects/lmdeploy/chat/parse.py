@@ -1,0 +1,200 @@
+"""LMDeploy's chat request as a GenerationRequest. Pure; all functions raise InvalidRequest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final, cast
+
+from pydantic import TypeAdapter, ValidationError
+
+from jan_serve.api.dialects.lmdeploy.chat import wire
+from jan_serve.api.dialects.lmdeploy.parse_common import (
+    candidates,
+    choice_count,
+    given,
+    logit_bias,
+    sampling_params,
+    stop_conditions,
+    token_limit,
+)
+from jan_serve.core import messages as core
+from jan_serve.core.constraint import (
+    Constraint,
+    JsonObjectConstraint,
+    JsonSchemaConstraint,
+    RegexConstraint,
+)
+from jan_serve.core.request import ChatPrompt, GenerationRequest, Prompt, TextPrompt
+from jan_serve.errors import InvalidRequest, UnsupportedContent
+
+_ROLES: Final[dict[str, core.Role]] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+    "tool": "tool",
+    "function": "function",
+}
+_MESSAGE: Final = TypeAdapter(wire.Message)
+_PART: Final[TypeAdapter[wire.TextPart | wire.ImagePart]] = TypeAdapter(wire.TextPart | wire.ImagePart)
+
+
+def chat_request(body: wire.ChatRequest) -> GenerationRequest:
+    """What to generate. Tokens are always asked for: the API counts them as they are shown."""
+    logprobs = _logprobs(body)
+    return GenerationRequest(
+        model=body.model,
+        prompt=_prompt(body),
+        n=(n := choice_count(body.n)),
+        best_of=n,
+        sampling=sampling_params(
+            body,
+            temperature=body.temperature,
+            top_k=body.top_k,
+            seed=body.seed,
+            logit_bias=logit_bias(body.logit_bias),
+        ),
+        stopping=stop_conditions(
+            body,
+            max_tokens=token_limit(body.max_completion_tokens, body.max_tokens),
+            min_tokens=body.min_new_tokens,
+        ),
+        constraint=_constraint(body.response_format),
+        logprobs=logprobs,
+        return_tokens=True,
+        vocabulary_entries=logprobs is not None,
+        skip_special_tokens=body.skip_special_tokens is not False,
+        given=given(body),
+    )
+
+
+def _logprobs(body: wire.ChatRequest) -> int | None:
+    """Only where both fields ask. One more than asked for: the chosen token is left out of its own list."""
+    wanted = body.top_logprobs or 0
+    if wanted < 0 or (wanted and not body.logprobs):
+        raise InvalidRequest(
+            f"Invalid logprobs({body.logprobs})/top_logprobs({str(wanted)[:20]}) requested when logprobs_mode is"
+            " enabled in engine configuration.",
+            param="top_logprobs",
+        )
+    found = candidates(wanted, "top_logprobs")
+    return None if found is None else found + 1
+
+
+def _prompt(body: wire.ChatRequest) -> Prompt:
+    if isinstance(body.messages, str):
+        return TextPrompt(body.messages)
+    if body.do_preprocess is False:
+        raise InvalidRequest(
+            "do_preprocess: without the template, messages must be one text", param="do_preprocess"
+        )
+    tools, choice = _tools(body)
+    kwargs = _template_kwargs(body)
+    return ChatPrompt(
+        messages=tuple(_message(item, at) for at, item in enumerate(body.messages)),
+        tools=tools,
+        tool_choice=choice,
+        split_thoughts=kwargs.get("enable_thinking") is not False,
+        template_kwargs=kwargs,
+    )
+
+
+def _template_kwargs(body: wire.ChatRequest) -> dict[str, Any]:
+    """What the template sees. chat_template_kwargs has precedence, but for a null in it."""
+    kwargs = dict(body.chat_template_kwargs or {})
+    if body.enable_thinking is not None and kwargs.get("enable_thinking") is None:
+        kwargs["enable_thinking"] = body.enable_thinking
+    if body.reasoning_effort is not None:
+        kwargs.setdefault("reasoning_effort", body.reasoning_effort)
+    return kwargs
+
+
+def _tools(body: wire.ChatRequest) -> tuple[tuple[core.Tool, ...], core.ToolChoice]:
+    tools = tuple(
+        core.Tool(
+            name=tool.function.name,
+            description=tool.function.description,
+            parameters=tool.function.parameters or {},
+        )
+        for tool in body.tools or ()
+    )
+    match body.tool_choice:
+        case None:
+            return tools, core.ToolChoice("auto")
+        case wire.ToolChoice() as choice:
+            return tools, core.ToolChoice("named", choice.function.name)
+        case mode:
+            return tools, core.ToolChoice(mode if tools or mode == "required" else "auto")
+
+
+def _constraint(wanted: wire.ResponseFormat | None) -> Constraint | None:
+    match wanted:
+        case None | wire.ResponseFormat(type="text"):
+            return None
+        case wire.ResponseFormat(type="json_object"):
+            return JsonObjectConstraint()
+        case wire.ResponseFormat(type="regex_schema", regex_schema=pattern):
+            if pattern is None:
+                raise InvalidRequest(
+                    "response_format: `regex_schema` needs a pattern, a text", param="response_format"
+                )
+            return RegexConstraint(pattern)
+        case wire.ResponseFormat(json_schema=wrapper):
+            if wrapper is None or wrapper.schema_ is None:
+                raise InvalidRequest("response_format: `json_schema` needs a schema", param="response_format")
+            return JsonSchemaConstraint(wrapper.schema_)
+
+
+def _message(item: dict[str, Any], at: int) -> core.Message:
+    try:
+        message = _MESSAGE.validate_python(item)
+    except ValidationError as error:
+        raise _misfit(f"messages[{at}]", error) from None
+    role = _ROLES.get(message.role)
+    if role is None:
+        raise InvalidRequest(
+            f"messages[{at}].role: {message.role[:40]!r} is not one of {', '.join(_ROLES)}", param="messages"
+        )
+    return core.Message(
+        role=role,
+        content=_content(message.content, at),
+        name=message.name,
+        tool_calls=tuple(_call(call) for call in message.tool_calls or ()),
+        tool_call_id=message.tool_call_id,
+        reasoning_content=message.reasoning_content,
+    )
+
+
+def _content(
+    content: str | list[dict[str, Any]] | None, at: int
+) -> str | tuple[core.ContentPart, ...] | None:
+    if content is None or isinstance(content, str):
+        return content
+    return tuple(_part(part, f"messages[{at}].content[{place}]") for place, part in enumerate(content))
+
+
+def _part(part: dict[str, Any], place: str) -> core.ContentPart:
+    kind: object = part.get("type")
+    if isinstance(kind, str) and kind not in ("text", "image_url"):
+        raise UnsupportedContent(f"{place}: content of type {kind[:40]!r} is not supported", param="messages")
+    try:
+        known = _PART.validate_python(part)
+    except ValidationError as error:
+        raise _misfit(place, error) from None
+    if isinstance(known, wire.TextPart):
+        return core.TextPart(known.text)
+    return core.ImagePart(known.image_url if isinstance(known.image_url, str) else known.image_url.url)
+
+
+def _call(call: wire.ToolCall) -> core.ToolCall:
+    arguments = call.function.arguments
+    if not isinstance(arguments, str):
+        arguments = json.dumps(arguments, ensure_ascii=False)
+    return core.ToolCall(call.id, core.FunctionCall(call.function.name, arguments))
+
+
+def _misfit(place: str, error: ValidationError) -> InvalidRequest:
+    first = error.errors(include_url=False, include_input=False)[0]
+    path = ".".join(str(step) for step in cast(Sequence[object], first["loc"]))
+    return InvalidRequest(f"{place}{'.' if path else ''}{path}: {first['msg']}", param="messages")

@@ -1,0 +1,235 @@
+"""Wire types of LMDeploy's /v1/chat/completions. They never leave this folder."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from jan_serve.api.dialects.lmdeploy import limits
+from jan_serve.api.dialects.lmdeploy.wire_common import SamplingFields, Usage
+from jan_serve.api.shared.wire_types import AtMost, FirstError, Int, WireModel
+
+
+class TextPart(WireModel):
+    """Text."""
+
+    type: Literal["text"]
+    text: str
+
+
+class ImageUrl(WireModel):
+    """Where an image is."""
+
+    url: str
+
+
+class ImagePart(WireModel):
+    """An image. Models here read text only: it is refused, and never fetched."""
+
+    type: Literal["image_url"]
+    image_url: str | ImageUrl
+
+
+class FunctionCall(WireModel):
+    """A call that the model made; arguments are JSON text, or the object itself."""
+
+    name: str
+    arguments: str | dict[str, Any]
+
+
+class ToolCall(WireModel):
+    """A call with the id that its result refers to."""
+
+    id: str = ""
+    function: FunctionCall
+
+
+class Message(WireModel):
+    """A turn. content: text or a list of parts, which are read one by one."""
+
+    role: str
+    content: str | Annotated[list[dict[str, Any]], AtMost(limits.MAX_PARTS, "messages.content")] | None = None
+    name: str | None = None
+    tool_calls: list[ToolCall] | None = None
+    tool_call_id: str | None = None
+    reasoning_content: str | None = None
+
+
+class Function(WireModel):
+    """A function that the model may call; parameters is a JSON Schema."""
+
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+
+
+class Tool(WireModel):
+    """A function as a tool."""
+
+    type: str = "function"
+    function: Function
+
+
+class ToolName(WireModel):
+    """Names a function."""
+
+    name: str
+
+
+class ToolChoice(WireModel):
+    """The tool to call."""
+
+    type: Literal["function"] = "function"
+    function: ToolName
+
+
+class JsonSchema(WireModel):
+    """A schema with its name. `strict` changes nothing: a schema always holds."""
+
+    name: str
+    description: str | None = None
+    schema_: Annotated[dict[str, Any] | None, Field(alias="schema")] = None
+    strict: bool | None = False
+
+
+class ResponseFormat(WireModel):
+    """What the answer has to be."""
+
+    type: Literal["text", "json_object", "json_schema", "regex_schema"]
+    json_schema: JsonSchema | None = None
+    regex_schema: str | None = None
+
+
+class ChatRequest(SamplingFields):
+    """Messages to answer; a text is a prompt that no template is put around."""
+
+    messages: Annotated[str | list[dict[str, Any]], AtMost(limits.MAX_MESSAGES, "messages")]
+    max_tokens: Int | None = None
+    min_new_tokens: Int | None = None
+    logprobs: bool | None = False
+    top_logprobs: Int | None = None
+    logit_bias: Annotated[dict[str, float] | None, AtMost(limits.MAX_LOGIT_BIAS, "logit_bias")] = None
+    tools: Annotated[list[Tool], FirstError(), AtMost(limits.MAX_TOOLS, "tools")] | None = None
+    tool_choice: ToolChoice | Literal["auto", "required", "none"] | None = "auto"
+    response_format: ResponseFormat | None = None
+    do_preprocess: bool | None = True
+    enable_thinking: Annotated[
+        bool | None,
+        Field(
+            description="Goes to the template, unless chat_template_kwargs says it; `false` also leaves thoughts in the"
+            " text, with their markers."
+        ),
+    ] = None
+    chat_template_kwargs: Annotated[
+        dict[str, Any] | None, AtMost(limits.MAX_TEMPLATE_KWARGS, "chat_template_kwargs")
+    ] = None
+    reasoning_effort: Literal["low", "medium", "high"] | None = None
+
+
+class TopLogprob(TypedDict):
+    """A candidate."""
+
+    token: str
+    bytes: list[int]
+    logprob: float
+
+
+class TokenLogprob(TypedDict):
+    """A token and its competitors, without itself."""
+
+    token: str
+    bytes: list[int]
+    logprob: float
+    top_logprobs: list[TopLogprob]
+
+
+class Logprobs(TypedDict):
+    """Of an answer, or of its news."""
+
+    content: list[TokenLogprob]
+
+
+class CalledFunction(TypedDict):
+    """A call; arguments are JSON text. In a stream the name comes once and the arguments in pieces."""
+
+    name: str | None
+    arguments: str
+
+
+class CalledTool(TypedDict):
+    """A call with the id that its result has to name."""
+
+    id: str
+    type: Literal["function"]
+    function: CalledFunction
+
+
+class ReplyMessage(TypedDict):
+    """The answer."""
+
+    role: Literal["assistant"]
+    content: str
+    gen_tokens: list[int] | None
+    reasoning_content: str | None
+    tool_calls: list[CalledTool] | None
+
+
+class Choice(TypedDict):
+    """One answer."""
+
+    index: int
+    message: ReplyMessage
+    logprobs: Logprobs | None
+    finish_reason: str
+
+
+class ChatReply(TypedDict):
+    """The whole reply."""
+
+    id: str
+    object: Literal["chat.completion"]
+    created: int
+    model: str
+    choices: list[Choice]
+    usage: Usage
+
+
+class ToolCallPart(TypedDict):
+    """More of the call number `index`. The id comes with the name."""
+
+    id: str | None
+    type: Literal["function"]
+    index: int
+    function: CalledFunction
+
+
+class Delta(TypedDict):
+    """What is new of an answer."""
+
+    role: Literal["assistant"]
+    content: str
+    reasoning_content: str | None
+    gen_tokens: list[int] | None
+    tool_calls: list[ToolCallPart]
+
+
+class ChunkChoice(TypedDict):
+    """News of one answer."""
+
+    index: int
+    delta: Delta
+    logprobs: Logprobs | None
+    finish_reason: str | None
+
+
+class ChatChunk(TypedDict):
+    """One event of a stream. usage: null but in an event of its own, which comes last and only when asked for."""
+
+    id: str
+    object: Literal["chat.completion.chunk"]
+    created: int
+    model: str
+    choices: list[ChunkChoice]
+    usage: Usage | None

@@ -1,0 +1,54 @@
+"""Wire types of LMDeploy's /v1/completions. They never leave this folder."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from typing_extensions import TypedDict
+
+from jan_serve.api.dialects.lmdeploy import limits
+from jan_serve.api.dialects.lmdeploy.wire_common import SamplingFields, Usage
+from jan_serve.api.shared.wire_types import Int, TextsOrTokens
+
+
+class CompletionRequest(SamplingFields):
+    """Text to continue, or several. `echo` and `suffix` are read and change nothing, as in LMDeploy."""
+
+    prompt: Annotated[
+        str | list[str] | list[int] | list[list[int]],
+        TextsOrTokens("prompt", limits.MAX_PROMPTS, limits.MAX_PROMPT_TOKENS),
+    ]
+    max_tokens: Int | None = 16
+    logprobs: Int | None = None
+    echo: bool | None = False
+    suffix: str | None = None
+
+
+class CompletionLogprobs(TypedDict):
+    """Parallel lists, one entry per token. text_offset counts characters of the generated text."""
+
+    text_offset: list[int]
+    token_logprobs: list[float | None]
+    tokens: list[str]
+    top_logprobs: list[dict[str, float]]
+
+
+class CompletionChoice(TypedDict):
+    """One answer, or in a stream its news."""
+
+    index: int
+    text: str
+    logprobs: CompletionLogprobs | None
+    gen_tokens: list[int] | None
+    finish_reason: str | None
+
+
+class CompletionReply(TypedDict):
+    """All answers, or one event of a stream, where usage is null but in the last one, and only when asked for."""
+
+    id: str
+    object: Literal["text_completion"]
+    created: int
+    model: str
+    choices: list[CompletionChoice]
+    usage: Usage | None

@@ -1,0 +1,147 @@
+"""LMDeploy's control plane: requests are aborted, the server sleeps, wakes and ends, weights are replaced."""
+
+from __future__ import annotations
+
+import asyncio
+import binascii
+from binascii import a2b_base64
+from enum import Enum
+from http import HTTPStatus
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Query
+from starlette.background import BackgroundTask
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+
+from jan_serve.api.control_port import ControlPlane
+from jan_serve.api.dialects.lmdeploy.control.wire import (
+    AbortRequest,
+    SleepState,
+    UpdateWeightsRequest,
+)
+from jan_serve.api.dialects.lmdeploy.serving import Serving
+from jan_serve.api.errors import http_problem
+from jan_serve.api.http.replies import json_reply
+from jan_serve.errors import InvalidRequest
+
+_TAGS: Final[list[str | Enum]] = ["LMDeploy"]
+_NO_ABORT: Final = "This server does not support abort requests. Enable with --enable-abort-handling flag."
+_NO_TERMINATE: Final = (
+    "The server can not be terminated. Please add --allow-terminate-by-client when start the server."
+)
+_ABORT_DISABLED: Final[dict[int | str, dict[str, Any]]] = {
+    501: {"description": "Aborting is not enabled", "content": {"text/plain": {"schema": {"type": "string"}}}}
+}
+CONTROL_PATHS: Final = (
+    "/abort_request",
+    "/sleep",
+    "/wakeup",
+    "/is_sleeping",
+    "/terminate",
+    "/update_weights",
+)
+
+
+def add_control_routes(router: APIRouter, serving: Serving, control: ControlPlane, prefix: str) -> None:
+    """Add them to the dialect's router."""
+
+    @router.post(f"{prefix}/abort_request", tags=_TAGS, response_class=Response, responses=_ABORT_DISABLED)
+    async def abort_request(body: AbortRequest) -> Response:
+        """End a request, or all of them, those that wait for their turn included."""
+        if not control.may_abort:
+            return PlainTextResponse(_NO_ABORT, HTTPStatus.NOT_IMPLEMENTED)
+        if body.abort_all:
+            serving.sessions.abort_all()
+        elif body.session_id is None or not serving.sessions.abort(body.session_id):
+            raise InvalidRequest(f"Session {body.session_id} not found.", param="session_id")
+        return Response()
+
+    @router.post(f"{prefix}/sleep", tags=_TAGS, response_class=Response)
+    async def sleep(
+        level: Annotated[
+            str, Query(description="1: the prefix cache is kept on disk. 2: nothing is kept.")
+        ] = "1",
+    ) -> Response:
+        """End running requests and give all memory back. Requests are refused until `/wakeup`."""
+        wanted = _level(level)
+        # No request can come in between: nothing is waited for before new ones are refused.
+        serving.sessions.abort_all()
+        await control.sleeper.sleep(wanted)
+        return Response()
+
+    @router.post(f"{prefix}/wakeup", tags=_TAGS, response_class=Response)
+    async def wakeup(
+        tags: Annotated[
+            list[str] | None,
+            Query(
+                description="`weights` and `kv_cache`; none means both. Requests are served once both are awake."
+            ),
+        ] = None,
+    ) -> Response:
+        """Serve again. Returns when the models that were loaded are loaded again."""
+        await control.sleeper.wake(tags or ())
+        return Response()
+
+    @router.get(f"{prefix}/is_sleeping", tags=_TAGS, response_model=SleepState)
+    async def is_sleeping() -> Response:
+        """Whether requests are refused because the server sleeps."""
+        state: SleepState = {"is_sleeping": control.sleeper.is_sleeping}
+        return json_reply(state)
+
+    @router.post(f"{prefix}/update_weights", tags=_TAGS, response_model=None)
+    async def update_weights(body: UpdateWeightsRequest) -> Response:
+        """Replace tensors of a model. They are collected until `finished`, and swapped in between requests."""
+        parts = await asyncio.to_thread(_gguf_parts, body)
+        await control.weights.add(body.model, parts, finished=body.finished)
+        return json_reply(None)
+
+    @router.get(f"{prefix}/terminate", tags=_TAGS, response_class=Response)
+    async def terminate(request: Request) -> Response:
+        """End the server as a signal would: running requests may finish. Only where the server allows it."""
+        if not control.may_terminate:
+            raise InvalidRequest(_NO_TERMINATE)
+        if _is_of_a_page(request):
+            raise http_problem(HTTPStatus.FORBIDDEN, "forbidden_origin", "Web pages may not end the server.")
+        return Response(background=BackgroundTask(control.terminate))
+
+
+def _is_of_a_page(request: Request) -> bool:
+    """Whether a page of another origin may have made a browser ask. Sec-Fetch-Site says it, but browsers leave it out
+    towards plain http other than loopback (W3C Fetch Metadata): there no browser is trusted.
+    """
+    site = request.headers.get("sec-fetch-site")
+    if site is None:
+        return request.headers.get("user-agent", "").startswith("Mozilla/")
+    return site not in ("none", "same-origin")
+
+
+def _gguf_parts(body: UpdateWeightsRequest) -> list[bytes]:
+    """The files that the body holds. Raises InvalidRequest."""
+    if body.load_format != "gguf":
+        raise InvalidRequest(
+            f"load_format: {(body.load_format or 'null')[:40]!r} stands for pickled tensors. They are refused, because"
+            " reading a pickle runs whatever code it holds. Send a GGUF file with the tensors, as base64, and"
+            ' load_format "gguf".',
+            param="load_format",
+        )
+    given = body.serialized_named_tensors
+    if isinstance(given, dict):
+        raise InvalidRequest(
+            "serialized_named_tensors: must be base64 of a GGUF file, or a list of such texts",
+            param="serialized_named_tensors",
+        )
+    try:
+        return [a2b_base64(text, strict_mode=True) for text in ([given] if isinstance(given, str) else given)]
+    except (binascii.Error, ValueError) as error:
+        raise InvalidRequest(
+            f"serialized_named_tensors: this is not base64: {error}", param="serialized_named_tensors"
+        ) from None
+
+
+def _level(text: str) -> int:
+    if not text.isascii() or not text.removeprefix("-").isdigit():
+        raise InvalidRequest('The "level" query parameter must be an integer.', param="level")
+    if text not in ("1", "2"):
+        raise InvalidRequest('The "level" query parameter must be 1 or 2.', param="level")
+    return int(text)

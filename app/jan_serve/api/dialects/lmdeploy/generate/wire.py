@@ -1,0 +1,50 @@
+"""Wire types of LMDeploy's /generate. They never leave this folder."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from jan_serve.api.dialects.lmdeploy import limits
+from jan_serve.api.dialects.lmdeploy.wire_common import GenerationFields
+from jan_serve.api.shared.wire_types import AtMost, Int, Ints
+
+
+class GenerateRequest(GenerationFields):
+    """A text or token ids to continue; exactly one of the two. No template is put around them."""
+
+    prompt: str | None = None
+    input_ids: Annotated[Ints | None, AtMost(limits.MAX_PROMPT_TOKENS, "input_ids")] = None
+    image_data: Annotated[Any, Field(description="Models here read text only: it is refused.")] = None
+    return_logprob: bool | None = None
+    return_routed_experts: bool | None = False
+    max_tokens: Int = 128
+    stop_token_ids: Annotated[Ints | None, AtMost(limits.MAX_STOP_TOKENS, "stop_token_ids")] = None
+    temperature: float = 1.0
+    top_k: Int = 0
+
+
+class FinishReason(TypedDict):
+    """Why a text ended."""
+
+    type: Literal["stop", "length", "abort", "error"]
+
+
+class MetaInfo(TypedDict):
+    """Counts so far. output_token_logprobs: pairs of log-probability and id, one for each of output_ids."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    finish_reason: FinishReason | None
+    output_token_logprobs: list[tuple[float, int]] | None
+    routed_experts: None
+
+
+class GenerateReply(TypedDict):
+    """The text and its token ids; in a stream what is new of them."""
+
+    text: str
+    output_ids: list[int]
+    meta_info: MetaInfo

@@ -1,0 +1,164 @@
+"""Jan's chat request as a GenerationRequest. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jan_serve.api.dialects.openai import limits
+from jan_serve.api.dialects.openai.chat import wire
+from jan_serve.api.dialects.openai.parse_adapters import adapter_choices
+from jan_serve.api.dialects.openai.parse_common import (
+    bias_by_text,
+    choice_counts,
+    given,
+    require,
+    sampling_params,
+    stop_conditions,
+)
+from jan_serve.api.dialects.openai.parse_constraint import constraint_of
+from jan_serve.api.dialects.openai.parse_template import reasoning_budget, template_kwargs
+from jan_serve.api.shared.durations import keep_alive_s
+from jan_serve.core.messages import (
+    ContentPart,
+    FunctionCall,
+    ImagePart,
+    Message,
+    TextPart,
+    Tool,
+    ToolCall,
+    ToolChoice,
+)
+from jan_serve.core.request import ChatPrompt, GenerationRequest
+from jan_serve.errors import InvalidRequest, UnsupportedContent
+
+UNLIMITED = -1
+
+
+def chat_request(body: wire.CreateChatCompletionRequest) -> GenerationRequest:
+    """Raises InvalidRequest."""
+    n, _ = choice_counts(body.n, None, 1)
+    return GenerationRequest(
+        model=body.model or None,
+        prompt=ChatPrompt(
+            messages=tuple(_message(message) for message in body.messages),
+            tools=_tools(body),
+            tool_choice=_tool_choice(body),
+            parallel_tool_calls=body.parallel_tool_calls is not False and not asks_in_older_form(body),
+            split_thoughts=body.reasoning_format != "none",
+            reasoning_budget=reasoning_budget(body, body.reasoning_effort),
+            template_kwargs=template_kwargs(body, body.reasoning_effort),
+        ),
+        sampling=sampling_params(body),
+        logit_bias_text=bias_by_text(body),
+        stopping=stop_conditions(body, _max_tokens(body), body.stop_sequences or ()),
+        constraint=constraint_of(body),
+        n=n,
+        best_of=n,
+        logprobs=_logprobs(body),
+        given=given(body),
+        adapters=adapter_choices(body.lora),
+        keep_alive_s=keep_alive_s(body.keep_alive),
+    )
+
+
+def asks_in_older_form(body: wire.CreateChatCompletionRequest) -> bool:
+    """Whether calls are asked for as `functions`, of which an answer holds one at most."""
+    return bool(body.functions) and not body.tools
+
+
+def _max_tokens(body: wire.CreateChatCompletionRequest) -> int | None:
+    names = ("max_completion_tokens", "max_tokens", "max_output_tokens")
+    for name in names:
+        value: int | None = getattr(body, name)
+        if value is not None:
+            if value < UNLIMITED:
+                raise InvalidRequest(
+                    f"{name}: must be {UNLIMITED} (until the context ends) or more, got {str(value)[:20]}",
+                    param=name,
+                )
+            return value if value > 0 else None
+    return None
+
+
+def _logprobs(body: wire.CreateChatCompletionRequest) -> int | None:
+    """Log-probabilities come only when both fields ask for them."""
+    if body.top_logprobs is not None:
+        require("top_logprobs", body.top_logprobs, 0, limits.MAX_LOGPROBS)
+    return body.top_logprobs if body.logprobs else None
+
+
+def _message(message: wire.ChatMessage) -> Message:
+    content = _content(message.content)
+    match message:
+        case wire.SystemMessage():
+            return Message(role="system", content=content, name=message.name)
+        case wire.UserMessage():
+            return Message(role="user", content=content, name=message.name)
+        case wire.AssistantMessage():
+            return Message(
+                role="assistant",
+                content=content,
+                name=message.name,
+                tool_calls=_tool_calls(message),
+                reasoning_content=message.reasoning_content,
+            )
+        case wire.ToolMessage():
+            return Message(role="tool", content=content, tool_call_id=message.tool_call_id)
+        case wire.FunctionMessage():
+            return Message(role="function", content=content, name=message.name)
+
+
+def _content(content: str | list[Any] | None) -> str | tuple[ContentPart, ...] | None:
+    if content is None or isinstance(content, str):
+        return content
+    return tuple(_part(part) for part in content)
+
+
+def _part(part: wire.TextPart | wire.ImagePart | wire.OtherPart) -> ContentPart:
+    match part:
+        case wire.TextPart():
+            return TextPart(part.text)
+        case wire.ImagePart():
+            return ImagePart(part.image_url if isinstance(part.image_url, str) else part.image_url.url)
+        case wire.OtherPart():
+            raise UnsupportedContent(
+                f"messages: content of type {part.type} is not supported", param="messages"
+            )
+
+
+def _tool_calls(message: wire.AssistantMessage) -> tuple[ToolCall, ...]:
+    calls = [
+        ToolCall(call.id, FunctionCall(call.function.name, call.function.arguments))
+        for call in message.tool_calls or ()
+    ]
+    if message.function_call is not None and not calls:
+        # The older form has no ids: its result names the function instead.
+        call = message.function_call
+        calls = [ToolCall(f"call_{call.name}", FunctionCall(call.name, call.arguments))]
+    return tuple(calls)
+
+
+def _tools(body: wire.CreateChatCompletionRequest) -> tuple[Tool, ...]:
+    functions = [tool.function for tool in body.tools or ()] or list(body.functions or ())
+    return tuple(
+        Tool(
+            name=function.name,
+            description=function.description,
+            parameters=function.parameters,
+            strict=function.strict,
+        )
+        for function in functions
+    )
+
+
+def _tool_choice(body: wire.CreateChatCompletionRequest) -> ToolChoice:
+    choice = body.tool_choice if body.tool_choice is not None else body.function_call
+    match choice:
+        case None:
+            return ToolChoice("auto")
+        case wire.NamedToolChoice():
+            return ToolChoice("named", choice.function.name)
+        case wire.FunctionName():
+            return ToolChoice("named", choice.name)
+        case mode:
+            return ToolChoice(mode)

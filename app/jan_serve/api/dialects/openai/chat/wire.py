@@ -1,0 +1,336 @@
+"""Wire types of /v1/chat/completions. They never leave this folder."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, NotRequired
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from jan_serve.api.dialects.openai import limits
+from jan_serve.api.dialects.openai.wire_common import ChoiceFields, Count, Effort, TemplateFields
+from jan_serve.api.shared.wire_types import AtMost, FirstError, Int, Strings, WireModel
+
+
+class TextPart(WireModel):
+    """Text."""
+
+    type: Literal["text"]
+    text: str
+
+
+class ImageUrl(WireModel):
+    """Where an image is."""
+
+    url: str
+    detail: Literal["auto", "low", "high"] = "auto"
+
+
+class ImagePart(WireModel):
+    """An image. Models here read text only: it is refused, and never fetched."""
+
+    type: Literal["image_url"]
+    image_url: str | ImageUrl
+
+
+class OtherPart(WireModel):
+    """Media that models here do not read: refused."""
+
+    type: Literal["input_audio", "audio_url", "video_url", "file"]
+
+
+ContentPart = Annotated[TextPart | ImagePart | OtherPart, Field(discriminator="type")]
+Parts = Annotated[list[ContentPart], FirstError(), AtMost(limits.MAX_PARTS, "messages.content")]
+Content = str | Parts | None
+
+
+class FunctionCall(WireModel):
+    """A call that the model made; arguments are JSON text."""
+
+    name: str
+    arguments: str
+
+
+class ToolCall(WireModel):
+    """A call with the id that its result refers to."""
+
+    id: str
+    type: Literal["function"] = "function"
+    function: FunctionCall
+
+
+class SystemMessage(WireModel):
+    """Instructions. `developer` is OpenAI's newer word for `system`."""
+
+    role: Literal["system", "developer"]
+    content: Content
+    name: str | None = None
+
+
+class UserMessage(WireModel):
+    """What the user says."""
+
+    role: Literal["user"]
+    content: Content
+    name: str | None = None
+
+
+class AssistantMessage(WireModel):
+    """What the model said; content may be null beside calls."""
+
+    role: Literal["assistant"]
+    content: Content = None
+    name: str | None = None
+    tool_calls: (
+        Annotated[list[ToolCall], FirstError(), AtMost(limits.MAX_TOOL_CALLS, "messages.tool_calls")] | None
+    ) = None
+    function_call: FunctionCall | None = None
+    reasoning_content: str | None = None
+
+
+class ToolMessage(WireModel):
+    """The result of a call."""
+
+    role: Literal["tool"]
+    content: Content
+    tool_call_id: str
+
+
+class FunctionMessage(WireModel):
+    """The result of a call in the older form."""
+
+    role: Literal["function"]
+    content: Content
+    name: str
+
+
+ChatMessage = Annotated[
+    SystemMessage | UserMessage | AssistantMessage | ToolMessage | FunctionMessage,
+    Field(discriminator="role"),
+]
+
+
+class Function(WireModel):
+    """A function that the model may call; parameters is a JSON Schema."""
+
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] = Field(default_factory=dict[str, Any])
+    strict: bool | None = None
+
+
+class Tool(WireModel):
+    """A function as a tool."""
+
+    type: Literal["function"]
+    function: Function
+
+
+class FunctionName(WireModel):
+    """Names a function."""
+
+    name: str
+
+
+class NamedToolChoice(WireModel):
+    """The tool to call."""
+
+    type: Literal["function"]
+    function: FunctionName
+
+
+class CreateChatCompletionRequest(ChoiceFields, TemplateFields):
+    """Messages to answer."""
+
+    messages: Annotated[
+        list[ChatMessage],
+        FirstError(),
+        AtMost(limits.MAX_MESSAGES, "messages"),
+        Field(description="The conversation so far."),
+    ] = Field(default_factory=list[ChatMessage])
+    functions: Annotated[list[Function], FirstError(), AtMost(limits.MAX_TOOLS, "functions")] | None = None
+    function_call: Literal["none", "auto"] | FunctionName | None = None
+    tools: Annotated[list[Tool], FirstError(), AtMost(limits.MAX_TOOLS, "tools")] | None = None
+    tool_choice: Literal["none", "auto", "required"] | NamedToolChoice | None = None
+    parallel_tool_calls: Annotated[
+        bool | None, Field(description="Whether one answer may hold several tool calls.")
+    ] = None
+    reasoning_format: Annotated[
+        Literal["auto", "none", "deepseek"] | None,
+        Field(description="`none` leaves thoughts in the content; else they come as reasoning_content."),
+    ] = None
+    reasoning_effort: Annotated[
+        Effort | None,
+        Field(description="How long to think, for templates that know it, and as a budget in tokens."),
+    ] = None
+    max_tokens: Annotated[
+        Int | None,
+        Field(description="Tokens to generate at most. Null, 0 and -1 are until the context ends."),
+    ] = None
+    max_completion_tokens: Annotated[Int | None, Field(description="OpenAI's newer name of max_tokens.")] = (
+        None
+    )
+    max_output_tokens: Annotated[Int | None, Field(description="The AI SDK's name of max_tokens.")] = None
+    stop_sequences: Annotated[
+        Strings | None,
+        AtMost(limits.MAX_STOPS, "stop_sequences"),
+        Field(description="The AI SDK's name of stop."),
+    ] = None
+    logprobs: bool | None = False
+    top_logprobs: Annotated[
+        Count | None,
+        Field(description="With logprobs: how many likely tokens to show beside the chosen one."),
+    ] = None
+
+
+class TopLogprob(TypedDict):
+    """A candidate; bytes are those of the token, which may be part of a character."""
+
+    token: str
+    logprob: float
+    bytes: list[int] | None
+
+
+class TokenLogprob(TypedDict):
+    """A token of the answer and its most likely competitors."""
+
+    token: str
+    logprob: float
+    bytes: list[int] | None
+    top_logprobs: list[TopLogprob]
+
+
+class ChatLogprobs(TypedDict):
+    """Log-probabilities of an answer."""
+
+    content: list[TokenLogprob] | None
+    refusal: list[TokenLogprob] | None
+
+
+class PromptTokensDetails(TypedDict):
+    """cached_tokens: those that the prefix cache had."""
+
+    cached_tokens: int
+
+
+class CompletionTokensDetails(TypedDict):
+    """reasoning_tokens: those of thoughts."""
+
+    reasoning_tokens: int
+
+
+class Usage(TypedDict):
+    """Token counts."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: PromptTokensDetails
+    completion_tokens_details: CompletionTokensDetails
+
+
+class Timings(TypedDict):
+    """Where the time went, in llama-server's words: prompt_n tokens were computed, cache_n were not."""
+
+    cache_n: int
+    prompt_n: int
+    prompt_ms: float
+    prompt_per_token_ms: float
+    prompt_per_second: float
+    predicted_n: int
+    predicted_ms: float
+    predicted_per_token_ms: float
+    predicted_per_second: float
+
+
+class ResponseFunction(TypedDict):
+    """A call; arguments are JSON text."""
+
+    name: str
+    arguments: str
+
+
+class ResponseToolCall(TypedDict):
+    """A call with the id that its result has to name."""
+
+    id: str
+    type: Literal["function"]
+    function: ResponseFunction
+
+
+class ResponseMessage(TypedDict):
+    """The answer."""
+
+    role: Literal["assistant", "function"]
+    content: str | None
+    reasoning_content: NotRequired[str]
+    tool_calls: NotRequired[list[ResponseToolCall]]
+    function_call: NotRequired[ResponseFunction]
+
+
+class ResponseChoice(TypedDict):
+    """One answer."""
+
+    index: int
+    message: ResponseMessage
+    logprobs: ChatLogprobs | None
+    finish_reason: str | None
+
+
+class CreateChatCompletionResponse(TypedDict):
+    """All answers."""
+
+    id: str
+    object: Literal["chat.completion"]
+    created: int
+    model: str
+    choices: list[ResponseChoice]
+    usage: Usage
+    timings: Timings
+
+
+class FunctionFragment(TypedDict):
+    """More of a call: the name comes once, the arguments in pieces."""
+
+    name: NotRequired[str]
+    arguments: str
+
+
+class ToolCallFragment(TypedDict):
+    """More of the call number `index`. Id and type come with the name."""
+
+    index: int
+    id: NotRequired[str]
+    type: NotRequired[Literal["function"]]
+    function: FunctionFragment
+
+
+class Delta(TypedDict):
+    """What is new of an answer: the role first, then thoughts, text and calls, nothing with the finish reason."""
+
+    role: NotRequired[Literal["assistant"]]
+    content: NotRequired[str]
+    reasoning_content: NotRequired[str]
+    tool_calls: NotRequired[list[ToolCallFragment]]
+    function_call: NotRequired[FunctionFragment]
+
+
+class ChunkChoice(TypedDict):
+    """News of one answer."""
+
+    index: int
+    delta: Delta
+    logprobs: ChatLogprobs | None
+    finish_reason: str | None
+
+
+class ChatCompletionChunk(TypedDict):
+    """One event of a stream. usage: absent unless asked for; null on all events but the last."""
+
+    id: str
+    object: Literal["chat.completion.chunk"]
+    created: int
+    model: str
+    choices: list[ChunkChoice]
+    usage: NotRequired[Usage | None]
+    timings: NotRequired[Timings]

@@ -1,0 +1,63 @@
+"""Wire types of /v1/completions. They never leave this folder."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, NotRequired
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from jan_serve.api.dialects.openai import limits
+from jan_serve.api.dialects.openai.chat.wire import Usage
+from jan_serve.api.dialects.openai.wire_common import ChoiceFields, Count
+from jan_serve.api.shared.wire_types import Int, TextsOrTokens
+
+
+class CreateCompletionRequest(ChoiceFields):
+    """Text to continue."""
+
+    prompt: Annotated[
+        str | list[str] | list[int] | list[list[int]],
+        TextsOrTokens("prompt", limits.MAX_PROMPTS, limits.MAX_PROMPT_TOKENS),
+        Field(description="A text, token ids, or a list of these."),
+    ] = ""
+    suffix: Annotated[str | None, Field(description="Text that follows what is generated.")] = None
+    max_tokens: Annotated[
+        Count | None, Field(description="Tokens to generate at most. Null and 0 are until the context ends.")
+    ] = 16
+    echo: Annotated[bool, Field(description="Put the prompt before the answer.")] = False
+    logprobs: Annotated[
+        Count | None, Field(description="Log-probabilities of this many likely tokens beside the chosen one.")
+    ] = None
+    best_of: Annotated[
+        Int | None, Field(description="Answers to generate, of which the n most likely ones are returned.")
+    ] = 1
+
+
+class CompletionLogprobs(TypedDict):
+    """Parallel lists, one entry per token. text_offset counts characters."""
+
+    tokens: list[str]
+    text_offset: list[int]
+    token_logprobs: list[float | None]
+    top_logprobs: list[dict[str, float] | None]
+
+
+class CompletionChoice(TypedDict):
+    """One answer, or in a stream its news."""
+
+    text: str
+    index: int
+    logprobs: CompletionLogprobs | None
+    finish_reason: Literal["stop", "length"] | None
+
+
+class CreateCompletionResponse(TypedDict):
+    """All answers, or one event of a stream, where usage comes only when asked for."""
+
+    id: str
+    object: Literal["text_completion"]
+    created: int
+    model: str
+    choices: list[CompletionChoice]
+    usage: NotRequired[Usage | None]

@@ -1,0 +1,62 @@
+"""The list of models that can be asked for: quickly, and without loading one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from jan_serve.api.dialect import Services
+from jan_serve.api.dialects.openai.jan_extras import wire
+from jan_serve.api.http.replies import json_reply
+from jan_serve.api.models_port import ModelState
+from jan_serve.api.shared.model_cards import OWNER, context_length, meta
+from jan_serve.errors import ModelNotFound
+from jan_serve.store.library import ListedModel
+
+
+def add_model_routes(router: APIRouter, services: Services) -> None:
+    """Add them to the dialect's router."""
+
+    async def cards() -> list[wire.ModelData]:
+        if services.library is None:
+            return [_bare(model.name) for model in await services.models.models()]
+        states = {state.name: state for state in services.models.snapshot().models}
+        return list(_cards(await services.library.models(), states.values()))
+
+    @router.get("/v1/models", tags=["OpenAI V1"], summary="Models", response_model=wire.ModelList)
+    async def get_models() -> Response:
+        """The models that can be asked for, and their LoRA adapters as `model:adapter`."""
+        return json_reply({"object": "list", "data": await cards()})
+
+    @router.get("/v1/models/{name:path}", tags=["OpenAI V1"], summary="Model", response_model=wire.ModelData)
+    async def get_model(name: str) -> Response:
+        """One of them, by its name or an alias."""
+        for card in await cards():
+            if name == card["id"] or name in card.get("aliases", ()):
+                return json_reply(card)
+        raise ModelNotFound(name)
+
+
+def _bare(name: str) -> wire.ModelData:
+    return {"id": name, "object": "model", "created": 0, "owned_by": OWNER, "permissions": []}
+
+
+def _cards(models: Sequence[ListedModel], states: Iterable[ModelState]) -> Iterable[wire.ModelData]:
+    by_name = {state.name: state for state in states}
+    for model in models:
+        state = by_name.get(model.name)
+        length = context_length(model, state)
+        card: wire.ModelData = {
+            **_bare(model.name),
+            "created": model.modified_at,
+            "context_length": length,
+            "max_model_len": length,
+            "aliases": list(model.aliases),
+            "meta": meta(model, state),
+        }
+        yield card
+        for adapter in model.adapters:
+            name = f"{model.name}:{adapter}"
+            yield {**card, "id": name, "aliases": [], "root": model.name, "parent": model.name}

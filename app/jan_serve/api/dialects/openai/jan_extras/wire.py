@@ -1,0 +1,158 @@
+"""Wire types of the small routes: embeddings, models, tokenising. They never leave this folder."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, NotRequired
+
+from pydantic import BaseModel, Field
+from typing_extensions import TypedDict
+
+from jan_serve.api.dialects.openai import limits
+from jan_serve.api.dialects.openai.wire_response_format import ResponseFormat
+from jan_serve.api.shared.durations import KeepAlive
+from jan_serve.api.shared.wire_types import Int, Ints, TextsOrTokens, WireModel
+
+
+class CreateEmbeddingRequest(WireModel):
+    """Texts or token ids to embed."""
+
+    input: Annotated[
+        str | list[str] | list[int] | list[list[int]],
+        TextsOrTokens("input", limits.MAX_EMBEDDING_INPUTS, limits.MAX_PROMPT_TOKENS),
+        Field(description="A text, token ids, or a list of these."),
+    ]
+    model: str | None = None
+    encoding_format: Annotated[
+        Literal["float", "base64"] | None, Field(description="base64 is of little-endian float32.")
+    ] = None
+    keep_alive: KeepAlive = None
+    dimensions: Annotated[
+        Int | None, Field(description="Keep the first ones and scale them to unit length again.")
+    ] = None
+    user: str | None = None
+
+
+class Embedding(TypedDict):
+    """The vector of one input."""
+
+    object: Literal["embedding"]
+    index: int
+    embedding: list[float] | str
+
+
+class EmbeddingUsage(TypedDict):
+    """Token counts."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class CreateEmbeddingResponse(TypedDict):
+    """All vectors, in the order of the inputs."""
+
+    object: Literal["list"]
+    data: list[Embedding]
+    model: str
+    usage: EmbeddingUsage
+
+
+class ModelData(TypedDict):
+    """A model that can be asked for. Lengths in tokens; null where the header was not read yet.
+
+    root, parent: of a LoRA adapter, the model that it belongs to.
+    """
+
+    id: str
+    object: Literal["model"]
+    created: NotRequired[int]
+    owned_by: str
+    permissions: list[str]
+    context_length: NotRequired[int | None]
+    max_model_len: NotRequired[int | None]
+    aliases: NotRequired[list[str]]
+    meta: NotRequired[dict[str, Any]]
+    root: NotRequired[str]
+    parent: NotRequired[str]
+
+
+class ModelList(TypedDict):
+    """All of them."""
+
+    object: Literal["list"]
+    data: list[ModelData]
+
+
+class TokenizeInputRequest(WireModel):
+    """Text to tokenise."""
+
+    input: str
+    model: str | None = None
+    with_pieces: Annotated[bool, Field(description="Whether to tell the text of each token too.")] = False
+
+
+class TokenizeInputResponse(TypedDict):
+    """Its token ids. pieces: the text of each, or its bytes where it is a part of a character."""
+
+    tokens: list[int]
+    pieces: NotRequired[list[str | list[int]]]
+
+
+class TokenizeInputCountResponse(TypedDict):
+    """How many there are."""
+
+    count: int
+
+
+class DetokenizeInputRequest(WireModel):
+    """Token ids to turn into text."""
+
+    tokens: Ints
+    model: str | None = None
+
+
+class DetokenizeInputResponse(TypedDict):
+    """The text."""
+
+    text: str
+
+
+class GrammarRequest(WireModel):
+    """A constraint, as generation requests have it. response_format has precedence."""
+
+    response_format: ResponseFormat | None = None
+    grammar: Annotated[str | None, Field(description="GBNF, or the name of a grammar.")] = None
+
+
+class GrammarResponse(TypedDict):
+    """GBNF of the same language."""
+
+    grammar: str
+
+
+class FieldErrorBody(BaseModel):
+    """A field that breaks the schema."""
+
+    loc: list[str | int]
+    msg: str
+    type: str
+
+
+class ErrorDetail(BaseModel):
+    """What is wrong, in OpenAI's form."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class ErrorBody(BaseModel):
+    """Every refusal and failure."""
+
+    error: ErrorDetail
+
+
+class ValidationErrorBody(ErrorBody):
+    """A request that breaks the schema: the fields, beside the common form."""
+
+    detail: list[FieldErrorBody]

@@ -1,0 +1,108 @@
+"""The routes that editors know from llama-server."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from jan_serve import __version__
+from jan_serve.api.dialect import Services
+from jan_serve.api.dialects.openai.chat import wire as wire_chat
+from jan_serve.api.dialects.openai.chat.parse import chat_request
+from jan_serve.api.dialects.openai.errors import error_body
+from jan_serve.api.dialects.openai.llama_server import wire as wire_llama
+from jan_serve.api.dialects.openai.llama_server.infill import InfillAnswer, InfillChunks, infill_request
+from jan_serve.api.http.disconnect import while_connected
+from jan_serve.api.http.replies import json_reply
+from jan_serve.api.http.sse import SSE_RESPONSE
+from jan_serve.api.shared.answers import answer_stream, answer_whole
+from jan_serve.core.request import ChatPrompt
+from jan_serve.generation.batch import generate_batch
+from jan_serve.generation.ports import ModelLeases
+from jan_serve.generation.service import GenerationService
+from jan_serve.generation.templates import TemplateService
+from jan_serve.ipc.messages import ModelFacts
+
+_STREAMED: Final[dict[int | str, dict[str, Any]]] = {200: {"content": SSE_RESPONSE}}
+
+
+def add_llama_routes(router: APIRouter, services: Services, leases: ModelLeases) -> None:
+    """Add them to the dialect's router."""
+    generation = GenerationService(leases, services.preparer, services.running)
+    templates = TemplateService(leases, services.preparer, services.running)
+
+    @router.post(
+        "/infill",
+        tags=["llama-server"],
+        summary="Infill",
+        response_model=wire_llama.InfillResponse,
+        responses=_STREAMED,
+    )
+    async def infill(request: Request, body: wire_llama.InfillRequest) -> Response:
+        """Fill a gap in code."""
+        events = generate_batch(generation.generate, [infill_request(body)])
+        if not body.stream:
+            return await answer_whole(request, events, InfillAnswer(body))
+        return await answer_stream(
+            request, events, InfillChunks(body), error_body, services.streams, done=b""
+        )
+
+    @router.post(
+        "/apply-template",
+        tags=["llama-server"],
+        summary="Apply template",
+        response_model=wire_llama.AppliedTemplate,
+    )
+    async def apply_template(request: Request, body: wire_chat.CreateChatCompletionRequest) -> Response:
+        """The text that the model would be given for a chat."""
+        asked = chat_request(body)
+        assert isinstance(asked.prompt, ChatPrompt)
+        return json_reply(
+            {"prompt": await while_connected(request, templates.apply(asked.model, asked.prompt))}
+        )
+
+    @router.get("/props", tags=["llama-server"], summary="Props", response_model=wire_llama.Props)
+    async def props(request: Request, model: str | None = None) -> Response:
+        """Facts of a model, the default one if none is named, which is loaded for it."""
+        name, facts = await while_connected(request, templates.facts(model or None))
+        return json_reply(_props(name, facts))
+
+    @router.get(
+        "/lora-adapters",
+        tags=["llama-server"],
+        summary="LoRA adapters",
+        response_model=list[wire_llama.LoraAdapter],
+    )
+    async def lora_adapters(request: Request, model: str | None = None) -> Response:
+        """The adapters of a model, by the ids that `lora` takes. None applies to a request that does not choose it."""
+        _, facts = await while_connected(request, templates.facts(model or None))
+        return json_reply(
+            [
+                {"id": place, "name": adapter.name, "path": adapter.name, "scale": adapter.scale}
+                for place, adapter in enumerate(facts.adapters)
+            ]
+        )
+
+
+def _props(name: str, facts: ModelFacts) -> wire_llama.Props:
+    def text(role: str) -> str:
+        token = facts.special_tokens.get(role)
+        return token.text if token is not None else ""
+
+    answer: wire_llama.Props = {
+        "default_generation_settings": {"n_ctx": facts.n_ctx, "params": {"n_predict": -1}},
+        "total_slots": facts.parallel,
+        "model_alias": name,
+        "model_path": name,
+        "chat_template": facts.chat_templates.get("default", ""),
+        "bos_token": text("bos"),
+        "eos_token": text("eos"),
+        "modalities": {"vision": False, "audio": False},
+        "build_info": f"jan-serve {__version__}",
+    }
+    if "tool_use" in facts.chat_templates:
+        answer["chat_template_tool_use"] = facts.chat_templates["tool_use"]
+    return answer

@@ -1,0 +1,180 @@
+"""The routes of the Responses API: answers, the ones that are kept, and the length of a prompt."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Generator
+from contextlib import contextmanager
+from http import HTTPStatus
+from typing import Any, Final
+
+import msgspec
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from jan_serve.api.dialect import Services
+from jan_serve.api.dialects.openai.errors import ERROR_RESPONSES
+from jan_serve.api.dialects.openai.reply_head import ReplyHead
+from jan_serve.api.dialects.openai.responses import wire_reply
+from jan_serve.api.dialects.openai.responses.items import new_id
+from jan_serve.api.dialects.openai.responses.parse import ParsedResponse, response_request
+from jan_serve.api.dialects.openai.responses.render import ResponseAnswer, ResponseEvents, ResponseForm
+from jan_serve.api.dialects.openai.responses.store import KeptResponse, ResponseStore
+from jan_serve.api.dialects.openai.responses.wire import CreateResponseRequest
+from jan_serve.api.dialects.openai.responses.wire_items import InputItem
+from jan_serve.api.errors import HttpError, Problem, http_problem
+from jan_serve.api.http.disconnect import while_connected
+from jan_serve.api.http.replies import json_reply
+from jan_serve.api.http.sse import SSE_RESPONSE, named_frame
+from jan_serve.api.shared.answers import answer_stream, answer_whole
+from jan_serve.core.events import Started
+from jan_serve.core.request import ChatPrompt
+from jan_serve.errors import InvalidRequest
+from jan_serve.generation.batch import PromptEvent, generate_batch
+from jan_serve.generation.closing import closing
+from jan_serve.generation.ports import ModelLeases
+from jan_serve.generation.service import GenerationService
+from jan_serve.generation.templates import TemplateService
+from jan_serve.generation.tokenize import TokenizerService
+
+_STREAMED: Final[dict[int | str, dict[str, Any]]] = {**ERROR_RESPONSES, 200: {"content": SSE_RESPONSE}}
+
+
+def add_response_routes(router: APIRouter, services: Services, leases: ModelLeases) -> None:
+    """Add them to the dialect's router."""
+    service = GenerationService(leases, services.preparer, services.running)
+    store = ResponseStore(services.response_store_bytes)
+
+    @router.post(
+        "/v1/responses",
+        tags=["OpenAI V1"],
+        summary="Response",
+        response_model=wire_reply.ResponseBody,
+        responses=_STREAMED,
+    )
+    async def create_response(request: Request, body: CreateResponseRequest) -> Response:
+        """Go on with a conversation, in the form of OpenAI's Responses API."""
+        previous, items, parsed = _parsed(body, store)
+
+        def keep(response: wire_reply.ResponseBody) -> None:
+            if body.store:
+                store.keep(response, previous, items)
+
+        now = int(time.time())
+        head = ReplyHead(new_id("resp"), now, body.model)
+        events = _warned(generate_batch(service.generate, [parsed.generation]), parsed.warnings)
+        renderer = ResponseEvents(head, ResponseForm(body, parsed, lambda: int(time.time()), keep))
+        with _renamed_fields(body):
+            if not body.stream:
+                return await answer_whole(request, events, ResponseAnswer(renderer))
+            return await answer_stream(
+                request, events, renderer, renderer.failed, services.streams, done=b"", framed=named_frame
+            )
+
+    _kept_routes(router, store)
+    _count_route(router, services, leases, store)
+
+
+def _kept_routes(router: APIRouter, store: ResponseStore) -> None:
+    @router.get(
+        "/v1/responses/{response_id}",
+        tags=["OpenAI V1"],
+        summary="Kept response",
+        response_model=wire_reply.ResponseBody,
+    )
+    async def get_response(response_id: str) -> Response:
+        """An answer that is kept."""
+        kept = store.get(response_id)
+        if kept is None:
+            raise _not_kept(response_id)
+        return json_reply(kept.body)
+
+    @router.delete(
+        "/v1/responses/{response_id}",
+        tags=["OpenAI V1"],
+        summary="Delete response",
+        response_model=wire_reply.DeletedResponse,
+    )
+    async def delete_response(response_id: str) -> Response:
+        """Keep an answer no longer. Those that go on from it stay as they are."""
+        if not store.delete(response_id):
+            raise _not_kept(response_id)
+        return json_reply({"id": response_id, "object": "response", "deleted": True})
+
+
+def _count_route(router: APIRouter, services: Services, leases: ModelLeases, store: ResponseStore) -> None:
+    templates = TemplateService(leases, services.preparer, services.running)
+    tokenizer = TokenizerService(leases, services.running)
+
+    @router.post(
+        "/v1/responses/input_tokens",
+        tags=["OpenAI V1"],
+        summary="Input tokens",
+        response_model=wire_reply.InputTokens,
+    )
+    async def count_input_tokens(request: Request, body: CreateResponseRequest) -> Response:
+        """How many tokens the conversation would be as a prompt, tools and all."""
+        _, _, parsed = _parsed(body, store)
+        generation = parsed.generation
+        assert isinstance(generation.prompt, ChatPrompt)
+        with _renamed_fields(body):
+            text = await while_connected(request, templates.apply(generation.model, generation.prompt))
+            tokenized = await while_connected(request, tokenizer.tokenize(generation.model, text))
+        return json_reply({"object": "response.input_tokens", "input_tokens": len(tokenized.tokens)})
+
+
+def _parsed(
+    body: CreateResponseRequest, store: ResponseStore
+) -> tuple[KeptResponse | None, list[InputItem], ParsedResponse]:
+    previous = None
+    if body.previous_response_id is not None:
+        previous = store.get(body.previous_response_id)
+        if previous is None:
+            raise _no_previous(body.previous_response_id, store)
+    items = store.resolved(body.input)
+    with _renamed_fields(body):
+        return previous, items, response_request(body, previous.items if previous is not None else (), items)
+
+
+async def _warned(
+    events: AsyncGenerator[PromptEvent], warnings: tuple[str, ...]
+) -> AsyncGenerator[PromptEvent]:
+    """The events, with warnings of the request's own beside those of its preparation."""
+    async with closing(events):
+        async for event in events:
+            if warnings and isinstance(event.event, Started):
+                started = msgspec.structs.replace(event.event, warnings=(*warnings, *event.event.warnings))
+                yield PromptEvent(event.prompt, started)
+            else:
+                yield event
+
+
+@contextmanager
+def _renamed_fields(body: CreateResponseRequest) -> Generator[None]:
+    """Errors name the fields of a chat; here they have other names."""
+    names = {"messages": "input", "response_format": "text.format" if body.text.format else "tools"}
+    try:
+        yield
+    except InvalidRequest as error:
+        error.param = names.get(error.param or "", error.param)
+        raise
+
+
+def _not_kept(response_id: str) -> HttpError:
+    return http_problem(
+        HTTPStatus.NOT_FOUND, "not_found", f"Response with id {response_id[:100]!r} is not kept here."
+    )
+
+
+def _no_previous(response_id: str, store: ResponseStore) -> HttpError:
+    reason = "it was not stored, or is kept no longer" if store.keeps else "this server keeps no answers"
+    return HttpError(
+        Problem(
+            HTTPStatus.BAD_REQUEST,
+            "previous_response_not_found",
+            f"previous_response_id: there is no response {response_id[:100]!r}: {reason}. Send the whole conversation"
+            " as input.",
+            param="previous_response_id",
+        )
+    )

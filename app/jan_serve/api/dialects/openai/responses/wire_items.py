@@ -1,0 +1,193 @@
+"""Wire types of what a conversation consists of. They never leave this folder."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal, cast, get_args
+
+from pydantic import BeforeValidator, Discriminator, Field, Tag
+
+from jan_serve.api.dialects.openai import limits
+from jan_serve.api.shared.wire_types import AtMost, FirstError, WireModel
+
+
+class TextPart(WireModel):
+    """Text of a message or of a tool's result. `text` is what some clients write for `input_text`."""
+
+    type: Literal["input_text", "output_text", "text"]
+    text: str
+
+
+class RefusalPart(WireModel):
+    """What a model said when it declined; text like any other here."""
+
+    type: Literal["refusal"]
+    refusal: str
+
+
+class MediaPart(WireModel):
+    """Media that models here do not read."""
+
+    type: Literal["input_image", "input_file", "input_audio"]
+
+
+ContentPart = Annotated[TextPart | RefusalPart | MediaPart, Field(discriminator="type")]
+Parts = Annotated[list[ContentPart], FirstError(), AtMost(limits.MAX_PARTS, "input.content")]
+Content = str | Parts
+
+
+class MessageItem(WireModel):
+    """What somebody said. The only item whose type may be absent."""
+
+    type: Literal["message"] = "message"
+    role: Literal["user", "assistant", "system", "developer"]
+    content: Content
+
+
+class FunctionCallItem(WireModel):
+    """A call that the model made; arguments are JSON text."""
+
+    type: Literal["function_call"]
+    call_id: str
+    name: str
+    arguments: str
+    namespace: str | None = None
+
+
+class CustomCallItem(WireModel):
+    """A call of a custom tool; input is plain text."""
+
+    type: Literal["custom_tool_call"]
+    call_id: str
+    name: str
+    input: str
+    namespace: str | None = None
+
+
+class CallOutputItem(WireModel):
+    """The result of a call."""
+
+    type: Literal["function_call_output", "custom_tool_call_output"]
+    call_id: str
+    output: Content
+
+
+class SummaryText(WireModel):
+    """A thought, or a summary of one."""
+
+    type: Literal["summary_text"]
+    text: str
+
+
+class ReasoningText(WireModel):
+    """A thought."""
+
+    type: Literal["reasoning_text", "text"]
+    text: str
+
+
+class ReasoningItem(WireModel):
+    """A thought of the model. encrypted_content: what this server gave out; that of others is ignored."""
+
+    type: Literal["reasoning"]
+    summary: Annotated[list[SummaryText], FirstError(), AtMost(limits.MAX_PARTS, "input.summary")] = Field(
+        default_factory=list[SummaryText]
+    )
+    content: (
+        Annotated[list[ReasoningText], FirstError(), AtMost(limits.MAX_PARTS, "input.content")] | None
+    ) = None
+    encrypted_content: str | None = None
+
+
+class ReferenceItem(WireModel):
+    """An item of an answer that is kept here, by its id."""
+
+    type: Literal["item_reference"]
+    id: str
+
+
+HostedType = Literal[
+    "additional_tools",
+    "agent_message",
+    "apply_patch_call",
+    "apply_patch_call_output",
+    "code_interpreter_call",
+    "compaction",
+    "compaction_trigger",
+    "computer_call",
+    "computer_call_output",
+    "configuration_update",
+    "context_compaction",
+    "file_search_call",
+    "image_generation_call",
+    "local_shell_call",
+    "local_shell_call_output",
+    "mcp_approval_request",
+    "mcp_approval_response",
+    "mcp_call",
+    "mcp_list_tools",
+    "shell_call",
+    "shell_call_output",
+    "tool_search_call",
+    "tool_search_output",
+    "web_search_call",
+]
+
+
+class HostedItem(WireModel):
+    """What came of a tool or a service that this server does not have: left out of the conversation."""
+
+    type: HostedType
+
+
+_TAGS: Final = {
+    "message": "message",
+    "function_call": "function_call",
+    "custom_tool_call": "custom_tool_call",
+    "function_call_output": "output",
+    "custom_tool_call_output": "output",
+    "reasoning": "reasoning",
+    "item_reference": "item_reference",
+    **dict.fromkeys(get_args(HostedType), "hosted"),
+}
+
+
+def type_of(value: object) -> str | None:
+    """The member `type` of an object or of a model; None where it is no text."""
+    if isinstance(value, dict):
+        found: object = cast(dict[str, Any], value).get("type")
+    else:
+        found = getattr(value, "type", None)
+    return found if isinstance(found, str) else None
+
+
+def _tag(value: object) -> str | None:
+    kind = type_of(value)
+    if kind is None and isinstance(value, dict) and "type" not in value and "role" in value:
+        return "message"
+    return _TAGS.get(kind or "")
+
+
+InputItem = Annotated[
+    Annotated[MessageItem, Tag("message")]
+    | Annotated[FunctionCallItem, Tag("function_call")]
+    | Annotated[CustomCallItem, Tag("custom_tool_call")]
+    | Annotated[CallOutputItem, Tag("output")]
+    | Annotated[ReasoningItem, Tag("reasoning")]
+    | Annotated[ReferenceItem, Tag("item_reference")]
+    | Annotated[HostedItem, Tag("hosted")],
+    Discriminator(
+        _tag,
+        custom_error_type="unknown_item",
+        custom_error_message="the type of an item must be message, function_call, function_call_output,"
+        " custom_tool_call, custom_tool_call_output, reasoning or item_reference",
+    ),
+]
+Items = Annotated[list[InputItem], FirstError(), AtMost(limits.MAX_MESSAGES, "input")]
+
+
+def _items(value: object) -> object:
+    """A text is what the user says."""
+    return [{"role": "user", "content": value}] if isinstance(value, str) else value
+
+
+Input = Annotated[Items, BeforeValidator(_items, json_schema_input_type=str | Items)]

@@ -1,0 +1,27 @@
+"""Wire type of `response_format`, which chats and completions share."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from jan_serve.api.shared.wire_types import WireModel
+
+
+class JsonSchemaFormat(WireModel):
+    """OpenAI's wrapper of a JSON Schema."""
+
+    schema_: Annotated[Any, Field(alias="schema")] = None
+    name: str | None = None
+    strict: bool | None = None
+
+
+class ResponseFormat(WireModel):
+    """What the answer has to be. The schema may come in any of the spellings that are in use."""
+
+    type: Literal["text", "json_object", "json_schema", "json", "regex", "regex_schema"]
+    schema_: Annotated[Any, Field(alias="schema", description="A JSON Schema, with `json_object`.")] = None
+    json_schema: JsonSchemaFormat | None = None
+    value: Any = None
+    regex_schema: str | None = None

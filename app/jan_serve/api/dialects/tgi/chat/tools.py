@@ -1,0 +1,136 @@
+"""TGI's tools: the answer is a JSON object that names a function, or `no_tool` where the model may choose. Pure."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final, NamedTuple, cast
+
+from jan_serve.api.dialects.tgi.chat.wire import ChatRequest, Function, NamedTool, Tool
+from jan_serve.api.dialects.tgi.errors import ToolFailed
+from jan_serve.core import messages as core
+from jan_serve.core.constraint import JsonSchemaConstraint
+
+NO_TOOL: Final = "no_tool"
+_NO_TOOL: Final = Tool(
+    type="function",
+    function=Function(
+        name=NO_TOOL,
+        description="Answer with a text, without any of the other functions",
+        parameters={
+            "type": "object",
+            "properties": {"content": {"type": "string", "description": "The response content"}},
+            "required": ["content"],
+        },
+    ),
+)
+_PROMPT: Final = (
+    "\nAnswer with a JSON object that calls one of the functions with fitting arguments, in the form"
+    ' {"name": function name, "parameters": its arguments}. Use no variables.\n'
+)
+
+
+def offered(body: ChatRequest) -> list[Tool]:
+    """What the answer may call, `no_tool` last where the model may decline; none where it has to be text.
+
+    Raises ToolFailed for an unknown name.
+    """
+    tools = body.tools or []
+    choice = body.tool_choice
+    if not tools or choice == "none":
+        return []
+    if choice in (None, "auto"):
+        return [*tools, _NO_TOOL]
+    if choice == "required":
+        return tools
+    name = choice.function.name if isinstance(choice, NamedTool) else choice
+    named = [tool for tool in tools if tool.function.name == name]
+    if not named:
+        raise ToolFailed(f"Tool with name {name} not found")
+    return named
+
+
+def tool_constraint(tools: list[Tool]) -> JsonSchemaConstraint:
+    """`{"function": {"_name": …, arguments…}}` for each tool."""
+    return JsonSchemaConstraint(
+        {
+            "type": "object",
+            "properties": {"function": {"anyOf": [_call_schema(tool.function) for tool in tools]}},
+            "required": ["function"],
+            "additionalProperties": False,
+            **_definitions(tools),
+        }
+    )
+
+
+def _definitions(tools: list[Tool]) -> dict[str, Any]:
+    """What `#/$defs/…` inside of the arguments' schemas means, since these are no documents of their own any more."""
+    found: dict[str, Any] = {}
+    for keyword in ("$defs", "definitions"):
+        for tool in tools:
+            own: Any = tool.function.parameters.get(keyword)
+            if isinstance(own, dict):
+                found.setdefault(keyword, {}).update(cast(dict[str, Any], own))
+    return found
+
+
+def _call_schema(function: Function) -> dict[str, Any]:
+    properties: Any = function.parameters.get("properties")
+    required: Any = function.parameters.get("required")
+    own = cast(dict[str, Any], properties) if isinstance(properties, dict) else {}
+    needed = cast(list[Any], required) if isinstance(required, list) else []
+    return {
+        "type": "object",
+        "properties": {"_name": {"const": function.name}, **own},
+        "required": ["_name", *needed],
+        "additionalProperties": False,
+    }
+
+
+def tool_prompt(body: ChatRequest, tools: list[Tool], *, shown: bool) -> str:
+    """What is added to the last message. shown: the template writes the tools itself."""
+    listed = "" if shown else _listed(tools) + "\n"
+    return f"\n---\n{listed}{body.tool_prompt or _PROMPT}"
+
+
+def _listed(tools: list[Tool]) -> str:
+    values = [
+        {
+            "type": tool.type,
+            "function": {
+                "description": tool.function.description,
+                "name": tool.function.name,
+                "parameters": tool.function.parameters,
+            },
+        }
+        for tool in tools
+    ]
+    return json.dumps(values, ensure_ascii=False, separators=(",", ":"))
+
+
+def core_tools(tools: list[Tool]) -> tuple[core.Tool, ...]:
+    """For the template."""
+    return tuple(
+        core.Tool(
+            name=tool.function.name,
+            description=tool.function.description,
+            parameters=tool.function.parameters,
+        )
+        for tool in tools
+    )
+
+
+class Called(NamedTuple):
+    """A call that the model wrote. arguments: compact JSON text."""
+
+    name: str
+    arguments: str
+
+
+def read_call(text: str) -> Called:
+    """Raises ToolFailed for text that a limit cut off."""
+    try:
+        function: Any = json.loads(text)["function"]
+        name: str = function.pop("_name")
+    except (ValueError, KeyError, TypeError) as error:
+        raise ToolFailed(f"Failed to parse generated text: {error}") from None
+    return Called(name, json.dumps(function, ensure_ascii=False, separators=(",", ":")))

@@ -1,0 +1,117 @@
+"""The outermost middleware: request id, processing time, the log line, the metrics, and the last resort for errors."""
+
+from __future__ import annotations
+
+import logging
+import re
+import uuid
+from typing import Final
+
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from jan_serve.api.errors import CLIENT_CLOSED, Envelopes, internal_problem
+from jan_serve.api.http.connection_hooks import abort_connection
+from jan_serve.api.http.request_record import RequestRecord, attach_record
+from jan_serve.api.lifecycle import Lifecycle
+from jan_serve.api.metrics import Metrics
+
+logger = logging.getLogger("jan_serve.request")
+
+_REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,128}\Z")
+WARNING_HEADER: Final = "x-jan-serve-warning"
+"""Says what of the request is held to less than was asked. May stand several times."""
+
+PROBE_PATHS: Final = frozenset(
+    {"/health", "/ready", "/metrics", "/logs", "/tgi/health", "/lmdeploy/health", "/lmdeploy/metrics"}
+)
+"""About the server, and often asked: not worth a log line, and a drain does not wait for them."""
+
+
+class RequestContext:
+    """Wraps every HTTP request."""
+
+    def __init__(self, app: ASGIApp, *, envelopes: Envelopes, metrics: Metrics, lifecycle: Lifecycle) -> None:
+        self._app = app
+        self._envelopes = envelopes
+        self._metrics = metrics
+        self._lifecycle = lifecycle
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        record = RequestRecord(request_id=_request_id(scope))
+        attach_record(scope, record)
+        status = 0
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                headers["x-request-id"] = record.request_id
+                headers["openai-processing-ms"] = str(round(record.elapsed_s() * 1000))
+                for warning in record.warnings:
+                    headers.append(WARNING_HEADER, _header_text(warning))
+            await send(message)
+
+        probe = scope["path"] in PROBE_PATHS
+        with self._lifecycle.request(counted=not probe):
+            try:
+                await self._app(scope, receive, send_with_headers)
+            except Exception:
+                logger.exception("request %s failed", record.request_id)
+                record.error = "internal_error"
+                if status:
+                    abort_connection(scope)
+                else:
+                    response = self._envelopes.render(scope["path"], internal_problem())
+                    await response(scope, receive, send_with_headers)
+            finally:
+                record.cancelled = record.cancelled or status in (0, CLIENT_CLOSED)
+                self._metrics.observe(_route(scope), status or CLIENT_CLOSED, record)
+                if not probe:
+                    _log(scope, status, record)
+
+
+def _header_text(text: str) -> str:
+    """Text as a header can hold it: printable ASCII, on one line, not too long."""
+    return (
+        text.encode("ascii", "backslashreplace").decode("ascii").replace("\n", " ").replace("\r", " ")[:500]
+    )
+
+
+def _request_id(scope: Scope) -> str:
+    """The caller's id where it is harmless in a log, else a new one."""
+    for name, value in scope["headers"]:
+        if name == b"x-request-id":
+            text = value.decode("latin-1")
+            if _REQUEST_ID.match(text):
+                return text
+    return f"req_{uuid.uuid4().hex}"
+
+
+def _route(scope: Scope) -> str:
+    """The route's pattern, never the path itself: labels must not grow with what callers invent."""
+    return getattr(scope.get("route"), "path", "unmatched")
+
+
+def _log(scope: Scope, status: int, record: RequestRecord) -> None:
+    logger.info(
+        "%s %s %s",
+        scope["method"],
+        _route(scope),
+        status or CLIENT_CLOSED,
+        extra={
+            "request_id": record.request_id,
+            "model": record.model,
+            "prompt_tokens": record.prompt_tokens or None,
+            "cached_tokens": record.cached_tokens or None,
+            "completion_tokens": record.completion_tokens or None,
+            "first_token_s": record.first_token_s,
+            "total_s": record.elapsed_s(),
+            "error": record.error,
+            "cancelled": record.cancelled or None,
+        },
+    )

@@ -1,0 +1,134 @@
+"""Event streams (WHATWG HTML, section 9.2): framing, keep-alive comments, errors in band, readers that leave or hang.
+
+`data: ` and one line of JSON, LF line ends, no other field unless a protocol names its events. An answer that breaks
+off ends with an error event, and the mark of success (`[DONE]`) is sent after success only.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+from typing import Any, Final, TypeVar
+
+import anyio
+from sse_starlette import EventSourceResponse, ServerSentEvent
+from sse_starlette.sse import SendTimeoutError
+from starlette.types import Receive, Scope, Send
+
+from jan_serve.api.errors import Problem, internal_problem, problem_of
+from jan_serve.api.http.connection_hooks import abort_connection
+from jan_serve.api.http.replies import json_bytes
+from jan_serve.api.http.request_record import RequestRecord
+from jan_serve.errors import JanServeError
+from jan_serve.generation.closing import closing
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+DONE: Final = b"data: [DONE]\n\n"
+PING: Final = b": ping\n\n"
+
+
+def frame(value: object) -> bytes:
+    """One event."""
+    return b"data: " + json_bytes(value) + b"\n\n"
+
+
+def named_frame(value: Mapping[str, Any]) -> bytes:
+    """One event with a field `event:`, which repeats the member `type`, a word of the protocol."""
+    return b"event: " + str(value["type"]).encode() + b"\n" + frame(value)
+
+
+class _Comment(ServerSentEvent):
+    """A comment as it is written."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__()
+        self._data = data
+
+    def encode(self) -> bytes:
+        """The same bytes each time."""
+        return self._data
+
+
+class EventStream(EventSourceResponse):
+    """The response over frames. Closes the frames' generator when the client leaves.
+
+    Drops the connection of a reader that takes nothing for `write_timeout_s`. A drain does not end it: whoever makes
+    the frames ends them, with an error event.
+    """
+
+    def __init__(
+        self, frames: AsyncIterator[bytes], *, ping_s: float, write_timeout_s: float, ping: bytes = PING
+    ) -> None:
+        """ping_s: the comment `ping` is sent this often; 0 is never, for clients that read every line as JSON."""
+        comment = _Comment(ping)
+        super().__init__(  # pyright: ignore[reportUnknownMemberType]: its annotations have a bare `dict`
+            frames, ping=ping_s, sep="\n", ping_message_factory=lambda: comment, send_timeout=write_timeout_s
+        )
+        del self.headers[
+            "connection"
+        ]  # the server's to say: the base class claims keep-alive where it closes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        except SendTimeoutError:
+            logger.info("a client stopped reading its stream and was dropped")
+            abort_connection(scope)
+
+    @staticmethod
+    async def _listen_for_exit_signal() -> None:
+        # The base class would cut every stream off as soon as the process is told to stop.
+        await anyio.sleep_forever()
+
+
+async def frames_of(
+    events: AsyncIterator[T],
+    render: Callable[[T], Iterable[object]],
+    render_error: Callable[[Problem], object],
+    *,
+    record: RequestRecord,
+    done: bytes = DONE,
+    done_after_error: bool = False,
+    framed: Callable[[Any], bytes] = frame,
+) -> AsyncGenerator[bytes]:
+    """Frames of rendered events, then `done`; on a failure one error event in place of the rest.
+
+    done_after_error: for protocols whose mark says no more than that the stream is over. Closes `events` in every case.
+    """
+    finished = False
+    try:
+        async with closing(events):
+            marked = bool(done)
+            try:
+                async for event in events:
+                    for value in render(event):
+                        yield framed(value)
+            except JanServeError as error:
+                marked = done_after_error
+                record.error = error.code
+                yield framed(render_error(problem_of(error)))
+            except Exception:
+                marked = done_after_error
+                logger.exception("request %s failed while streaming", record.request_id)
+                record.error = JanServeError.code
+                yield framed(render_error(internal_problem()))
+            if marked:
+                yield done
+        finished = True
+    finally:
+        record.cancelled = record.cancelled or not finished
+
+
+async def resumed(first: T, rest: AsyncIterator[T]) -> AsyncGenerator[T]:
+    """`first`, then the rest: for an event that was awaited before the headers. Closes `rest`."""
+    async with closing(rest):
+        yield first
+        async for item in rest:
+            yield item
+
+
+SSE_RESPONSE: Final[dict[str, Any]] = {"text/event-stream": {}}
+"""For a route's OpenAPI responses."""

@@ -1,0 +1,107 @@
+"""/extras/clients: the settings with which other programs use this server, as `jan-serve connect` shows them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from fastapi import APIRouter
+from pydantic import BaseModel
+from starlette.requests import Request
+from starlette.responses import Response
+
+from jan_serve.api.http.replies import json_reply
+from jan_serve.api.models_port import Models
+from jan_serve.api.shared.model_cards import context_length, meta
+from jan_serve.editors.facts import EditorModel, Folders, ServerFacts, editor_model
+from jan_serve.errors import ModelNotFound
+from jan_serve.store.library import ModelLibrary
+
+_CODE: Final = {"darwin": "Library/Application Support/Code/User", "win32": "AppData/Roaming/Code/User"}
+_ZED: Final = {"win32": "AppData/Roaming/Zed"}
+
+
+class Client(BaseModel):
+    """A program. settings: what goes into the file `path`; both are absent where it keeps them elsewhere.
+
+    steps: what a person does.
+    """
+
+    id: str
+    title: str
+    path: str | None
+    settings: str | None
+    steps: list[str]
+
+
+class ClientList(BaseModel):
+    """All programs that are known."""
+
+    data: list[Client]
+
+
+def clients_router(models: Models, library: ModelLibrary, *, needs_key: bool) -> APIRouter:
+    """The route."""
+    router = APIRouter(tags=["Extras"])
+
+    @router.get("/extras/clients", summary="Clients", response_model=ClientList)
+    async def clients(request: Request, model: str | None = None) -> Response:
+        """What to write into the settings of editors and other programs, with this model as the first to use."""
+        states = {state.name: state for state in models.snapshot().models}
+        known = tuple(
+            editor_model(
+                {
+                    "id": listed.name,
+                    "context_length": context_length(listed, states.get(listed.name)),
+                    "meta": meta(listed, states.get(listed.name)),
+                }
+            )
+            for listed in await library.models()
+        )
+        facts = ServerFacts(
+            url=str(request.base_url).rstrip("/"),
+            needs_key=needs_key,
+            models=known,
+            model=_first(known, model),
+        )
+        return json_reply({"data": [client.model_dump() for client in _clients(facts)]})
+
+    return router
+
+
+def _first(models: tuple[EditorModel, ...], wanted: str | None) -> EditorModel:
+    chats = [model for model in models if model.is_chat]
+    found = [model for model in chats if wanted is None or model.name == wanted]
+    if not found:
+        raise ModelNotFound(wanted or "")
+    return found[0]
+
+
+def _clients(facts: ServerFacts) -> list[Client]:
+    # Loaded with the first use: most servers are never asked.
+    from jan_serve.editors.recipes import RECIPES
+
+    found: list[Client] = []
+    for name, make in RECIPES.items():
+        recipe = make(facts, shown_folders(sys.platform))
+        change = recipe.change
+        found.append(
+            Client(
+                id=name,
+                title=recipe.title,
+                path=change.path.as_posix() if change is not None else None,
+                settings=change.merge("").rstrip("\n") if change is not None else None,
+                steps=list(recipe.steps),
+            )
+        )
+    return found
+
+
+def shown_folders(platform: str) -> Folders:
+    """Where programs usually keep their settings there, from the home of whoever reads it. To be shown, not opened."""
+    home = PurePosixPath("~")
+    config = home / ".config"
+    code = home / _CODE[platform] if platform in _CODE else config / "Code/User"
+    zed = home / _ZED[platform] if platform in _ZED else config / "zed"
+    return Folders(home=Path(home), config=Path(config), code=Path(code), zed=Path(zed))

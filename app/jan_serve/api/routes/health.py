@@ -1,0 +1,112 @@
+"""/health, /ready and /metrics: answered from what the front knows, never by asking an engine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Literal
+
+from fastapi import APIRouter
+from pydantic import BaseModel
+from starlette.responses import Response
+
+from jan_serve import __version__
+from jan_serve.api.control_port import Sleeper
+from jan_serve.api.http.replies import json_reply
+from jan_serve.api.lifecycle import Lifecycle
+from jan_serve.api.metrics import CONTENT_TYPE, Metrics
+from jan_serve.api.models_port import Models
+
+
+class ModelHealth(BaseModel):
+    """One model that was asked for since the start. lost_devices: accelerators that went away since an earlier load."""
+
+    name: str
+    state: str
+    lost_devices: list[str]
+
+
+class Health(BaseModel):
+    """The state of the server. busy: it works on requests. degraded: a model failed, or goes on without an
+    accelerator that is gone. asleep: it refuses requests until it is woken. uptime_s: seconds.
+    """
+
+    status: Literal["ok", "draining"]
+    state: Literal["ready", "busy", "degraded", "asleep", "draining"]
+    version: str
+    pid: int
+    uptime_s: float
+    open_requests: int
+    models: list[ModelHealth]
+
+
+class Readiness(BaseModel):
+    """Whether a request would be taken now, and why not."""
+
+    ready: bool
+    reason: str | None
+
+
+def health_of(models: Models, lifecycle: Lifecycle, sleeper: Sleeper | None = None) -> Callable[[], Health]:
+    """What says the state of now. sleeper: None never sleeps."""
+
+    def current() -> Health:
+        states = models.snapshot().models
+        state = "busy" if lifecycle.open_requests else "ready"
+        if any(model.state == "failed" or model.lost_devices for model in states):
+            state = "degraded"
+        if sleeper is not None and sleeper.is_sleeping:
+            state = "asleep"
+        return Health(
+            status="draining" if lifecycle.draining else "ok",
+            state="draining" if lifecycle.draining else state,
+            version=__version__,
+            pid=os.getpid(),
+            uptime_s=round(lifecycle.uptime_s, 3),
+            open_requests=lifecycle.open_requests,
+            models=[
+                ModelHealth(name=model.name, state=model.state, lost_devices=list(model.lost_devices))
+                for model in states
+            ],
+        )
+
+    return current
+
+
+def health_router(
+    health_now: Callable[[], Health], models: Models, metrics: Metrics, sleeper: Sleeper | None = None
+) -> APIRouter:
+    """The routes. health_now: see `health_of`. sleeper: None never sleeps."""
+    router = APIRouter(tags=["Server"])
+
+    @router.get("/health", response_model=Health, responses={503: {"model": Health}})
+    @router.head("/health", include_in_schema=False)
+    async def health() -> Response:
+        """Alive: 200 while requests are served, 503 while the server drains."""
+        body = health_now()
+        draining = body.status == "draining"
+        status = HTTPStatus.SERVICE_UNAVAILABLE if draining else HTTPStatus.OK
+        return json_reply(body.model_dump(), status)
+
+    @router.get("/ready", response_model=Readiness, responses={503: {"model": Readiness}})
+    @router.head("/ready", include_in_schema=False)
+    async def ready() -> Response:
+        """200 only if a request would be accepted now."""
+        if sleeper is not None and sleeper.is_sleeping:
+            reason = "the server is asleep until POST /wakeup"
+            return json_reply({"ready": False, "reason": reason}, HTTPStatus.SERVICE_UNAVAILABLE)
+        failed = [model for model in models.snapshot().models if model.state == "failed"]
+        if failed:
+            reason = f"the model `{failed[0].name}` failed"
+            return json_reply({"ready": False, "reason": reason}, HTTPStatus.SERVICE_UNAVAILABLE)
+        if not await models.models():
+            return json_reply({"ready": False, "reason": "there is no model"}, HTTPStatus.SERVICE_UNAVAILABLE)
+        return json_reply({"ready": True, "reason": None})
+
+    @router.get("/metrics", responses={200: {"content": {"text/plain": {}}}}, response_class=Response)
+    async def metrics_page() -> Response:
+        """Prometheus text exposition."""
+        return Response(metrics.page(), headers={"content-type": CONTENT_TYPE})
+
+    return router

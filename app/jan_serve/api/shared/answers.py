@@ -1,0 +1,94 @@
+"""Sends an answer, whole or as a stream, from the same events. What it looks like is the dialect's renderer."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Iterable
+from typing import Any, Protocol
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from jan_serve.api.dialect import StreamSettings
+from jan_serve.api.errors import Problem
+from jan_serve.api.http.disconnect import while_connected
+from jan_serve.api.http.replies import json_reply
+from jan_serve.api.http.request_record import record_of
+from jan_serve.api.http.sse import DONE, EventStream, frame, frames_of, resumed
+from jan_serve.core.events import Started
+from jan_serve.generation.batch import PromptEvent
+from jan_serve.generation.closing import closing
+
+Events = AsyncGenerator[PromptEvent]
+
+
+class WholeRenderer(Protocol):
+    """Folds the events of an answer into one body."""
+
+    def add(self, event: PromptEvent) -> None:
+        """Take the next event."""
+        ...
+
+    def body(self) -> object:
+        """The JSON value, once all events were taken."""
+        ...
+
+
+class StreamRenderer(Protocol):
+    """Turns each event into the JSON values to send for it."""
+
+    def chunks(self, event: PromptEvent) -> Iterable[object]:
+        """In order; often none or one."""
+        ...
+
+
+async def answer_whole(request: Request, events: Events, renderer: WholeRenderer) -> Response:
+    """Wait for the end, then send it all. Raises what the events raise, and ClientGone."""
+    record = record_of(request.scope)
+
+    async def collect() -> None:
+        async with closing(events):
+            async for event in events:
+                record.observe(event.event)
+                renderer.add(event)
+
+    await while_connected(request, collect())
+    return json_reply(renderer.body())
+
+
+async def answer_stream(
+    request: Request,
+    events: Events,
+    renderer: StreamRenderer,
+    render_error: Callable[[Problem], object],
+    streams: StreamSettings,
+    *,
+    done: bytes = DONE,
+    done_after_error: bool = False,
+    framed: Callable[[Any], bytes] = frame,
+) -> Response:
+    """Wait for the first event only: until then an error has a status of its own. Raises as `answer_whole`.
+
+    done: what ends a stream that succeeded; with done_after_error, one that failed too. framed: how a value is written.
+    """
+    record = record_of(request.scope)
+    record.stream = True
+    first = await while_connected(request, anext(events))
+    if isinstance(first.event, Started):
+        record.warnings = first.event.warnings  # these are headers, which go out before the first frame
+
+    def render(event: PromptEvent) -> Iterable[object]:
+        record.observe(event.event)
+        return renderer.chunks(event)
+
+    frames = frames_of(
+        resumed(first, events),
+        render,
+        render_error,
+        record=record,
+        done=done,
+        done_after_error=done_after_error,
+        framed=framed,
+    )
+    return EventStream(
+        frames, ping_s=streams.ping_s, write_timeout_s=streams.write_timeout_s, ping=streams.ping
+    )

@@ -1,0 +1,45 @@
+"""Vectors in the embedding form of OpenAI's API, which several dialects share."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from jan_serve.api.http.replies import json_bytes
+from jan_serve.generation.embeddings import to_floats
+
+_VECTORS_AT_ONCE: Final = 16
+
+
+class EmbeddingItem(msgspec.Struct, frozen=True):
+    """The vector of one input: encoded already, as a list of numbers or as a base64 text."""
+
+    index: int
+    embedding: msgspec.Raw
+    object: str = "embedding"
+
+
+async def embedding_list(vectors: Sequence[bytes], *, as_base64: bool) -> list[EmbeddingItem]:
+    """One item per vector. Thousands of vectors take seconds to print: others get the event loop in between."""
+    items: list[EmbeddingItem] = []
+    for index, vector in enumerate(vectors):
+        value = base64.b64encode(vector).decode() if as_base64 else to_floats(vector)
+        items.append(EmbeddingItem(index, msgspec.Raw(json_bytes(value))))
+        if index % _VECTORS_AT_ONCE == _VECTORS_AT_ONCE - 1:
+            await asyncio.sleep(0)
+    return items
+
+
+def embedding_inputs(
+    given: str | list[str] | list[int] | list[list[int]],
+) -> list[str | tuple[int, ...]]:
+    """What TextsOrTokens lets through, as inputs: a text or token ids each."""
+    if isinstance(given, str):
+        return [given]
+    if given and isinstance(given[0], int):
+        return [tuple(item for item in given if isinstance(item, int))]
+    return [item if isinstance(item, str) else tuple(item) for item in given if not isinstance(item, int)]

@@ -1,0 +1,53 @@
+"""Shows a download: a bar with rate and time left on a terminal, a line at every tenth elsewhere. A PullWatcher."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+from jan_serve.cli.commands.ls import size_text
+from jan_serve.cli.output import Output
+
+
+class TransferDisplay:
+    """One pull on standard error. Used as a context manager around it."""
+
+    def __init__(self, output: Output, name: str, n_total: int) -> None:
+        self._output = output
+        self._name = name
+        self._bar = output.progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=None),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            TimeRemainingColumn(),
+        )
+        self._task = self._bar.add_task(name, total=n_total) if self._bar is not None else None
+        self._tenths = -1
+
+    def __enter__(self) -> Self:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def received(self, n_bytes: int, n_total: int) -> None:
+        """Part of PullWatcher."""
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, completed=n_bytes)
+            return
+        tenths = n_bytes * 10 // n_total if n_total else 10
+        if tenths != self._tenths:
+            self._tenths = tenths
+            self._output.note(f"{self._name}: {tenths * 10} % of {size_text(n_total)}")
+
+    def says(self, text: str) -> None:
+        """Part of PullWatcher."""
+        self._output.note(text)

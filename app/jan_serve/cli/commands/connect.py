@@ -1,0 +1,184 @@
+"""`jan-serve connect`: the settings with which editors and other programs use this server, shown or written."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import platformdirs
+import typer
+
+from jan_serve.cli.client.server_connection import ServerConnection
+from jan_serve.cli.errors import WRONG_USE, CommandError
+from jan_serve.cli.options import ConfigOption, UrlOption
+from jan_serve.cli.output import Output
+from jan_serve.config import load_settings, server_address
+from jan_serve.editors.facts import Folders, ServerFacts, editor_model
+from jan_serve.editors.recipes import RECIPES, Change, Recipe
+from jan_serve.store.files.atomic_file import write_atomically
+
+_MAX_FILE_BYTES = 4 << 20
+
+
+def connect(
+    program: Annotated[
+        str | None, typer.Argument(metavar="|".join(RECIPES), help="The program to connect.")
+    ] = None,
+    write: Annotated[
+        bool,
+        typer.Option(
+            "--write", help="Write the settings into the program's own file, after showing the change."
+        ),
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before writing.")] = False,
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="NAME", help="The model to begin with.")
+    ] = None,
+    url: UrlOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Show the settings with which a program uses this server. Without a program it shows which there are."""
+    output = Output()
+    folders = editor_folders()
+    if program is not None and program not in RECIPES:
+        close = difflib.get_close_matches(program, RECIPES, n=1)
+        hint = f" Did you mean {close[0]}?" if close else ""
+        raise CommandError(
+            f"{program}: no such program.{hint}", f"There are {', '.join(RECIPES)}.", WRONG_USE
+        )
+    facts = server_facts(model, url, config)
+    if program is None:
+        _list(facts, folders, output)
+        return
+    recipe = RECIPES[program](facts, folders)
+    if write:
+        _write(recipe, output, ask=not yes)
+    else:
+        _show(recipe, output)
+    for step in recipe.steps:
+        output.note(step)
+    if not facts.model.is_exact:
+        name = facts.model.name
+        output.note(
+            f"{name} is not loaded: its context is a guess from its file. After `jan-serve load {name}`, the same"
+            " command knows it."
+        )
+
+
+def server_facts(model: str | None, url: str | None, config: Path | None) -> ServerFacts:
+    """What the running server offers. Raises CommandError where none runs or no model can chat."""
+    loaded = load_settings(config_file=config)
+    address = server_address(loaded, url)
+    with ServerConnection(address) as connection:
+        rows = cast(list[dict[str, Any]], connection.get("/v1/models")["data"])
+    models = tuple(map(editor_model, rows))
+    chats = [each for each in models if each.is_chat]
+    wanted = model or loaded.settings.model
+    first = next((each for each in chats if each.name == wanted), None)
+    if first is None and model is not None:
+        raise CommandError(
+            f"{model}: the server has no model of this name that can chat.",
+            "`jan-serve ls` lists the models.",
+            WRONG_USE,
+        )
+    if first is None and not chats:
+        raise CommandError("the server has no model that can chat.", "`jan-serve pull --list` shows some.")
+    return ServerFacts(
+        url=address.url,
+        needs_key=address.key is not None,
+        models=models,
+        model=first or chats[0],
+    )
+
+
+def editor_folders() -> Folders:
+    """Where programs keep their settings on this platform."""
+    home = Path.home()
+    platform = platformdirs.user_config_path(roaming=True)
+    config = platform if sys.platform == "linux" else home / ".config"
+    zed = platform / "Zed" if sys.platform == "win32" else config / "zed"
+    return Folders(home=home, config=config, code=platform / "Code" / "User", zed=zed)
+
+
+def _list(facts: ServerFacts, folders: Folders, output: Output) -> None:
+    rows: list[tuple[str, str, str]] = []
+    for name, make in RECIPES.items():
+        recipe = make(facts, folders)
+        path = str(recipe.change.path) if recipe.change is not None else "(in its own settings)"
+        rows.append((name, recipe.title, path))
+    output.table(("name", "program", "settings"), rows)
+    output.note(f"The server is {facts.url}, the model to begin with {facts.model.name}.")
+    output.note("`jan-serve connect NAME` shows the settings; with --write it writes them.")
+
+
+def _show(recipe: Recipe, output: Output) -> None:
+    output.headline(recipe.title)
+    if recipe.change is not None:
+        output.note(f"In {recipe.change.path}:")
+        output.raw(recipe.change.merge("").rstrip("\n"))
+
+
+def _write(recipe: Recipe, output: Output, *, ask: bool) -> None:
+    change = recipe.change
+    if change is None:
+        raise CommandError(
+            f"{recipe.title} keeps its settings where no other program should write.",
+            "Without --write, the steps to take in it are shown.",
+            WRONG_USE,
+        )
+    # A link stays a link: the file behind it is often kept with others.
+    path = change.path.resolve()
+    old = _read(path)
+    new = _merged(change, old)
+    if new == old:
+        output.note(f"{change.path} has these settings already.")
+        return
+    for line in difflib.unified_diff(
+        old.splitlines(), new.splitlines(), f"{change.path} (now)", f"{change.path} (then)", lineterm=""
+    ):
+        output.raw(line)
+    if ask:
+        _ask(change.path, output)
+    try:
+        mode = path.stat().st_mode if path.exists() else None
+        write_atomically(path, new.encode(), mode=mode)
+    except OSError as error:
+        raise CommandError(f"cannot write {path}: {error.strerror}") from None
+    output.note(f"Wrote {change.path}.")
+
+
+def _merged(change: Change, old: str) -> str:
+    """The new text, with the line ends of the old one."""
+    crlf = "\r\n" in old
+    try:
+        new = change.merge(old.replace("\r\n", "\n"))
+    except ValueError as error:
+        raise CommandError(
+            f"{change.path} is left as it is: {error}.",
+            "Nothing was written. Without --write, the settings are shown to be added by hand.",
+        ) from None
+    return new.replace("\n", "\r\n") if crlf else new
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MAX_FILE_BYTES + 1)
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise CommandError(f"cannot read {path}: {error.strerror}") from None
+    if len(content) > _MAX_FILE_BYTES:
+        raise CommandError(f"{path} is larger than {_MAX_FILE_BYTES} bytes: it is not a settings file.")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{path} is not UTF-8 at byte {error.start}.", "Nothing was written.") from None
+
+
+def _ask(path: Path, output: Output) -> None:
+    if not sys.stdin.isatty():
+        raise CommandError(f"{path}: not written without being asked.", "--yes writes it.", WRONG_USE)
+    typer.confirm(f"Write {path}?", abort=True, err=True)

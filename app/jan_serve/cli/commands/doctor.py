@@ -1,0 +1,172 @@
+"""`jan-serve doctor`: whether this installation can serve, and on what. Changes nothing."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import psutil
+import typer
+
+from jan_serve import __version__
+from jan_serve.cli.commands.ls import size_text
+from jan_serve.cli.errors import FAILED
+from jan_serve.cli.options import ConfigOption
+from jan_serve.cli.output import Output
+from jan_serve.cli.server.probe import ProbeFailed, probe_engine
+from jan_serve.config import LoadedSettings, Settings, load_settings
+from jan_serve.errors import JanServeError
+from jan_serve.wiring.parts import build_resolver
+
+_PACKAGES: Final = ("llama-cpp-python", "llguidance", "fastapi", "uvicorn", "pydantic", "numpy", "msgspec")
+_WITHOUT_WRITING: Final = {
+    "data": "there is no log file, and no prompt is kept over a restart",
+    "models": "models cannot be pulled, imported or removed",
+}
+
+
+@dataclass(slots=True)
+class Findings:
+    """What the doctor saw. `problems` are what keeps the server from working."""
+
+    facts: dict[str, str] = field(default_factory=dict[str, str])
+    engine: dict[str, Any] = field(default_factory=dict[str, Any])
+    problems: list[str] = field(default_factory=list[str])
+    warnings: list[str] = field(default_factory=list[str])
+
+
+def doctor(
+    config: ConfigOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
+) -> None:
+    """Show the build of llama.cpp, devices, memory and folders. The exit status is 1 where something is broken."""
+    loaded = load_settings(config_file=config)
+    findings = examine(loaded)
+    output = Output()
+    if as_json:
+        output.json(
+            {
+                "facts": findings.facts,
+                "engine": findings.engine,
+                "problems": findings.problems,
+                "warnings": findings.warnings,
+            }
+        )
+    else:
+        output.table(("", "jan-serve doctor"), findings.facts.items())
+        _print_engine(findings.engine, output)
+        for warning in findings.warnings:
+            output.warning(warning)
+        for problem in findings.problems:
+            output.error(problem)
+        if not findings.problems:
+            output.note("Everything that the server needs works.")
+    if findings.problems:
+        raise typer.Exit(FAILED)
+
+
+def examine(loaded: LoadedSettings) -> Findings:
+    """Look at everything. Takes about a second, most of it for the probe."""
+    findings = Findings(warnings=list(loaded.warnings))
+    memory = psutil.virtual_memory()
+    findings.facts["version"] = __version__
+    findings.facts["python"] = f"{platform.python_version()} ({sys.executable})"
+    findings.facts["system"] = f"{platform.system()} {platform.release()} {platform.machine()}"
+    findings.facts["cpu"] = f"{psutil.cpu_count(logical=False)} cores, {psutil.cpu_count()} threads"
+    findings.facts["memory"] = f"{size_text(memory.available)} free of {size_text(memory.total)}"
+    findings.facts["packages"] = ", ".join(f"{name} {_version_of(name)}" for name in _PACKAGES)
+    _examine_folders(loaded, findings)
+    _examine_models(loaded.settings, findings)
+    try:
+        findings.engine = probe_engine()
+    except ProbeFailed as error:
+        findings.problems.append(str(error))
+    return findings
+
+
+def _examine_folders(loaded: LoadedSettings, findings: Findings) -> None:
+    state = "" if loaded.config_file_read else " (not there)"
+    findings.facts["configuration"] = f"{loaded.config_file}{state}"
+    for name, folder in (("data", loaded.settings.data_dir), ("models", loaded.settings.models_dir)):
+        existing = next(path for path in (folder, *folder.parents) if path.exists())
+        free = size_text(shutil.disk_usage(existing).free)
+        findings.facts[f"{name} folder"] = (
+            f"{folder}{'' if folder.exists() else ' (not there yet)'}, {free} free"
+        )
+        if existing == folder and not folder.is_dir():
+            findings.problems.append(f"the {name} folder {folder} is not a folder")
+        elif existing == folder and not _can_use(folder):
+            findings.problems.append(f"the {name} folder {folder} cannot be read by this user")
+        elif not can_write(existing):
+            findings.warnings.append(
+                f"the {name} folder {folder} cannot be written by this user: {_WITHOUT_WRITING[name]}"
+            )
+
+
+def _can_use(folder: Path) -> bool:
+    return os.access(folder, os.R_OK | os.X_OK)
+
+
+def can_write(folder: Path) -> bool:
+    """Whether files can be made in it, as far as its permissions say."""
+    return os.access(folder, os.W_OK | os.X_OK)
+
+
+def _examine_models(settings: Settings, findings: Findings) -> None:
+    try:
+        resolver = build_resolver(settings)
+        default = resolver.default()
+    except JanServeError as error:
+        findings.problems.append(error.message)
+        return
+    findings.facts["models"] = str(len(resolver.entries()))
+    if default.entry is None:
+        findings.warnings.append(
+            f"no model to serve: {default.reason}, and this installation has no built-in one"
+        )
+        return
+    findings.facts["default model"] = f"{default.entry.name} ({default.reason})"
+    try:
+        resolver.model_file(default.entry.path, default.entry.name)
+    except JanServeError as error:
+        findings.problems.append(error.message)
+
+
+def _print_engine(engine: dict[str, Any], output: Output) -> None:
+    if not engine:
+        return
+    output.table(
+        ("", "llama.cpp"),
+        [(name.replace("_", " "), str(value)) for name, value in engine.items() if name != "devices"],
+    )
+    output.table(
+        ("device", "kind", "free memory", "description"),
+        [
+            (
+                str(device.get("name", "")),
+                str(device.get("kind", "")),
+                _device_memory(device),
+                str(device.get("description", "")),
+            )
+            for device in engine.get("devices", [])
+        ],
+    )
+
+
+def _device_memory(device: dict[str, Any]) -> str:
+    free, total = device.get("free_bytes", 0), device.get("total_bytes", 0)
+    # ggml's libraries for the processor (BLAS, AMX) are devices too, and report no memory.
+    return f"{size_text(free)} of {size_text(total)}" if total else "the main memory"
+
+
+def _version_of(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "(not installed)"

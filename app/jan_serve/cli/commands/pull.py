@@ -1,0 +1,141 @@
+"""`jan-serve pull`: download a model from the hub into the models folder. Ctrl-C keeps what came; it resumes."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from jan_serve.cli.client.transfer import TransferDisplay
+from jan_serve.cli.commands.completion import complete_catalogue
+from jan_serve.cli.commands.ls import size_text
+from jan_serve.cli.errors import INTERRUPTED, WRONG_USE, CommandError
+from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, store_settings
+from jan_serve.cli.output import Output
+from jan_serve.cli.server.memory import free_memory
+from jan_serve.config import Settings
+from jan_serve.errors import InvalidRequest
+from jan_serve.resources import catalogue_file
+from jan_serve.store.hub.catalogue import Catalogue
+from jan_serve.store.index import ModelRecord
+from jan_serve.wiring.parts import build_puller
+
+if TYPE_CHECKING:
+    from jan_serve.store.hub.pull import PullPlan
+
+
+def pull(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="NAME",
+            help="A name of the catalogue, org/repo, org/repo:QUANT, org/repo/file.gguf or hf.co/…",
+            autocompletion=complete_catalogue,
+        ),
+    ] = None,
+    revision: Annotated[
+        str | None, typer.Option("--revision", metavar="REV", help="Branch, tag or commit of the repository.")
+    ] = None,
+    mmproj: Annotated[
+        bool,
+        typer.Option("--mmproj/--no-mmproj", help="With the projector that a vision model has beside it."),
+    ] = True,
+    show_catalogue: Annotated[
+        bool, typer.Option("--list", help="Show the catalogue of suggested models instead.")
+    ] = False,
+    config: ConfigOption = None,
+    models_dir: ModelsDirOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Download a model. Without a quantisation the best one that fits this machine is chosen."""
+    output = Output()
+    if show_catalogue:
+        _show_catalogue(output, as_json)
+        return
+    if name is None:
+        raise CommandError("Name the model to pull.", "`jan-serve pull --list` shows suggestions.", WRONG_USE)
+    settings = store_settings(config, models_dir)
+    try:
+        plan, record = asyncio.run(_pull(settings, name, revision, mmproj, output))
+    except InvalidRequest as error:
+        raise CommandError(error.message, "`jan-serve pull --list` shows suggestions.", WRONG_USE) from None
+    except KeyboardInterrupt:
+        raise CommandError(
+            "Stopped.", "What was downloaded is kept: the same command goes on from there.", INTERRUPTED
+        ) from None
+    if as_json:
+        output.json(_as_json(plan, record, settings.models_dir))
+        return
+    output.data(record.name)
+    names = ", ".join((record.name, *record.aliases))
+    output.note(f"Ready ({size_text(plan.n_bytes)}). Requests can name it: {names}")
+
+
+async def _pull(
+    settings: Settings, name: str, revision: str | None, with_projector: bool, output: Output
+) -> tuple[PullPlan, ModelRecord]:
+    puller = build_puller(settings, free_memory)
+    plan = await puller.plan(name, revision=revision, with_projector=with_projector)
+    if plan.reason is not None:
+        output.note(f"Chose {plan.reason}")
+    first = plan.model.files[0].name
+    extra = f" and {plan.projector.name}" if plan.projector else ""
+    parts = f" ({len(plan.model.files)} files)" if len(plan.model.files) > 1 else ""
+    output.note(f"{plan.reference.repo}: {first}{parts}{extra}, {size_text(plan.n_bytes)}")
+    with TransferDisplay(output, first, plan.n_bytes) as display:
+        return plan, await puller.run(plan, display)
+
+
+def _as_json(plan: PullPlan, record: ModelRecord, models_dir: Path) -> dict[str, Any]:
+    return {
+        "name": record.name,
+        "aliases": list(record.aliases),
+        "path": str(models_dir / record.files[0].path),
+        "size_bytes": plan.n_bytes,
+        "repo": plan.reference.repo,
+        "revision": plan.commit,
+        "quantisation": plan.model.quantisation,
+        "reason": plan.reason,
+        "files": [
+            {"path": str(models_dir / file.path), "size_bytes": file.size_bytes, "sha256": file.sha256}
+            for file in (*record.files, *((record.projector,) if record.projector else ()))
+        ],
+    }
+
+
+def _show_catalogue(output: Output, as_json: bool) -> None:
+    entries = Catalogue.read(catalogue_file()).entries()
+    if as_json:
+        fields = (
+            "name",
+            "title",
+            "repo",
+            "file",
+            "quantization",
+            "kinds",
+            "parameters",
+            "size_gb",
+            "context",
+        )
+        fields += ("memory_gb", "licence", "note")
+        output.json({"models": [{field: getattr(entry, field) for field in fields} for entry in entries]})
+        return
+    output.table(
+        ("name", "size", "needs", "kinds", "licence", "note"),
+        [
+            (
+                entry.name,
+                f"{entry.size_gb:g} GB",
+                f"{entry.memory_gb:g} GB",
+                " ".join(entry.kinds),
+                entry.licence,
+                entry.note,
+            )
+            for entry in entries
+        ],
+    )
+    output.note(
+        "`jan-serve pull NAME` downloads one; any GGUF repository of the hub can be named as org/repo."
+    )

@@ -1,0 +1,76 @@
+"""`jan-serve rm`: delete models from the models folder. Linked originals of other programs stay."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from jan_serve.cli.commands.completion import complete_model
+from jan_serve.cli.commands.ls import size_text
+from jan_serve.cli.errors import WRONG_USE, CommandError
+from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, store_names
+from jan_serve.cli.output import Output
+from jan_serve.store.entry import ModelEntry
+from jan_serve.store.index import ModelIndex
+from jan_serve.store.remove import check_removable, is_own_file, remove_model
+
+
+def rm(
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="NAME",
+            help="Models to delete, by whole names or aliases; with .gguf, by their place in the models folder.",
+            autocompletion=complete_model,
+        ),
+    ],
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask before deleting files that you put there.")
+    ] = False,
+    config: ConfigOption = None,
+    models_dir: ModelsDirOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete models. What was pulled or imported goes at once; for files that you put there yourself it asks."""
+    settings, resolver = store_names(config, models_dir)
+    output = Output()
+    # All names are looked up before anything is deleted: one wrong name deletes nothing.
+    entries = {entry.name: entry for entry in (resolver.resolve_exact(name) for name in names)}
+    for entry in entries.values():
+        check_removable(entry, settings.models_dir)
+    by_hand = [entry for entry in entries.values() if not is_own_file(entry)]
+    if by_hand and not yes:
+        _ask(by_hand, output)
+    index = ModelIndex(settings.models_dir)
+    removed = [remove_model(entry, settings.models_dir, index) for entry in entries.values()]
+    if as_json:
+        output.json(
+            {
+                "removed": [
+                    {
+                        "name": item.name,
+                        "files": [str(path) for path in item.paths],
+                        "freed_bytes": item.n_freed,
+                    }
+                    for item in removed
+                ]
+            }
+        )
+        return
+    for item in removed:
+        freed = f"{size_text(item.n_freed)} freed" if item.n_freed else "it was a link: the original stays"
+        output.note(f"Removed {item.name} ({freed}).")
+
+
+def _ask(entries: list[ModelEntry], output: Output) -> None:
+    names = ", ".join(entry.name for entry in entries)
+    if not sys.stdin.isatty():
+        raise CommandError(
+            f"{names}: not pulled or imported by jan-serve, so it is not deleted without being asked.",
+            "--yes deletes it.",
+            WRONG_USE,
+        )
+    output.note(f"You put {names} into the folder yourself.")
+    typer.confirm("Delete?", abort=True, err=True)

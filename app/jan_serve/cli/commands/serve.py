@@ -1,0 +1,202 @@
+"""`jan-serve serve`: takes the port, says where it is, and runs the server until it is told to stop."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, TextIO
+
+from jan_serve import __version__
+from jan_serve.cli.errors import CommandError
+from jan_serve.cli.options import with_setting_flags
+from jan_serve.cli.output import Output
+from jan_serve.cli.server.listen import AlreadyServing, listen, url_of
+from jan_serve.cli.server.memory import free_memory
+from jan_serve.cli.server.probe import ProbeFailed, device_names, probe_engine
+from jan_serve.config import LoadedSettings, Settings
+from jan_serve.daemon.activation import WrongSocket, inherited_socket
+from jan_serve.daemon.idle_stop import IdleStop
+from jan_serve.daemon.notify import systemd_notifier
+from jan_serve.errors import SettingsError
+from jan_serve.logs.log_file import LogFileHandler, LogFileUnavailable, open_log_file
+from jan_serve.logs.log_lines import configure_logging
+from jan_serve.store.resolve import DefaultModel, ModelResolver
+from jan_serve.wiring.model_sources import ModelSources
+from jan_serve.wiring.parts import build_library, build_manager, build_renderer, build_resolver
+
+if TYPE_CHECKING:
+    from jan_serve.api.observer import ServerObserver
+
+
+def serve_command() -> Callable[..., None]:
+    """`serve` with a flag for every setting."""
+    return with_setting_flags(serve)
+
+
+def serve(loaded: LoadedSettings) -> int:
+    """Serve models over HTTP. Ctrl-C or SIGTERM lets running requests finish; a second one ends at once."""
+    output = Output()
+    with from_manager() as (inherited, observer):
+        try:
+            return serve_on(loaded, output, inherited, observer)
+        except AlreadyServing as running:
+            output.note(f"jan-serve is {running}.")
+            return 0
+
+
+@contextmanager
+def from_manager(
+    launchd_name: str | None = None,
+) -> Generator[tuple[socket.socket | None, ServerObserver | None]]:
+    """What the service manager that started us passed: a listening socket, and who wants to be told. Often neither."""
+    with ExitStack() as taken:
+        try:
+            inherited = inherited_socket(launchd_name=launchd_name)
+        except WrongSocket as error:
+            raise CommandError(str(error), "`jan-serve service install` writes units that fit.") from None
+        if inherited is not None:
+            taken.enter_context(inherited)
+        notifier = systemd_notifier()
+        if notifier is not None:
+            taken.callback(notifier.close)
+        yield inherited, notifier
+
+
+def serve_on(
+    loaded: LoadedSettings,
+    output: Output,
+    inherited: socket.socket | None = None,
+    observer: ServerObserver | None = None,
+    log_stream: TextIO | None = None,
+) -> int:
+    """Serve on the inherited socket, else on one that is made as the settings say. Raises AlreadyServing.
+
+    log_stream: where log lines go in place of standard error, besides the log file.
+    """
+    settings = loaded.settings if inherited is None else _as_inherited(loaded.settings, inherited, output)
+    if inherited is not None and settings.idle_exit_s:
+        observer = IdleStop(settings.idle_exit_s, observer)
+    book = loaded.book()
+    resolver = build_resolver(settings, book)
+    sources = ModelSources(resolver, settings, book)
+    default = resolver.default()
+    if settings.device is not None:
+        _check_device(settings.device)
+    sock = inherited if inherited is not None else listen(settings.host, settings.port)
+    with sock, log_file(settings, output) as file:
+        configure_logging(settings.log_level, as_json=settings.log_json, stream=log_stream, file=file)
+        for warning in loaded.warnings:
+            output.warning(warning)
+        if not settings.is_loopback and not settings.api_keys:
+            output.warning(f"{settings.host} can be reached from other machines, and no key is asked for")
+        print_banner(output, settings, default, sock)
+        return run_server(settings, resolver, sources, sock, observer)
+
+
+def _as_inherited(settings: Settings, sock: socket.socket, output: Output) -> Settings:
+    """The settings with the address that the socket really has, which the guards of requests go by."""
+    host, port = sock.getsockname()[:2]
+    actual = settings.model_copy(update={"host": host, "port": port})
+    if not actual.is_loopback and not actual.api_keys and not actual.no_auth:
+        raise SettingsError(
+            f"host: the service manager listens on {host}, which other machines can reach, and no API key is set"
+        )
+    if port != settings.port or (host != settings.host and not (actual.is_loopback and settings.is_loopback)):
+        output.warning(
+            f"the service manager listens on {host} port {port}, but the settings say {settings.host} port"
+            f" {settings.port}: `jan-serve service install` passes them on"
+        )
+    return actual
+
+
+def run_server(
+    settings: Settings,
+    resolver: ModelResolver,
+    sources: ModelSources,
+    sock: socket.socket,
+    observer: ServerObserver | None = None,
+) -> int:
+    """The server with all its parts, until it is told to stop; the value is the exit status."""
+    # The server's packages take most of the start-up time: the other commands do without.
+    from jan_serve.api.server import run
+    from jan_serve.control.control_plane import ServerControl
+    from jan_serve.supervisor.models.updated_sources import UpdatedSources
+
+    library = build_library(resolver, settings, free_memory)
+    updated = UpdatedSources(sources)
+    manager = build_manager(updated, settings, free_memory)
+    control = ServerControl(settings, manager, updated)
+    return run(settings, manager, build_renderer(), sock, library, observer, sources, control)
+
+
+@contextmanager
+def log_file(settings: Settings, output: Output) -> Generator[LogFileHandler | None]:
+    """The log file, where one is wanted and can be written: a server without it is better than none."""
+    with ExitStack() as open_file:
+        handler = None
+        if settings.log_file is not None:
+            try:
+                handler = open_file.enter_context(
+                    open_log_file(settings.log_file, settings.log_max_bytes, settings.log_files)
+                )
+            except LogFileUnavailable as error:
+                output.warning(f"no log file: {error}")
+        yield handler
+
+
+def _check_device(name: str) -> None:
+    """A device that is not there is a wrong flag now, rather than a failed load at the first request."""
+    try:
+        known = device_names(probe_engine())
+    except ProbeFailed as error:
+        raise CommandError(str(error), "`jan-serve doctor` shows more.") from None
+    if name.casefold() not in (device.casefold() for device in known):
+        raise SettingsError(f"device: there is no {name!r} here; llama.cpp has {', '.join(known)}")
+
+
+def print_banner(output: Output, settings: Settings, default: DefaultModel, sock: socket.socket) -> None:
+    """Where the server is, what it serves, and a first request to paste."""
+    url = url_of(sock)
+    model = f"{default.entry.name} ({default.reason})" if default.entry else f"none: {default.reason}"
+    output.headline(f"jan-serve {__version__}")
+    output.pairs(
+        [
+            ("url", url),
+            ("model", model),
+            ("device", _device_text(settings)),
+            ("models", str(settings.models_dir)),
+            ("access", _access_text(settings)),
+        ]
+    )
+    if default.entry is None:
+        output.note(f"Put a GGUF file into {settings.models_dir}, or start with --model FILE.")
+        return
+    output.note("Open the url in a browser, chat with `jan-serve run` in another terminal, or try this:")
+    output.note(f"  {_first_request(url, settings)}")
+
+
+def _device_text(settings: Settings) -> str:
+    """What was asked for; what the engine then uses is in its log line when the model is ready."""
+    device = settings.device or "best available"
+    layers = {"auto": "the layers that fit", "all": "all layers"}.get(
+        str(settings.n_gpu_layers), f"{settings.n_gpu_layers} layers"
+    )
+    return device if device == "cpu" or settings.n_gpu_layers == 0 else f"{device}, {layers}"
+
+
+def _access_text(settings: Settings) -> str:
+    if settings.api_keys:
+        return "with an API key"
+    return "this machine only, no key" if settings.is_loopback else "everyone, no key"
+
+
+def _first_request(url: str, settings: Settings) -> str:
+    body = json.dumps({"messages": [{"role": "user", "content": "Hello!"}]})
+    key = " -H 'Authorization: Bearer YOUR-KEY'" if settings.api_keys else ""
+    if os.name == "nt":
+        body = body.replace('"', '\\"')
+        return f'curl {url}/v1/chat/completions -H "Content-Type: application/json"{key} -d "{body}"'
+    return f"curl {url}/v1/chat/completions -H 'Content-Type: application/json'{key} -d '{body}'"

@@ -1,0 +1,329 @@
+"""`jan-serve service`: jan-serve in the background, from login on or from the first request on."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import os
+from collections.abc import Generator, Iterable
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import psutil
+import typer
+
+from jan_serve import __version__
+from jan_serve.cli.client.log_tail import follow_lines, last_lines
+from jan_serve.cli.client.server_connection import ServerConnection
+from jan_serve.cli.commands.ls import size_text
+from jan_serve.cli.commands.service_run import run
+from jan_serve.cli.errors import WRONG_USE, CommandError
+from jan_serve.cli.options import ConfigOption, JsonOption
+from jan_serve.cli.output import Output
+from jan_serve.cli.server.listen import AlreadyServing, listen
+from jan_serve.cli.server.service_spec import check_reachable, service_manager, service_settings, service_spec
+from jan_serve.config import LoadedSettings, server_address
+from jan_serve.daemon.machine import ServiceFailed, apply, holds, installed_files, run_all, run_command
+from jan_serve.daemon.plan import NAME, Plan, Scope, ServiceManager, ServiceSpec, Start, State
+
+SystemOption = Annotated[
+    bool, typer.Option("--system", help="The service of this machine, instead of that of this user.")
+]
+
+_NOT_INSTALLED: Final = f"`{NAME} service install` installs it."
+_ENVIRONMENT: Final = "JAN_SERVE_"
+
+
+def service_commands() -> typer.Typer:
+    """The commands below `service`."""
+    app = typer.Typer(help="Run jan-serve in the background.", no_args_is_help=True)
+    app.command("install")(install)
+    app.command("uninstall")(uninstall)
+    app.command("start")(start)
+    app.command("stop")(stop)
+    app.command("restart")(restart)
+    app.command("status")(status)
+    app.command("logs")(logs)
+    app.command("run", hidden=True)(run)
+    return app
+
+
+class Installation:
+    """The service of one scope on this machine: its manager, its settings, and what it would be."""
+
+    def __init__(self, system: bool, config: Path | None = None, start: Start | None = None) -> None:
+        """start: None is the kind that is installed now. Raises CommandError, SettingsError."""
+        self.scope: Scope = "system" if system else "user"
+        self.manager: ServiceManager = service_manager(self.scope)
+        self.loaded: LoadedSettings = service_settings(self.scope, config)
+        self.spec: ServiceSpec = service_spec(self.loaded, self.scope, start or "at-login", config)
+        mark = self.manager.demand_mark(self.spec)
+        if start is None and mark is not None and holds(Path(mark[0]), mark[1]):
+            self.spec = dataclasses.replace(self.spec, start="on-demand")
+
+    @property
+    def flag(self) -> str:
+        """What has to be added to commands that are about this one."""
+        return " --system" if self.scope == "system" else ""
+
+    def state(self) -> State | None:
+        """What the service manager says now; None where it is not installed."""
+        with _explained(self):
+            done = run_command(self.manager.query(self.spec).words)
+        return self.manager.state(done.status, done.output)
+
+    def demand(self) -> State:
+        """The state. Raises CommandError where it is not installed."""
+        state = self.state()
+        if state is None:
+            raise CommandError(f"no {NAME} service is installed for this {self._owner}.", _NOT_INSTALLED)
+        return state
+
+    def require_rights(self) -> None:
+        """Raises CommandError where a change of this service needs another account."""
+        if self.scope == "system" and hasattr(os, "geteuid") and os.geteuid() != 0:
+            raise CommandError(
+                "the service of this machine can be changed by root only.",
+                "Put `sudo` before the command.",
+                WRONG_USE,
+            )
+
+    @property
+    def _owner(self) -> str:
+        return "machine" if self.scope == "system" else "user"
+
+
+def install(
+    system: SystemOption = False,
+    at_login: Annotated[
+        bool, typer.Option("--at-login", help="Runs from login on (--system: from boot on). The default.")
+    ] = False,
+    on_demand: Annotated[
+        bool, typer.Option("--on-demand", help="Starts at the first request to its port. Not on Windows.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the files and commands, and change nothing.")
+    ] = False,
+    config: ConfigOption = None,
+) -> None:
+    """Install the service and start it. To be done again after a change of host, port or folders in the settings."""
+    if at_login and on_demand:
+        raise CommandError("--at-login and --on-demand exclude each other.", status=WRONG_USE)
+    kind: Start = "on-demand" if on_demand else "at-login"
+    output = Output()
+    installation = Installation(system, config, kind)
+    _check_settings(installation)
+    plan = installation.manager.install(installation.spec)
+    if dry_run:
+        _show(plan, output)
+        return
+    installation.require_rights()
+    check_reachable(installation.spec)
+    state = installation.state()
+    if state is None or not state.running:
+        _check_port(installation, taken_by_socket=state is not None and kind == "on-demand")
+    with _explained(installation):
+        changed = apply(plan)
+    for path in changed:
+        output.note(f"{'Wrote' if path.exists() else 'Removed'} {path}.")
+    when = "starts at the first request" if on_demand else "runs now, and after every login"
+    if installation.scope == "system" and not on_demand:
+        when = "runs now, and after every boot"
+    output.note(f"{NAME} {when}: {server_address(installation.loaded).url}")
+
+
+def uninstall(system: SystemOption = False) -> None:
+    """Stop the service and remove it. Settings, models and logs stay."""
+    installation = Installation(system)
+    installation.require_rights()
+    plan = installation.manager.uninstall(installation.spec)
+    output = Output()
+    if installation.state() is None and not installed_files(plan):
+        output.note("There is no service to remove.")
+        return
+    with _explained(installation):
+        changed = apply(plan)
+    for path in changed:
+        output.note(f"Removed {path}.")
+    output.note("The service is removed; settings, models and logs stay.")
+
+
+def start(system: SystemOption = False) -> None:
+    """Start the installed service."""
+    _control("start", "started", system)
+
+
+def stop(system: SystemOption = False) -> None:
+    """Stop the service until the next login or `start`. Running requests may finish."""
+    _control("stop", "stopped", system)
+
+
+def restart(system: SystemOption = False) -> None:
+    """Restart the service: changed settings and a new version count from then on."""
+    _control("restart", "restarted", system)
+
+
+def _control(action: Any, done: str, system: bool) -> None:
+    installation = Installation(system)
+    installation.require_rights()
+    installation.demand()
+    with _explained(installation):
+        run_all(installation.manager.control(installation.spec, action))
+    Output().note(f"The service is {done}.")
+
+
+def status(system: SystemOption = False, as_json: JsonOption = False) -> None:
+    """Show whether the service is installed, runs and answers. The exit status is 1 where it does not run."""
+    installation = Installation(system)
+    state = installation.state()
+    facts = _facts(installation, state)
+    output = Output()
+    if as_json:
+        output.json(facts)
+    else:
+        output.table(
+            ("", f"{NAME} service"), [(name.replace("_", " "), _text(value)) for name, value in facts.items()]
+        )
+        if state is None:
+            output.note(_NOT_INSTALLED)
+        elif facts["version"] not in (None, __version__):
+            output.note(
+                f"Version {__version__} is installed: `{NAME} service restart{installation.flag}` starts it."
+            )
+    waits = state is not None and installation.spec.start == "on-demand"
+    if state is None or not (state.running or waits):
+        raise typer.Exit(1)
+
+
+def _facts(installation: Installation, state: State | None) -> dict[str, Any]:
+    settings = installation.loaded.settings
+    health: dict[str, Any] = {}
+    address = server_address(installation.loaded)
+    if state is not None and state.running:
+        with contextlib.suppress(CommandError), ServerConnection(address) as connection:
+            health = connection.get("/health")
+    pid = health.get("pid") or (state.pid if state is not None else None)
+    return {
+        "installed": state is not None,
+        "manager": installation.manager.name,
+        "scope": installation.scope,
+        "start": installation.spec.start if state is not None else None,
+        "enabled": state.enabled if state is not None else False,
+        "running": state.running if state is not None else False,
+        "detail": state.detail if state is not None else "not installed",
+        "pid": pid,
+        "url": address.url,
+        "health": health.get("state"),
+        "version": health.get("version"),
+        "uptime_s": health.get("uptime_s"),
+        "memory_bytes": _memory(pid),
+        "config_file": str(installation.loaded.config_file),
+        "log_file": str(settings.log_file) if settings.log_file is not None else None,
+    }
+
+
+def _memory(pid: int | None) -> int | None:
+    """Resident memory of the server and all its processes."""
+    if pid is None:
+        return None
+    try:
+        server = psutil.Process(pid)
+        return sum(process.memory_info().rss for process in (server, *server.children(recursive=True)))
+    except psutil.Error:
+        return None
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int) and value > 1 << 20:
+        return size_text(value)
+    return "" if value is None else str(value)
+
+
+def logs(
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with new lines, until Ctrl-C.")
+    ] = False,
+    lines: Annotated[
+        int, typer.Option("--lines", "-n", metavar="N", min=0, max=100_000, help="So many of the last lines.")
+    ] = 100,
+    system: SystemOption = False,
+) -> None:
+    """Show the log file of the service, also when it does not run. Prompts and answers are never in it."""
+    installation = Installation(system)
+    path = installation.loaded.settings.log_file
+    if path is None:
+        raise CommandError(
+            "the settings say that no log file is written.",
+            "Set log_file to a path, or remove it.",
+            WRONG_USE,
+        )
+    output = Output()
+    coming: Iterable[str] = ()
+    try:
+        if follow:
+            found, coming = follow_lines(path, lines)
+        else:
+            found = last_lines(path, lines)
+    except OSError as error:
+        raise CommandError(
+            f"cannot read {path}: {error.strerror}", "Put `sudo` before the command."
+        ) from None
+    if not found and not follow:
+        output.note(f"{path} has no lines yet.")
+    for line in itertools.chain(found, coming):
+        output.data(line)
+
+
+def _check_settings(installation: Installation) -> None:
+    """What a service cannot have: variables of this shell, any free port, connections on Windows."""
+    spec, origins = installation.spec, installation.loaded.origins
+    if spec.start == "on-demand" and installation.manager.name.startswith(("Task", "Windows")):
+        raise CommandError(
+            "Windows starts no program for a connection.",
+            "Use --at-login: an idle server takes no time.",
+            WRONG_USE,
+        )
+    if installation.loaded.settings.port == 0:
+        raise CommandError("port: a service needs a port of its own, not any free one.", status=WRONG_USE)
+    ours = [name for name, origin in origins.items() if origin.startswith(_ENVIRONMENT)]
+    if ours:
+        raise CommandError(
+            f"{', '.join(origins[name] for name in ours)}: set in this shell, which the service does not see.",
+            f"Write {', '.join(ours)} into {installation.loaded.config_file}, and unset the variable.",
+            WRONG_USE,
+        )
+
+
+def _check_port(installation: Installation, *, taken_by_socket: bool) -> None:
+    """Another server on the port is told of now, rather than in the log of a service that cannot start."""
+    if taken_by_socket:
+        return
+    settings = installation.loaded.settings
+    try:
+        listen(settings.host, settings.port).close()
+    except AlreadyServing as running:
+        raise CommandError(
+            f"jan-serve is {running}.", "Stop that one first: the service takes its port."
+        ) from None
+
+
+def _show(plan: Plan, output: Output) -> None:
+    for command in plan.protect:
+        output.data(" ".join(command.words))
+    for file in plan.files:
+        output.data(f"# {file.path}{' (only where it is not there yet)' if file.keep else ''}")
+        output.raw(file.content)
+    for command in plan.after:
+        output.data(" ".join(command.words))
+
+
+@contextlib.contextmanager
+def _explained(installation: Installation) -> Generator[None]:
+    try:
+        yield
+    except ServiceFailed as error:
+        logs_command = f"`{NAME} service logs{installation.flag}` shows what the server said."
+        raise CommandError(str(error), logs_command) from None

@@ -1,0 +1,70 @@
+"""`jan-serve service run`: what service managers start. As `serve`, without a terminal and without flags."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, TextIO
+
+import typer
+
+from jan_serve.cli.commands.serve import from_manager, serve_on
+from jan_serve.cli.errors import WRONG_USE, CommandError
+from jan_serve.cli.options import ConfigOption
+from jan_serve.cli.output import Output
+from jan_serve.cli.server.listen import AlreadyServing
+from jan_serve.config import LoadedSettings, load_settings
+from jan_serve.daemon.launchd import SOCKET_KEY
+from jan_serve.daemon.win_service import host_service
+from jan_serve.store.paths import default_data_dir
+
+if TYPE_CHECKING:
+    from jan_serve.api.observer import ServerObserver
+
+_MAX_ERRORS_BYTES: Final = 1 << 20
+
+
+def run(
+    config: ConfigOption = None,
+    windows_service: Annotated[bool, typer.Option("--windows-service", hidden=True)] = False,
+) -> None:
+    """Serve as a background service: for service managers, which `service install` tells about it."""
+    provide_streams(default_data_dir() / "logs" / "service.err")
+    loaded = load_settings(config_file=config)
+    if windows_service:
+        raise typer.Exit(host_service(lambda observer: _serve(loaded, observer)))
+    raise typer.Exit(_serve(loaded, None))
+
+
+def _serve(loaded: LoadedSettings, observer: ServerObserver | None) -> int:
+    with from_manager(SOCKET_KEY) as (inherited, notifier):
+        try:
+            return serve_on(loaded, Output(), inherited, observer or notifier, log_stream=_log_stream(loaded))
+        except AlreadyServing as running:
+            raise CommandError(f"jan-serve is {running}", "Stop that one first.", WRONG_USE) from None
+
+
+def provide_streams(path: Path) -> None:
+    """Standard error where the system gave none (pythonw.exe): a file. A file that grew too large starts anew."""
+    if sys.stderr is None:  # pyright: ignore[reportUnnecessaryComparison]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        sys.stderr = path.open("a", encoding="utf-8", errors="replace", buffering=1)
+        sys.stdout = sys.stderr
+    if _is_file(sys.stderr) and os.fstat(sys.stderr.fileno()).st_size > _MAX_ERRORS_BYTES:
+        os.ftruncate(sys.stderr.fileno(), 0)
+
+
+def _log_stream(loaded: LoadedSettings) -> TextIO | None:
+    """Where log lines go besides the log file: not into a second file, which nobody would keep small."""
+    if loaded.settings.log_file is not None and _is_file(sys.stderr):
+        return open(os.devnull, "w", encoding="utf-8")
+    return None
+
+
+def _is_file(stream: TextIO) -> bool:
+    try:
+        return stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+    except (OSError, ValueError):
+        return False  # a stream of a test, without a descriptor

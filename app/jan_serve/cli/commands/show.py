@@ -1,0 +1,110 @@
+"""`jan-serve show`: everything that is known about one model. Reads headers, loads nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from jan_serve.cli.commands.completion import complete_model
+from jan_serve.cli.commands.ls import size_text, source_text
+from jan_serve.cli.errors import FAILED, CommandError
+from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, store_names
+from jan_serve.cli.output import Output
+from jan_serve.store.entry import ModelEntry
+from jan_serve.store.files.disk import is_there
+from jan_serve.store.gguf.gguf_header import read_gguf_header
+from jan_serve.store.gguf.model_file import ModelFile
+from jan_serve.store.gguf.quantisation import quantisation_of
+
+_LABELS: Final = {"size_bytes": "size", "weights_bytes": "weights", "n_ctx_train": "context"}
+
+
+def show(
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help="A model, as requests name it.", autocompletion=complete_model),
+    ],
+    template: Annotated[bool, typer.Option("--template", help="Print the chat template instead.")] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Read the files and compare them with their SHA-256 digests.")
+    ] = False,
+    config: ConfigOption = None,
+    models_dir: ModelsDirOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a model: its files, source, digests, names, and what its header says."""
+    settings, resolver = store_names(config, models_dir)
+    entry = resolver.resolve(name)
+    output = Output()
+    if template:
+        text = read_gguf_header(entry.path).text("tokenizer.chat_template")
+        if text is None:
+            raise CommandError(f"{entry.name} has no chat template.")
+        output.raw(text)
+        return
+    model = resolver.model_file(entry.path, entry.name)
+    facts = _facts(entry, model)
+    if verify:
+        facts["verified"] = _verify(entry, settings.models_dir)
+    if as_json:
+        output.json(facts)
+    else:
+        rows = [(_LABELS.get(key, key.replace("_", " ")), _text(key, value)) for key, value in facts.items()]
+        output.table(("", entry.name), [row for row in rows if row[1]])
+    if verify and facts["verified"] is False:
+        raise CommandError(
+            f"A file of {entry.name} is not what was downloaded.", "Remove it and pull it again.", FAILED
+        )
+
+
+def _facts(entry: ModelEntry, model: ModelFile) -> dict[str, Any]:
+    record = entry.record
+    source = record.source if record is not None else None
+    return {
+        "name": entry.name,
+        "aliases": list(entry.all_aliases),
+        "adapters": list(entry.adapters),
+        "source": source_text(entry),
+        "revision": source.revision if source is not None else None,
+        "title": model.name,
+        "architecture": model.architecture,
+        "parameters": model.n_parameters,
+        "quantisation": quantisation_of(entry.path.name) or model.quantisation,
+        "n_ctx_train": model.n_ctx_train,
+        "layers": model.n_layer,
+        "chat_template": model.has_chat_template,
+        "pooling": model.pooling,
+        "size_bytes": model.file_bytes,
+        "weights_bytes": model.tensor_bytes,
+        "files": [str(path) for path in model.paths],
+        "links_to": str(entry.path.resolve()) if entry.path.is_symlink() else None,
+        "projector": record.projector.path if record is not None and record.projector is not None else None,
+        "sha256": [file.sha256 for file in record.files if file.sha256] if record is not None else [],
+    }
+
+
+def _verify(entry: ModelEntry, models_dir: Path) -> bool | None:
+    """Whether all files have their recorded digests; None where none is recorded. Blocks: it reads every byte."""
+    record = entry.record
+    files = [] if record is None else [*record.files, *((record.projector,) if record.projector else ())]
+    known = [(models_dir / file.path, file.size_bytes, file.sha256) for file in files if file.sha256]
+    if not known:
+        return None
+    return all(asyncio.run(is_there(path, size, digest)) for path, size, digest in known)
+
+
+def _text(key: str, value: Any) -> str:
+    if value is None or value == []:
+        return "unknown" if key == "verified" else ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return "\n".join(str(item) for item in value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    if key.endswith("_bytes"):
+        return size_text(value)
+    if key == "parameters":
+        return f"{value / 1e9:.3g} billion" if value >= 1e9 else f"{value / 1e6:.3g} million"
+    return str(value)

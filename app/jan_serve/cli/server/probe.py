@@ -1,0 +1,56 @@
+"""Asks a worker process about llama.cpp: its version, its features, its devices.
+
+The commands never load llama.cpp themselves: a build that crashes on this machine ends the probe, and is reported.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from jan_serve.supervisor.workers.worker_process import default_worker_command, worker_environment
+
+_PROBE_COMMAND: Final = (*default_worker_command(), "--probe")
+_PROBE_TIMEOUT_S: Final = 60.0
+
+
+class ProbeFailed(Exception):
+    """The worker could not tell about llama.cpp; the text says why."""
+
+
+def probe_engine(
+    command: Sequence[str] = _PROBE_COMMAND, timeout_s: float = _PROBE_TIMEOUT_S
+) -> dict[str, Any]:
+    """Version, features and devices of llama.cpp, from a process of its own. Raises ProbeFailed."""
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=timeout_s,
+            check=False,
+            env=worker_environment(os.environ),
+        )
+    except subprocess.TimeoutExpired:
+        raise ProbeFailed(f"llama.cpp did not answer within {timeout_s:g} s") from None
+    except OSError as error:
+        raise ProbeFailed(f"cannot start a worker process: {error.strerror}") from None
+    last_words = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
+    if done.returncode != 0:
+        how = f"signal {-done.returncode}" if done.returncode < 0 else f"status {done.returncode}"
+        raise ProbeFailed(f"llama.cpp does not start ({how}): {''.join(last_words) or 'no message'}")
+    for line in reversed(done.stdout.splitlines()):
+        try:
+            return msgspec.json.decode(line, type=dict[str, Any])
+        except msgspec.DecodeError:
+            continue  # native code may print lines of its own
+    raise ProbeFailed("the worker said nothing about llama.cpp")
+
+
+def device_names(engine: dict[str, Any]) -> list[str]:
+    """The devices of a probe, as --device takes them."""
+    return [str(device["name"]) for device in engine.get("devices", [])]

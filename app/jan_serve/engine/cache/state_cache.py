@@ -1,0 +1,188 @@
+"""The tiers below the KV cache: states of sequences that had to leave it, in RAM and behind that on disk.
+
+It moves bytes and knows nothing of llama.cpp; the engine saves and restores. All methods are thread-safe, and none
+blocks on the disk but `flush`: files are read and written by a thread of its own.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import TypeVar
+
+from jan_serve.engine.cache.prefix_index import BLOCK, PrefixIndex, Tokenised
+from jan_serve.engine.cache.state_files import StateFile, StateFiles
+from jan_serve.engine.llama.context import SequenceBytes
+from jan_serve.engine.tokens import Tokens
+
+S = TypeVar("S", bound=Tokenised)
+
+MIN_TOKENS = BLOCK
+"""A shorter prefix is computed in about the time that it takes to bring it back."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SavedState:
+    """The state of a sequence after `tokens`, as llama.cpp wrote it."""
+
+    tokens: Tokens
+    data: SequenceBytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StateMatch:
+    """The first `length` tokens of a prompt are in this state."""
+
+    length: int
+    source: SavedState | StateFile
+
+
+class StateCache:
+    """States by recency, in `ram_bytes` and in `files`. `whole_only`: they can only be used as a whole."""
+
+    def __init__(self, ram_bytes: int, files: StateFiles | None = None, *, whole_only: bool = False) -> None:
+        self._whole_only = whole_only
+        self._ram_bytes = ram_bytes
+        self._used = 0
+        self._states: PrefixIndex[SavedState] = PrefixIndex()  # least recently used first
+        self._files = files
+        self._unwritten = 0
+        self._version = 0
+        self._writes: set[Future[None]] = set()
+        # A write that is done at once calls back in the thread that submits it.
+        self._lock = threading.RLock()
+        # One thread: it alone touches the files.
+        self._disk = ThreadPoolExecutor(1, "states") if files is not None else None
+
+    @property
+    def ram_bytes(self) -> int:
+        """The budget of the RAM."""
+        return self._ram_bytes
+
+    @property
+    def ram_used(self) -> int:
+        """Bytes of the states in RAM."""
+        return self._used
+
+    @property
+    def is_off(self) -> bool:
+        """Whether it keeps nothing, so that saving a state is for nothing."""
+        return self._ram_bytes == 0 and self._files is None
+
+    @property
+    def version(self) -> int:
+        """Another number whenever a state came since, so that `match` may find more than before."""
+        return self._version
+
+    def put(self, tokens: Tokens, data: SequenceBytes) -> None:
+        """Keep a state; it takes the place of those that hold no more than it."""
+        state = SavedState(tokens.copy(), data)
+        with self._lock:
+            for other in self._states.beginnings(tokens):
+                if not self._whole_only or len(other.tokens) == len(tokens):
+                    self._drop(other)
+            self._states.add(state)
+            self._used += len(data)
+            self._version += 1
+            while self._used > self._ram_bytes:
+                oldest = self._states.first
+                self._drop(oldest)
+                self._write(oldest)
+
+    def match(self, prompt: Tokens) -> StateMatch | None:
+        """The state with the longest usable prefix of `prompt`, of which one token at least is left to compute."""
+        found: list[tuple[SavedState | StateFile, int] | None] = [self._find(self._states, prompt[:-1])]
+        if self._files is not None:
+            found.append(self._find(self._files.index, prompt[:-1]))
+        matches = [StateMatch(length, state) for state, length in filter(None, found) if length >= MIN_TOKENS]
+        return max(matches, key=lambda match: match.length, default=None)
+
+    def _find(self, index: PrefixIndex[S], prompt: Tokens) -> tuple[S, int] | None:
+        if not self._whole_only:
+            return index.longest(prompt)
+        whole = index.beginnings(prompt)
+        return (whole[0], len(whole[0].tokens)) if whole else None
+
+    def fetch(self, match: StateMatch) -> Future[SavedState | None]:
+        """The state of a match: done at once from RAM, later from disk. None if it is no longer there, or damaged."""
+        future: Future[SavedState | None] = Future()
+        source = match.source
+        if isinstance(source, SavedState):
+            with self._lock:
+                if source in self._states:
+                    self._states.add(source)
+            future.set_result(source)
+            return future
+        if self._disk is None:
+            raise ValueError("a state on disk of a cache without files")
+        return self._disk.submit(self._read, source)
+
+    def lift_budget(self) -> None:
+        """Keep in RAM whatever comes from now on, for `flush` to write the latest first. For the end."""
+        with self._lock:
+            self._ram_bytes = sys.maxsize
+
+    def flush(self, patience_s: float) -> None:
+        """Write what is in RAM to disk, most recently used first, for so many seconds at most. For the end."""
+        if self._disk is None:
+            return
+        with self._lock:
+            states, self._used = list(self._states), 0
+            self._states.clear()
+            writes = {
+                *self._writes,
+                *(self._disk.submit(self._write_now, state) for state in reversed(states)),
+            }
+        wait(writes, timeout=patience_s)
+        self._disk.shutdown(wait=False, cancel_futures=True)
+
+    def clear(self) -> None:
+        """Forget everything, files included."""
+        with self._lock:
+            self._states.clear()
+            self._used = 0
+        if self._disk is not None and self._files is not None:
+            self._disk.submit(self._files.clear).result()
+
+    def _drop(self, state: SavedState) -> None:
+        self._states.remove(state)
+        self._used -= len(state.data)
+
+    def _write(self, state: SavedState) -> None:
+        """Hand a state to the disk thread, unless that is behind by more than the whole budget of the RAM."""
+        if self._disk is None or self._unwritten + len(state.data) > max(self._ram_bytes, len(state.data)):
+            return
+        self._unwritten += len(state.data)
+        write = self._disk.submit(self._write_now, state)
+        self._writes.add(write)
+        write.add_done_callback(lambda done: self._written(done, len(state.data)))
+
+    def _written(self, write: Future[None], size: int) -> None:
+        with self._lock:
+            self._writes.discard(write)
+            self._unwritten -= size
+
+    def _write_now(self, state: SavedState) -> None:
+        assert self._files is not None
+        index, tokens = self._files.index, state.tokens
+        older = index.beginnings(tokens)
+        if any(len(file.tokens) == len(tokens) for file in older):
+            return
+        if not self._whole_only:
+            if index.has_beginning(tokens):
+                return
+            for file in older:
+                self._files.remove(file)
+        self._files.write(state.tokens, state.data)
+
+    def _read(self, file: StateFile) -> SavedState | None:
+        assert self._files is not None
+        data = self._files.read(file)
+        if data is None:
+            return None
+        state = SavedState(file.tokens, data)
+        if self._ram_bytes:
+            self.put(state.tokens, state.data)
+        return state

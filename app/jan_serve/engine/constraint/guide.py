@@ -1,0 +1,377 @@
+"""Follows a Guide through one answer: thought, lead, grammar, or free text with triggers.
+
+It is a GrammarExecutor, so sampling and jump-forward treat it like any grammar. Where the text is free it allows every
+token but those that would run across a marker into text which the grammar behind it refuses.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from jan_serve.core.guide import Guide, ThoughtGuide
+from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
+from jan_serve.engine.constraint.token_search import TokenSearch
+from jan_serve.engine.llama.vocab import Vocab
+from jan_serve.errors import GrammarTooComplex
+
+Floats = npt.NDArray[np.float32]
+
+
+class GuideTools(NamedTuple):
+    """What following a Guide needs of the model. grammars: make a fresh executor of the guide's own grammar, and of
+    each trigger's."""
+
+    vocab: Vocab
+    search: Callable[[], TokenSearch]
+    grammar: Callable[[], GrammarExecutor] | None
+    triggers: tuple[Callable[[], GrammarExecutor], ...]
+
+
+class _Stage(enum.Enum):
+    START = enum.auto()
+    """Nothing is written yet that tells a thought from what the grammar wants."""
+    THOUGHT = enum.auto()
+    GRAMMAR = enum.auto()
+    FREE = enum.auto()
+
+
+class _Hit(NamedTuple):
+    """A marker in free text. trigger: its number, or None where the marker opens a thought."""
+
+    start: int
+    end: int
+    trigger: int | None
+
+
+class _Written:
+    """What the grammar wants from the start: a lead of tokens, then the grammar."""
+
+    def __init__(self, lead: Iterable[int], grammar: GrammarExecutor) -> None:
+        self.lead = deque(lead)
+        self.grammar = grammar
+
+    def allows(self, token: int) -> bool:
+        return token == self.lead[0] if self.lead else self.grammar.allows(token)
+
+    def accept(self, token: int) -> None:
+        if self.lead:
+            self.lead.popleft()
+        else:
+            self.grammar.accept(token)
+
+    def mask(self, logits: Floats) -> Floats:
+        return _only(logits, [self.lead[0]]) if self.lead else self.grammar.mask(logits)
+
+    def forced(self) -> list[int]:
+        tokens = list(self.lead)
+        self.lead.clear()
+        return tokens + self.grammar.forced()
+
+    @property
+    def is_complete(self) -> bool:
+        return not self.lead and self.grammar.is_complete
+
+
+class GuidedExecutor:
+    """Where one answer stands in its Guide. reasoning_tokens: tokens of thoughts so far, their markers included."""
+
+    def __init__(self, guide: Guide, tools: GuideTools) -> None:
+        self._guide = guide
+        self._tools = tools
+        self._vocab = tools.vocab
+        thought = guide.thought
+        self._opens = _encoded(thought.opens) if thought is not None else ()
+        self._closes = _encoded(thought.closes) if thought is not None else ()
+        self._ends = _encoded(thought.ends) if thought is not None and guide.grammar is None else ()
+        self._triggers = _encoded(trigger.text for trigger in guide.triggers)
+        self._longest = max(map(len, (*self._opens, *self._closes, *self._ends, *self._triggers)), default=1)
+        # The end of the free text or thought, as far as a marker may reach back; in START all that was written.
+        self._tail = b""
+        # In free text: whether everything before the tail is white space since the start or the last thought.
+        self._blank = True
+        self._written: _Written | None = None
+        # Tokens that close a thought which used up its budget.
+        self._closing: deque[int] = deque()
+        self.reasoning_tokens = 0
+        self._stage = self._first_stage(thought)
+        self._check_budget()
+
+    def _first_stage(self, thought: ThoughtGuide | None) -> _Stage:
+        if thought is not None and thought.is_open:
+            return _Stage.THOUGHT
+        if self._guide.grammar is None:
+            return _Stage.FREE
+        self._written = self._grammar(self._guide.lead)
+        return _Stage.START if thought is not None and thought.may_open else _Stage.GRAMMAR
+
+    # GrammarExecutor
+
+    def allows(self, token: int) -> bool:
+        """Whether the token may come next."""
+        if self._closing:
+            return token == self._closing[0]
+        if self._stage is _Stage.GRAMMAR:
+            assert self._written is not None
+            return self._written.allows(token)
+        if self._vocab.is_eog(token):
+            return self._allows_end(token)
+        piece = self._vocab.piece(token, special=True)
+        if self._stage is _Stage.START:
+            return self._opens_thought(piece) or (self._written is not None and self._written.allows(token))
+        if self._stage is _Stage.THOUGHT:
+            return self._guide.grammar is None or self._ends_cleanly(piece)
+        return self._triggers_cleanly(piece)
+
+    def mask(self, logits: Floats) -> Floats:
+        """The logits with every refused token at -inf; raises GrammarTooComplex."""
+        if self._closing:
+            return _only(logits, [self._closing[0]])
+        if self._stage is _Stage.GRAMMAR:
+            assert self._written is not None
+            return self._written.mask(logits)
+        if self._stage is _Stage.START:
+            openers = [
+                token
+                for rest in self._unwritten_openers()
+                for token in (*self._search.beginning_of(rest), *self._search.beginning_with(rest))
+            ]
+            wanted = _only(logits, openers)
+            return wanted if self._written is None else np.maximum(wanted, self._written.mask(logits))
+        refused = [token for token in self._suspects() if not self.allows(token)]
+        if not refused:
+            return logits
+        masked = logits.copy()
+        masked[refused] = -np.inf
+        return masked
+
+    def accept(self, token: int) -> None:
+        """Advance by an allowed token; raises GrammarTooComplex."""
+        if self._vocab.is_eog(token):
+            return
+        if self._closing:
+            self._closing.popleft()
+        if self._stage is _Stage.GRAMMAR:
+            assert self._written is not None
+            self._written.accept(token)
+            self._leave_grammar()
+            return
+        piece = self._vocab.piece(token, special=True)
+        if self._stage is _Stage.START:
+            self._begin(token, piece)
+        elif self._stage is _Stage.THOUGHT:
+            self.reasoning_tokens += 1
+            self._think(piece)
+        else:
+            self._free(piece)
+        self._check_budget()
+
+    def forced(self) -> list[int]:
+        """Tokens that must come next; advances past them."""
+        tokens: list[int] = []
+        while self._closing:
+            tokens.append(self._closing[0])
+            self.accept(self._closing[0])
+        if self._stage is _Stage.GRAMMAR:
+            assert self._written is not None
+            tokens += self._written.forced()
+            self._leave_grammar()
+        return tokens
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing may follow."""
+        return self._stage is _Stage.GRAMMAR and self._written is not None and self._written.is_complete
+
+    # The start of an answer that a grammar holds, and that a thought may come before
+
+    def _unwritten_openers(self) -> list[bytes]:
+        written = self._tail
+        return [opener[len(written) :] for opener in self._opens if opener.startswith(written)]
+
+    def _opens_thought(self, piece: bytes) -> bool:
+        written = self._tail + piece
+        return bool(piece) and any(
+            opener.startswith(written) or written.startswith(opener) for opener in self._opens
+        )
+
+    def _begin(self, token: int, piece: bytes) -> None:
+        opens = self._opens_thought(piece)
+        if self._written is not None and not self._written.allows(token):
+            self._written = None
+        if self._written is not None:
+            self._written.accept(token)
+        self._tail += piece
+        if not opens:
+            self._stage, self._tail = _Stage.GRAMMAR, b""
+            return
+        opener = next((o for o in self._opens if self._tail.startswith(o)), None)
+        if opener is not None:
+            self.reasoning_tokens += 1
+            self._open_thought(self._tail[len(opener) :])
+
+    # Thoughts
+
+    def _open_thought(self, rest: bytes) -> None:
+        self._stage, self._tail, self._written = _Stage.THOUGHT, b"", None
+        self._think(rest)
+
+    def _think(self, data: bytes) -> None:
+        self._tail += data
+        close = _first(self._tail, self._closes)
+        end = _first(self._tail, self._ends)
+        if close is not None and (end is None or close[0] <= end[0]):
+            self._close_thought(self._tail[close[1] :])
+        elif end is not None:
+            self._stage, rest, self._tail, self._blank = _Stage.FREE, self._tail[end[0] :], b"", True
+            self._free(rest)
+        else:
+            self._tail = self._tail[-self._longest :]
+
+    def _close_thought(self, rest: bytes) -> None:
+        self._tail, self._closing = b"", deque()
+        if self._guide.grammar is None:
+            self._stage, self._blank = _Stage.FREE, True
+            self._free(rest)
+            return
+        # What follows the marker in its token is white space (`_ends_cleanly`), which the lead need not repeat.
+        lead = self._guide.lead_after_thought
+        self._written = self._grammar(lead.removeprefix(rest.decode("utf-8", "replace")))
+        self._stage = _Stage.GRAMMAR
+
+    def _ends_cleanly(self, piece: bytes) -> bool:
+        data = self._tail + piece
+        close = _first(data, self._closes)
+        return close is None or not data[close[1] :].strip()
+
+    def _check_budget(self) -> None:
+        thought = self._guide.thought
+        if (
+            self._stage is _Stage.THOUGHT
+            and thought is not None
+            and thought.budget is not None
+            and self.reasoning_tokens >= thought.budget
+            and not self._closing
+        ):
+            self._closing = deque(self._tokens(thought.closes[0]))
+
+    # Free text
+
+    def _free(self, data: bytes) -> None:
+        self._tail += data
+        hit = self._find(self._tail)
+        if hit is None:
+            cut = len(self._tail) - self._longest
+            if cut > 0:
+                self._blank = self._blank and not self._tail[:cut].strip()
+                self._tail = self._tail[cut:]
+            return
+        rest, self._tail = self._tail[hit.end :], self._tail[: hit.end]
+        if hit.trigger is None:
+            self.reasoning_tokens += 1
+            self._open_thought(rest)
+            return
+        grammar = self._after_trigger(hit.trigger, rest)
+        if grammar is None:
+            # Text that the grammar refuses is no call, and the marker is not looked at again.
+            self._blank = False
+            self._tail = (self._tail[hit.start + 1 :] + rest)[-self._longest :]
+            return
+        self._stage, self._tail, self._written = _Stage.GRAMMAR, b"", _Written((), grammar)
+        self._leave_grammar()
+
+    def _find(self, data: bytes) -> _Hit | None:
+        """The first marker that counts; where two begin in one place, the longer one."""
+        thought = self._guide.thought
+        hits: list[_Hit] = []
+        for opener in self._opens:
+            start = data.find(opener)
+            if start >= 0 and ((thought is not None and thought.anywhere) or self._is_blank(data[:start])):
+                hits.append(_Hit(start, start + len(opener), None))
+        for number, trigger in enumerate(self._triggers):
+            start = data.find(trigger)
+            if start >= 0 and (not self._guide.at_start or self._is_blank(data[:start])):
+                hits.append(_Hit(start, start + len(trigger), number))
+        return min(hits, key=lambda hit: (hit.start, -hit.end), default=None)
+
+    def _is_blank(self, data: bytes) -> bool:
+        return self._blank and not data.strip()
+
+    def _triggers_cleanly(self, piece: bytes) -> bool:
+        if not self._triggers:
+            return True
+        data = self._tail + piece
+        hit = self._find(data)
+        if hit is None or hit.trigger is None or hit.end == len(data):
+            return True
+        return self._after_trigger(hit.trigger, data[hit.end :]) is not None
+
+    def _after_trigger(self, number: int, rest: bytes) -> GrammarExecutor | None:
+        """The trigger's grammar behind `rest`; None where it refuses that."""
+        grammar = self._tools.triggers[number]()
+        try:
+            text = rest.decode("utf-8")
+        except UnicodeDecodeError:
+            return None
+        for token in self._vocab.tokenize(text, add_special=False, parse_special=False) if text else ():
+            if not grammar.allows(token):
+                return None
+            grammar.accept(token)
+        return grammar
+
+    # Shared
+
+    def _allows_end(self, token: int) -> bool:
+        if self._stage is _Stage.START:
+            return self._written is not None and self._written.allows(token)
+        return self._stage is _Stage.FREE or self._guide.grammar is None
+
+    def _leave_grammar(self) -> None:
+        """Behind a triggered grammar the text is free again."""
+        if self._guide.grammar is None and self._guide.repeat and self.is_complete:
+            self._stage, self._written, self._tail, self._blank = _Stage.FREE, None, b"", False
+
+    def _suspects(self) -> set[int]:
+        """Tokens that may run across a marker, and those that end the answer."""
+        markers = self._closes if self._stage is _Stage.THOUGHT else self._triggers
+        found: set[int] = set(self._vocab.eog_ids)
+        for marker in markers:
+            found.update(self._search.containing(marker))
+            for split in range(1, len(marker)):
+                if self._tail.endswith(marker[:split]):
+                    found.update(self._search.beginning_with(marker[split:]))
+        return found
+
+    @property
+    def _search(self) -> TokenSearch:
+        return self._tools.search()
+
+    def _grammar(self, lead: str) -> _Written:
+        if self._tools.grammar is None:
+            raise GrammarTooComplex("the guide has no grammar", param="grammar")
+        return _Written(self._tokens(lead), self._tools.grammar())
+
+    def _tokens(self, text: str) -> list[int]:
+        return self._vocab.tokenize(text, add_special=False, parse_special=True) if text else []
+
+
+def _encoded(texts: Iterable[str]) -> tuple[bytes, ...]:
+    return tuple(text.encode("utf-8") for text in texts)
+
+
+def _first(data: bytes, markers: Iterable[bytes]) -> tuple[int, int] | None:
+    """Start and end of the first marker in `data`; of several there, the longest."""
+    found = [(at, at + len(marker)) for marker in markers if (at := data.find(marker)) >= 0]
+    return min(found, key=lambda span: (span[0], -span[1]), default=None)
+
+
+def _only(logits: Floats, tokens: list[int]) -> Floats:
+    """The logits of these tokens, and -inf for all others."""
+    out = np.full_like(logits, -np.inf)
+    out[tokens] = logits[tokens]
+    return out

@@ -1,0 +1,131 @@
+"""Embeddings: inputs to pooled vectors, in batches, beside what else the worker does."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+
+from jan_serve.engine.adapters import Adapters
+from jan_serve.engine.embedding.embed_job import EmbedJob, Floats
+from jan_serve.engine.embedding.input_pooling import InputPooling
+from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_OK, Batch, LlamaContext
+from jan_serve.engine.llama.vocab import Vocab
+from jan_serve.engine.phase import PhaseClock
+from jan_serve.errors import ContextLengthExceeded, EngineFailure, InvalidRequest
+from jan_serve.ipc.messages import Embedded, EmbedRequest
+
+
+class Embedder:
+    """Embeds text with one model. Its contexts are made when they are needed, by the thread that uses them."""
+
+    def __init__(
+        self,
+        vocab: Vocab,
+        inputs: InputPooling,
+        *,
+        n_ctx: int,
+        dimensions: int,
+        piece_tokens: int,
+        scores: bool = False,
+        adapters: Adapters | None = None,
+    ) -> None:
+        """inputs: computes the vectors. n_ctx: tokens of an input at most. dimensions: values of a vector.
+
+        piece_tokens: of a batch, where inputs may be cut. scores: the "vectors" are a classifier's scores.
+        """
+        self._vocab = vocab
+        self._inputs = inputs
+        self._n_ctx = n_ctx
+        self.dimensions = dimensions
+        self.piece_tokens = piece_tokens
+        self._scores = scores
+        self._adapters = adapters
+        self._lock = threading.Lock()
+        self._running: tuple[int, LlamaContext] | None = None  # request and context of the decode that runs
+
+    def tokenize(self, request: EmbedRequest) -> list[list[int]]:
+        """Ids of every input, with the special tokens that the model wants. May run on another thread.
+
+        Raises ContextLengthExceeded or InvalidRequest, naming the input.
+        """
+        if self._adapters is not None:
+            self._adapters.mark(request.adapters)  # refuses what is not there
+        vocab = self._vocab
+        rows: list[list[int]] = []
+        for i, item in enumerate(request.inputs):
+            if isinstance(item, str):
+                ids = vocab.tokenize(item, add_special=True, parse_special=request.parse_special)
+            else:
+                ids = list(item)
+                bad = next((token for token in ids if not 0 <= token < vocab.n_tokens), None)
+                if bad is not None:
+                    raise InvalidRequest(
+                        f"input: token id {bad} is outside the vocabulary (0 to {vocab.n_tokens - 1})",
+                        param="input",
+                    )
+            if not ids:
+                raise InvalidRequest(f"input: item {i} is empty", param="input")
+            if len(ids) > self._n_ctx:
+                raise ContextLengthExceeded(len(ids), self._n_ctx, param="input", item=i)
+            rows.append(ids)
+        return rows
+
+    def start(self, request: EmbedRequest) -> EmbedJob:
+        """Tokenise the inputs; may run on another thread. Computes nothing yet. Raises as `tokenize`."""
+        return EmbedJob(request, self.tokenize(request))
+
+    def advance(self, job: EmbedJob, phase: PhaseClock, *, room: int | None = None) -> Embedded | None:
+        """Compute the next batch of a job; blocks. Returns the answer after the last. Raises EngineFailure and
+        InsufficientMemory.
+
+        room: tokens at most, where inputs may be cut; None for as many as a part may have.
+        """
+
+        def decode(context: LlamaContext, batch: Batch) -> bool:
+            return self._decode(job.request, context, batch, phase)
+
+        self._inputs.advance(job, self.piece_tokens if room is None else room, decode)
+        if not job.is_done:
+            return None
+        vectors = job.vectors
+        if job.request.normalize and not self._scores:
+            vectors = [_normalized(vector) for vector in vectors]
+        return Embedded(
+            id=job.request.id,
+            vectors=tuple(vector.astype("<f4").tobytes() for vector in vectors),
+            dimensions=self.dimensions,
+            prompt_tokens=job.prompt_tokens,
+        )
+
+    def interrupt(self, request_id: int) -> None:
+        """Stop the decode that runs now if it is for this request, whose job must be dropped then. Thread-safe."""
+        with self._lock:
+            if self._running is not None and self._running[0] == request_id:
+                self._running[1].abort_flag.set()
+
+    def close(self) -> None:
+        """Free the context."""
+        self._inputs.close()
+
+    def _decode(self, request: EmbedRequest, context: LlamaContext, batch: Batch, phase: PhaseClock) -> bool:
+        if self._adapters is not None:
+            self._adapters.apply(context, request.adapters)
+        phase.enter("embed")
+        with self._lock:
+            context.abort_flag.clear()
+            self._running = request.id, context
+        try:
+            code = context.decode(batch)
+        finally:
+            with self._lock:
+                self._running = None
+        if code not in (DECODE_OK, DECODE_ABORTED):
+            raise EngineFailure(f"llama.cpp could not embed this input (code {code})")
+        return code == DECODE_OK
+
+
+def _normalized(vector: Floats) -> Floats:
+    """Divided by its L2 norm; a zero vector stays zero."""
+    norm = float(np.linalg.norm(vector))
+    return vector / np.float32(norm) if norm > 0.0 else vector

@@ -1,0 +1,117 @@
+"""How a model embeds: in pieces or whole, how long inputs may be, and the contexts for it."""
+
+from __future__ import annotations
+
+import psutil
+
+from jan_serve.engine.adapters import Adapters
+from jan_serve.engine.embedding.embedder import Embedder
+from jan_serve.engine.embedding.input_pooling import MAX_SEQUENCES, InputPooling, InputsInPieces, WholeInputs
+from jan_serve.engine.llama.context import LlamaContext
+from jan_serve.engine.llama.model import LlamaModel
+from jan_serve.engine.llama.thread_pool import ThreadPool
+from jan_serve.errors import InsufficientMemory
+from jan_serve.ipc.messages import EngineSettings, ModelFacts
+
+# Attention over a whole input runs in one batch, and its buffers grow with it: longer inputs need --n-ctx.
+DEFAULT_N_CTX = 2048
+# In pieces, the cache alone grows with an input.
+DEFAULT_N_CTX_IN_PIECES = 8192
+# All tokens of a batch are outputs, and llama.cpp makes logits of each of them beside the embeddings: 4 bytes for each
+# entry of the vocabulary. A device is quicker with more.
+PIECE_TOKENS = 128
+DEVICE_PIECE_TOKENS = 512
+# Their graphs attend within a batch, although llama.cpp gives them a cache (build_attn_inp_no_cache).
+_WITHOUT_CACHE = frozenset({"llama-embed"})
+
+
+def reads_in_pieces(model: LlamaModel, context: LlamaContext | None, pooling: str) -> bool:
+    """Whether inputs may be cut: where tokens look back only, over a cache. Heads that score want whole inputs.
+
+    llama.cpp is asked: of some architectures the file does not say it. context: of the model, where there is one.
+    """
+    if pooling == "rank" or model.has_encoder or model.architecture in _WITHOUT_CACHE:
+        return False
+    if context is not None:
+        return context.is_causal
+    probe = LlamaContext(
+        model,
+        n_ctx=32,
+        n_batch=32,
+        n_ubatch=32,
+        n_seq_max=1,
+        threads=ThreadPool(1),
+        embeddings=True,
+        pooling="none",
+    )
+    try:
+        return probe.is_causal
+    finally:
+        probe.close()
+
+
+def make_embedder(
+    settings: EngineSettings,
+    model: LlamaModel,
+    facts: ModelFacts,
+    adapters: Adapters,
+    threads: ThreadPool,
+    *,
+    in_pieces: bool,
+) -> Embedder:
+    """The embedder of a loaded model. Computes nothing, and takes no memory, before its first use."""
+    n_ctx = facts.n_ctx
+    if not facts.is_embedding_model:
+        n_ctx = input_limit(n_ctx, in_pieces=in_pieces, is_chosen=settings.n_ctx is not None)
+    on_device = facts.n_gpu_layers > 0
+    piece_tokens = DEVICE_PIECE_TOKENS if on_device else PIECE_TOKENS
+    # On a device the cache is there as well, and llama.cpp says what does not fit.
+    cell_bytes = 0 if on_device else 2 * (settings.k_elements + settings.v_elements)
+    size = model.n_cls_out if facts.pooling == "rank" else model.n_embd
+
+    def create(n_ctx: int, n_batch: int, pooling: str) -> LlamaContext:
+        return LlamaContext(
+            model,
+            n_ctx=n_ctx,
+            n_batch=n_batch,
+            n_ubatch=n_batch,
+            n_seq_max=MAX_SEQUENCES,
+            threads=threads,
+            embeddings=True,
+            pooling=pooling,
+            flash_attn=settings.flash_attn,
+        )
+
+    def create_for_pieces(n_ctx: int) -> LlamaContext:
+        check_memory(n_ctx - piece_tokens, n_ctx * cell_bytes, psutil.virtual_memory().available)
+        return create(n_ctx, piece_tokens, "none")
+
+    inputs: InputPooling = WholeInputs(lambda length: create(length, length, facts.pooling), n_ctx, size)
+    if in_pieces:
+        inputs = InputsInPieces(create_for_pieces, facts.pooling, size, piece_tokens)
+    return Embedder(
+        model.vocab,
+        inputs,
+        n_ctx=n_ctx,
+        dimensions=size,
+        piece_tokens=piece_tokens,
+        scores=facts.pooling == "rank",
+        adapters=adapters,
+    )
+
+
+def input_limit(n_ctx: int, *, in_pieces: bool, is_chosen: bool) -> int:
+    """Tokens of the longest input that a chat model embeds. is_chosen: whether the user named `n_ctx`."""
+    if in_pieces and is_chosen:
+        return n_ctx
+    return min(n_ctx, DEFAULT_N_CTX_IN_PIECES if in_pieces else DEFAULT_N_CTX)
+
+
+def check_memory(n_tokens: int, needed: int, available: int) -> None:
+    """Raises InsufficientMemory where a KV cache for inputs of so many tokens takes more bytes than there are."""
+    if needed > available:
+        raise InsufficientMemory(
+            f"input: {n_tokens} tokens need {needed / 2**30:.1f} GiB for their KV cache, and"
+            f" {available / 2**30:.1f} GiB are free: shorter inputs need less",
+            retry_after=None,
+        )

@@ -1,0 +1,159 @@
+"""How the vectors of inputs are computed: two ways, as the attention of the model allows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from jan_serve.engine.embedding.embed_job import EmbedJob, Floats
+from jan_serve.engine.llama.context import Batch, LlamaContext
+
+MAX_SEQUENCES = 16
+
+Decode = Callable[[LlamaContext, Batch], bool]
+"""Compute a batch. False where it was broken off: the job is not wanted any more."""
+
+
+class InputPooling(Protocol):
+    """Computes the vectors of a job, a batch at a time."""
+
+    def advance(self, job: EmbedJob, room: int, decode: Decode) -> None:
+        """Compute the next batch, of `room` tokens at most where inputs may be cut. Blocks for the batch.
+
+        Raises what `decode` raises, and InsufficientMemory where a context has to be made.
+        """
+        ...
+
+    def close(self) -> None:
+        """Free the context."""
+        ...
+
+
+class WholeInputs:
+    """Every token may look at all the others: an input is computed in one batch, several short ones together.
+
+    llama.cpp pools them (mean, cls, last), or scores them (rank).
+    """
+
+    def __init__(self, create: Callable[[int], LlamaContext], n_ctx: int, size: int) -> None:
+        """create: a context of so many tokens. n_ctx: of the longest input. size: values of a vector."""
+        self._create = create
+        self._n_ctx = n_ctx
+        self._size = size
+        self._context: LlamaContext | None = None
+        self._batch: Batch | None = None
+
+    def advance(self, job: EmbedJob, room: int, decode: Decode) -> None:
+        """See InputPooling; `room` cannot be kept."""
+        if self._context is None or self._batch is None:
+            self._context, self._batch = self._create(self._n_ctx), Batch(self._n_ctx)
+        context, batch = self._context, self._batch
+        batch.clear()
+        context.clear()
+        first, count = len(job.vectors), 0
+        for row in job.rows[first : first + MAX_SEQUENCES]:
+            if batch.size + len(row) > self._n_ctx:
+                break
+            batch.add(np.asarray(row, np.int32), 0, count, outputs="all")
+            count += 1
+        if decode(context, batch):
+            job.vectors += [context.sequence_embedding(seq_id, self._size) for seq_id in range(count)]
+
+    def close(self) -> None:
+        """See InputPooling."""
+        if self._context is not None:
+            self._context.close()
+            self._context = None
+
+
+class InputsInPieces:
+    """Tokens look back only: an input is read in pieces over the cache, and pooled here.
+
+    The context grows with the longest input so far; its buffers are those of one batch, however long the input is.
+    """
+
+    def __init__(
+        self, create: Callable[[int], LlamaContext], pooling: str, size: int, piece_tokens: int
+    ) -> None:
+        """create: a context of so many cells; raises InsufficientMemory. pooling: mean, cls or last.
+
+        size: values of a vector. piece_tokens: of a batch at most.
+        """
+        self._create = create
+        self._piece_tokens = piece_tokens
+        self._pooling = pooling
+        self._size = size
+        self._context: LlamaContext | None = None
+        self._batch: Batch | None = None
+
+    def advance(self, job: EmbedJob, room: int, decode: Decode) -> None:
+        """See InputPooling."""
+        context, batch = self._open(max(len(row) for row in job.rows))
+        if not job.vectors and not job.num_read:
+            context.clear()
+        lengths = [len(row) for row in job.rows]
+        pieces = next_pieces(lengths, len(job.vectors), job.num_read, min(room, batch.capacity))
+        batch.clear()
+        for piece in pieces:
+            tokens = np.asarray(job.rows[piece.row][piece.start : piece.end], np.int32)
+            batch.add(tokens, piece.start, piece.row % MAX_SEQUENCES, outputs="all")
+        if not decode(context, batch):
+            return
+        outputs = context.token_embeddings(batch.size, self._size)
+        for piece in pieces:
+            length = piece.end - piece.start
+            self._add(job, outputs[:length])
+            outputs = outputs[length:]
+            if len(job.vectors) > piece.row:
+                context.remove(piece.row % MAX_SEQUENCES)
+
+    def close(self) -> None:
+        """See InputPooling."""
+        if self._context is not None:
+            self._context.close()
+            self._context = None
+
+    def _open(self, longest: int) -> tuple[LlamaContext, Batch]:
+        # Beside one input that goes on, a batch holds whole ones.
+        needed = longest + self._piece_tokens
+        if self._context is None or self._context.n_ctx < needed:
+            self.close()
+            self._context = self._create(needed)
+            self._batch = Batch(self._piece_tokens)
+        assert self._batch is not None
+        return self._context, self._batch
+
+    def _add(self, job: EmbedJob, outputs: Floats) -> None:
+        """Take in what the next tokens of an input gave, shape (tokens, size); its vector after the last of them."""
+        total = job.total
+        if self._pooling == "mean":
+            sums: Floats = outputs.sum(axis=0, dtype=np.float32)
+            total = sums if total is None else total + sums
+        elif self._pooling == "last" or total is None:
+            total = outputs[-1 if self._pooling == "last" else 0].copy()
+        job.total, job.num_read = total, job.num_read + len(outputs)
+        length = len(job.rows[len(job.vectors)])
+        if job.num_read == length:
+            job.vectors.append(total / np.float32(length) if self._pooling == "mean" else total)
+            job.num_read, job.total = 0, None
+
+
+class Piece(NamedTuple):
+    """Tokens of one input, from `start` up to `end`."""
+
+    row: int
+    start: int
+    end: int
+
+
+def next_pieces(lengths: Sequence[int], row: int, start: int, room: int) -> list[Piece]:
+    """What a batch of `room` tokens holds of inputs that are read up to `start` of input `row`. Pure."""
+    pieces: list[Piece] = []
+    while room > 0 and row < len(lengths) and len(pieces) < MAX_SEQUENCES:
+        end = min(lengths[row], start + room)
+        pieces.append(Piece(row, start, end))
+        room -= end - start
+        row, start = row + 1, 0
+    return pieces

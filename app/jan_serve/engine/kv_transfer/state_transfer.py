@@ -1,0 +1,78 @@
+"""The worker's part in moving sequences between servers: a thread that reads states out and takes them in."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable
+from pathlib import Path
+
+from jan_serve.core.sequence_state import StateIdentity
+from jan_serve.engine.cache.model_identity import digest_files, model_parts
+from jan_serve.engine.kv_transfer.state_shelf import StateShelf
+from jan_serve.engine.llama.bindings import lib
+from jan_serve.errors import InvalidModel, JanServeError
+from jan_serve.ipc.messages import (
+    DropState,
+    Failed,
+    LoadModel,
+    ReadState,
+    StatePart,
+    StateStored,
+    StoreState,
+)
+
+TransferRequest = ReadState | StoreState | DropState
+
+
+class _Prepare:
+    """Make the digest of the weights, before anybody waits for it."""
+
+
+class StateTransfer:
+    """Owns the shelf. The digest over the weights, which takes seconds for large models, is made when first needed."""
+
+    def __init__(self, load: LoadModel, send: Callable[[StatePart | StateStored | Failed], None]) -> None:
+        self._load = load
+        self._send = send
+        self._known: StateIdentity | None = None
+        self._requests: queue.SimpleQueue[TransferRequest | _Prepare] = queue.SimpleQueue()
+        self.shelf = StateShelf(
+            self._identity, load.settings.state_bytes, on_kept=lambda: self._requests.put(_Prepare())
+        )
+
+    def put(self, request: TransferRequest) -> None:
+        """Have a request served. Never blocks; any thread."""
+        self._requests.put(request)
+
+    def run(self) -> None:
+        """Serve requests; does not return. The body of a thread of its own."""
+        while True:
+            request = self._requests.get()
+            try:
+                match request:
+                    case _Prepare():
+                        self._identity()
+                    case ReadState():
+                        self._send(self.shelf.read(request))
+                    case StoreState():
+                        self._send(self.shelf.store(request))
+                    case DropState():
+                        self.shelf.drop(request.state)
+            except JanServeError as error:
+                if isinstance(request, ReadState | StoreState):  # the next one of these fails for it
+                    self._send(Failed(id=request.id, code=error.code, payload=error.payload()))
+
+    def _identity(self) -> StateIdentity:
+        if self._known is None:
+            settings = self._load.settings
+            try:
+                digest = digest_files(model_parts(Path(self._load.path)))
+            except OSError as error:
+                raise InvalidModel(f"The file of the model cannot be read: {error.strerror}.") from None
+            self._known = StateIdentity(
+                model=digest,
+                type_k=settings.type_k,
+                type_v=settings.type_v,
+                llama_state=int(lib.LLAMA_STATE_SEQ_VERSION),
+            )
+        return self._known

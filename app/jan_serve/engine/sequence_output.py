@@ -1,0 +1,249 @@
+"""From logits to events: samples, turns tokens into text, ends sequences. Used by the engine's thread alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from jan_serve.core.events import TokenInfo
+from jan_serve.core.sequence_state import SequenceState
+from jan_serve.engine.kv_transfer.state_shelf import StateShelf, state_bytes
+from jan_serve.engine.llama.context import LlamaContext
+from jan_serve.engine.phase import PhaseClock
+from jan_serve.engine.sampler import Floats, Sampled, score
+from jan_serve.engine.sequence import RequestState, Sequence, Status
+from jan_serve.engine.sequence_text import Emission
+from jan_serve.errors import EngineFailure, JanServeError
+from jan_serve.ipc.messages import (
+    Chunk,
+    EngineEvent,
+    EngineRequest,
+    Failed,
+    PromptScored,
+    RequestCompleted,
+    SequenceFinished,
+    StateKept,
+)
+
+
+class SequenceOutput:
+    """The answers of one context's sequences.
+
+    retire: gets a sequence that ended. abort: gets the id of a request that failed.
+    shelf: where states for other servers are kept; None for nowhere.
+    """
+
+    def __init__(
+        self,
+        context: LlamaContext,
+        *,
+        phase: PhaseClock,
+        clock: Callable[[], float],
+        shelf: StateShelf | None,
+        retire: Callable[[Sequence], None],
+        abort: Callable[[int], None],
+    ) -> None:
+        self._context = context
+        self._vocab = context.model.vocab
+        self._phase = phase
+        self._clock = clock
+        self._shelf = shelf
+        self._retire = retire
+        self._abort = abort
+        self._events: list[EngineEvent] = []
+        self.generated = self.forced = 0
+
+    def take(self) -> list[EngineEvent]:
+        """Everything that happened since the last call, in order."""
+        events, self._events = self._events, []
+        return events
+
+    def fail(self, state: RequestState, error: JanServeError) -> None:
+        """End a request with an error, of which alone its caller hears."""
+        self._abort(state.request.id)
+        self._events = [event for event in self._events if event.id != state.request.id]
+        self._events.append(Failed(id=state.request.id, code=error.code, payload=error.payload()))
+
+    def score_prompt(self, sequence: Sequence, count: int, last_index: int) -> None:
+        """Score the last `count` computed tokens, whose logits end at a batch index.
+
+        Logits at position p score the token at p + 1.
+        """
+        request, infos = sequence.request, sequence.prompt_infos
+        wanted = request.prompt_logprobs or 0
+        if not infos:
+            infos.append(self._info(request, sequence.tokens[0], Sampled(sequence.tokens[0])))
+        first = sequence.num_computed - count
+        for offset in range(count):
+            position = first + offset + 1
+            if position >= sequence.state.prompt_length:
+                break
+            token = sequence.tokens[position]
+            row = self._context.logits(last_index - count + 1 + offset)
+            logprob, top = score(row, token, wanted, self._vocab)
+            infos.append(self._info(request, token, Sampled(token, logprob, top)))
+        if sequence.num_computed >= sequence.state.prompt_length:
+            sequence.state.scored = True
+            self._events.append(PromptScored(request.id, tuple(infos)))
+
+    def advance(self, sequence: Sequence, logits: Floats) -> None:
+        """Sample the next token of a sequence from its logits, which change, and emit what it gives."""
+        state = sequence.state
+        if state.first_token is None:
+            state.first_token = self._clock()
+        if sequence.max_new == 0:
+            self._finish(sequence, "length")
+            return
+        self._phase.enter("sample", sequence.request.id)
+        first = logits.tobytes() if sequence.request.keep_state and sequence.num_generated == 0 else None
+        try:
+            tokens = self._next_tokens(sequence, logits)
+            if first is not None:
+                self._keep(sequence, first, tokens[0].token)
+        except JanServeError as error:
+            self.fail(state, error)
+            return
+        for position, sampled in enumerate(tokens, start=1):
+            token = sampled.token
+            if self._vocab.is_eog(token) or token in sequence.request.stopping.stop_token_ids:
+                self._finish(sequence, "stop", eos=True, end=sampled)
+                return
+            sequence.tokens.append(token)
+            sequence.num_generated += 1
+            self.generated += 1
+            if sampled.logprob is not None:
+                sequence.sum_logprob += sampled.logprob
+            self._emit(sequence, sampled, is_last=position == len(tokens))
+            if sequence.status is Status.FINISHED:
+                return
+
+    def _keep(self, sequence: Sequence, logits: bytes, next_token: int) -> None:
+        """Put what was computed of a prompt on the shelf, for another server. Raises Overloaded, EngineFailure."""
+        if self._shelf is None:
+            raise EngineFailure("this worker keeps no states")
+        request_id = sequence.request.id
+        tokens = tuple(sequence.tokens.view(0, sequence.num_computed).tolist())
+        memory = self._context.save_sequence(sequence.seq_id).data
+        self._shelf.reserve(request_id, state_bytes(len(memory), self._vocab.n_tokens, len(tokens)))
+        self._shelf.keep(
+            request_id,
+            SequenceState(
+                tokens=tokens,
+                seed=sequence.seed or 0,
+                next_token=next_token,
+                logits=logits,
+                memory=memory,
+            ),
+        )
+        self._events.append(StateKept(id=request_id, tokens=len(tokens), next_token=next_token))
+
+    def _next_tokens(self, sequence: Sequence, logits: Floats) -> list[Sampled]:
+        """One sampled token and what the grammar forces after it; or only what it forces from the very start."""
+        sampler = sequence.sampler
+        if sequence.num_generated == 0:
+            forced = sampler.take_forced()
+            if forced:
+                self.forced += len(forced)
+                return [Sampled(token) for token in forced]
+        sampled = sampler.sample(logits)
+        forced = sampler.take_forced()
+        self.forced += len(forced)
+        return [sampled, *(Sampled(token) for token in forced)]
+
+    def _emit(self, sequence: Sequence, sampled: Sampled, *, is_last: bool) -> None:
+        """Send what a token brings, and end the sequence if it did. is_last: the grammar stands right behind it."""
+        request = sequence.request
+        shown = not request.skip_special_tokens or sampled.token in sequence.state.visible_specials
+        piece = self._vocab.piece(sampled.token, special=shown)
+        info = self._info(request, sampled.token, sampled) if _wants_tokens(request) else None
+        emission = sequence.text.push(piece, info)
+        self._show(sequence, emission)
+        sequence.has_line_break = sequence.has_line_break or "\n" in emission.text
+        if emission.stop is not None:
+            self._finish(sequence, "stop", stop=emission.stop)
+        elif is_last and sequence.sampler.is_complete:
+            self._finish(sequence, "stop")
+        elif sequence.num_generated >= sequence.max_new or self._took_too_long(sequence):
+            self._finish(sequence, "length")
+
+    def _show(self, sequence: Sequence, emission: Emission) -> None:
+        """Text of several tokens of one step goes out in one piece, unless it is asked for with its tokens."""
+        if not emission.text and not emission.tokens:
+            return
+        text = emission.text
+        last = self._events[-1] if self._events else None
+        same = isinstance(last, Chunk) and (last.id, last.index) == (sequence.request.id, sequence.index)
+        if isinstance(last, Chunk) and same and not last.tokens and not emission.tokens:
+            self._events.pop()
+            text = last.text + text
+        self._events.append(Chunk(sequence.request.id, sequence.index, text, emission.tokens))
+
+    def _took_too_long(self, sequence: Sequence) -> bool:
+        limit_s, first = sequence.request.stopping.max_decode_s, sequence.state.first_token
+        return (
+            limit_s is not None
+            and sequence.has_line_break
+            and first is not None
+            and self._clock() - first > limit_s
+        )
+
+    def _info(self, request: EngineRequest, token: int, sampled: Sampled) -> TokenInfo:
+        vocab, top, entry = self._vocab, sampled.top, ""
+        if request.vocabulary_entries:
+            entry = vocab.entry(token)
+            top = tuple(msgspec.structs.replace(each, entry=vocab.entry(each.id)) for each in top)
+        return TokenInfo(
+            token, vocab.piece(token, special=True), vocab.is_control(token), sampled.logprob, top, entry
+        )
+
+    def _finish(
+        self,
+        sequence: Sequence,
+        reason: str,
+        *,
+        stop: str | None = None,
+        eos: bool = False,
+        end: Sampled | None = None,
+    ) -> None:
+        request, state = sequence.request, sequence.state
+        if stop is None:
+            emission = sequence.text.finish(cut_off=reason == "length")
+            stop = emission.stop
+            if stop is not None:
+                reason = "stop"
+            self._show(sequence, emission)
+        scored = request.logprobs is not None and sequence.num_generated > 0
+        self._events.append(
+            SequenceFinished(
+                id=request.id,
+                index=sequence.index,
+                reason="stop" if reason == "stop" else "length",
+                completion_tokens=sequence.num_generated,
+                stop=stop,
+                eos=eos,
+                mean_logprob=sequence.sum_logprob / sequence.num_generated if scored else None,
+                seed=sequence.seed,
+                end_token=self._info(request, end.token, end)
+                if end is not None and _wants_tokens(request)
+                else None,
+                reasoning_tokens=0 if sequence.guide is None else sequence.guide.reasoning_tokens,
+            )
+        )
+        self._retire(sequence)
+        state.completion_tokens += sequence.num_generated
+        state.unfinished -= 1
+        if state.unfinished == 0:
+            self._events.append(
+                RequestCompleted(
+                    id=request.id,
+                    prompt_tokens=state.prompt_length,
+                    completion_tokens=state.completion_tokens,
+                    cached_tokens=state.cached_tokens or 0,
+                    timings=state.timings(self._clock()),
+                )
+            )
+
+
+def _wants_tokens(request: EngineRequest) -> bool:
+    return request.return_tokens or request.logprobs is not None

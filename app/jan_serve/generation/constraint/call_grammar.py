@@ -1,0 +1,253 @@
+"""The grammar of tool calls in a model's own format, with the arguments held to each tool's schema.
+
+Pure and slow (milliseconds a tool): callers run it off the event loop and remember what it made.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from jan_serve.chat.formats.format import ChatFormat
+from jan_serve.chat.formats.layout import (
+    CALL_ID_PATTERN,
+    ArgumentSyntax,
+    GemmaArguments,
+    JsonArguments,
+    NestedTagArguments,
+    Parts,
+    PythonArguments,
+    Slot,
+    TaggedArguments,
+)
+from jan_serve.core.constraint import CompiledGrammar, Constraint, SpecialText
+from jan_serve.core.guide import CallGrammars
+from jan_serve.core.messages import Tool
+from jan_serve.errors import GrammarTooComplex, InvalidSchema, UnsupportedPattern, UnsupportedSchema
+from jan_serve.generation.constraint.grammar_of import constraint_grammar
+from jan_serve.grammar import (
+    json_schema_to_grammar,
+    print_gbnf,
+    print_lark_open,
+    regex_to_grammar,
+    spelled_out,
+)
+from jan_serve.grammar.ast import EMPTY, Expr, Grammar, Literal, RuleRef, Special, choice, repeat, sequence
+from jan_serve.grammar.builder import RuleBuilder
+from jan_serve.grammar.compose import Composer, embed
+from jan_serve.grammar.json_schema.arguments import ArgumentNotation, ArgumentSlot, translate_arguments
+
+_REFUSALS: Final = (UnsupportedSchema, InvalidSchema, UnsupportedPattern, GrammarTooComplex)
+_KEY: Final = r"[A-Za-z_][A-Za-z0-9_-]{0,63}"
+_SCALAR: Final = r"true|false|null|-?(0|[1-9][0-9]{0,15})(\.[0-9]{1,15})?"
+_ARGUMENT_SLOTS: Final = {
+    Slot.KEY: ArgumentSlot.KEY,
+    Slot.VALUE: ArgumentSlot.VALUE,
+    Slot.IS_STRING: ArgumentSlot.IS_STRING,
+    Slot.JSON_TYPE: ArgumentSlot.JSON_TYPE,
+}
+
+
+def call_grammars(
+    form: ChatFormat, tools: Sequence[Tool], *, parallel: bool, constraint: Constraint | None = None
+) -> CallGrammars:
+    """The grammars of calls of any of `tools`. parallel: whether there may be several.
+
+    constraint: what an answer without a call satisfies. Raises UnsupportedSchema for a tool with `strict` that cannot
+    be enforced; GrammarTooComplex.
+    """
+    writer = _CallWriter(form, tools, parallel)
+    wholes = [writer.whole()]
+    if constraint is not None:
+        text = _texts(form.text_opens, form.special_tokens)
+        wholes.append(sequence([*text, writer.composer.embed(constraint_grammar(constraint, {}), "answer")]))
+    whole = _compiled(writer.composer.grammar(choice(wholes)), writer.has_free_text)
+    triggered: list[CompiledGrammar] = []
+    for trigger in form.calls.triggers:
+        part = _CallWriter(form, tools, parallel)
+        triggered.append(_compiled(part.composer.grammar(part.after(trigger)), part.has_free_text))
+    return CallGrammars(whole, tuple(triggered), tuple(writer.warnings))
+
+
+class _CallWriter:
+    """Writes the calls of one grammar."""
+
+    def __init__(self, form: ChatFormat, tools: Sequence[Tool], parallel: bool) -> None:
+        self._form = form
+        self._layout = form.calls
+        self._tools = tools
+        self._parallel = parallel and form.calls.parallel
+        self.composer = Composer()
+        self.warnings: list[str] = []
+        self.has_free_text = not isinstance(form.calls.arguments, JsonArguments | PythonArguments)
+        self._arguments = {tool.name: self._tool_arguments(tool) for tool in tools}
+
+    def whole(self) -> Expr:
+        """One call or more, with all that stands around them."""
+        return sequence([*self._text(self._layout.opening), self._calls(), *self._text(self._layout.closing)])
+
+    def after(self, trigger: str) -> Expr:
+        """What completes the calls behind a trigger. Without a closing text, each call has a trigger of its own."""
+        first = self._any_tool(self._layout.after(trigger))
+        if not self._layout.closing:
+            return first
+        return sequence([first, self._more(), *self._text(self._layout.closing)])
+
+    def _calls(self) -> Expr:
+        return sequence([self._call(), self._more()])
+
+    def _more(self) -> Expr:
+        if not self._parallel:
+            return EMPTY
+        return repeat(sequence([*self._text(self._layout.separator), self._call()]), 0, None)
+
+    def _call(self) -> Expr:
+        return self.composer.rules.define("call", self._any_tool(self._layout.call))
+
+    def _any_tool(self, parts: Parts) -> Expr:
+        return choice([sequence(self._filled(parts, tool)) for tool in self._tools])
+
+    def _filled(self, parts: Parts, tool: Tool) -> Iterable[Expr]:
+        for part in parts:
+            match part:
+                case str():
+                    yield from self._text(part)
+                case Slot.NAME:
+                    yield Literal(tool.name)
+                case Slot.ARGUMENTS:
+                    yield self._arguments[tool.name]
+                case Slot.INDEX:
+                    yield self.composer.embed(regex_to_grammar("0|[1-9][0-9]{0,3}"), "index")
+                case Slot.CALL_ID:
+                    yield self.composer.embed(regex_to_grammar(CALL_ID_PATTERN), "id")
+                case _:
+                    raise ValueError(f"{part} stands outside of arguments")
+
+    def _text(self, text: str) -> list[Expr]:
+        pieces = _texts(text, self._form.special_tokens)
+        if not self._layout.optional_breaks:
+            return pieces
+        return [loose for piece in pieces for loose in _with_optional_breaks(piece)]
+
+    def _tool_arguments(self, tool: Tool) -> Expr:
+        schema = _object_schema(tool.parameters)
+        try:
+            grammar = self._translate(tool, schema)
+        except _REFUSALS as error:
+            if tool.strict:
+                raise
+            self.warnings.append(
+                f"tool {tool.name}: its arguments are held to any JSON object, not to its schema: {error}"
+            )
+            grammar = self._translate(tool, {"type": "object"})
+        return self.composer.embed(grammar, tool.name)
+
+    def _translate(self, tool: Tool, schema: Any) -> Grammar:
+        syntax = self._layout.arguments
+        if isinstance(syntax, JsonArguments):
+            return json_schema_to_grammar(schema)
+        made = translate_arguments(schema, _notation(syntax, self._form.special_tokens))
+        if not made.exact:
+            self.warnings.append(
+                f"tool {tool.name}: arrays and objects among its arguments are held to the notation of this model,"
+                " not to their schemas"
+            )
+        if isinstance(syntax, GemmaArguments):
+            return _braced(made.grammar)
+        return made.grammar
+
+
+def _braced(grammar: Grammar) -> Grammar:
+    composer = Composer()
+    return composer.grammar(sequence([Literal("{"), composer.embed(grammar, "arguments"), Literal("}")]))
+
+
+def _object_schema(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Arguments are an object, whether the schema says so or not."""
+    return parameters if "type" in parameters else {**parameters, "type": "object"}
+
+
+def _compiled(grammar: Grammar, has_free_text: bool) -> CompiledGrammar:
+    lark = print_lark_open(grammar, tokens=not has_free_text)
+    specials = tuple(SpecialText(rule, text, spelled_out(text)) for rule, text in lark.specials)
+    return CompiledGrammar(gbnf=print_gbnf(grammar), lark=lark.text, specials=specials)
+
+
+def _with_optional_breaks(piece: Expr) -> list[Expr]:
+    if not isinstance(piece, Literal):
+        return [piece]
+    parts = re.split(r"(\n+)", piece.text)
+    return [repeat(Literal(part), 0, 1) if part.startswith("\n") else Literal(part) for part in parts if part]
+
+
+def _texts(text: str, specials: Sequence[str]) -> list[Expr]:
+    """A text of the format, with the control tokens in it told apart."""
+    if not text:
+        return []
+    if not specials:
+        return [Literal(text)]
+    marks = sorted(specials, key=len, reverse=True)
+    pieces = re.split("(" + "|".join(map(re.escape, marks)) + ")", text)
+    return [Special(piece) if piece in specials else Literal(piece) for piece in pieces if piece]
+
+
+def _notation(syntax: ArgumentSyntax, specials: Sequence[str]) -> ArgumentNotation:
+    match syntax:
+        case TaggedArguments():
+            parts = tuple(
+                piece
+                for part in syntax.argument
+                for piece in (_texts(part, specials) if isinstance(part, str) else [_ARGUMENT_SLOTS[part]])
+            )
+            behind = syntax.argument[syntax.argument.index(Slot.VALUE) + 1]
+            return ArgumentNotation(
+                argument=parts,
+                separator=sequence(_texts(syntax.separator, specials)),
+                stop=str(behind).strip(),
+            )
+        case PythonArguments():
+            return ArgumentNotation(
+                argument=(ArgumentSlot.KEY, Literal("="), ArgumentSlot.VALUE), separator=Literal(", ")
+            )
+        case GemmaArguments(quote=quote):
+            return ArgumentNotation(
+                argument=(ArgumentSlot.KEY, Literal(":"), ArgumentSlot.VALUE),
+                separator=Literal(","),
+                stop=quote,
+                quote=sequence(_texts(quote, specials)),
+                containers=_bare_key_containers,
+            )
+        case NestedTagArguments(prefix=prefix):
+            # Objects and arrays are read as JSON too, which a grammar can hold to their schemas.
+            mark = _texts(prefix, specials)
+            key, value = ArgumentSlot.KEY, ArgumentSlot.VALUE
+            opening, closing = (
+                (*mark, Literal("<"), key, Literal(">")),
+                (*mark, Literal("</"), key, Literal(">")),
+            )
+            return ArgumentNotation(argument=(*opening, value, *closing), stop=prefix)
+        case JsonArguments():
+            raise ValueError("JSON arguments have no notation of their own")
+
+
+def _bare_key_containers(rules: RuleBuilder, string: Expr) -> Expr:
+    """Any array or object with bare keys."""
+    nested = RuleRef(rules.reserve("nested"))
+    value = choice([string, _embedded(rules, _SCALAR, "scalar"), nested])
+    pair = sequence([_embedded(rules, _KEY, "key"), Literal(":"), value])
+    rules.fill(
+        nested.name,
+        choice([_enclosed("{", pair, "}"), _enclosed("[", value, "]")]),
+    )
+    return nested
+
+
+def _enclosed(opening: str, item: Expr, closing: str) -> Expr:
+    """Items between brackets, with commas."""
+    more = repeat(sequence([Literal(","), item]), 0, None)
+    return sequence([Literal(opening), repeat(sequence([item, more]), 0, 1), Literal(closing)])
+
+
+def _embedded(rules: RuleBuilder, pattern: str, hint: str) -> Expr:
+    return embed(rules, regex_to_grammar(pattern), hint)

@@ -1,0 +1,71 @@
+"""What can be said of a LoRA adapter before a worker loads it: whether its header fits the model. Reads headers only.
+
+Keys and names are those of llama.cpp's `llama-adapter.cpp`; whether each tensor fits is for llama.cpp to say.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from pathlib import Path
+from typing import Final
+
+from jan_serve.errors import InvalidModel
+from jan_serve.store.gguf.gguf_header import GgufHeader, read_gguf_header
+
+_PARTS: Final = (".lora_a", ".lora_b")
+_ALPHA: Final = "adapter.lora.alpha"
+_FLOAT32: Final = 6
+_NO_WEIGHTS: Final = ("F64", "I8", "I16", "I32", "I64")
+_ACTIVATION: Final = "adapter.alora.invocation_tokens"
+
+
+def check_adapter(path: Path, name: str, architecture: str) -> int:
+    """Check the file of the adapter `name` for a model of this architecture; the bytes of its tensors. Blocks.
+
+    Raises InvalidModel, which names the adapter.
+    """
+    try:
+        header = read_gguf_header(path)
+        reason = _mismatch(header, architecture)
+    except InvalidModel as error:
+        raise InvalidModel(f"The LoRA adapter `{name}` cannot be used: {error.message}") from None
+    except OSError as error:
+        raise InvalidModel(f"The LoRA adapter `{name}` cannot be used: {error.strerror}") from None
+    if reason is not None:
+        raise InvalidModel(f"The LoRA adapter `{name}` cannot be used: {path.name} {reason}.")
+    return sum(tensor.n_bytes for tensor in header.tensors)
+
+
+def _mismatch(header: GgufHeader, architecture: str) -> str | None:
+    kind = header.text("general.type")
+    if kind != "adapter" or header.text("adapter.type") != "lora":
+        return f"is no LoRA adapter: its general.type is {(kind or 'missing')[:40]!r}"
+    own = header.text("general.architecture")
+    if own != architecture:
+        return f"is made for models of the architecture {(own or 'missing')[:40]!r}, and this one is {architecture!r}"
+    alpha = header.metadata.get(_ALPHA)
+    if not isinstance(alpha, float) or not math.isfinite(alpha) or not _is_float32(header, _ALPHA):
+        return f"has no 32-bit number for the key {_ALPHA}"
+    if _ACTIVATION in header.metadata:
+        return "is an activated one (aLoRA), which begins to apply in the middle of a prompt: not supported"
+    odd = next((tensor for tensor in header.tensors if tensor.type in _NO_WEIGHTS), None)
+    if odd is not None:
+        return f"has the tensor {odd.name[:80]!r} of the type {odd.type}, which weights cannot have"
+    names = {tensor.name for tensor in header.tensors}
+    for name in sorted(names):
+        base, part = name[:-7], name[-7:]
+        if part in _PARTS and all(base + each in names for each in _PARTS):
+            continue
+        if not name.endswith("_norm.weight"):
+            return f"has the tensor {name[:80]!r}, which is not one of a pair of lora_a and lora_b"
+    return None if names else "has no tensors"
+
+
+def _is_float32(header: GgufHeader, key: str) -> bool:
+    """Whether a number has the type that llama.cpp takes for granted: it aborts on any other."""
+    with header.path.open("rb") as file:
+        raw = file.read(header.data_offset)
+    name = key.encode()
+    at = raw.find(struct.pack("<Q", len(name)) + name)
+    return at >= 0 and raw[at + 8 + len(name) :][:4] == struct.pack("<I", _FLOAT32)

@@ -1,0 +1,351 @@
+"""Reads the header of a GGUF file (versions 2 and 3, little endian) without llama.cpp, trusting nothing in it.
+
+It gives metadata and the sizes of the tensors, never their data. Every count, length and offset is checked against the
+file before it is used; what does not hold raises InvalidModel with the reason. Format: ggml's docs/gguf.md.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from jan_serve.errors import InvalidModel
+from jan_serve.store.gguf.ggml_types import TENSOR_TYPES
+
+MAX_HEADER_BYTES: Final = 512 << 20
+MAX_KEYS: Final = 65_536
+MAX_TENSORS: Final = 1_000_000
+MAX_KEY_BYTES: Final = 65_535
+MAX_STRING_BYTES: Final = 64 << 20
+MAX_TENSOR_NAME_BYTES: Final = 63
+MAX_DIMENSIONS: Final = 4
+MAX_ALIGNMENT: Final = 1 << 20
+_INT64_MAX: Final = (1 << 63) - 1
+_READ_BYTES: Final = 1 << 20
+_KEPT_ARRAY_LENGTH: Final = 256
+
+_STRING: Final = 8
+_ARRAY: Final = 9
+_SCALARS: Final[Mapping[int, struct.Struct]] = {
+    0: struct.Struct("<B"),
+    1: struct.Struct("<b"),
+    2: struct.Struct("<H"),
+    3: struct.Struct("<h"),
+    4: struct.Struct("<I"),
+    5: struct.Struct("<i"),
+    6: struct.Struct("<f"),
+    7: struct.Struct("<?"),
+    10: struct.Struct("<Q"),
+    11: struct.Struct("<q"),
+    12: struct.Struct("<d"),
+}
+_UINT32: Final = 4
+_INT32: Final = 5
+_FLOAT32: Final = 6
+
+_TOKENS: Final = "tokenizer.ggml.tokens"
+_TOKEN_TYPES: Final = "tokenizer.ggml.token_type"
+_SCORES: Final = "tokenizer.ggml.scores"
+_BYTE_TOKEN_TYPE: Final = 6
+_BYTE_TOKEN: Final = re.compile(rb"<0x[0-9A-Fa-f]{2}>\Z")
+
+Scalar = int | float | bool | str
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayValue:
+    """A metadata array. `items` is empty when it is longer than what is kept; `type` is the GGUF type of an element."""
+
+    type: int
+    length: int
+    items: tuple[Scalar, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInfo:
+    """A tensor of the file: its shape (innermost dimension first), ggml type and size in bytes."""
+
+    name: str
+    shape: tuple[int, ...]
+    type: str
+    offset: int
+    n_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class GgufHeader:
+    """What a GGUF file says about itself.
+
+    metadata_offset, tensors_offset and data_offset: where the keys, the list of tensors and their data begin.
+    """
+
+    path: Path
+    version: int
+    metadata: Mapping[str, Scalar | ArrayValue]
+    tensors: tuple[TensorInfo, ...]
+    data_offset: int
+    file_size: int
+    metadata_offset: int
+    tensors_offset: int
+    alignment: int
+
+    def text(self, key: str) -> str | None:
+        """The value of a string key, None where it is absent. Raises InvalidModel if it has another type."""
+        value = self.metadata.get(key)
+        if value is None or isinstance(value, str):
+            return value
+        raise InvalidModel(f"{self.path.name}: the key {key} is not a string")
+
+    def integer(self, key: str) -> int | None:
+        """The value of an integer key, None where it is absent. Raises InvalidModel if it has another type."""
+        value = self.metadata.get(key)
+        if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+            return value
+        raise InvalidModel(f"{self.path.name}: the key {key} is not an integer")
+
+
+def read_gguf_header(path: Path) -> GgufHeader:
+    """Read and check the header of `path`. Blocks on the disk (about 0.2 s for a vocabulary of 150,000 tokens).
+
+    Raises InvalidModel with the reason, also where the file cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            return _HeaderReader(path, file).read()
+    except OSError as error:
+        raise InvalidModel(f"{path.name}: cannot be read: {error.strerror}") from None
+
+
+class _Malformed(Exception):
+    """A rule of the format is broken; the public error adds the name of the file."""
+
+
+class _HeaderReader:
+    """One pass over the header. The file is read in pieces, so that a length in it never decides an allocation."""
+
+    def __init__(self, path: Path, file: BinaryIO) -> None:
+        self._path = path
+        self._file = file
+        self._size = file.seek(0, 2)
+        file.seek(0)
+        self._data = bytearray()
+        self._at = 0
+        self._byte_tokens: dict[int, bytes] = {}
+        self._byte_token_ids: list[int] = []
+
+    def read(self) -> GgufHeader:
+        try:
+            return self._read()
+        except _Malformed as error:
+            raise InvalidModel(f"{self._path.name} is not a valid GGUF file: {error}") from None
+
+    def _read(self) -> GgufHeader:
+        version = self._read_magic()
+        n_tensors = self._number("<Q", "the number of tensors", MAX_TENSORS)
+        n_keys = self._number("<Q", "the number of keys", MAX_KEYS)
+        metadata_offset = self._at
+        metadata: dict[str, Scalar | ArrayValue] = {}
+        for _ in range(n_keys):
+            key = self._string("a key", MAX_KEY_BYTES)
+            if key in metadata:
+                raise _Malformed(f"the key {key!r} is there twice")
+            metadata[key] = self._value(key)
+        self._check_vocabulary(metadata)
+        alignment = _alignment(metadata)
+        tensors_offset = self._at
+        tensors = tuple(self._tensor() for _ in range(n_tensors))
+        data_offset = _pad(self._at, alignment)
+        _check_layout(tensors, data_offset, self._size, alignment)
+        return GgufHeader(
+            path=self._path,
+            version=version,
+            metadata=metadata,
+            tensors=tensors,
+            data_offset=data_offset,
+            file_size=self._size,
+            metadata_offset=metadata_offset,
+            tensors_offset=tensors_offset,
+            alignment=alignment,
+        )
+
+    def _read_magic(self) -> int:
+        magic = self._take(4, "the magic")
+        if magic != b"GGUF":
+            raise _Malformed(f"it begins with {bytes(magic)!r}, not with GGUF")
+        version = self._number("<I", "the version")
+        if version & 0xFFFF == 0:
+            raise _Malformed("it is big endian")
+        if version not in (2, 3):
+            raise _Malformed(f"version {version} is not known (2 and 3 are)")
+        return version
+
+    def _fill(self, end: int, what: str) -> None:
+        """Make the bytes before position `end` available."""
+        if end > self._size:
+            raise _Malformed(f"it ends inside {what}")
+        if end > MAX_HEADER_BYTES:
+            raise _Malformed(f"its header is larger than {MAX_HEADER_BYTES} bytes")
+        while len(self._data) < end:
+            piece = self._file.read(max(_READ_BYTES, end - len(self._data)))
+            if not piece:
+                raise _Malformed(f"it ends inside {what}")
+            self._data += piece
+
+    def _take(self, count: int, what: str) -> bytes:
+        end = self._at + count
+        if end > len(self._data):
+            self._fill(end, what)
+        piece = bytes(self._data[self._at : end])
+        self._at = end
+        return piece
+
+    def _number(self, form: str, what: str, limit: int = _INT64_MAX) -> int:
+        (value,) = struct.unpack(form, self._take(struct.calcsize(form), what))
+        if value > limit:
+            raise _Malformed(f"{what} is {value}, more than {limit}")
+        return value
+
+    def _string(self, what: str, limit: int = MAX_STRING_BYTES) -> str:
+        count = self._number("<Q", f"the length of {what}", limit)
+        try:
+            return self._take(count, what).decode("utf-8")
+        except UnicodeDecodeError:
+            raise _Malformed(f"{what} is not UTF-8") from None
+
+    def _value(self, key: str) -> Scalar | ArrayValue:
+        kind = self._number("<I", f"the type of {key!r}")
+        if kind == _STRING:
+            return self._string(f"the value of {key!r}")
+        if kind == _ARRAY:
+            return self._array(key)
+        return self._scalar(kind, key)
+
+    def _scalar(self, kind: int, key: str) -> Scalar:
+        form = _SCALARS.get(kind)
+        if form is None:
+            raise _Malformed(f"the key {key!r} has the unknown type {kind}")
+        (value,) = form.unpack(self._take(form.size, f"the value of {key!r}"))
+        return value
+
+    def _array(self, key: str) -> ArrayValue:
+        kind = self._number("<I", f"the element type of {key!r}")
+        length = self._number("<Q", f"the length of {key!r}")
+        if kind == _STRING:
+            # Each string costs at least its 8 bytes of length: a count that the file cannot hold ends here.
+            self._check_room(length, 8, key)
+            if length <= _KEPT_ARRAY_LENGTH and key != _TOKENS:
+                items = tuple(self._string(f"an element of {key!r}") for _ in range(length))
+                return ArrayValue(kind, length, items)
+            self._skip_strings(length, key)
+            return ArrayValue(kind, length)
+        form = _SCALARS.get(kind)
+        if form is None:
+            raise _Malformed(f"the array {key!r} has the element type {kind}")
+        self._check_room(length, form.size, key)
+        raw = self._take(length * form.size, f"the array {key!r}")
+        if key == _TOKEN_TYPES and kind in (_UINT32, _INT32):
+            self._byte_token_ids = _positions(raw, _BYTE_TOKEN_TYPE)
+        if length > _KEPT_ARRAY_LENGTH:
+            return ArrayValue(kind, length)
+        return ArrayValue(kind, length, tuple(value for (value,) in form.iter_unpack(raw)))
+
+    def _check_room(self, length: int, each: int, key: str) -> None:
+        if length > (self._size - self._at) // each:
+            raise _Malformed(f"the array {key!r} of {length} elements is longer than the file")
+
+    def _skip_strings(self, count: int, key: str) -> None:
+        """Pass over strings, keeping only what looks like a byte token. The hot loop: a vocabulary and its merges."""
+        is_tokens = key == _TOKENS
+        length_at = struct.Struct("<Q").unpack_from
+        data, at = self._data, self._at
+        for index in range(count):
+            if at + 8 > len(data):
+                self._fill(at + 8, f"the array {key!r}")
+            start = at + 8
+            (length,) = length_at(data, at)
+            at = start + length
+            if length > MAX_STRING_BYTES:
+                raise _Malformed(f"an element of {key!r} has {length} bytes")
+            if at > len(data):
+                self._fill(at, f"the array {key!r}")
+            if is_tokens and length < 16 and data.startswith(b"<0x", start, at):
+                self._byte_tokens[index] = bytes(data[start:at])
+        self._at = at
+
+    def _tensor(self) -> TensorInfo:
+        name = self._string("the name of a tensor", MAX_TENSOR_NAME_BYTES)
+        n_dimensions = self._number("<I", f"the dimensions of {name!r}", MAX_DIMENSIONS)
+        shape = tuple(self._number("<Q", f"a dimension of {name!r}") for _ in range(n_dimensions))
+        kind = self._number("<I", f"the type of {name!r}")
+        offset = self._number("<Q", f"the offset of {name!r}")
+        if kind not in TENSOR_TYPES:
+            raise _Malformed(f"the tensor {name!r} has the unknown type {kind}")
+        storage = TENSOR_TYPES[kind]
+        row = shape[0] if shape else 1
+        if row % storage.block:
+            raise _Malformed(
+                f"a row of {name!r} has {row} elements, not a multiple of {storage.block} ({storage.name})"
+            )
+        count = 1
+        for size in shape:
+            count *= size
+            if count > _INT64_MAX:
+                raise _Malformed(f"the tensor {name!r} has more elements than 64 bits can count")
+        return TensorInfo(name, shape, storage.name, offset, count // storage.block * storage.size)
+
+    def _check_vocabulary(self, metadata: Mapping[str, Scalar | ArrayValue]) -> None:
+        """llama.cpp reads these arrays by pointer, in the type and length that they should have."""
+        tokens = metadata.get(_TOKENS)
+        if tokens is None:
+            return
+        if not isinstance(tokens, ArrayValue) or tokens.type != _STRING:
+            raise _Malformed(f"{_TOKENS} is not an array of strings")
+        for key, kinds in ((_SCORES, (_FLOAT32,)), (_TOKEN_TYPES, (_INT32, _UINT32))):
+            value = metadata.get(key)
+            if value is None:
+                continue
+            if not isinstance(value, ArrayValue) or value.type not in kinds:
+                raise _Malformed(f"{key} is not an array of {'floats' if key == _SCORES else 'integers'}")
+            if value.length != tokens.length:
+                raise _Malformed(f"{key} has {value.length} elements for {tokens.length} tokens")
+        for token in self._byte_token_ids:
+            text = self._byte_tokens.get(token, b"")
+            if not _BYTE_TOKEN.match(text):
+                raise _Malformed(f"token {token} is a byte token, but its text is not of the form <0xHH>")
+
+
+def _positions(raw: bytes, wanted: int) -> list[int]:
+    return [index for index, (value,) in enumerate(struct.iter_unpack("<I", raw)) if value == wanted]
+
+
+def _alignment(metadata: Mapping[str, Scalar | ArrayValue]) -> int:
+    value = metadata.get("general.alignment", 32)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise _Malformed("general.alignment is not an integer")
+    if value <= 0 or value & (value - 1) or value > MAX_ALIGNMENT:
+        raise _Malformed(f"general.alignment is {value}, not a power of two up to {MAX_ALIGNMENT}")
+    return value
+
+
+def _pad(offset: int, alignment: int) -> int:
+    return (offset + alignment - 1) // alignment * alignment
+
+
+def _check_layout(tensors: tuple[TensorInfo, ...], data_offset: int, file_size: int, alignment: int) -> None:
+    """Tensors follow each other in the file without gaps other than padding, as ggml's reader wants them."""
+    names: set[str] = set()
+    expected = 0
+    for tensor in tensors:
+        if tensor.name in names:
+            raise _Malformed(f"the tensor {tensor.name!r} is there twice")
+        names.add(tensor.name)
+        if tensor.offset != expected:
+            raise _Malformed(f"the tensor {tensor.name!r} is at offset {tensor.offset}, not at {expected}")
+        if data_offset + tensor.offset + tensor.n_bytes > file_size:
+            missing = data_offset + tensor.offset + tensor.n_bytes - file_size
+            raise _Malformed(f"the file is incomplete: {tensor.name!r} ends {missing} bytes after its end")
+        expected = _pad(tensor.offset + tensor.n_bytes, alignment)

@@ -1,0 +1,208 @@
+"""What the server must know about a model before a worker loads it: architecture, sizes per block, split parts.
+
+It reads headers only. A file that can never be served (an adapter, a projector, a missing part) is refused here with
+the reason, rather than by a crash in the worker.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from jan_serve.errors import InvalidModel
+from jan_serve.store.gguf.ggml_types import FILE_TYPES
+from jan_serve.store.gguf.gguf_header import ArrayValue, GgufHeader, read_gguf_header
+
+MAX_PARTS: Final = 1024
+_PART_NAME: Final = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf\Z", re.IGNORECASE)
+_BLOCK_TENSOR: Final = re.compile(r"blk\.(\d+)\.")
+_POOLING_NAMES: Final = ("none", "mean", "cls", "last", "rank")
+_MAX_BLOCKS: Final = 4096
+_MAX_LENGTH: Final = 1 << 24
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFile:
+    """Facts of a model from its header(s). Sizes in bytes.
+
+    paths: the file, or all parts of a split model in order; llama.cpp is given the first.
+    file_bytes: all parts together, as on the disk.
+    layer_bytes: tensor bytes of each block; other_bytes: of everything else (embeddings, output).
+    pooling: what the file says, None where it says nothing.
+    n_parameters: elements of all tensors. quantisation: what general.file_type says, for example Q4_K_M.
+    k_elements, v_elements: elements that one token takes in the KV cache, over all blocks.
+    n_head: attention heads of the block that has most.
+    """
+
+    paths: tuple[Path, ...]
+    architecture: str
+    name: str | None
+    file_bytes: int
+    n_ctx_train: int | None
+    n_layer: int
+    layer_bytes: tuple[int, ...]
+    other_bytes: int
+    has_chat_template: bool
+    pooling: str | None
+    n_parameters: int = 0
+    quantisation: str | None = None
+    n_embd: int = 0
+    n_vocab: int = 0
+    k_elements: int = 0
+    v_elements: int = 0
+    n_head: int = 0
+
+    @property
+    def path(self) -> Path:
+        """What the worker is told to load."""
+        return self.paths[0]
+
+    @property
+    def tensor_bytes(self) -> int:
+        """All tensors together: about what the weights need in memory."""
+        return sum(self.layer_bytes) + self.other_bytes
+
+
+def part_number(file_name: str) -> tuple[str, int, int] | None:
+    """(stem, number, count) of a file of a split model, `stem-00002-of-00005.gguf`. None for other names."""
+    match = _PART_NAME.match(file_name)
+    return (match["stem"], int(match["number"]), int(match["count"])) if match else None
+
+
+def read_model_file(path: Path) -> ModelFile:
+    """Read the header of `path`, and of the other parts if it is the first of a split model. Blocks on the disk.
+
+    Raises InvalidModel.
+    """
+    header = read_gguf_header(path)
+    headers = (header, *_other_parts(header))
+    architecture = header.text("general.architecture")
+    if not architecture:
+        raise InvalidModel(f"{path.name}: the key general.architecture is missing")
+    _check_kind(header, architecture)
+    n_layer = header.integer(f"{architecture}.block_count") or 0
+    if not 0 <= n_layer <= _MAX_BLOCKS:
+        raise InvalidModel(f"{path.name}: it has {n_layer} blocks, more than {_MAX_BLOCKS}")
+    layers = [0] * n_layer
+    other = 0
+    n_parameters = 0
+    for tensor in (tensor for part in headers for tensor in part.tensors):
+        n_parameters += math.prod(tensor.shape)
+        match = _BLOCK_TENSOR.match(tensor.name)
+        if match and int(match[1]) < n_layer:
+            layers[int(match[1])] += tensor.n_bytes
+        else:
+            other += tensor.n_bytes
+    k_elements, v_elements = _cache_elements(header, architecture, n_layer)
+    return ModelFile(
+        paths=tuple(part.path for part in headers),
+        architecture=architecture,
+        name=header.text("general.name"),
+        file_bytes=sum(part.file_size for part in headers),
+        n_ctx_train=header.integer(f"{architecture}.context_length"),
+        n_layer=n_layer,
+        layer_bytes=tuple(layers),
+        other_bytes=other,
+        has_chat_template="tokenizer.chat_template" in header.metadata,
+        pooling=_pooling(header, architecture),
+        n_parameters=n_parameters,
+        quantisation=_file_type(header),
+        n_embd=_length(header, f"{architecture}.embedding_length"),
+        n_vocab=_n_vocab(header),
+        k_elements=k_elements,
+        v_elements=v_elements,
+        n_head=max(_per_layer(header, f"{architecture}.attention.head_count", n_layer), default=0),
+    )
+
+
+def _cache_elements(header: GgufHeader, architecture: str, n_layer: int) -> tuple[int, int]:
+    """What one token takes in the KV cache, as llama.cpp computes it from these keys (llama_hparams).
+
+    Blocks without attention have no KV heads. A window that some blocks keep only is not subtracted.
+    """
+    prefix = f"{architecture}.attention"
+    heads = _per_layer(header, f"{prefix}.head_count", n_layer)
+    kv_heads = _per_layer(header, f"{prefix}.head_count_kv", n_layer) or heads
+    n_embd = _length(header, f"{architecture}.embedding_length")
+    width = n_embd // max(heads) if any(heads) else 0
+    k_width = _length(header, f"{prefix}.key_length") or width
+    v_width = _length(header, f"{prefix}.value_length") or width
+    total = sum(kv_heads)
+    return total * k_width, total * v_width
+
+
+def _per_layer(header: GgufHeader, key: str, n_layer: int) -> list[int]:
+    """A value that is one number for all blocks, or one for each; empty where it is absent."""
+    value = header.metadata.get(key)
+    if isinstance(value, ArrayValue):
+        items = [item for item in value.items if isinstance(item, int) and 0 <= item <= _MAX_LENGTH]
+        return items[:n_layer]
+    number = _length(header, key)
+    return [number] * n_layer if number else []
+
+
+def _length(header: GgufHeader, key: str) -> int:
+    """0 where it is absent or senseless: it goes into an estimate only, and llama.cpp refuses what it cannot use."""
+    value = header.integer(key) or 0
+    return value if 0 <= value <= _MAX_LENGTH else 0
+
+
+def _n_vocab(header: GgufHeader) -> int:
+    tokens = header.metadata.get("tokenizer.ggml.tokens")
+    return tokens.length if isinstance(tokens, ArrayValue) else 0
+
+
+def _file_type(header: GgufHeader) -> str | None:
+    value = header.integer("general.file_type")
+    return None if value is None else FILE_TYPES.get(value)
+
+
+def _check_kind(header: GgufHeader, architecture: str) -> None:
+    kind = header.text("general.type")
+    if kind == "adapter":
+        raise InvalidModel(
+            f"{header.path.name} is a LoRA adapter: it goes on top of a model and is none itself"
+        )
+    if kind == "mmproj" or architecture == "clip":
+        raise InvalidModel(
+            f"{header.path.name} is a multimodal projector: it belongs to a model and is none itself"
+        )
+    if not header.tensors and header.integer("split.count") is None:
+        raise InvalidModel(f"{header.path.name} has no tensors: it holds a vocabulary only")
+
+
+def _other_parts(first: GgufHeader) -> list[GgufHeader]:
+    """The headers of parts 2… of a split model; the first part's name and `split.count` must agree."""
+    count = first.integer("split.count") or 1
+    if count <= 1:
+        return []
+    if count > MAX_PARTS:
+        raise InvalidModel(f"{first.path.name}: it is split into {count} files, more than {MAX_PARTS}")
+    place = part_number(first.path.name)
+    if place is None or place[1] != 1 or place[2] != count or first.integer("split.no") != 0:
+        raise InvalidModel(
+            f"{first.path.name}: a model in {count} files is loaded by its first, which must be named"
+            f" NAME-00001-of-{count:05}.gguf"
+        )
+    parts: list[GgufHeader] = []
+    for number in range(2, count + 1):
+        path = first.path.with_name(f"{place[0]}-{number:05}-of-{count:05}.gguf")
+        if not path.is_file():
+            raise InvalidModel(f"{first.path.name}: {path.name}, part {number} of {count}, is missing")
+        part = read_gguf_header(path)
+        if part.integer("split.no") != number - 1 or part.integer("split.count") != count:
+            raise InvalidModel(f"{path.name} is not part {number} of {count}: its header says otherwise")
+        parts.append(part)
+    return parts
+
+
+def _pooling(header: GgufHeader, architecture: str) -> str | None:
+    value = header.integer(f"{architecture}.pooling_type")
+    if value is None or value < 0:
+        return None
+    if value >= len(_POOLING_NAMES):
+        raise InvalidModel(f"{header.path.name}: the pooling type {value} is not known")
+    return _POOLING_NAMES[value]

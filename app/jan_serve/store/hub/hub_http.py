@@ -1,0 +1,338 @@
+"""HTTP to the model hub with the rules that an untrusted network needs; it knows no routes and keeps no files.
+
+The token goes to the configured endpoint only, and only over https or loopback. Redirects are followed by hand: never
+from https to http, never to a private address that is not the hub's own (checked on the connected peer, so that no
+name service can talk us out of it). Answers are capped in size after decompression. What may pass is tried again, with
+back-off and the hub's Retry-After. Proxies and certificates are those of the environment, as httpx reads them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import os
+import random
+import socket
+import ssl
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
+from typing import Any, Final, Self, TypeVar
+
+import httpx2
+
+from jan_serve import __version__
+from jan_serve.core.hosts import address_of, is_loopback
+from jan_serve.errors import HubError, HubUnavailable, Offline
+
+MAX_REDIRECTS: Final = 5
+_TRANSIENT_STATUS: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+_ENCODINGS: Final = ("identity", "gzip")
+"""Of gzip, a received piece of 64 KiB cannot become more than 64 MiB; other encodings know no such bound."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class HubAccess:
+    """Which hub, and as whom. endpoint: scheme and host (and port), without a path at its end."""
+
+    endpoint: str = "https://huggingface.co"
+    token: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long to wait, in seconds, and how often to try without any progress in between."""
+
+    connect_s: float = 10.0
+    read_s: float = 20.0
+    answer_s: float = 60.0
+    tries: int = 5
+    backoff_s: float = 1.0
+    longest_wait_s: float = 60.0
+
+
+class TransientFailure(Exception):
+    """An attempt failed in a way that may pass. `wait_s` is what the hub asked for."""
+
+    def __init__(self, reason: str, wait_s: float | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.wait_s = wait_s
+
+
+class HubHttp:
+    """A connection pool for one hub. Used within one event loop; closing it ends what still runs."""
+
+    def __init__(self, access: HubAccess, patience: Patience | None = None) -> None:
+        self.access = access
+        self.patience = patience or Patience()
+        self._endpoint = httpx2.URL(access.endpoint)
+        self._reached = False
+        self._hub_addresses: set[str] = set()
+        self._client = httpx2.AsyncClient(
+            follow_redirects=False,
+            timeout=httpx2.Timeout(self.patience.read_s, connect=self.patience.connect_s),
+            headers={"User-Agent": f"jan-serve/{__version__}", "Accept-Encoding": "identity"},
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._client.aclose()
+
+    @property
+    def host(self) -> str:
+        """The endpoint as people know it, for messages."""
+        return self._endpoint.netloc.decode("ascii")
+
+    @property
+    def holds_token_back(self) -> bool:
+        """Whether there is a token that the endpoint does not get, because the way there is not encrypted."""
+        return self.access.token is not None and not self._authorization(self._endpoint)
+
+    async def retrying(
+        self, attempt: Callable[[], Awaitable[T]], progress: Callable[[], int] | None = None
+    ) -> T:
+        """The result of the first attempt that does not raise TransientFailure.
+
+        Attempts after which `progress` has grown do not count. Raises HubUnavailable with the last reason, Offline at
+        once where no connection to the hub was ever made.
+        """
+        failures = 0
+        reached = progress() if progress else 0
+        while True:
+            try:
+                return await attempt()
+            except TransientFailure as failure:
+                now = progress() if progress else 0
+                failures = 1 if now > reached else failures + 1
+                reached = max(now, reached)
+                if failures >= self.patience.tries:
+                    raise HubUnavailable(
+                        f"{self.host} failed {failures} times in a row; the last time: {failure.reason}.",
+                        retry_after=failure.wait_s or 60.0,
+                    ) from None
+                await asyncio.sleep(self._wait_for(failure, failures))
+
+    async def answer(self, url: str, max_bytes: int, params: Mapping[str, str] | None = None) -> HubResponse:
+        """Get a small document, with retries. A status of 400 and above is an answer too, without its body.
+
+        Raises HubError, HubUnavailable, Offline.
+        """
+
+        async def attempt() -> HubResponse:
+            async with asyncio.timeout(self.patience.answer_s), self.stream(url, params=params) as response:
+                if response.status_code >= 400:
+                    return HubResponse(response.status_code, response.headers, b"", str(response.request.url))
+                encoding = response.headers.get("content-encoding", "identity").lower()
+                if encoding not in _ENCODINGS:
+                    raise HubError(
+                        f"{self.host} answers in the encoding {encoding!a}, which nobody asked for."
+                    )
+                content = bytearray()
+                # Pieces are decoded one at a time: a bomb costs a piece's worth, not its own.
+                async for piece in response.aiter_bytes():
+                    content += piece
+                    if len(content) > max_bytes:
+                        raise HubError(f"{self.host} answers with more than {max_bytes} bytes.")
+                return HubResponse(
+                    response.status_code, response.headers, bytes(content), str(response.request.url)
+                )
+
+        async def in_time() -> HubResponse:
+            try:
+                return await attempt()
+            except TimeoutError:
+                raise TransientFailure(f"no whole answer within {self.patience.answer_s:g} s") from None
+
+        return await self.retrying(in_time)
+
+    @contextlib.asynccontextmanager
+    async def stream(
+        self, url: str, *, headers: Mapping[str, str] | None = None, params: Mapping[str, str] | None = None
+    ) -> AsyncGenerator[httpx2.Response]:
+        """One request with its redirects: the response with its body unread.
+
+        Raises TransientFailure (also for the statuses that mean "later"), Offline, HubError for a refused redirect.
+        """
+        target = httpx2.URL(url, params=params) if params else httpx2.URL(url)
+        for _ in range(MAX_REDIRECTS + 1):
+            response = await self._send(target, headers or {})
+            try:
+                if response.status_code in _REDIRECTS and "location" in response.headers:
+                    target = self._redirected(target, response.headers["location"])
+                    continue
+                if response.status_code in _TRANSIENT_STATUS:
+                    reason = f"status {response.status_code} {response.reason_phrase}".rstrip()
+                    raise TransientFailure(reason, _retry_after(response.headers))
+                with _failures_of_the_network():
+                    yield response
+                return
+            finally:
+                await response.aclose()
+        raise HubError(f"{self.host} redirects more than {MAX_REDIRECTS} times.")
+
+    async def _send(self, url: httpx2.URL, headers: Mapping[str, str]) -> httpx2.Response:
+        request = self._client.build_request(
+            "GET",
+            url,
+            headers={**headers, **self._authorization(url)},
+            extensions={"trace": self._guard(url)},
+        )
+        try:
+            with _failures_of_the_network():
+                response = await self._client.send(request, stream=True)
+        except TransientFailure as failure:
+            cause = failure.__cause__
+            if isinstance(cause, httpx2.ConnectError) and not self._reached and not _is_tls(cause):
+                raise Offline(
+                    f"{self.host} cannot be reached ({failure.reason}): this machine seems to be offline.",
+                    retry_after=60.0,
+                ) from None
+            raise
+        self._reached = True
+        return response
+
+    def _authorization(self, url: httpx2.URL) -> dict[str, str]:
+        token = self.access.token
+        if (
+            token is None
+            or not self._is_endpoint(url)
+            or not (url.scheme == "https" or is_loopback(url.host))
+        ):
+            return {}
+        return {"Authorization": f"Bearer {token}"}
+
+    def _is_endpoint(self, url: httpx2.URL) -> bool:
+        ours = self._endpoint
+        return (url.scheme, url.host, _port(url)) == (ours.scheme, ours.host, _port(ours))
+
+    def _redirected(self, source: httpx2.URL, location: str) -> httpx2.URL:
+        try:
+            target = source.join(location)
+        except (httpx2.InvalidURL, ValueError):
+            raise HubError(f"{self.host} redirects to something that is no address.") from None
+        if target.scheme not in ("http", "https") or not target.host or target.userinfo:
+            raise HubError(f"{self.host} redirects to an address that is not plain http or https.")
+        if source.scheme == "https" and target.scheme == "http":
+            raise HubError(f"{self.host} redirects from https to http ({target.host}), which is refused.")
+        address = address_of(target.host)
+        if address is not None and not self._is_endpoint(target):
+            self._check_address(address)
+        return target
+
+    def _guard(self, url: httpx2.URL) -> Callable[[str, dict[str, Any]], Awaitable[None]]:
+        """A trace for httpcore that looks at the peer of each new connection before anything is sent to it."""
+        is_direct = True
+
+        async def trace(event: str, info: dict[str, Any]) -> None:
+            nonlocal is_direct
+            if event.endswith("connect_tcp.started"):
+                # A proxy is the user's own choice, and it alone knows where the names behind it lead.
+                is_direct = info.get("host") == url.host
+            elif event.endswith("connect_tcp.complete") and is_direct:
+                stream = info["return_value"]
+                address = address_of(str(stream.get_extra_info("server_addr")[0]))
+                if address is None:
+                    return
+                if self._is_endpoint(url):
+                    self._hub_addresses.add(str(address))
+                    return
+                try:
+                    self._check_address(address)
+                except HubError:
+                    await stream.aclose()
+                    raise
+
+        return trace
+
+    def _check_address(self, address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> None:
+        """Public addresses pass, and those of the hub itself: a hub on this machine may use other ports of it."""
+        if address.is_global and not address.is_multicast:
+            return
+        hub_is_local = any(ipaddress.ip_address(known).is_loopback for known in self._hub_addresses)
+        if str(address) in self._hub_addresses or (address.is_loopback and hub_is_local):
+            return
+        raise HubError(f"{self.host} redirects to {address}, a private address, which is refused.")
+
+    def _wait_for(self, failure: TransientFailure, failures: int) -> float:
+        """Seconds. Raises HubUnavailable where the hub asks for more than we would wait."""
+        if failure.wait_s is not None:
+            if failure.wait_s > self.patience.longest_wait_s:
+                raise HubUnavailable(
+                    f"{self.host} asks to wait for {failure.wait_s:.0f} s ({failure.reason}).",
+                    retry_after=failure.wait_s,
+                )
+            return failure.wait_s
+        pause = min(self.patience.longest_wait_s, self.patience.backoff_s * 2 ** (failures - 1))
+        return pause * random.uniform(0.75, 1.25)
+
+
+@dataclass(frozen=True, slots=True)
+class HubResponse:
+    """A small document of the hub. `url` is where it finally came from."""
+
+    status: int
+    headers: httpx2.Headers
+    content: bytes
+    url: str
+
+
+@contextlib.contextmanager
+def _failures_of_the_network() -> Generator[None]:
+    """httpx's errors as TransientFailure, whose cause they stay."""
+    try:
+        yield
+    except httpx2.TimeoutException as error:
+        kind = "connecting" if isinstance(error, httpx2.ConnectTimeout) else "the next bytes"
+        raise TransientFailure(f"the time for {kind} ran out") from error
+    except (httpx2.TransportError, httpx2.DecodingError) as error:
+        raise TransientFailure(_reason(error)) from error
+
+
+def _reason(error: Exception) -> str:
+    """What the operating system or the peer said, without the addresses that httpx puts around it."""
+    if isinstance(error, httpx2.RemoteProtocolError) and "closed connection" in str(error):
+        return "the connection was closed early"
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLError):
+            return f"TLS: {cause.reason or cause.strerror or 'failed'}".replace("_", " ").lower()
+        if isinstance(cause, OSError) and cause.strerror:
+            # asyncio puts the address into strerror; errors of name services have numbers of their own.
+            named = cause.errno if not isinstance(cause, socket.gaierror) else None
+            return os.strerror(named) if named else cause.strerror
+        cause = cause.__cause__ or cause.__context__
+    return str(error) or type(error).__name__
+
+
+def _is_tls(error: Exception) -> bool:
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLError):
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False
+
+
+def _retry_after(headers: httpx2.Headers) -> float | None:
+    """Seconds from Retry-After (RFC 9110, 10.2.3), in either of its forms. None where it is absent or nonsense."""
+    value = headers.get("retry-after")
+    if value is None:
+        return None
+    if value.isascii() and value.isdigit() and len(value) < 10:
+        return float(value)
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+    except (ValueError, OverflowError):
+        return None
+
+
+def _port(url: httpx2.URL) -> int:
+    return url.port or (443 if url.scheme == "https" else 80)

@@ -1,0 +1,314 @@
+"""Pulling a model: from what a person typed to a plan, and from the plan to files in the models folder and the index.
+
+Planning asks the hub for a listing and writes nothing. Running downloads what is missing. Neither loads a model.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Final, Protocol
+
+import httpx2
+import msgspec
+
+from jan_serve.errors import InsufficientMemory, InvalidModel, InvalidRequest
+from jan_serve.store.files.atomic_file import flush_folder
+from jan_serve.store.files.disk import check_room, storage_error
+from jan_serve.store.gguf.facts import facts_of
+from jan_serve.store.gguf.model_file import read_model_file
+from jan_serve.store.gguf.quantisation import QuantisedFile, bits_of, choose, gigabytes
+from jan_serve.store.hub.catalogue import Catalogue, CatalogueEntry
+from jan_serve.store.hub.download import Download, Watcher, download
+from jan_serve.store.hub.hub_http import HubAccess, HubHttp, Patience
+from jan_serve.store.hub.incoming import IncomingFolder
+from jan_serve.store.hub.references import (
+    HubReference,
+    checked_revision,
+    looks_like_reference,
+    parse_reference,
+)
+from jan_serve.store.hub.repository import (
+    HubFile,
+    HubModel,
+    Repository,
+    best_projector,
+    file_url,
+    only_one,
+    raise_for,
+    read_repository,
+    select,
+)
+from jan_serve.store.hub.shared_downloads import SharedDownloads
+from jan_serve.store.index import FileRecord, ModelIndex, ModelRecord, Source
+from jan_serve.store.memory.fit import FreeMemory, memory_needed
+from jan_serve.store.names import name_of
+
+_PUBLIC_HUB: Final = HubAccess().endpoint
+
+
+class PullWatcher(Protocol):
+    """Who follows a pull. Called in the event loop; must not block."""
+
+    def received(self, n_bytes: int, n_total: int) -> None:
+        """So many bytes of all files together are here now."""
+        ...
+
+    def says(self, text: str) -> None:
+        """Something that a person who waits would like to know."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PullPlan:
+    """What will be downloaded, and why this. `name`: what requests will call the model."""
+
+    name: str
+    reference: HubReference
+    commit: str
+    model: HubModel
+    projector: HubFile | None
+    aliases: tuple[str, ...]
+    reason: str | None
+
+    @property
+    def files(self) -> tuple[HubFile, ...]:
+        """In the order to get them. The first file of a split model comes last: with it the model is listed."""
+        extra = (self.projector,) if self.projector else ()
+        return (*extra, *self.model.files[1:], self.model.files[0])
+
+    @property
+    def n_bytes(self) -> int:
+        """All files together."""
+        return sum(file.size_bytes for file in self.files)
+
+
+class Puller:
+    """Pulls into one models folder from one hub. Used within one event loop; calls may overlap."""
+
+    def __init__(
+        self,
+        models_dir: Path,
+        access: HubAccess,
+        *,
+        catalogue: Catalogue | None = None,
+        free_memory: Callable[[], FreeMemory] | None = None,
+        patience: Patience | None = None,
+    ) -> None:
+        """free_memory: what a model may use, asked in a thread and only when a quantisation has to be chosen."""
+        self._models_dir = models_dir
+        self._access = access
+        self._catalogue = catalogue or Catalogue()
+        self._free_memory = free_memory
+        self._patience = patience
+        self._index = ModelIndex(models_dir)
+        self._incoming = IncomingFolder(models_dir)
+        self._shared = SharedDownloads()
+
+    async def plan(self, text: str, *, revision: str | None = None, with_projector: bool = True) -> PullPlan:
+        """What `text` (a catalogue name, or a name on the hub) means now.
+
+        Raises InvalidRequest, HubNotFound, HubAccessDenied, HubError, HubUnavailable, Offline; InsufficientMemory where
+        no quantisation fits this machine and none was named.
+        """
+        entry: CatalogueEntry | None = None
+        if looks_like_reference(text):
+            reference = parse_reference(text)
+        else:
+            reference, entry = self._catalogue.reference(text)
+        if revision is not None:
+            if reference.revision not in (None, revision):
+                raise InvalidRequest(
+                    f"Two revisions are named: {reference.revision} and {revision}.", param="revision"
+                )
+            reference = dataclasses.replace(reference, revision=checked_revision(revision))
+        async with HubHttp(self._access, self._patience) as http:
+            repository = await read_repository(http, reference)
+        model, reason = await self._choose(repository, reference)
+        first = PurePosixPath(repository.repo, model.files[0].path)
+        projector = (
+            best_projector(repository, model, entry.mmproj if entry else None) if with_projector else None
+        )
+        aliases = (entry.name,) if entry is not None and model.files[0].path == entry.file else ()
+        return PullPlan(name_of(first), reference, repository.commit, model, projector, aliases, reason)
+
+    async def run(self, plan: PullPlan, watcher: PullWatcher) -> ModelRecord:
+        """Download what is missing and record the model. Cancelling keeps what was received for the next time.
+
+        Raises InsufficientStorage, StoreError, DigestMismatch, InvalidModel, HubError, HubUnavailable, Offline.
+        """
+        await asyncio.to_thread(self._incoming.sweep)
+        records = await asyncio.to_thread(self._index.records)
+        sums = _Sums(plan.n_bytes, watcher)
+        missing: list[HubFile] = []
+        for file in plan.files:
+            if await asyncio.to_thread(self._have, file, plan, records):
+                sums.received(file, file.size_bytes)
+            else:
+                missing.append(file)
+        if missing:
+            kept = [self._incoming.kept_bytes(file.sha256) for file in missing]
+            to_come = sum(max(0, file.size_bytes - n) for file, n in zip(missing, kept, strict=True))
+            await asyncio.to_thread(check_room, self._models_dir, to_come)
+            for file in missing:
+                await self._get(plan, file, sums)
+        try:
+            return await asyncio.to_thread(self._record, plan, records)
+        except OSError as error:
+            raise storage_error(error, self._models_dir) from error
+
+    async def _choose(self, repository: Repository, reference: HubReference) -> tuple[HubModel, str | None]:
+        models = select(repository, reference)
+        labels = {model.quantisation for model in models}
+        if len(models) == 1 or len(labels) == 1 or self._free_memory is None:
+            return only_one(repository, models), None
+        free = await asyncio.to_thread(self._free_memory)
+        candidates = [_candidate(model) for model in models if model.quantisation]
+        choice = choose(candidates, free.usable)
+        if choice is None:
+            least = min(candidates, key=lambda candidate: candidate.n_memory)
+            raise InsufficientMemory(
+                f"No quantisation of {repository.repo} fits the {gigabytes(free.usable)} of memory that are free: the"
+                f" smallest, {least.label}, needs about {gigabytes(least.n_memory)}. Pull a smaller model, or"
+                f" {repository.repo}:{least.label} to have it anyway.",
+                retry_after=None,
+            )
+        chosen = [model for model in models if model.quantisation == choice.label]
+        return only_one(repository, chosen), f"{choice.label}: it {choice.reason}."
+
+    def _target(self, plan: PullPlan, file: HubFile) -> Path:
+        return self._models_dir.joinpath(*plan.reference.repo.split("/"), *file.path.split("/"))
+
+    def _have(self, file: HubFile, plan: PullPlan, records: dict[str, ModelRecord]) -> bool:
+        """Whether the file is in its place by the index, or can be linked there from another place in the store."""
+        target = self._target(plan, file)
+        # What an import says about digests was never checked here.
+        for record in (record for record in records.values() if record.source.kind == "hub"):
+            for known in (*record.files, *((record.projector,) if record.projector else ())):
+                if (known.sha256, known.size_bytes) != (file.sha256, file.size_bytes):
+                    continue
+                path = self._models_dir / known.path
+                if not _is_unchanged(path, known, record):
+                    continue
+                if path == target or _link(path, target):
+                    return True
+        return False
+
+    async def _get(self, plan: PullPlan, file: HubFile, sums: _Sums) -> None:
+        target = self._target(plan, file)
+        url = file_url(self._access.endpoint, plan.reference.repo, plan.commit, file.path)
+        what = Download(url, file.name, file.size_bytes, file.sha256, target)
+
+        async def start(watcher: Watcher) -> None:
+            # A connection pool of its own: the transfer may outlive the caller who began it.
+            async with HubHttp(self._access, self._patience) as http:
+
+                def on_status(status: int, headers: httpx2.Headers) -> None:
+                    raise_for(http, plan.reference, status, headers)
+
+                await download(http, self._incoming, what, watcher, on_status)
+
+        await self._shared.join(target, sums.of(file), start)
+
+    def _record(self, plan: PullPlan, records: dict[str, ModelRecord]) -> ModelRecord:
+        """Check the model as a whole and write its record. What turns out not to be a model is removed again."""
+        first = self._target(plan, plan.model.files[0])
+        try:
+            model = read_model_file(first)
+        except InvalidModel:
+            for file in plan.model.files:
+                with contextlib.suppress(OSError):
+                    self._target(plan, file).unlink(missing_ok=True)
+            raise
+        older = records.get(plan.name)
+        aliases = tuple(dict.fromkeys((*plan.aliases, *(older.aliases if older else ()))))
+        record = ModelRecord(
+            name=plan.name,
+            source=Source(
+                kind="hub",
+                name=plan.reference.repo,
+                revision=plan.commit,
+                endpoint=self._access.endpoint if self._access.endpoint != _PUBLIC_HUB else None,
+            ),
+            files=tuple(self._file_record(plan, file) for file in plan.model.files),
+            projector=self._file_record(plan, plan.projector) if plan.projector else None,
+            modified_ns=first.stat().st_mtime_ns,
+            added_at=time.time(),
+            aliases=aliases,
+            facts=facts_of(model),
+        )
+        self._index.put(record)
+        for other in records.values():
+            # A name of the catalogue means one model: the one that was pulled by it last.
+            if other.name != record.name and set(other.aliases) & set(plan.aliases):
+                kept = tuple(alias for alias in other.aliases if alias not in plan.aliases)
+                self._index.put(msgspec.structs.replace(other, aliases=kept))
+        return record
+
+    def _file_record(self, plan: PullPlan, file: HubFile) -> FileRecord:
+        path = self._target(plan, file).relative_to(self._models_dir).as_posix()
+        return FileRecord(path=path, size_bytes=file.size_bytes, sha256=file.sha256)
+
+
+class _Sums:
+    """Adds up the bytes of several files for one watcher."""
+
+    def __init__(self, n_total: int, watcher: PullWatcher) -> None:
+        self._n_total = n_total
+        self._watcher = watcher
+        self._by_file: dict[str, int] = {}
+
+    def received(self, file: HubFile, n_bytes: int) -> None:
+        self._by_file[file.path] = n_bytes
+        self._watcher.received(sum(self._by_file.values()), self._n_total)
+
+    def of(self, file: HubFile) -> Watcher:
+        return _FileWatcher(self, file, self._watcher)
+
+
+@dataclass(frozen=True, slots=True)
+class _FileWatcher:
+    sums: _Sums
+    file: HubFile
+    watcher: PullWatcher
+
+    def received(self, n_bytes: int) -> None:
+        self.sums.received(self.file, n_bytes)
+
+    def says(self, text: str) -> None:
+        self.watcher.says(text)
+
+
+def _candidate(model: HubModel) -> QuantisedFile:
+    label = model.quantisation or ""
+    return QuantisedFile(label, model.n_bytes, memory_needed(model.n_bytes, bits_of(label)))
+
+
+def _is_unchanged(path: Path, known: FileRecord, record: ModelRecord) -> bool:
+    """Whether a recorded file is still what it was, as far as size and time of change say."""
+    try:
+        status = path.stat()
+    except OSError:
+        return False
+    if status.st_size != known.size_bytes:
+        return False
+    return known.path != record.files[0].path or status.st_mtime_ns == record.modified_ns
+
+
+def _link(source: Path, target: Path) -> bool:
+    """A second name for a file of the store, instead of downloading it again. False where that cannot be."""
+    if target.exists() or source.is_symlink():
+        return False
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        os.link(source, target)
+        flush_folder(target.parent)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,273 @@
+"""What a repository on the hub holds: its GGUF files with sizes and digests, and which of them one name means.
+
+It reads listings only (`/api/models/{repo}/revision/{revision}?blobs=true`). Nothing in a listing is trusted: names
+that could leave a folder are left out, and a file without a SHA-256 digest cannot be taken. Error statuses are told
+apart by huggingface_hub, which knows the hub's codes.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, NoReturn
+from urllib.parse import quote
+
+import httpx2
+import msgspec
+
+from jan_serve.errors import HubAccessDenied, HubError, HubNotFound, InvalidRequest, JanServeError
+from jan_serve.store.gguf.model_file import MAX_PARTS, part_number
+from jan_serve.store.gguf.quantisation import quantisation_of
+from jan_serve.store.hub.hub_http import HubHttp, HubResponse
+from jan_serve.store.hub.references import HubReference, checked_digest, is_safe_file
+
+MAX_LISTING_BYTES: Final = 32 << 20
+MAX_FILE_BYTES: Final = 1 << 42
+_COMMIT: Final = re.compile(r"[0-9a-f]{40,64}\Z")
+_LATEST: Final = "latest"
+
+_log: Final = logging.getLogger("jan_serve.store")
+
+
+@dataclass(frozen=True, slots=True)
+class HubFile:
+    """A file of a repository. `path` is safe to put below a folder; `sha256` is 64 lower-case hexadecimal digits."""
+
+    path: str
+    size_bytes: int
+    sha256: str
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.path.rpartition("/")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class HubModel:
+    """The files that make one model: one, or all parts of a split model in order."""
+
+    files: tuple[HubFile, ...]
+
+    @property
+    def n_bytes(self) -> int:
+        """All files together."""
+        return sum(file.size_bytes for file in self.files)
+
+    @property
+    def quantisation(self) -> str | None:
+        """By the name of the first file, else by that of its folder."""
+        return quantisation_of(self.files[0].name) or quantisation_of(self.files[0].path)
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """The GGUF files of a repository at one commit."""
+
+    repo: str
+    commit: str
+    models: tuple[HubModel, ...]
+    projectors: tuple[HubFile, ...]
+
+
+class _Lfs(msgspec.Struct, frozen=True):
+    sha256: str
+    size: int
+
+
+class _Sibling(msgspec.Struct, frozen=True):
+    rfilename: str
+    lfs: _Lfs | None = None
+
+
+class _Listing(msgspec.Struct, frozen=True):
+    sha: str
+    siblings: list[_Sibling] = []
+
+
+async def read_repository(http: HubHttp, reference: HubReference) -> Repository:
+    """The repository at the reference's revision (`main` where it has none).
+
+    Raises HubNotFound, HubAccessDenied, HubError, HubUnavailable, Offline.
+    """
+    revision = reference.revision or "main"
+    url = f"{http.access.endpoint}/api/models/{reference.repo}/revision/{quote(revision, safe='')}"
+    answer = await http.answer(url, MAX_LISTING_BYTES, params={"blobs": "true"})
+    if answer.status >= 400:
+        raise_for(http, reference, answer.status, answer.headers)
+    try:
+        listing = msgspec.json.decode(answer.content, type=_Listing)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        raise HubError(f"{http.host} does not answer as a model hub does: {_kind(answer)}.") from None
+    if not _COMMIT.match(listing.sha):
+        raise HubError(f"{http.host} gives no commit for {reference.repo}.")
+    files = list(_gguf_files(listing.siblings))
+    return Repository(
+        reference.repo,
+        listing.sha,
+        models=tuple(_grouped([file for file in files if not _is_extra(file.name)])),
+        projectors=tuple(file for file in files if _is_projector(file.name)),
+    )
+
+
+def file_url(endpoint: str, repo: str, commit: str, path: str) -> str:
+    """Where a file is downloaded, pinned to a commit."""
+    return f"{endpoint}/{repo}/resolve/{commit}/{quote(path)}"
+
+
+def raise_for(http: HubHttp, reference: HubReference, status: int, headers: httpx2.Headers) -> NoReturn:
+    """The error that a status of 400 and above means, with what to do about it."""
+    # Loaded late: only what fails needs it, and it takes a while.
+    from huggingface_hub import errors as hub_errors
+    from huggingface_hub.utils import hf_raise_for_status
+
+    url = f"{http.access.endpoint}/api/models/{reference.repo}"
+    repo = reference.repo
+    error: JanServeError = HubError(f"{http.host} answers {repo} with status {status}.")
+    try:
+        hf_raise_for_status(
+            httpx2.Response(status, headers=_told(headers), request=httpx2.Request("GET", url))
+        )
+    except hub_errors.GatedRepoError:
+        page = f"{http.access.endpoint}/{repo}"
+        then = (
+            "set HF_TOKEN to a token of that account"
+            if http.access.token is None
+            else "try again with this token"
+        )
+        error = HubAccessDenied(f"{repo} is gated: accept its conditions at {page}, then {then}.")
+    except hub_errors.RevisionNotFoundError:
+        error = HubNotFound(f"{repo} has no revision {reference.revision or 'main'}.")
+    except hub_errors.EntryNotFoundError:
+        error = HubNotFound(f"{repo} has no file {reference.file or ''}.".replace("  ", " "))
+    except hub_errors.DisabledRepoError:
+        error = HubAccessDenied(f"{repo} was disabled by the hub.")
+    except hub_errors.RepositoryNotFoundError:
+        error = _no_repository(http, repo)
+    except hub_errors.HfHubHTTPError:
+        if status == 401 and http.access.token is None:
+            error = _no_repository(http, repo)
+        elif status in (401, 403):
+            error = HubAccessDenied(
+                f"{http.host} refuses {repo} with this token: check HF_TOKEN, and that its account may."
+            )
+        elif status == 404:
+            error = _no_repository(http, repo)
+    raise error
+
+
+def select(repository: Repository, reference: HubReference) -> list[HubModel]:
+    """The models of the repository that the reference means: one where it names a file or a quantisation that is
+    there once, else all to choose from. Raises HubNotFound, InvalidRequest.
+    """
+    models = repository.models
+    if not models:
+        raise HubNotFound(
+            f"{repository.repo} has no GGUF file that can be downloaded. Look for a repository whose name ends in"
+            " -GGUF."
+        )
+    if reference.file is not None:
+        return [_by_file(repository, reference.file)]
+    if reference.tag is None or reference.tag.lower() == _LATEST:
+        return list(models)
+    wanted = reference.tag.upper()
+    found = [model for model in models if model.quantisation == wanted]
+    found = found or [m for m in models if m.quantisation and m.quantisation.removeprefix("UD-") == wanted]
+    if not found:
+        known = ", ".join(sorted({model.quantisation for model in models if model.quantisation}))
+        raise HubNotFound(
+            f"{repository.repo} has no {reference.tag}. It has: {known or 'no known quantisation'}."
+        )
+    only_one(repository, found)
+    return found
+
+
+def only_one(repository: Repository, models: Sequence[HubModel]) -> HubModel:
+    """The only one of `models`. Raises InvalidRequest that lists the files where there are more."""
+    if len(models) == 1:
+        return models[0]
+    names = ", ".join(f"{repository.repo}/{model.files[0].path}" for model in models[:6])
+    raise InvalidRequest(
+        f"{repository.repo} has {len(models)} files that this can be. Name one: {names}.", param="model"
+    )
+
+
+def best_projector(repository: Repository, model: HubModel, preferred: str | None = None) -> HubFile | None:
+    """The projector to put beside `model`: the preferred path, else one in its folder, 16-bit floats first."""
+    order = ("F16", "BF16", "Q8_0", "F32")
+    folder = model.files[0].path.rpartition("/")[0]
+
+    def rank(file: HubFile) -> tuple[bool, bool, int, str]:
+        label = quantisation_of(file.name) or ""
+        place = order.index(label) if label in order else len(order)
+        return file.path != preferred, file.path.rpartition("/")[0] != folder, place, file.path
+
+    return min(repository.projectors, key=rank, default=None)
+
+
+def _by_file(repository: Repository, path: str) -> HubModel:
+    for fold in (str, str.casefold):
+        for model in repository.models:
+            if any(fold(path) in (fold(file.path), fold(file.path[: -len(".gguf")])) for file in model.files):
+                return model
+    names = ", ".join(model.files[0].path for model in repository.models[:6])
+    raise HubNotFound(f"{repository.repo} has no file {path}. It has: {names}.")
+
+
+def _gguf_files(siblings: Iterable[_Sibling]) -> Iterable[HubFile]:
+    for sibling in siblings:
+        path = sibling.rfilename
+        if not path.lower().endswith(".gguf") or sibling.lfs is None:
+            continue
+        if not is_safe_file(path):
+            _log.warning("the hub lists a file whose name cannot be used", extra={"file": path[:200]})
+            continue
+        if not 0 < sibling.lfs.size <= MAX_FILE_BYTES:
+            continue
+        yield HubFile(path, sibling.lfs.size, checked_digest(sibling.lfs.sha256))
+
+
+def _grouped(files: Sequence[HubFile]) -> Iterable[HubModel]:
+    """Models in the order of their names; split models that lack a part are left out."""
+    by_path = {file.path: file for file in files}
+    for file in sorted(files, key=lambda file: file.path):
+        place = part_number(file.name)
+        if place is None:
+            yield HubModel((file,))
+            continue
+        stem, number, count = place
+        if number != 1 or not 1 <= count <= MAX_PARTS:
+            continue
+        folder = file.path[: -len(file.name)]
+        parts = [by_path.get(f"{folder}{stem}-{part:05}-of-{count:05}.gguf") for part in range(1, count + 1)]
+        present = [part for part in parts if part is not None]
+        if len(present) == count:
+            yield HubModel(tuple(present))
+
+
+def _is_projector(name: str) -> bool:
+    return "mmproj" in name.lower()
+
+
+def _is_extra(name: str) -> bool:
+    """GGUF files that are no models: projectors, importance matrices."""
+    return _is_projector(name) or "imatrix" in name.lower()
+
+
+def _no_repository(http: HubHttp, repo: str) -> HubNotFound:
+    hint = "" if http.access.token else " If it is private, set HF_TOKEN."
+    if http.holds_token_back:
+        hint = " If it is private, use https: the token is not sent over plain http."
+    return HubNotFound(f"There is no repository {repo} on {http.host}.{hint}")
+
+
+def _told(headers: httpx2.Headers) -> dict[str, str]:
+    """The headers that tell errors apart; the others are not the library's business."""
+    names = ("x-error-code", "x-error-message", "x-request-id")
+    return {name: headers[name] for name in names if name in headers}
+
+
+def _kind(answer: HubResponse) -> str:
+    return f"{answer.headers.get('content-type', 'no type')[:80]!a}, {len(answer.content)} bytes"

@@ -1,0 +1,190 @@
+"""Disaggregated serving as the rest of the server sees it: links with peers, states kept for them, states from them.
+
+LMDeploy's flow (`lmdeploy/pytorch/disagg`): both servers are told of each other (`initialize`), each is given the
+other's endpoint (`connect`), the one that decodes fetches, and the one that computed the prompt forgets.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+from jan_serve.core.hosts import is_loopback
+from jan_serve.core.kv_transfer import KEY_BYTES, PeerEndpoint, RemoteState
+from jan_serve.errors import InvalidRequest, PeerFailed
+from jan_serve.supervisor.kv_transfer.kept_states import KeptStates, StateOwner
+from jan_serve.supervisor.kv_transfer.peer_connection import MAX_NAME_BYTES, PeerConnection, connect
+from jan_serve.supervisor.kv_transfer.state_pull import StateTaker, ping, pull
+from jan_serve.supervisor.kv_transfer.state_server import StateServer
+
+logger = logging.getLogger(__name__)
+
+MAX_LINKS: Final = 256
+KEEP_S: Final = 600.0
+PATIENCE_S: Final = 120.0
+"""For a peer whose worker reads its weights, for their digest, before it gives or takes its first state."""
+_CONNECT_S: Final = 5.0
+
+
+@dataclass(slots=True)
+class _Link:
+    """local_id: what the peer knows us by. key: what it has to know to fetch from us. peer: where we fetch from."""
+
+    local_id: str
+    key: bytes
+    peer: PeerEndpoint | None = None
+
+
+class Migrations:
+    """Lives on one event loop. host: the address that the server is bound to; peers of a server on loopback are there
+    too. keep_s: after which a state that nobody fetched is dropped."""
+
+    def __init__(self, host: str, *, keep_s: float = KEEP_S, patience_s: float = PATIENCE_S) -> None:
+        self._host = "127.0.0.1" if host == "localhost" else host
+        self._patience_s = patience_s
+        self._links: dict[str, _Link] = {}
+        self._kept = KeptStates(keep_s)
+        self._server = StateServer(self._kept, self._key_of, patience_s=patience_s)
+        self._fetching: set[PeerConnection] = set()
+
+    @property
+    def open_connections(self) -> int:
+        """In both directions."""
+        return self._server.open_connections + len(self._fetching)
+
+    @property
+    def kept_states(self) -> int:
+        """States that wait for another server."""
+        return len(self._kept)
+
+    # Links
+
+    async def initialize(self, local_id: str, remote_id: str) -> PeerEndpoint:
+        """Where the peer of this name may fetch, with a new key. Listens from now on.
+
+        Raises InvalidRequest, PeerFailed.
+        """
+        for name, param in ((local_id, "local_engine_id"), (remote_id, "remote_engine_id")):
+            if not 0 < len(name.encode("utf-8", "replace")) <= MAX_NAME_BYTES:
+                raise InvalidRequest(f"{param}: must have 1 to {MAX_NAME_BYTES} bytes", param=param)
+        if remote_id not in self._links and len(self._links) >= MAX_LINKS:
+            raise InvalidRequest(
+                f"This server has {MAX_LINKS} links: drop one first.", param="remote_engine_id"
+            )
+        told_host = self._told_host(local_id)
+        try:
+            port = await self._server.listen(self._host)
+        except OSError as error:
+            raise PeerFailed(f"No port can be opened on {self._host}: {error.strerror}.") from None
+        self._server.drop(remote_id)
+        link = self._links[remote_id] = _Link(local_id, os.urandom(KEY_BYTES))
+        return PeerEndpoint(told_host, port, link.key)
+
+    async def connect(self, remote_id: str, endpoint: PeerEndpoint) -> None:
+        """Fetch from that endpoint from now on; it is tried at once. Raises InvalidRequest, PeerFailed."""
+        link = self._links.get(remote_id)
+        if link is None:
+            raise InvalidRequest(
+                f"There is no link with {remote_id!r}: call /distserve/p2p_initialize first.",
+                param="remote_engine_id",
+            )
+        self._check_host(endpoint.host)
+        connection = await self._open(endpoint, link)
+        try:
+            await ping(connection)
+        finally:
+            await connection.close()
+        link.peer = endpoint
+        logger.info("linked with %s at %s port %d", remote_id, endpoint.host, endpoint.port)
+
+    def drop(self, remote_id: str) -> bool:
+        """Forget a peer and close its connections; False where it is not known."""
+        self._server.drop(remote_id)
+        return self._links.pop(remote_id, None) is not None
+
+    async def close(self) -> None:
+        """Forget everything; nothing listens any more."""
+        self._links.clear()
+        self._kept.clear()
+        for connection in list(self._fetching):
+            connection.abort()
+        await self._server.close()
+
+    # States
+
+    def keep(self, owner: StateOwner, state: int) -> int:
+        """Take over what a worker keeps of a prompt. Returns a handle, for `bind`."""
+        return self._kept.add(owner, state)
+
+    def bind(self, handle: int, session: int) -> None:
+        """Peers ask for it by this number."""
+        self._kept.bind(handle, session)
+
+    def release(self, handle: int) -> bool:
+        """Drop a kept state; False where it is gone."""
+        return self._kept.drop(handle)
+
+    def is_kept(self, session: int) -> bool:
+        """Whether something is kept by this number."""
+        return self._kept.find(session) is not None
+
+    def free(self, session: int) -> bool:
+        """Drop what is kept of a session; False where that is nothing."""
+        return self._kept.free(session)
+
+    async def fetch(self, wanted: RemoteState, taker: StateTaker, state: int) -> None:
+        """Bring a state from a peer to a worker, as its `state`, which the caller drops there whatever comes of this.
+
+        Raises InvalidRequest without a link, PeerFailed, InvalidState, Overloaded. Safe to cancel.
+        """
+        link = self._links.get(wanted.engine)
+        if link is None or link.peer is None:
+            raise InvalidRequest(
+                f"migration_request: this server is not linked with {wanted.engine!r}.",
+                param="migration_request",
+            )
+        peer = link.peer
+        connection = await self._open(peer, link)
+        self._fetching.add(connection)
+        try:
+            await pull(connection, wanted.session, taker, state)
+        except BaseException:
+            connection.abort()
+            raise
+        finally:
+            self._fetching.discard(connection)
+        connection.close_soon()
+
+    async def _open(self, peer: PeerEndpoint, link: _Link) -> PeerConnection:
+        return await connect(
+            peer.host,
+            peer.port,
+            link.local_id,
+            peer.key,
+            connect_s=min(_CONNECT_S, self._patience_s),
+            patience_s=self._patience_s,
+        )
+
+    def _key_of(self, name: str) -> bytes | None:
+        link = self._links.get(name)
+        return None if link is None else link.key
+
+    def _told_host(self, local_id: str) -> str:
+        """Bound to every address, only the caller knows by which one this server is reached. Raises
+        InvalidRequest."""
+        if self._host not in ("0.0.0.0", "::"):
+            return self._host
+        try:
+            return urlsplit(local_id).hostname or self._host
+        except ValueError as error:
+            raise InvalidRequest(f"local_engine_id: not a URL ({error})", param="local_engine_id") from None
+
+    def _check_host(self, host: str) -> None:
+        if is_loopback(self._host) and not is_loopback(host):
+            raise InvalidRequest(
+                f"This server listens on {self._host}, and links with servers on the same machine only, not {host}.",
+                param="remote_kvtransfer_endpoint_info",
+            )

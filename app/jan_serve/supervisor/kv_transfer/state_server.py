@@ -1,0 +1,157 @@
+"""Gives the states that are kept here to linked peers, over TCP."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from jan_serve.errors import InvalidState, JanServeError, PeerFailed
+from jan_serve.ipc.messages import ReadState, StatePart
+from jan_serve.supervisor.kv_transfer.kept_states import KeptState, KeptStates
+from jan_serve.supervisor.kv_transfer.peer_connection import PeerConnection, accept
+from jan_serve.supervisor.kv_transfer.peer_messages import (
+    PART_BYTES,
+    Done,
+    Fetch,
+    Found,
+    Ping,
+    Refused,
+    Taken,
+    decode_question,
+    encode,
+)
+
+logger = logging.getLogger(__name__)
+
+MAX_CONNECTIONS: Final = 64
+_HANDSHAKE_S: Final = 5.0
+
+
+class StateServer:
+    """Listens once it is asked to. Event loop only."""
+
+    def __init__(self, kept: KeptStates, key_of: Callable[[str], bytes | None], *, patience_s: float) -> None:
+        """key_of: the key of a link by the name of the peer; None for names that are not known."""
+        self._kept = kept
+        self._key_of = key_of
+        self._patience_s = patience_s
+        self._server: asyncio.Server | None = None
+        self._serving: set[asyncio.Task[None]] = set()
+        self._connections: dict[PeerConnection, str] = {}
+
+    @property
+    def open_connections(self) -> int:
+        """Connections that have not been closed, those that have not shown their key among them."""
+        return len(self._serving)
+
+    async def listen(self, host: str) -> int:
+        """The port that it listens on, from now on. Raises OSError."""
+        if self._server is None:
+            self._server = await asyncio.start_server(self._accepted, host, 0, limit=PART_BYTES)
+        return int(self._server.sockets[0].getsockname()[1])
+
+    def drop(self, name: str) -> None:
+        """Close the connections of a peer."""
+        for connection, known in list(self._connections.items()):
+            if known == name:
+                connection.abort()
+
+    async def close(self) -> None:
+        """Stop listening, and close every connection."""
+        if self._server is not None:
+            self._server.close()
+        for task in self._serving:
+            task.cancel()
+        await asyncio.gather(*self._serving, return_exceptions=True)
+        if self._server is not None:
+            await self._server.wait_closed()
+            self._server = None
+
+    def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._serving) >= MAX_CONNECTIONS:
+            logger.warning("a peer was turned away: %d connections are open", MAX_CONNECTIONS)
+            writer.transport.abort()
+            return
+        task = asyncio.create_task(self._serve(reader, writer), name="serve peer")
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection: PeerConnection | None = None
+        try:
+            name, connection = await accept(
+                reader,
+                writer,
+                self._key_of,
+                handshake_s=min(_HANDSHAKE_S, self._patience_s),
+                patience_s=self._patience_s,
+            )
+            self._connections[connection] = name
+            while (body := await connection.receive()) is not None:
+                await self._answer(connection, body)
+        except JanServeError as error:
+            logger.warning("a connection of a peer ended: %s", error.message)
+        except Exception:
+            logger.exception("a peer could not be served")
+        finally:
+            if connection is not None:
+                self._connections.pop(connection, None)
+            await self._close(writer)
+
+    async def _close(self, writer: asyncio.StreamWriter) -> None:
+        """Send what is left, to a peer that takes it."""
+        writer.close()
+        try:
+            async with asyncio.timeout(self._patience_s):
+                await writer.wait_closed()
+        except (OSError, TimeoutError):
+            pass
+        finally:
+            writer.transport.abort()
+
+    async def _answer(self, connection: PeerConnection, body: bytes) -> None:
+        match decode_question(body):
+            case Ping():
+                await connection.send(encode(Done()))
+            case Taken(session=session):
+                self._kept.free(session)
+                await connection.send(encode(Done()))
+            case Fetch(session=session):
+                kept = self._kept.find(session)
+                if kept is None:
+                    error = InvalidState(f"Nothing is kept here of session {session}.")
+                    await connection.send(encode(Refused(error.code, error.payload())))
+                else:
+                    await self._send_state(connection, kept)
+
+    async def _send_state(self, connection: PeerConnection, kept: KeptState) -> None:
+        """Part by part; one is read while the one before is sent, so that neither end ever holds much of it."""
+        try:
+            part = await _read(kept, 0)
+        except JanServeError as error:
+            await connection.send(encode(Refused(error.code, error.payload())))
+            return
+        await connection.send(encode(Found(part.total)))
+        offset = 0
+        while True:
+            if not part.data:
+                raise PeerFailed("a cache ended early")
+            offset += len(part.data)
+            if offset >= part.total:
+                await connection.send(part.data)
+                return
+            reading = asyncio.create_task(_read(kept, offset))
+            try:
+                await connection.send(part.data)
+                part = await reading
+            finally:
+                reading.cancel()
+                await asyncio.gather(reading, return_exceptions=True)
+
+
+async def _read(kept: KeptState, offset: int) -> StatePart:
+    return await kept.owner.read_state(
+        ReadState(id=kept.owner.next_id(), state=kept.state, offset=offset, length=PART_BYTES)
+    )

@@ -1,0 +1,107 @@
+"""What has to be known before a load is decided: settings and size of the model, and the memory that is free now.
+
+It reads headers and asks the system, in threads. It decides nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Final
+
+from jan_serve.errors import JanServeError
+from jan_serve.ipc.messages import EngineSettings
+from jan_serve.store.memory.fit import FreeMemory
+from jan_serve.store.memory.footprint import Footprint
+from jan_serve.supervisor.models.model_source import ModelSource, Resolver
+
+logger = logging.getLogger(__name__)
+
+GOOD_FOR_S: Final = 5.0
+"""Other programs take and give back memory too: after that long it is measured again."""
+
+MemoryMeter = Callable[[], FreeMemory]
+"""Measures what models may use now. Blocks, for up to a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A load that can be decided. free: None where memory is not looked at."""
+
+    settings: EngineSettings
+    footprint: Footprint
+    free: FreeMemory | None
+
+
+class LoadPreparation:
+    """Preparations under way and done, by model. Used on the event loop only."""
+
+    def __init__(
+        self,
+        resolver: Resolver,
+        meter: MemoryMeter | None,
+        on_change: Callable[[], None],
+        clock: Callable[[], float],
+    ) -> None:
+        """on_change is called when a preparation is done; it must not block. clock: seconds."""
+        self._resolver = resolver
+        self._meter = meter
+        self._on_change = on_change
+        self._clock = clock
+        self._tasks: dict[ModelSource, asyncio.Task[Prepared | JanServeError]] = {}
+        self._done_at: dict[ModelSource, float] = {}
+
+    def result(self, source: ModelSource) -> Prepared | JanServeError | None:
+        """What came of it; None while it goes on. The first call starts it, and one that finds it too old."""
+        task = self._tasks.get(source)
+        if task is not None and task.done() and self._age(source) >= GOOD_FOR_S:
+            task = None
+        if task is None:
+            task = self._tasks[source] = asyncio.create_task(
+                self._prepare(source), name=f"prepare {source.name}"
+            )
+            task.add_done_callback(lambda done: self._done(source, done))
+        return task.result() if task.done() and not task.cancelled() else None
+
+    def _age(self, source: ModelSource) -> float:
+        """Seconds since it was done, not since it began: what takes long would always be too old."""
+        now = self._clock()
+        return now - self._done_at.get(source, now)
+
+    def _done(self, source: ModelSource, task: asyncio.Task[Prepared | JanServeError]) -> None:
+        if self._tasks.get(source) is task:
+            self._done_at[source] = self._clock()
+        self._on_change()
+
+    def keep_only(self, sources: Collection[ModelSource]) -> None:
+        """Forget the others."""
+        for source in self._tasks.keys() - set(sources):
+            self.forget(source)
+
+    def forget(self, source: ModelSource) -> None:
+        """Prepare it anew when it is asked for again."""
+        self._done_at.pop(source, None)
+        task = self._tasks.pop(source, None)
+        if task is not None:
+            task.cancel()
+
+    def forget_all(self) -> None:
+        """What was measured does not hold any more."""
+        self.keep_only(())
+
+    async def _prepare(self, source: ModelSource) -> Prepared | JanServeError:
+        try:
+            return await asyncio.to_thread(self._look, source)
+        except JanServeError as error:
+            return error
+        except Exception:
+            # A bug in the resolver must not leave the requests waiting.
+            logger.exception("the load of %s could not be prepared", source.name)
+            return JanServeError(f"The model `{source.name}` could not be prepared.")
+
+    def _look(self, source: ModelSource) -> Prepared:
+        settings = self._resolver.engine_settings(source)
+        size = self._resolver.footprint(source, settings)
+        return Prepared(settings, size, self._meter() if self._meter is not None else None)

@@ -1,0 +1,96 @@
+"""A Resolver in front of another one: some models are served from a file with updated weights. Any thread may ask."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import NamedTuple
+
+import msgspec
+
+from jan_serve.ipc.messages import EngineSettings
+from jan_serve.store.memory.footprint import Footprint
+from jan_serve.supervisor.models.model_source import ModelSource, Residence, Resolver
+
+
+class _Updated(NamedTuple):
+    """stamp: of the model's own file when it was updated."""
+
+    stamp: tuple[int, int] | None
+    path: str
+    number: int
+
+
+class UpdatedSources:
+    """Resolver. An update holds until it is taken back, or until the model's own file changes."""
+
+    def __init__(self, resolver: Resolver) -> None:
+        self._resolver = resolver
+        self._lock = threading.Lock()
+        self._updated: dict[str, _Updated] = {}
+
+    def update(self, source: ModelSource, path: str, number: int) -> None:
+        """Serve this model, as `original` resolved it, from that file. number: differs from that of every other one."""
+        with self._lock:
+            self._updated[source.name] = _Updated(_stamp(source), path, number)
+
+    def restore(self, name: str, path: str | None, number: int) -> None:
+        """Serve it again as before an update: from that file, or from its own."""
+        with self._lock:
+            known = self._updated.get(name)
+            if known is None:
+                return
+            if path is None:
+                del self._updated[name]
+            else:
+                self._updated[name] = known._replace(path=path, number=number)
+
+    def original(self, name: str | None) -> ModelSource:
+        """The model's own file. Raises as `resolve`."""
+        return self._resolver.resolve(name)
+
+    def resolve(self, name: str | None) -> ModelSource:
+        """See Resolver."""
+        return self._current(self._resolver.resolve(name))
+
+    def resolve_exact(self, name: str) -> ModelSource:
+        """See Resolver."""
+        return self._current(self._resolver.resolve_exact(name))
+
+    def adapter(self, name: str | None) -> str | None:
+        """See Resolver."""
+        return self._resolver.adapter(name)
+
+    def engine_settings(self, source: ModelSource) -> EngineSettings:
+        """See Resolver."""
+        return self._resolver.engine_settings(source)
+
+    def footprint(self, source: ModelSource, settings: EngineSettings) -> Footprint:
+        """See Resolver."""
+        return self._resolver.footprint(source, settings)
+
+    def residence(self, source: ModelSource) -> Residence:
+        """See Resolver."""
+        return self._resolver.residence(source)
+
+    def list(self) -> tuple[ModelSource, ...]:
+        """See Resolver."""
+        return tuple(self._current(source) for source in self._resolver.list())
+
+    def _current(self, source: ModelSource) -> ModelSource:
+        with self._lock:
+            updated = self._updated.get(source.name)
+            if updated is None:
+                return source
+            if updated.stamp != _stamp(source):
+                del self._updated[source.name]  # the file was replaced since: it is the newer one
+                return source
+        return msgspec.structs.replace(source, path=updated.path, revision=(*source.revision, updated.number))
+
+
+def _stamp(source: ModelSource) -> tuple[int, int] | None:
+    try:
+        status = os.stat(source.path)
+    except OSError:
+        return None
+    return status.st_size, status.st_mtime_ns

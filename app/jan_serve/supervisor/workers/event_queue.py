@@ -1,0 +1,79 @@
+"""The events of one request on their way from the worker's pipe to the one task that reads them.
+
+Bounded without ever making the worker wait: while the reader is slow, chunks of a sequence merge, so that at most one
+chunk per sequence is held beside the few events that come once. Text and tokens are bounded by the context length.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from jan_serve.core.events import TokenInfo
+from jan_serve.errors import JanServeError
+from jan_serve.ipc.messages import Chunk, EngineEvent
+
+
+class _Merged:
+    """Chunks of one sequence that the reader has not taken yet."""
+
+    def __init__(self, first: Chunk) -> None:
+        self._first = first
+        self._texts = [first.text]
+        self._tokens: list[TokenInfo] = list(first.tokens)
+
+    def add(self, chunk: Chunk) -> None:
+        self._texts.append(chunk.text)
+        self._tokens.extend(chunk.tokens)
+
+    def chunk(self) -> Chunk:
+        if len(self._texts) == 1:
+            return self._first
+        return Chunk(self._first.id, self._first.index, "".join(self._texts), tuple(self._tokens))
+
+
+class EventQueue:
+    """One writer (the event loop's callback), one reader."""
+
+    def __init__(self) -> None:
+        self._events: deque[EngineEvent | _Merged] = deque()
+        self._open_chunks: dict[int, _Merged] = {}
+        self._failure: JanServeError | None = None
+        self._arrived = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def put(self, event: EngineEvent) -> None:
+        """Add an event. Order holds within a sequence; a chunk may overtake events of other sequences."""
+        if isinstance(event, Chunk):
+            merged = self._open_chunks.get(event.index)
+            if merged is not None:
+                merged.add(event)
+                return
+            merged = _Merged(event)
+            self._open_chunks[event.index] = merged
+            self._events.append(merged)
+        else:
+            self._events.append(event)
+        self._arrived.set()
+
+    def fail(self, error: JanServeError) -> None:
+        """No more events come. What is held is still read first; the first failure stays."""
+        if self._failure is None:
+            self._failure = error
+            self._arrived.set()
+
+    async def get(self) -> EngineEvent:
+        """The next event, waiting for it. Raises the failure once nothing is held any more."""
+        while not self._events:
+            if self._failure is not None:
+                raise self._failure
+            self._arrived.clear()
+            await self._arrived.wait()
+        event = self._events.popleft()
+        if isinstance(event, _Merged):
+            chunk = event.chunk()
+            del self._open_chunks[chunk.index]
+            return chunk
+        return event

@@ -1,0 +1,398 @@
+"""One worker process from spawn to reaped: its states, its pipe, its pulse and its end.
+
+    starting → loading → ready → stopping → exited
+         └────────┴────────┴──────────────→ failed      (it ended by itself, or was ended for a stall)
+
+It moves events to a listener and does not know what requests are. Nothing restarts here; see `model_manager`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from typing import Protocol
+
+import msgspec
+
+from jan_serve.errors import JanServeError, ProtocolError, error_from_payload
+from jan_serve.ipc.channel import AsyncChannel
+from jan_serve.ipc.messages import (
+    LoadFailed,
+    LoadModel,
+    LoadProgress,
+    ModelFacts,
+    PingRequest,
+    Pong,
+    Ready,
+    ShutdownRequest,
+    WorkerEvent,
+    WorkerRequest,
+)
+from jan_serve.supervisor.limits import WorkerLimits
+from jan_serve.supervisor.workers.child_process import ChildProcess
+from jan_serve.supervisor.workers.stderr_tail import StderrTail
+from jan_serve.supervisor.workers.watchdog import Stall, Watchdog
+
+logger = logging.getLogger(__name__)
+worker_log = logging.getLogger("jan_serve.worker")
+
+_STDERR_READ = 64 * 1024
+_EXIT_AND_EOF_APART_S = 1.0
+_PING_PATIENCE_S = 1.0
+_STOOD_STILL_S = 5.0
+_STDERR_AFTER_EXIT_S = 0.5
+_SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN")
+
+
+class WorkerState(StrEnum):
+    """Where a worker is in its life."""
+
+    STARTING = "starting"
+    LOADING = "loading"
+    READY = "ready"
+    STOPPING = "stopping"
+    EXITED = "exited"
+    FAILED = "failed"
+
+
+class WorkerEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """How a worker ended. requested: we asked for it. words: its last stderr lines, fit to show.
+
+    status: "exit status 3", "signal SIGSEGV". stall: why we ended it, if that is why.
+    """
+
+    requested: bool
+    status: str
+    words: str = ""
+    stall: Stall | None = None
+
+    def __str__(self) -> str:
+        cause = f"{self.stall}, ended" if self.stall else self.status
+        return f"{cause}: {self.words}" if self.words else cause
+
+
+class WorkerListener(Protocol):
+    """Who is told about a worker that is ready. Called on the event loop; must not block or raise."""
+
+    def on_event(self, event: WorkerEvent) -> None:
+        """An answer or a step. Load events and pulses are not passed on."""
+        ...
+
+    def oldest_request_s(self) -> float | None:
+        """For how long the oldest request has been without its end; None while there is none."""
+        ...
+
+    def on_end(self, end: WorkerEnd) -> None:
+        """The process is gone and reaped; no event follows. Called once."""
+        ...
+
+
+_TUNABLES, _HUGE_PAGES = "GLIBC_TUNABLES", "glibc.malloc.hugetlb"
+
+LoadOutcome = ModelFacts | JanServeError | WorkerEnd
+
+
+def default_worker_command() -> tuple[str, ...]:
+    """Our own hidden subcommand. -P: the working directory must not be able to shadow a module."""
+    if getattr(sys, "frozen", False):
+        return (sys.executable, "worker")
+    return (sys.executable, "-P", "-m", "jan_serve", "worker")
+
+
+def worker_environment(inherited: Mapping[str, str], *, huge_pages: bool = False) -> dict[str, str]:
+    """What a worker gets: no settings (they come as the first frame), no keys, no debugger on abort (ggml).
+
+    huge_pages: have the GNU C library ask Linux for them, for whatever is large (`glibc.malloc.hugetlb`). Weights and
+    the KV cache are read whole for every token, and take fewer look-ups of addresses then.
+    """
+    kept = {
+        name: value
+        for name, value in inherited.items()
+        if not name.startswith("JAN_SERVE_") and name not in _SECRETS
+    }
+    tunables = kept.get(_TUNABLES, "")
+    if huge_pages and sys.platform == "linux" and _HUGE_PAGES not in tunables:
+        kept[_TUNABLES] = ":".join(filter(None, (tunables, f"{_HUGE_PAGES}=1")))
+    return {**kept, "GGML_NO_BACKTRACE": "1", "PYTHONUNBUFFERED": "1"}
+
+
+class WorkerProcess:
+    """One process, started once."""
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        limits: WorkerLimits,
+        *,
+        on_change: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """on_change is called after every change of `state`, `load_fraction` or `outcome`; it must not block."""
+        self.state = WorkerState.STARTING
+        self.load_fraction = 0.0
+        self.outcome: LoadOutcome | None = None
+        """What the load came to, once it is over."""
+        self.end: WorkerEnd | None = None
+        self.ready_at: float | None = None
+        self.ending = False
+        """Its pipe is at its end or it was killed: `end` follows, and nothing should be sent any more."""
+        self._name = name
+        self._command = tuple(command)
+        self._limits = limits
+        self._on_change = on_change
+        self._clock = clock
+        self._listener: WorkerListener | None = None
+        self._process: ChildProcess | None = None
+        self._channel: AsyncChannel | None = None
+        self._tail = StderrTail()
+        self._watchdog = Watchdog(limits, clock())
+        self._stall: Stall | None = None
+        self._stop_requested = False
+        self._work = asyncio.Event()
+        self._answered = asyncio.Event()
+        self._life: asyncio.Task[None] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The process id; None before the spawn. Stays after the end."""
+        return self._process.pid if self._process else None
+
+    @property
+    def pong(self) -> Pong | None:
+        """The last pulse; its stats are as old as that."""
+        return self._watchdog.pong
+
+    @property
+    def stderr_lines(self) -> tuple[str, ...]:
+        """Its last stderr lines, sanitised, oldest first."""
+        return self._tail.lines
+
+    async def start(self, load: LoadModel) -> None:
+        """Spawn it and send the first frame. The load goes on by itself; see `outcome`. Raises OSError."""
+        self._process = await ChildProcess.spawn(
+            self._command, worker_environment(os.environ, huge_pages=load.settings.huge_pages)
+        )
+        self._channel = AsyncChannel(self._process.stdout, self._process.stdin)
+        self._watchdog.progressed(self._clock())
+        self._set_state(WorkerState.LOADING)
+        self._life = asyncio.create_task(self._live(), name=f"worker {self._process.pid}")
+        self._channel.send_nowait(load)
+
+    def listen(self, listener: WorkerListener) -> None:
+        """Who gets the events from now on. To be called when the outcome is facts, before anything is sent."""
+        self._listener = listener
+        if self.end is not None:
+            listener.on_end(self.end)
+
+    async def send(self, request: WorkerRequest) -> None:
+        """Send a request; waits while the pipe is full. Raises ConnectionError when the worker is gone."""
+        if self._channel is None or self.end is not None:
+            raise ConnectionError("the worker is gone")
+        self._work.set()
+        await self._channel.send(request)
+
+    def send_nowait(self, request: WorkerRequest) -> None:
+        """Send a small request without waiting; dropped when the worker is gone."""
+        if self._channel is not None and self.end is None:
+            self._channel.send_nowait(request)
+
+    async def responds(self) -> bool:
+        """Whether it answers a ping: False once it is known to be gone, also where nobody had noticed yet.
+
+        Takes a fraction of a millisecond, also during a decode. A worker that is silent for longer is the watchdog's
+        affair and counts as there.
+        """
+        if self.ending or self.end is not None:
+            return False
+        answer = self._answered
+        self._work.set()
+        self.send_nowait(PingRequest(self._watchdog.next_nonce(self._clock())))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PING_PATIENCE_S):
+                await answer.wait()
+        return not self.ending
+
+    async def stop(self) -> None:
+        """End it: asked first, killed after limits.stop_s. Returns once it is reaped. May be called at any time."""
+        if self._process is None or self._life is None:
+            return
+        if self.end is None and not self._stop_requested:
+            self._stop_requested = True
+            self._set_state(WorkerState.STOPPING)
+            self.send_nowait(ShutdownRequest())
+        try:
+            async with asyncio.timeout(self._limits.stop_s):
+                await asyncio.shield(self._life)
+        except TimeoutError:
+            self._kill()
+            await asyncio.shield(self._life)
+
+    async def _live(self) -> None:
+        """Everything between spawn and reaped, so that nothing of the process is left when this ends."""
+        process = self._process
+        assert process is not None
+        stderr = asyncio.create_task(self._read_stderr())
+        watch = asyncio.create_task(self._watch())
+        try:
+            await self._until_end(process)
+        except Exception:
+            # A bug in a listener. Without its events the worker is of no use: end it, which its requests are told.
+            logger.exception("events of worker %s of %s could not be handled", process.pid, self._name)
+        finally:
+            watch.cancel()
+            self._kill()
+            await process.exited.wait()
+            # A grandchild may hold stderr open after the worker is gone.
+            await asyncio.wait({stderr}, timeout=_STDERR_AFTER_EXIT_S)
+            stderr.cancel()
+            process.close()
+            await asyncio.gather(stderr, watch, return_exceptions=True)
+            self._finish(process)
+
+    async def _until_end(self, process: ChildProcess) -> None:
+        """Read events until the pipe or the process ends, and then wait a moment for the other of the two."""
+        events = asyncio.create_task(self._read_events())
+        exited = asyncio.create_task(process.exited.wait())
+        try:
+            await asyncio.wait({events, exited}, return_when=asyncio.FIRST_COMPLETED)
+            self._set_ending()
+            # After the pipe's end the worker is exiting: its exit status should be its own, not that of our kill.
+            await asyncio.wait({events, exited}, timeout=_EXIT_AND_EOF_APART_S)
+            if exited.done() and not events.done():
+                # Something that it started holds the pipe open. Its group therefore exists, and the id is not reused.
+                process.kill_group()
+            elif events.done():
+                events.result()
+        finally:
+            events.cancel()
+            exited.cancel()
+            await asyncio.gather(events, exited, return_exceptions=True)
+
+    async def _read_events(self) -> None:
+        assert self._channel is not None
+        try:
+            while (event := await self._channel.receive()) is not None:
+                self._dispatch(event)
+        except ProtocolError as error:
+            logger.error("worker %s of %s broke the protocol: %s", self.pid, self._name, error)
+            self._tail.feed(f"protocol error: {error}\n".encode())
+            self._kill()
+        except ConnectionError as error:
+            logger.debug("pipe of worker %s: %s", self.pid, error)
+
+    def _dispatch(self, event: WorkerEvent) -> None:
+        match event:
+            case Pong():
+                self._watchdog.ponged(event)
+                self._wake_pingers()
+            case LoadProgress():
+                self._watchdog.progressed(self._clock())
+                self.load_fraction = event.fraction
+                self._on_change()
+            case Ready() if self.state is WorkerState.LOADING:
+                self.ready_at = self._clock()
+                self._watchdog.ready(self.ready_at)
+                self.outcome = event.facts
+                self._set_state(WorkerState.READY)
+            case LoadFailed() if self.outcome is None:
+                self.outcome = error_from_payload(event.code, event.payload)
+                self._on_change()
+            case _ if self._listener is not None:
+                self._listener.on_event(event)
+            case _:
+                logger.warning(
+                    "worker %s of %s sent %s too early", self.pid, self._name, type(event).__name__
+                )
+
+    async def _read_stderr(self) -> None:
+        assert self._process is not None
+        while data := await self._process.stderr.read(_STDERR_READ):
+            for line in self._tail.feed(data):
+                worker_log.debug("[%s] %s", self.pid, line)
+        self._tail.close()
+
+    async def _watch(self) -> None:
+        """Ping while there is work; end the worker on a stall. An idle worker costs nothing."""
+        while self.state is WorkerState.LOADING:
+            await self._pause()
+            if self._end_if_stalled(None):
+                return
+        while True:
+            await self._work.wait()
+            self._work.clear()
+            while (oldest := self._oldest_request_s()) is not None or not self._watchdog.resting():
+                self.send_nowait(PingRequest(self._watchdog.next_nonce(self._clock())))
+                await self._pause()
+                if self._end_if_stalled(oldest):
+                    return
+            # Brings the counters of the requests that ended since the last pulse.
+            self.send_nowait(PingRequest(self._watchdog.next_nonce(self._clock())))
+
+    async def _pause(self) -> None:
+        """Until the watchdog wants to look again. A pause that became far too long was one of the whole machine."""
+        delay_s, before = self._watchdog.delay_s(), self._clock()
+        await asyncio.sleep(delay_s)
+        late_s = self._clock() - before - delay_s
+        if late_s >= _STOOD_STILL_S:
+            logger.warning(
+                "the server stood still for %.0f s: worker %s gets its time anew", late_s, self.pid
+            )
+            self._watchdog.resumed(self._clock())
+
+    def _oldest_request_s(self) -> float | None:
+        return self._listener.oldest_request_s() if self._listener else None
+
+    def _end_if_stalled(self, oldest_request_s: float | None) -> bool:
+        stall = self._watchdog.stall(self._clock(), oldest_request_s or 0.0)
+        if stall is None:
+            return False
+        logger.error("worker %s of %s: %s; ending it", self.pid, self._name, stall)
+        self._stall = stall
+        self._kill()
+        return True
+
+    def _kill(self) -> None:
+        """SIGKILL the worker and whatever it started."""
+        if self._process is not None and self._process.returncode is None:
+            self._set_ending()
+            self._process.kill()
+
+    def _finish(self, process: ChildProcess) -> None:
+        if self._channel is not None:
+            self._channel.close()
+        end = WorkerEnd(
+            requested=self._stop_requested,
+            status=process.status,
+            words=self._tail.last_words(),
+            stall=self._stall,
+        )
+        self.end = end
+        if self.outcome is None:
+            self.outcome = end
+        refused = isinstance(self.outcome, JanServeError)
+        level = logging.INFO if end.requested or refused else logging.ERROR
+        logger.log(level, "worker %s of %s ended: %s", process.pid, self._name, end)
+        if self._listener is not None:
+            self._listener.on_end(end)
+        self._set_state(WorkerState.EXITED if end.requested else WorkerState.FAILED)
+
+    def _set_ending(self) -> None:
+        if not self.ending:
+            self.ending = True
+            self._wake_pingers()
+            self._on_change()
+
+    def _wake_pingers(self) -> None:
+        self._answered.set()
+        self._answered = asyncio.Event()
+
+    def _set_state(self, state: WorkerState) -> None:
+        self.state = state
+        self._on_change()

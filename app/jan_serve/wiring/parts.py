@@ -1,0 +1,92 @@
+"""Puts the parts together from the settings. Knows everybody, decides nothing; used by the commands and by tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from jan_serve.config import ModelBook, Settings
+from jan_serve.resources import BUILTIN_MODEL, builtin_model, catalogue_file
+from jan_serve.store.hub.catalogue import Catalogue
+from jan_serve.store.index import ModelIndex
+from jan_serve.store.library import ModelLibrary
+from jan_serve.store.memory.fit import FreeMemory
+from jan_serve.store.resolve import ModelResolver
+from jan_serve.supervisor.limits import ManagerLimits, WorkerLimits
+from jan_serve.supervisor.models.model_manager import ModelManager
+from jan_serve.supervisor.models.model_source import Resolver
+from jan_serve.supervisor.template_renderer import TemplateRendererPool, default_render_command
+from jan_serve.supervisor.workers.worker_process import default_worker_command
+from jan_serve.wiring.model_sources import configured_names
+
+if TYPE_CHECKING:
+    from jan_serve.store.hub.pull import Puller
+
+
+def build_resolver(settings: Settings, book: ModelBook | None = None) -> ModelResolver:
+    """The models that these settings give access to. Raises ModelNotFound when the configured model is not there.
+
+    book: what is said of single models; with None nothing is, beyond the settings.
+    """
+    said = book or ModelBook(settings)
+    builtin = builtin_model()
+    return ModelResolver(
+        settings.models_dir,
+        default=settings.model,
+        builtin=(BUILTIN_MODEL, builtin) if builtin is not None else None,
+        index=ModelIndex(settings.models_dir),
+        names=lambda: configured_names(said),
+    )
+
+
+def build_puller(settings: Settings, free_memory: Callable[[], FreeMemory] | None = None) -> Puller:
+    """Pulling into the models folder from the configured hub. free_memory: see Puller."""
+    # Loaded late: most commands pull nothing, and the HTTP client takes a while.
+    from jan_serve.store.hub.hub_http import HubAccess
+    from jan_serve.store.hub.pull import Puller
+
+    token = settings.hf_token.get_secret_value() if settings.hf_token is not None else None
+    return Puller(
+        settings.models_dir,
+        HubAccess(settings.hf_endpoint, token),
+        catalogue=Catalogue.read(catalogue_file()),
+        free_memory=free_memory,
+    )
+
+
+def build_library(
+    resolver: ModelResolver, settings: Settings, free_memory: Callable[[], FreeMemory] | None = None
+) -> ModelLibrary:
+    """The models folder for management. free_memory: see Puller."""
+    return ModelLibrary(resolver, settings.models_dir, lambda: build_puller(settings, free_memory))
+
+
+def manager_limits(settings: Settings) -> ManagerLimits:
+    """The supervisor's limits as configured."""
+    budget = settings.memory_budget
+    return ManagerLimits(
+        max_loaded=settings.max_models,
+        memory_budget=budget if isinstance(budget, int) else None,
+        max_queue=settings.max_queue,
+        worker=WorkerLimits(
+            load_s=settings.load_timeout_s,
+            decode_s=settings.stall_decode_s,
+            sample_s=settings.stall_sample_s,
+        ),
+    )
+
+
+def build_renderer() -> TemplateRendererPool:
+    """The renderer of chat templates. Starts nothing."""
+    return TemplateRendererPool(default_render_command())
+
+
+def build_manager(
+    sources: Resolver, settings: Settings, free_memory: Callable[[], FreeMemory] | None = None
+) -> ModelManager:
+    """The model manager with real workers. Starts nothing: the first lease does.
+
+    free_memory: what a model may use, asked in a thread before a load; None does not look at memory.
+    """
+    meter = free_memory if settings.memory_budget != "off" else None
+    return ModelManager(sources, default_worker_command(), manager_limits(settings), meter=meter)

@@ -1,0 +1,93 @@
+"""The doctor: what it says of a good and of a broken installation. It loads no llama.cpp itself."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jan_serve.cli.commands.doctor import ProbeFailed, examine
+from jan_serve.cli.main import main
+from jan_serve.config import load_settings
+
+ENGINE: dict[str, Any] = {
+    "llama_cpp": "1.2.3",
+    "supports_gpu_offload": True,
+    "devices": [
+        {"name": "CUDA0", "kind": "gpu", "description": "A card", "free_bytes": 8e9, "total_bytes": 12e9},
+        {"name": "BLAS", "kind": "accel", "description": "A library", "free_bytes": 0, "total_bytes": 0},
+    ],
+}
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "config.toml"
+    path.write_text('data_dir = "data"\n')
+    monkeypatch.setenv("JAN_SERVE_CONFIG", str(path))
+    monkeypatch.setattr("jan_serve.wiring.parts.builtin_model", lambda: None)
+
+    def probe() -> dict[str, Any]:
+        return ENGINE
+
+    monkeypatch.setattr("jan_serve.cli.commands.doctor.probe_engine", probe)
+    return path
+
+
+def test_facts_and_json(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["engine"]["devices"][0]["name"] == "CUDA0"
+    assert shown["facts"]["data folder"].startswith(f"{config.parent / 'data'} (not there yet)")
+    assert "llama-cpp-python" in shown["facts"]["packages"]
+    assert shown["problems"] == []
+    assert any("no model to serve" in warning for warning in shown["warnings"])
+    assert main(["doctor"]) == 0
+    shown = capsys.readouterr().out
+    assert "8 GB of 12 GB" in shown
+    assert "the main memory" in shown
+
+
+def test_problems_make_the_status_1(
+    config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken() -> dict[str, object]:
+        raise ProbeFailed("llama.cpp does not start")
+
+    monkeypatch.setattr("jan_serve.cli.commands.doctor.probe_engine", broken)
+    assert main(["doctor"]) == 1
+    assert "error: llama.cpp does not start" in capsys.readouterr().err
+
+
+def test_a_damaged_default_model_is_a_problem(config: Path, tmp_path: Path) -> None:
+    model = tmp_path / "broken.gguf"
+    model.write_bytes(b"nonsense")
+    findings = examine(load_settings({"model": str(model)}))
+    assert any("broken.gguf is not a valid GGUF file" in problem for problem in findings.problems)
+    findings = examine(load_settings({"model": "absent"}))
+    assert any("`absent` does not exist" in problem for problem in findings.problems)
+
+
+def test_a_file_in_place_of_a_folder_is_a_problem(config: Path, tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("")
+    findings = examine(load_settings({"models_dir": str(tmp_path)}))
+    assert any("is not a folder" in problem for problem in findings.problems)
+
+
+def test_folders_that_cannot_be_written_are_warned_of(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The superuser may write everywhere, so what the permissions say is set here.
+    def can_write(folder: Path) -> bool:
+        return folder != tmp_path / "shelf"
+
+    monkeypatch.setattr("jan_serve.cli.commands.doctor.can_write", can_write)
+    (tmp_path / "shelf").mkdir()
+    findings = examine(load_settings({"models_dir": str(tmp_path / "shelf")}))
+    assert findings.problems == []
+    assert [warning for warning in findings.warnings if "cannot be written" in warning] == [
+        f"the models folder {tmp_path / 'shelf'} cannot be written by this user: models cannot be pulled, imported or"
+        " removed"
+    ]

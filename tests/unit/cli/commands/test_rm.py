@@ -1,0 +1,50 @@
+"""rm: what it refuses before it asks or deletes anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.managed import add_model
+from tests.unit.cli.conftest import Run
+
+
+@pytest.mark.parametrize("words", [("shipped",), ("shipped", "--yes"), ("mine", "shipped", "--yes")])
+def test_the_built_in_model_stays(
+    run: Run, own_settings: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    builtin = add_model(own_settings.parent, "shipped")
+    mine = add_model(own_settings.parent / "data" / "models", "mine")
+    monkeypatch.setattr("jan_serve.wiring.parts.builtin_model", lambda: builtin)
+    monkeypatch.setattr("jan_serve.wiring.parts.BUILTIN_MODEL", "shipped")
+    answer = run("rm", *words)
+    assert (answer.status, answer.out) == (2, "")
+    assert "The model `shipped` ships with jan-serve; it is not removed." in answer.err
+    assert builtin.exists() and mine.exists()
+
+
+def test_a_file_of_the_user_is_asked_for(run: Run, own_settings: Path) -> None:
+    mine = add_model(own_settings.parent / "data" / "models", "mine")
+    answer = run("rm", "mine")
+    assert answer.status == 2
+    assert "--yes deletes it." in answer.err
+    assert mine.exists()
+    assert run("rm", "mine", "--yes").status == 0
+    assert not mine.exists()
+
+
+def test_an_unknown_name_is_explained_once(run: Run) -> None:
+    answer = run("rm", "nope")
+    assert answer.status == 2
+    assert answer.err.count("jan-serve ls") == 1
+
+
+def test_the_beginning_of_a_name_deletes_nothing(run: Run, own_settings: Path) -> None:
+    mine = add_model(own_settings.parent / "data" / "models", "qwen3-0.6b-instruct")
+    answer = run("rm", "qwen3-0.6b", "--yes")
+    assert answer.status == 2
+    assert "qwen3-0.6b-instruct" in answer.err
+    assert mine.exists()
+    assert run("rm", "qwen3-0.6b-instruct.gguf", "--yes").status == 0
+    assert not mine.exists()

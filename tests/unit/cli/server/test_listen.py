@@ -1,0 +1,192 @@
+"""Taking the port: one winner, and a clear word about who has it."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import pytest
+
+from jan_serve.api.routes.health import Health
+from jan_serve.cli.server.listen import (
+    AddressUnavailable,
+    AlreadyServing,
+    find_holder,
+    is_our_command,
+    listen,
+    url_of,
+)
+from tests.support.deadline import deadline
+
+HOST = "127.0.0.1"
+HEALTH = Health(
+    status="ok", state="ready", version="9", pid=4242, uptime_s=1.0, open_requests=0, models=[]
+).model_dump()
+
+
+def test_a_free_port() -> None:
+    with listen(HOST, 0) as sock:
+        port = sock.getsockname()[1]
+        assert url_of(sock) == f"http://127.0.0.1:{port}"
+        with socket.create_connection((HOST, port), timeout=5):
+            pass
+    with listen(HOST, port):
+        pass
+
+
+def test_all_addresses_are_shown_as_loopback() -> None:
+    with listen("0.0.0.0", 0) as sock:
+        assert url_of(sock).startswith("http://127.0.0.1:")
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="needs IPv6")
+def test_ipv6_addresses_have_brackets() -> None:
+    try:
+        sock = listen("::1", 0)
+    except AddressUnavailable:
+        pytest.skip("this machine has no IPv6 loopback")
+    with sock:
+        assert url_of(sock).startswith("http://[::1]:")
+
+
+def test_a_port_that_another_program_has() -> None:
+    with socket.socket() as other:
+        other.bind((HOST, 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with pytest.raises(AddressUnavailable, match=f"^port {port} is in use by ") as caught:
+            listen(HOST, port)
+    assert caught.value.status == 2
+    assert "--port" in (caught.value.next_step or "")
+    assert "\n" not in caught.value.message
+
+
+@pytest.mark.parametrize(("host", "words"), [("192.0.2.1", "is not an address of this machine")])
+def test_addresses_of_others(host: str, words: str) -> None:
+    with pytest.raises(AddressUnavailable, match=words):
+        listen(host, 0)
+
+
+def test_unknown_host_names() -> None:
+    with pytest.raises(AddressUnavailable, match="is not known"):
+        listen("no-such-host.invalid", 0)
+
+
+@contextmanager
+def health_server(status: int, body: bytes) -> Generator[int]:
+    """Something that answers /health; the value is its port."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with http.server.HTTPServer((HOST, 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join(60)
+            assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("status", [200, 503])
+def test_a_port_that_jan_serve_has(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(port: int) -> None:
+        """As on systems where only root may see who listens."""
+
+    monkeypatch.setattr("jan_serve.cli.server.listen._listening_pid", unknown)
+    with (
+        health_server(status, json.dumps(HEALTH).encode()) as port,
+        pytest.raises(AlreadyServing, match=rf"already running on port {port}: jan-serve \(pid 4242\)"),
+    ):
+        listen(HOST, port)
+
+
+@pytest.mark.parametrize("body", [b"not json", b"[]", b'{"status": "ok", "pid": 1}'])
+def test_other_http_servers_are_not_us(body: bytes) -> None:
+    with health_server(200, body) as port:
+        assert not find_holder(HOST, port).is_jan_serve
+
+
+@pytest.mark.parametrize(
+    ("command", "ours"),
+    [
+        (["/usr/bin/python3", "/x/.venv/bin/jan-serve", "serve"], True),
+        (["/x/bin/jan-serve"], True),
+        (["C:/x/jan-serve.exe", "serve"], True),
+        (["python", "-m", "jan_serve", "serve"], True),
+        (["python", "-X", "utf8", "-m", "jan_serve"], True),
+        (["python", "-c", "pass", "-m", "jan_serve"], False),
+        (["python", "-m", "http.server", "jan_serve"], False),
+        (["vim", "notes", "jan-serve"], False),
+        (["nc", "-l", "1337"], False),
+        ([], False),
+    ],
+)
+def test_our_command_lines(command: list[str], ours: bool) -> None:
+    assert is_our_command(command) is ours
+
+
+def test_a_listener_that_does_not_answer_is_found_by_its_process() -> None:
+    """A jan-serve that has the port and is still starting answers no HTTP yet."""
+    code = (
+        "import socket, sys; s = socket.socket(); s.bind(('127.0.0.1', 0)); s.listen();"
+        "print(s.getsockname()[1], flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        with deadline(process):
+            port = int(process.stdout.readline())
+        with pytest.MonkeyPatch.context() as patch:
+
+            def is_the_code_above(command: list[str]) -> bool:
+                return code in command
+
+            patch.setattr("jan_serve.cli.server.listen.is_our_command", is_the_code_above)
+            holder = find_holder(HOST, port)
+        process.communicate("", timeout=60)
+    assert (holder.is_jan_serve, holder.pid) == (True, process.pid)
+    assert holder.description == f"jan-serve (pid {process.pid})"
+
+
+def test_of_two_starts_at_once_exactly_one_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+
+    def silent(host: str, port: int) -> None:
+        """The winner of these rounds is closed at once and would not answer."""
+
+    monkeypatch.setattr("jan_serve.cli.server.listen._ask_health", silent)
+
+    def attempt(port: int, gate: threading.Barrier) -> socket.socket | None:
+        gate.wait(60)
+        try:
+            return listen(HOST, port)
+        except AddressUnavailable:
+            return None
+
+    with ThreadPoolExecutor(2) as pool:
+        for _ in range(20):
+            with listen(HOST, 0) as free:
+                port = free.getsockname()[1]
+            gate = threading.Barrier(2)
+            socks = [task.result() for task in [pool.submit(attempt, port, gate) for _ in range(2)]]
+            winners = [sock for sock in socks if sock is not None]
+            for sock in winners:
+                sock.close()
+            assert len(winners) == 1

@@ -1,0 +1,113 @@
+"""PrefixCache: what a new prompt can reuse, and what goes first."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from jan_serve.engine.cache.prefix_cache import PrefixCache, PrefixMatch
+from jan_serve.engine.tokens import Tokens
+
+
+def ids(*tokens: int) -> Tokens:
+    return np.array(tokens, np.int32)
+
+
+def holding(*entries: Tokens, whole_only: bool = False) -> PrefixCache:
+    """A cache whose entries have the ids 0, 1, … and were added in this order."""
+    cache = PrefixCache(whole_only=whole_only)
+    for seq_id, tokens in enumerate(entries):
+        assert cache.add(seq_id, tokens) == []
+    return cache
+
+
+@pytest.mark.parametrize(
+    ("entries", "prompt", "expected"),
+    [
+        ([], ids(1, 2), None),
+        ([ids(1, 2, 3)], ids(9, 2, 3), None),
+        ([ids(1, 2, 3)], ids(1, 2, 9), PrefixMatch(0, 2)),
+        ([ids(1, 2, 3), ids(1, 9)], ids(1, 2, 3, 4), PrefixMatch(0, 3)),
+        ([ids(1, 9), ids(1, 2, 3)], ids(1, 2, 3, 4), PrefixMatch(1, 3)),
+        # The last token of the prompt is always computed.
+        ([ids(1, 2, 3)], ids(1, 2, 3), PrefixMatch(0, 2)),
+        ([ids(1, 2, 3, 4)], ids(1, 2, 3), PrefixMatch(0, 2)),
+        ([ids(1)], ids(1), None),
+    ],
+)
+def test_the_longest_usable_prefix(
+    entries: list[Tokens], prompt: Tokens, expected: PrefixMatch | None
+) -> None:
+    assert holding(*entries).match(prompt) == expected
+
+
+def test_running_sequences_are_matched_as_far_as_they_are_computed() -> None:
+    cache = holding(ids(1, 2))
+    prompt = ids(1, 2, 3, 4, 5)
+    assert cache.match(prompt, [(7, ids(1))]) == PrefixMatch(0, 2)
+    assert cache.match(prompt, [(7, ids(1, 2, 3)), (8, ids())]) == PrefixMatch(7, 3)
+
+
+@pytest.mark.parametrize(
+    ("entries", "prompt", "expected"),
+    [
+        ([ids(1, 2, 3)], ids(1, 2, 3, 4), PrefixMatch(0, 3)),
+        ([ids(1, 2, 3)], ids(1, 2, 9), None),
+        # Its state is past the point where the prompt's last token must be computed.
+        ([ids(1, 2, 3)], ids(1, 2, 3), None),
+        ([ids(1), ids(1, 2), ids(1, 2, 9)], ids(1, 2, 3), PrefixMatch(1, 2)),
+    ],
+)
+def test_memory_that_cannot_be_cut_is_shared_whole(
+    entries: list[Tokens], prompt: Tokens, expected: PrefixMatch | None
+) -> None:
+    assert holding(*entries, whole_only=True).match(prompt) == expected
+
+
+def test_whole_only_holds_for_running_sequences_too() -> None:
+    cache = PrefixCache(whole_only=True)
+    assert cache.match(ids(1, 2, 3), [(4, ids(1, 2, 9))]) is None
+    assert cache.match(ids(1, 2, 3), [(4, ids(1, 2))]) == PrefixMatch(4, 2)
+
+
+def test_an_entry_that_a_longer_one_holds_as_well_is_given_back() -> None:
+    cache = holding(ids(1, 2), ids(5), ids(1, 3))
+    assert cache.add(9, ids(1, 2, 3)) == [0]
+    assert cache.seq_ids == [1, 2, 9]
+    assert 0 not in cache
+
+
+def test_equal_sequences_are_kept_once() -> None:
+    cache = holding(ids(1, 2))
+    assert cache.add(9, ids(1, 2)) == [0]
+    assert cache.seq_ids == [9]
+
+
+def test_states_are_not_covered_by_longer_ones() -> None:
+    cache = holding(ids(1, 2), whole_only=True)
+    assert cache.add(9, ids(1, 2, 3)) == []
+    assert len(cache) == 2
+
+
+def test_least_recently_used_goes_first() -> None:
+    cache = holding(ids(1), ids(2), ids(3))
+    assert cache.least_recent() == 0
+    cache.touch(0)
+    assert cache.seq_ids == [1, 2, 0]
+    cache.remove(1)
+    assert cache.least_recent() == 2
+    cache.remove(1)
+    cache.touch(1)
+    assert cache.seq_ids == [2, 0]
+    cache.clear()
+    assert cache.least_recent() is None
+    assert len(cache) == 0
+
+
+def test_an_answer_is_cut_off_once() -> None:
+    cache = PrefixCache()
+    cache.add(1, ids(1, 2, 3, 4), prompt_length=3)
+    cache.add(2, ids(5, 6), prompt_length=2)
+    cache.add(3, ids(7, 8))
+    assert [cache.cut_answer(seq_id) for seq_id in (1, 1, 2, 3)] == [True, False, False, False]
+    assert cache.tokens(1).tolist() == [1, 2, 3]

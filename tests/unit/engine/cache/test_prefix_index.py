@@ -1,0 +1,80 @@
+"""PrefixIndex: what a search through all items would find, up to a block; and it forgets what is removed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jan_serve.engine.cache.prefix_index import BLOCK, PrefixIndex
+from jan_serve.engine.tokens import Tokens, common_prefix
+
+
+@dataclass(frozen=True, eq=False)
+class Item:
+    tokens: Tokens
+
+
+def item(*runs: tuple[int, int]) -> Item:
+    """Runs of one token each: (token, count)."""
+    return Item(np.concatenate([np.full(count, token, np.int32) for token, count in runs]))
+
+
+LENGTHS = st.sampled_from([0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK])
+ITEMS = st.lists(st.tuples(st.integers(0, 1), LENGTHS), min_size=1, max_size=4).map(lambda runs: item(*runs))
+
+
+@given(st.lists(ITEMS, max_size=8), st.integers(0, 7), ITEMS)
+def test_it_finds_what_a_search_through_all_finds(items: list[Item], gone: int, asked: Item) -> None:
+    index: PrefixIndex[Item] = PrefixIndex()
+    for each in items:
+        index.add(each)
+    if gone < len(items):
+        assert index.remove(items.pop(gone))
+    assert list(index) == items
+    shared = {each: common_prefix(each.tokens, asked.tokens) for each in items}
+    best = max(shared.values(), default=0)
+    found = index.longest(asked.tokens)
+    if best < BLOCK:
+        assert found is None
+    else:
+        assert found is not None
+        assert shared[found[0]] == found[1] == best
+    whole = [each for each in items if shared[each] == len(each.tokens)]
+    assert set(index.beginnings(asked.tokens)) == set(whole)
+    lengths = [len(each.tokens) for each in index.beginnings(asked.tokens)]
+    assert lengths == sorted(lengths, reverse=True)
+    assert index.has_beginning(asked.tokens) == any(n == len(asked.tokens) for n in shared.values())
+
+
+def test_of_equals_the_last_that_came_is_found() -> None:
+    index: PrefixIndex[Item] = PrefixIndex()
+    first, second = item((1, BLOCK)), item((1, BLOCK))
+    index.add(first)
+    index.add(second)
+    assert index.longest(first.tokens) == (second, BLOCK)
+    index.add(first)
+    assert (index.longest(first.tokens), len(index), index.first) == ((first, BLOCK), 2, second)
+
+
+def test_among_many_with_one_beginning_less_than_a_block_is_lost() -> None:
+    index: PrefixIndex[Item] = PrefixIndex()
+    index.add(item((0, BLOCK), (1, BLOCK - 1), (2, 1)))
+    for token in range(3, 50):
+        index.add(item((0, BLOCK), (token, 5)))
+    found = index.longest(item((0, BLOCK), (1, 50)).tokens)
+    assert found is not None
+    assert BLOCK <= found[1] < 2 * BLOCK
+
+
+def test_what_is_not_there_cannot_be_removed() -> None:
+    index: PrefixIndex[Item] = PrefixIndex()
+    one = item((1, 40))
+    index.add(one)
+    index.clear()
+    assert (index.remove(one), one in index, len(index), index.longest(one.tokens)) == (False, False, 0, None)
+    with pytest.raises(StopIteration):
+        _ = index.first

@@ -1,0 +1,222 @@
+"""What is kept of sequences below the KV cache: losing it costs time, and never a request."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jan_serve.engine.cache.sequence_memory import SequenceMemory
+from jan_serve.engine.cache.state_cache import MIN_TOKENS, SavedState, StateCache, StateMatch
+from jan_serve.engine.tokens import Tokens
+from tests.unit.engine.fake_context import FakeContext, sequence_of
+
+N = MIN_TOKENS
+
+
+def ids(token: int, count: int) -> Tokens:
+    return np.full(count, token, np.int32)
+
+
+class CountingCache(StateCache):
+    """Counts what is asked, and cannot read where a test wants that."""
+
+    matches = 0
+    unreadable = False
+
+    def match(self, prompt: Tokens) -> StateMatch | None:
+        self.matches += 1
+        return super().match(prompt)
+
+    def fetch(self, match: StateMatch) -> Future[SavedState | None]:
+        if not self.unreadable:
+            return super().fetch(match)
+        failed: Future[SavedState | None] = Future()
+        failed.set_exception(OSError("the disk is gone"))
+        return failed
+
+
+class Bench:
+    """The memory of a context, with a tier in RAM."""
+
+    def __init__(self) -> None:
+        self.context = FakeContext()
+        context: Any = self.context
+        self.states = CountingCache(1 << 20)
+        self.memory = SequenceMemory(context, n_ctx=4096, n_sequences=4, states=self.states)
+
+    def finished(self, tokens: Tokens) -> None:
+        """A sequence that ran to its end."""
+        sequence = sequence_of(tokens)
+        self.memory.occupy(sequence, None, ())
+        self.memory.cells.extend(sequence.seq_id, len(tokens))
+        sequence.num_computed = len(tokens)
+        self.memory.keep(sequence)
+
+
+def test_what_is_evicted_is_saved_and_restored() -> None:
+    bench = Bench()
+    bench.finished(ids(1, N))
+    assert bench.memory.evict_oldest()
+    sequence = sequence_of(np.concatenate([ids(1, N), ids(2, 3)]))
+    assert not bench.memory.states.is_fetching(sequence, 0), "a state in RAM is there at once"
+    assert bench.memory.occupy(sequence, None, ()) == N
+    assert bench.context.called("restore") == [sequence.seq_id]
+
+
+def test_a_save_that_fails_costs_no_request(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench()
+    bench.context.save_fails = True
+    bench.finished(ids(1, N))
+    assert bench.memory.evict_oldest()
+    assert (bench.memory.states.saved, bench.memory.cells.used) == (0, 0)
+    assert f"a sequence of {N} tokens was not saved: no memory for the copy" in caplog.text
+
+
+@pytest.mark.parametrize("unreadable", [True, False], ids=["the file", "the context"])
+def test_a_restore_that_fails_costs_no_request(unreadable: bool) -> None:
+    bench = Bench()
+    bench.finished(ids(1, N))
+    bench.memory.evict_oldest()
+    bench.states.unreadable, bench.context.restores = unreadable, False
+    sequence = sequence_of(ids(1, N + 1))
+    assert not bench.memory.states.is_fetching(sequence, 0)
+    assert bench.memory.occupy(sequence, None, ()) == 0
+    assert bench.memory.states.restored == 0
+    assert bool(bench.context.called("restore")) == (not unreadable)
+
+
+def test_of_a_memory_in_an_unknown_state_nothing_is_saved() -> None:
+    bench = Bench()
+    bench.finished(ids(1, N))
+    bench.memory.reset()
+    bench.memory.save(0)
+    assert bench.context.called("save") == []
+    assert bench.memory.cells.used == 0
+    assert bench.states.match(ids(1, N + 1)) is None
+
+
+def test_a_waiting_prompt_is_looked_for_once_per_version_of_the_cache() -> None:
+    bench = Bench()
+    states, sequence = bench.memory.states, sequence_of(ids(2, N + 1))
+    for _ in range(3):
+        assert not states.is_fetching(sequence, 0)
+    assert bench.states.matches == 1
+    bench.finished(ids(1, N))
+    bench.memory.evict_oldest()
+    for _ in range(3):
+        assert not states.is_fetching(sequence, 0)
+    assert bench.states.matches == 2, "a state that came may be the one"
+    states.is_fetching(sequence, 5)
+    assert bench.states.matches == 3, "as may one for a sequence that has other tokens by now"
+    states.forget(sequence)
+    states.is_fetching(sequence, 5)
+    assert bench.states.matches == 4
+
+
+def test_finished_sequences_make_way_for_running_ones_the_oldest_first() -> None:
+    bench = Bench()
+    bench.finished(ids(1, 100))
+    bench.finished(ids(2, 60))
+    bench.memory.thin_out(())
+    assert len(bench.memory.cache) == 2, "nothing runs that they would slow down"
+    running = sequence_of(ids(3, 200))
+    bench.memory.occupy(running, None, ())
+    bench.memory.cells.extend(running.seq_id, 200)
+    bench.memory.thin_out([running.seq_id])
+    assert [len(bench.memory.cache.tokens(seq_id)) for seq_id in bench.memory.cache.seq_ids] == [60]
+    assert bench.memory.states.saved == 1
+    back = sequence_of(ids(1, 101))
+    assert not bench.memory.states.is_fetching(back, 0)
+    assert bench.memory.occupy(back, None, [running]) == 100
+
+
+def test_what_finished_sequences_share_with_running_ones_takes_no_room() -> None:
+    bench = Bench()
+    bench.finished(ids(1, 500))
+    running = sequence_of(ids(1, 501))
+    prefix = bench.memory.cache.match(running.prefix())
+    assert bench.memory.occupy(running, prefix, ()) == 500
+    bench.memory.thin_out([running.seq_id])
+    assert (len(bench.memory.cache), bench.memory.states.saved) == (1, 0)
+
+
+@pytest.mark.parametrize("budget", [0, 39], ids=["no RAM", "room for less than four"])
+def test_without_room_in_ram_finished_sequences_stay(budget: int) -> None:
+    """Where they are is better than nowhere, and than a write to disk for each request."""
+    bench = Bench()
+    context: Any = bench.context
+    bench.memory = SequenceMemory(context, n_ctx=4096, n_sequences=4, states=StateCache(budget))
+    bench.finished(ids(1, 500))
+    running = sequence_of(ids(2, 200))
+    bench.memory.occupy(running, None, ())
+    bench.memory.thin_out([running.seq_id])
+    assert len(bench.memory.cache) == 1
+
+
+@pytest.mark.parametrize("is_cuttable", [True, False])
+def test_what_comes_back_shares_the_prefix_that_is_there(*, is_cuttable: bool) -> None:
+    bench = Bench()
+    bench.context.is_cuttable = is_cuttable
+    common = ids(1, 300)
+    bench.finished(np.concatenate([common, ids(2, 100)]))
+    bench.memory.evict_oldest()
+    bench.finished(np.concatenate([common, ids(3, 50)]))
+    back = sequence_of(np.concatenate([common, ids(2, 101)]))
+    prefix = bench.memory.cache.match(back.prefix())
+    assert prefix is not None and prefix.length == 300
+    assert not bench.memory.states.is_fetching(back, prefix.length)
+    assert bench.memory.occupy(back, prefix, ()) == 400
+    assert bench.memory.cells.length(back.seq_id) == 400
+    assert bench.memory.cells.used == 350 + (100 if is_cuttable else 400)
+
+
+def test_with_one_id_the_prefix_itself_makes_way() -> None:
+    bench = Bench()
+    context: Any = bench.context
+    bench.memory = SequenceMemory(context, n_ctx=4096, n_sequences=1, states=bench.states)
+    bench.finished(ids(1, N))
+    again = sequence_of(ids(1, N + 1))
+    prefix = bench.memory.cache.match(again.prefix())
+    assert prefix is not None
+    assert bench.memory.occupy(again, prefix, ()) == 0
+    assert bench.memory.cells.used == 0
+
+
+def test_a_sequence_that_cannot_be_saved_does_not_make_way(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench()
+    bench.context.save_fails = True
+    bench.finished(ids(1, 500))
+    bench.finished(ids(2, 10))
+    running = sequence_of(ids(3, 200))
+    bench.memory.occupy(running, None, ())
+    bench.memory.thin_out([running.seq_id])
+    assert len(bench.memory.cache) == 2, "nor do others in its place"
+    assert "was not saved" in caplog.text
+
+
+def test_few_tokens_are_not_worth_a_large_state() -> None:
+    bench = Bench()
+    bench.finished(np.concatenate([ids(1, 20), ids(2, 1000)]))
+    bench.memory.evict_oldest()
+    other = sequence_of(np.concatenate([ids(1, 20), ids(3, 5)]))
+    assert not bench.memory.states.is_fetching(other, 0)
+    assert bench.memory.occupy(other, None, ()) == 0
+    much = sequence_of(np.concatenate([ids(1, 20), ids(2, 50), ids(3, 5)]))
+    bench.memory.states.is_fetching(much, 0)
+    assert bench.memory.occupy(much, None, ()) == 70
+
+
+def test_what_a_sliding_window_lost_is_not_shared() -> None:
+    bench = Bench()
+    bench.finished(ids(1, 500))
+    bench.context.reaches = False
+    again = sequence_of(ids(1, 501))
+    prefix = bench.memory.cache.match(again.prefix())
+    assert bench.memory.occupy(again, prefix, ()) == 0
+    bench.memory.evict_oldest()
+    bench.memory.states.is_fetching(again, 0)
+    assert bench.memory.occupy(again, None, ()) == 0
+    assert bench.memory.cells.length(again.seq_id) == 0

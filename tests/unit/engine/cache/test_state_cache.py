@@ -1,0 +1,159 @@
+"""StateCache: the longest prefix wins, budgets hold, what leaves RAM reaches the disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jan_serve.engine.cache.state_cache import MIN_TOKENS, SavedState, StateCache
+from jan_serve.engine.cache.state_files import StateFiles
+from jan_serve.engine.llama.context import SequenceBytes
+from jan_serve.engine.tokens import Tokens
+
+N = MIN_TOKENS
+
+
+def ids(*parts: tuple[int, int]) -> Tokens:
+    """Runs of one token each: (token, count)."""
+    return np.concatenate([np.full(count, token, np.int32) for token, count in parts])
+
+
+def state(fill: int, size: int = 100) -> SequenceBytes:
+    return np.full(size, fill, np.uint8)
+
+
+def found(cache: StateCache, prompt: Tokens) -> tuple[int, int] | None:
+    """Length of the match and what the state was filled with."""
+    match = cache.match(prompt)
+    if match is None:
+        return None
+    kept = cache.fetch(match).result()
+    return (match.length, -1 if kept is None else int(kept.data[0]))
+
+
+@pytest.mark.parametrize(
+    ("kept", "prompt", "expected"),
+    [
+        ([], ids((1, N + 1)), None),
+        ([ids((1, N))], ids((2, N + 1)), None),
+        ([ids((1, N))], ids((1, N), (2, 5)), (N, 0)),
+        ([ids((1, N - 1))], ids((1, N), (2, 5)), None),
+        ([ids((1, N), (3, 9))], ids((1, N), (2, 5)), (N, 0)),
+        ([ids((1, N)), ids((1, N), (2, 3))], ids((1, N), (2, 5)), (N + 3, 1)),
+        # One token is left to compute.
+        ([ids((1, N + 1))], ids((1, N + 1)), (N, 0)),
+    ],
+)
+def test_the_longest_usable_prefix(
+    kept: list[Tokens], prompt: Tokens, expected: tuple[int, int] | None
+) -> None:
+    cache = StateCache(10_000)
+    for number, tokens in enumerate(kept):
+        cache.put(tokens, state(number))
+    assert found(cache, prompt) == expected
+
+
+def test_states_that_cannot_be_cut_are_used_whole() -> None:
+    cache = StateCache(10_000, whole_only=True)
+    cache.put(ids((1, N)), state(0))
+    cache.put(ids((1, N), (3, 9)), state(1))
+    assert found(cache, ids((1, N), (2, 5))) == (N, 0)
+    assert found(cache, ids((1, N), (3, 9))) == (N, 0), "its last token must be computed"
+    assert found(cache, ids((1, N), (3, 10))) == (N + 9, 1)
+
+
+def test_a_longer_state_takes_the_place_of_its_beginning() -> None:
+    cache = StateCache(10_000)
+    cache.put(ids((1, N)), state(0))
+    cache.put(ids((1, 2 * N)), state(1))
+    assert cache.ram_used == 100
+    assert found(cache, ids((1, N), (2, 5))) == (N, 1)
+
+
+def test_the_budget_of_the_ram_holds_and_the_recently_used_stays() -> None:
+    cache = StateCache(250)
+    for token in (1, 2):
+        cache.put(ids((token, N)), state(token))
+    assert found(cache, ids((1, N + 1))) == (N, 1)
+    cache.put(ids((3, N)), state(3))
+    assert cache.ram_used == 200
+    assert [found(cache, ids((t, N + 1))) is not None for t in (1, 2, 3)] == [True, False, True]
+
+
+def test_what_leaves_the_ram_is_found_on_disk(tmp_path: Path) -> None:
+    cache = StateCache(150, StateFiles(tmp_path, "key", 1 << 20))
+    cache.put(ids((1, N)), state(1))
+    cache.put(ids((2, N)), state(2))
+    cache.flush(10.0)
+    later = StateCache(1000, StateFiles(tmp_path, "key", 1 << 20))
+    assert [found(later, ids((t, N + 1))) for t in (1, 2)] == [(N, 1), (N, 2)]
+    assert later.ram_used == 200, "what was read stays in RAM"
+
+
+def test_a_flush_writes_nothing_twice_and_gives_up_what_is_covered(tmp_path: Path) -> None:
+    for count in (N, N, 2 * N, N):
+        cache = StateCache(1000, StateFiles(tmp_path, "key", 1 << 20))
+        cache.put(ids((1, count)), state(1))
+        cache.flush(10.0)
+    assert [len(file.tokens) for file in StateFiles(tmp_path, "key", 1 << 20)] == [2 * N]
+
+
+def test_a_damaged_state_is_none(tmp_path: Path) -> None:
+    first = StateCache(1000, StateFiles(tmp_path, "key", 1 << 20))
+    first.put(ids((1, N)), state(1))
+    first.flush(10.0)
+    cache = StateCache(1000, StateFiles(tmp_path, "key", 1 << 20))
+    match = cache.match(ids((1, N + 1)))
+    assert match is not None
+    [path] = tmp_path.glob("*/*.state")
+    path.write_bytes(path.read_bytes()[:-1] + b"\0")
+    assert cache.fetch(match).result() is None
+    assert cache.match(ids((1, N + 1))) is None
+
+
+def test_without_budgets_it_keeps_nothing() -> None:
+    cache = StateCache(0)
+    assert cache.is_off
+    cache.put(ids((1, N)), state(1))
+    assert (cache.ram_used, cache.match(ids((1, N + 1)))) == (0, None)
+
+
+def test_clear_forgets_ram_and_disk(tmp_path: Path) -> None:
+    cache = StateCache(100, StateFiles(tmp_path, "key", 1 << 20))
+    for token in (1, 2):
+        cache.put(ids((token, N)), state(token))
+    cache.clear()
+    assert [found(cache, ids((t, N + 1))) for t in (1, 2)] == [None, None]
+    assert list(tmp_path.glob("*/*.state")) == []
+
+
+def test_a_kept_state_does_not_follow_its_source() -> None:
+    cache = StateCache(1000)
+    tokens = ids((1, N))
+    cache.put(tokens, state(1))
+    tokens[:] = 9
+    match = cache.match(ids((1, N + 1)))
+    assert match is not None and isinstance(match.source, SavedState)
+
+
+@pytest.mark.parametrize("ram", [0, 150])
+def test_at_the_end_everything_is_written_whatever_the_ram_holds(tmp_path: Path, ram: int) -> None:
+    cache = StateCache(ram, StateFiles(tmp_path, "key", 1 << 30))
+    cache.lift_budget()
+    for token in range(1, 6):
+        cache.put(ids((token, N)), state(token, 100_000))
+    cache.flush(30.0)
+    later = StateFiles(tmp_path, "key", 1 << 30)
+    assert sorted(int(file.tokens[0]) for file in later) == [1, 2, 3, 4, 5]
+    assert not list(tmp_path.glob("*/*.partial"))
+
+
+def test_a_flush_waits_for_what_was_on_its_way(tmp_path: Path) -> None:
+    cache = StateCache(100, StateFiles(tmp_path, "key", 1 << 30))
+    for token in range(1, 4):
+        cache.put(ids((token, N)), state(token))
+    cache.flush(30.0)
+    assert len(list(StateFiles(tmp_path, "key", 1 << 30))) >= 2
+    assert not list(tmp_path.glob("*/*.partial"))

@@ -1,0 +1,154 @@
+"""StateFiles: what was written comes back, and nothing else does."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jan_serve.engine.cache.state_files import StateFiles, state_key
+from jan_serve.engine.llama.context import SequenceBytes
+from jan_serve.engine.tokens import Tokens
+
+
+def ids(start: int, count: int = 100) -> Tokens:
+    return np.arange(start, start + count, dtype=np.int32)
+
+
+def state(fill: int, size: int = 1000) -> SequenceBytes:
+    return np.full(size, fill, np.uint8)
+
+
+def stored(root: Path, key: str = "key", budget: int = 1 << 20) -> StateFiles:
+    return StateFiles(root, key, budget)
+
+
+def the_file(root: Path) -> Path:
+    [path] = root.glob("*/*.state")
+    return path
+
+
+def test_states_outlive_the_process(tmp_path: Path) -> None:
+    assert stored(tmp_path).write(ids(1), state(7))
+    [file] = again = stored(tmp_path)
+    assert file.tokens.tolist() == ids(1).tolist()
+    data = again.read(file)
+    assert data is not None and data.tolist() == state(7).tolist()
+
+
+def test_another_key_sees_nothing(tmp_path: Path) -> None:
+    stored(tmp_path).write(ids(1), state(7))
+    assert list(stored(tmp_path, "other")) == []
+
+
+@pytest.mark.parametrize("position", [0, 8, 39, 40, 47, 48, 55, 60, 500, -1])
+def test_a_flipped_byte_anywhere_is_found(tmp_path: Path, position: int) -> None:
+    stored(tmp_path).write(ids(1), state(7))
+    path = the_file(tmp_path)
+    content = bytearray(path.read_bytes())
+    content[position] ^= 0x40
+    path.write_bytes(content)
+    files = stored(tmp_path)
+    assert [files.read(file) for file in files] in ([], [None])
+
+
+@pytest.mark.parametrize("length", [0, 10, 56, 100, 600])
+def test_a_cut_file_is_left_out(tmp_path: Path, length: int) -> None:
+    stored(tmp_path).write(ids(1), state(7))
+    path = the_file(tmp_path)
+    path.write_bytes(path.read_bytes()[:length])
+    assert list(stored(tmp_path)) == []
+
+
+def test_a_damaged_file_is_removed_when_it_is_read(tmp_path: Path) -> None:
+    files = stored(tmp_path)
+    files.write(ids(1), state(7))
+    path = the_file(tmp_path)
+    path.write_bytes(path.read_bytes()[:-1] + b"\0")
+    [file] = files
+    assert files.read(file) is None
+    assert list(files) == [] and not path.exists()
+
+
+def test_a_file_that_went_away_is_no_error(tmp_path: Path) -> None:
+    files = stored(tmp_path)
+    files.write(ids(1), state(7))
+    the_file(tmp_path).unlink()
+    [file] = files
+    assert files.read(file) is None
+
+
+def test_foreign_files_stay_and_are_not_read(tmp_path: Path) -> None:
+    root, folder = tmp_path / "root", tmp_path / "root" / "key"
+    folder.mkdir(parents=True)
+    (folder / "notes.txt").write_text("mine")
+    (folder / "x.state").write_bytes(b"something else" * 100)
+    outside = tmp_path / "outside.state"
+    stored(tmp_path / "elsewhere").write(ids(1), state(7))
+    the_file(tmp_path / "elsewhere").rename(outside)
+    (folder / "link.state").symlink_to(outside)
+    files = stored(root, budget=2000)
+    assert list(files) == []
+    assert files.write(ids(5), state(9))
+    assert (folder / "notes.txt").read_text() == "mine"
+    assert outside.exists()
+
+
+def test_the_least_recently_used_goes_first_whatever_its_key(tmp_path: Path) -> None:
+    first, second = stored(tmp_path, "a", 4500), stored(tmp_path, "b", 4500)
+    first.write(ids(1), state(1))
+    first.write(ids(2), state(2))
+    second.write(ids(3), state(3))
+    for age, start in enumerate((2, 3, 1)):
+        for path in tmp_path.glob("*/*.state"):
+            if any(f.path == path and f.tokens[0] == start for f in (*first, *second)):
+                os.utime(path, (1000 + age, 1000 + age))
+    second.write(ids(4), state(4))
+    left = {int(file.tokens[0]) for key in "ab" for file in stored(tmp_path, key)}
+    assert left == {1, 3, 4}
+
+
+def test_what_exceeds_the_budget_alone_is_not_written(tmp_path: Path) -> None:
+    files = stored(tmp_path, budget=1000)
+    assert not files.write(ids(1), state(1))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written_costs_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("a file where the folder should be")
+    files = stored(tmp_path)
+    assert not files.write(ids(1), state(1))
+    assert list(files) == []
+
+
+def test_clear_removes_the_files_of_its_key(tmp_path: Path) -> None:
+    files, other = stored(tmp_path), stored(tmp_path, "other")
+    files.write(ids(1), state(1))
+    other.write(ids(2), state(2))
+    files.clear()
+    assert list(files) == [] and [int(f.tokens[0]) for f in stored(tmp_path, "other")] == [2]
+    assert list(stored(tmp_path)) == []
+
+
+def test_the_key_follows_the_weights_and_the_layout(tmp_path: Path) -> None:
+    path = tmp_path / "m.gguf"
+    path.write_bytes(bytes(200_000))
+    key = state_key([path], "f16")
+    assert state_key([path], "f16") == key
+    assert state_key([path], "q8_0") != key
+    times = path.stat()
+    path.write_bytes(bytes(100_000) + b"x" + bytes(99_999))
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert state_key([path], "f16") != key
+
+
+def test_what_a_killed_worker_was_writing_is_removed(tmp_path: Path) -> None:
+    stored(tmp_path, "other").write(ids(1), state(7))
+    old, new = (tmp_path / "other" / f"{name}.partial" for name in ("old", "new"))
+    for path in (old, new):
+        path.write_bytes(b"half")
+    os.utime(old, (1000, 1000))
+    stored(tmp_path)
+    assert (old.exists(), new.exists()) == (False, True)

@@ -1,0 +1,67 @@
+"""How long drafts are, by what steps take and how often drafts are right."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from jan_serve.engine.drafting.draft_choice import DraftCandidate, draft_lengths
+from jan_serve.engine.drafting.step_costs import Seconds
+
+LINE = np.arange(65) * 1.0 + 1.0  # a step of one token takes 2, each more takes 1
+TILES = 20.0 + 10.0 * np.ceil(np.arange(65) / 4)  # as kernels do that compute four tokens at once
+FLAT = np.full(65, 5.0)  # tokens are free on a large device
+
+
+@pytest.mark.parametrize(
+    ("curve", "num_tokens", "candidates", "most", "expected"),
+    [
+        (FLAT, 1, [DraftCandidate(0.5, 32)], 64, [32]),
+        (FLAT, 1, [DraftCandidate(0.5, 32)], 5, [5]),
+        (FLAT, 1, [DraftCandidate(0.5, 3)], 64, [3]),
+        (FLAT, 2, [DraftCandidate(0.9, 4), DraftCandidate(0.1, 4)], 6, [4, 2]),
+        (FLAT, 1, [DraftCandidate(0.0, 32)], 64, [0]),
+        (FLAT, 60, [DraftCandidate(0.9, 32)], 64, [4]),
+        (FLAT, 64, [DraftCandidate(0.9, 32)], 64, [0]),
+        (LINE, 1, [DraftCandidate(0.4, 8)], 64, [0]),
+        (LINE, 1, [DraftCandidate(0.9, 3)], 64, [3]),
+        (LINE, 8, [DraftCandidate(0.5, 8)] * 8, 64, [0] * 8),
+        # A tile is filled or left alone.
+        (TILES, 4, [DraftCandidate(0.7, 1)] * 4, 64, [1, 1, 1, 1]),
+        (
+            TILES,
+            4,
+            [DraftCandidate(0.7, 1), DraftCandidate(0.0, 0), DraftCandidate(0.0, 0), DraftCandidate(0.0, 0)],
+            64,
+            [0] * 4,
+        ),
+        (TILES, 3, [DraftCandidate(0.3, 1), DraftCandidate(0.2, 9), DraftCandidate(0.0, 0)], 64, [1, 0, 0]),
+        (FLAT, 1, [], 64, []),
+        (FLAT, 1, [DraftCandidate(0.9, -3)], 64, [0]),
+        (FLAT, 1, [DraftCandidate(0.9, 8)], 0, [0]),
+    ],
+)
+def test_lengths(
+    curve: Seconds, num_tokens: int, candidates: list[DraftCandidate], most: int, expected: list[int]
+) -> None:
+    assert draft_lengths(candidates, num_tokens, curve, most) == expected
+
+
+def test_guessing_costs_time_too() -> None:
+    assert draft_lengths([DraftCandidate(0.9, 8, token_s=0.1)], 1, FLAT, 64) == [8]
+    assert draft_lengths([DraftCandidate(0.9, 8, token_s=20.0)], 1, FLAT, 64) == [0]
+
+
+@pytest.mark.parametrize("curve", [LINE, TILES, FLAT], ids=["line", "tiles", "flat"])
+def test_no_other_choice_gives_more_tokens_in_its_time(curve: Seconds) -> None:
+    for shares in product((0.2, 0.6, 0.95), repeat=3):
+
+        def rate(lengths: tuple[int, ...], shares: tuple[float, ...] = shares) -> float:
+            useful = sum(s**i for s, n in zip(shares, lengths, strict=True) for i in range(1, n + 1))
+            return (3 + useful) / curve[3 + sum(lengths)]
+
+        chosen = draft_lengths([DraftCandidate(share, 4) for share in shares], 3, curve, 64)
+        best = max(rate(lengths) for lengths in product(range(5), repeat=3))
+        assert rate(tuple(chosen)) >= best / 1.02 - 1e-9

@@ -1,0 +1,89 @@
+"""States between servers, as the worker holds them."""
+
+from __future__ import annotations
+
+import pytest
+
+from jan_serve.core.sequence_state import SequenceState, StateIdentity
+from jan_serve.engine.kv_transfer.state_shelf import StateShelf, state_bytes
+from jan_serve.errors import InvalidRequest, InvalidState, Overloaded
+from jan_serve.ipc.messages import ReadState, StoreState
+
+HERE = StateIdentity(model="ab" * 32, type_k="f16", type_v="f16", llama_state=3)
+STATE = SequenceState(tokens=(1, 2), seed=1, next_token=3, logits=b"l" * 8, memory=memoryview(b"m" * 99))
+
+
+def shelf(limit_bytes: int = 1 << 20) -> StateShelf:
+    return StateShelf(lambda: HERE, limit_bytes)
+
+
+def kept(shelf: StateShelf, state: int = 7) -> bytes:
+    shelf.reserve(state, 500)
+    shelf.keep(state, STATE)
+    return shelf.read(ReadState(id=1, state=state, offset=0, length=1 << 20)).data
+
+
+def store(shelf: StateShelf, data: bytes, at: int = 0, total: int | None = None, state: int = 9) -> int:
+    return shelf.store(
+        StoreState(id=1, state=state, offset=at, total=len(data) if total is None else total, data=data)
+    ).received
+
+
+@pytest.mark.parametrize("step", [1, 3, 50, 1000])
+def test_parts_join_to_the_whole(step: int) -> None:
+    source, target = shelf(), shelf()
+    whole = kept(source)
+    for at in range(0, len(whole), step):
+        part = source.read(ReadState(id=2, state=7, offset=at, length=step))
+        assert part.total == len(whole)
+        assert store(target, part.data, at, part.total) == at + len(part.data)
+    assert bytes(target.take(9).memory) == bytes(STATE.memory)
+    assert len(target) == 0
+    source.drop(7)
+    assert (len(source), source.used_bytes) == (0, 0)
+
+
+def test_a_state_is_taken_once() -> None:
+    one = shelf()
+    store(one, kept(one))
+    assert one.take(9).next_token == 3
+    with pytest.raises(InvalidRequest):
+        one.take(9)
+
+
+def test_room_is_counted_and_given_back() -> None:
+    one = shelf(1000)
+    one.reserve(1, 600)
+    with pytest.raises(Overloaded, match="600 of 1000 bytes"):
+        one.reserve(2, 401)
+    one.reserve(1, 900)
+    one.drop(1)
+    one.reserve(2, 1000)
+    assert one.used_bytes == 1000
+
+
+def test_what_was_dropped_cannot_be_read_or_continued() -> None:
+    one = shelf()
+    data = kept(one)
+    store(one, data[:10], total=len(data))
+    one.drop(9)
+    one.drop(7)
+    one.drop(12345)
+    with pytest.raises(InvalidState, match="fit together"):
+        store(one, data[10:], 10, len(data))
+    with pytest.raises(InvalidState, match="not kept"):
+        one.read(ReadState(id=1, state=7, offset=0, length=1))
+    assert len(one) == 0
+
+
+def test_more_than_was_announced_is_refused() -> None:
+    one = shelf()
+    with pytest.raises(InvalidState, match="fit together"):
+        store(one, b"abc", total=2)
+    one.drop(9)
+    assert len(one) == 0
+
+
+def test_the_room_of_a_state_covers_it() -> None:
+    one = shelf()
+    assert len(kept(one)) <= state_bytes(len(STATE.memory), 2, len(STATE.tokens))

@@ -1,0 +1,169 @@
+"""Whatever a call grammar writes, the format's parser reads as calls whose arguments satisfy the tool's schema."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+from typing import Any
+
+import jsonschema
+import pytest
+
+from jan_serve.chat.detect import FORMATS
+from jan_serve.chat.formats.format import ChatFormat
+from jan_serve.chat.formats.hermes import HERMES
+from jan_serve.chat.formats.writer import write_calls
+from jan_serve.chat.stream_parser import StreamParser
+from jan_serve.core.constraint import CompiledGrammar, JsonSchemaConstraint
+from jan_serve.core.events import TextDelta, ToolCallDelta
+from jan_serve.core.messages import FunctionCall, Tool, ToolCall
+from jan_serve.errors import UnsupportedSchema
+from jan_serve.generation.constraint.call_grammar import call_grammars
+from jan_serve.grammar import matches, parse_gbnf
+from tests.unit.grammar.sampling import Sampler
+
+TOOLS = (
+    Tool(
+        name="get_weather",
+        parameters={
+            "type": "object",
+            "properties": {
+                "city": {"type": "string"},
+                "days": {"type": "integer", "minimum": 1, "maximum": 14},
+                "unit": {"enum": ["celsius", "kelvin"]},
+                "when": {"anyOf": [{"type": "string", "pattern": "^[a-z]{1,9}$"}, {"type": "null"}]},
+            },
+            "required": ["city", "days"],
+            "additionalProperties": False,
+        },
+    ),
+    Tool(name="now", parameters={"type": "object", "properties": {}, "additionalProperties": False}),
+    Tool(
+        name="add",
+        parameters={
+            "type": "object",
+            "properties": {
+                "values": {"type": "array", "items": {"type": "number"}},
+                "exact": {"type": "boolean"},
+            },
+            "required": ["values"],
+        },
+    ),
+)
+SCHEMAS = {tool.name: tool.parameters for tool in TOOLS}
+NESTED_IS_FREE = "gemma4"
+SAMPLES = 40
+
+forms = pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
+
+
+def read(form: ChatFormat, text: str) -> tuple[list[tuple[str, Any]], str]:
+    parser = StreamParser(form, lambda name: name, tools=TOOLS)
+    names: list[str] = []
+    arguments: list[str] = []
+    texts: list[str] = []
+    for delta in [*parser.feed(text), *parser.finish()]:
+        match delta:
+            case ToolCallDelta():
+                if delta.id is not None:
+                    names.append(delta.name or "")
+                    arguments.append("")
+                arguments[-1] += delta.arguments
+            case TextDelta():
+                texts.append(delta.text)
+            case _:
+                pass
+    return [(name, json.loads(text)) for name, text in zip(names, arguments, strict=True)], "".join(texts)
+
+
+def texts_of(grammar: CompiledGrammar, seed: int) -> list[str]:
+    sampler, random = Sampler(parse_gbnf(grammar.gbnf)), Random(seed)
+    return [sampler.text(random) for _ in range(SAMPLES)]
+
+
+def check(form: ChatFormat, calls: list[tuple[str, Any]]) -> None:
+    for name, arguments in calls:
+        if form.name == NESTED_IS_FREE and name == "add":
+            assert isinstance(arguments["values"], list | dict)
+            continue
+        jsonschema.validate(arguments, SCHEMAS[name])
+
+
+@forms
+def test_forced_calls_are_read_and_valid(form: ChatFormat) -> None:
+    grammars = call_grammars(form, TOOLS, parallel=True)
+    most = 0
+    for text in texts_of(grammars.whole, 1):
+        calls, rest = read(form, text)
+        assert calls, text
+        assert not rest, text
+        check(form, calls)
+        most = max(most, len(calls))
+    assert (most > 1) == form.calls.parallel
+    assert bool(grammars.warnings) == (form.name == NESTED_IS_FREE)
+
+
+@forms
+def test_one_call_where_there_may_be_only_one(form: ChatFormat) -> None:
+    grammars = call_grammars(form, TOOLS, parallel=False)
+    for text in texts_of(grammars.whole, 2):
+        assert len(read(form, text)[0]) == 1, text
+
+
+@forms
+def test_what_follows_a_trigger_completes_a_call(form: ChatFormat) -> None:
+    grammars = call_grammars(form, TOOLS, parallel=True)
+    head = write_calls(form.calls, [ToolCall("call00000", FunctionCall("now", "{}"))])
+    for trigger, grammar in zip(form.calls.triggers, grammars.triggered, strict=True):
+        before = head[: head.index(trigger)] if trigger in head else ""
+        for text in texts_of(grammar, 3):
+            calls, _ = read(form, before + trigger + text)
+            assert calls, trigger + text
+            check(form, calls)
+
+
+@forms
+def test_an_answer_may_be_a_call_or_what_the_constraint_wants(form: ChatFormat) -> None:
+    constraint = JsonSchemaConstraint(
+        {"type": "object", "properties": {"a": {"const": 1}}, "required": ["a"]}
+    )
+    grammars = call_grammars(form, TOOLS, parallel=True, constraint=constraint)
+    whole = parse_gbnf(grammars.whole.gbnf)
+    assert matches(whole, form.text_opens + '{"a": 1}')
+    assert not matches(whole, form.text_opens + '{"a": 2}')
+
+
+@pytest.mark.parametrize("after_open", ["\n", ""])
+@pytest.mark.parametrize("before_close", ["\n", ""])
+@pytest.mark.parametrize("between", ["\n", ""])
+def test_line_breaks_around_hermes_calls_may_be_left_out(
+    after_open: str, before_close: str, between: str
+) -> None:
+    """Models of this format differ in them; everywhere else the layout's breaks are part of it."""
+    call = f'<tool_call>{after_open}{{"name": "now", "arguments": {{}}}}{before_close}</tool_call>'
+    grammars = call_grammars(HERMES, TOOLS, parallel=True)
+    text = call + between + call
+    assert matches(parse_gbnf(grammars.whole.gbnf), text)
+    assert read(HERMES, text)[0] == [("now", {}), ("now", {})]
+    assert not matches(parse_gbnf(grammars.whole.gbnf), call + " " + call)
+
+
+def test_a_schema_beyond_the_translator_leaves_a_warning() -> None:
+    odd = Tool(
+        name="odd", parameters={"type": "object", "properties": {"x": {"$ref": "https://example.com/x"}}}
+    )
+    form = next(form for form in FORMATS if form.name == "hermes")
+    grammars = call_grammars(form, (*TOOLS, odd), parallel=True)
+    assert len(grammars.warnings) == 1
+    assert "tool odd" in grammars.warnings[0]
+    whole = parse_gbnf(grammars.whole.gbnf)
+    assert matches(whole, '<tool_call>\n{"name": "odd", "arguments": {"x": [1]}}\n</tool_call>')
+    with pytest.raises(UnsupportedSchema):
+        call_grammars(form, (Tool(name="odd", parameters=odd.parameters, strict=True),), parallel=True)
+
+
+def test_control_tokens_are_told_apart() -> None:
+    form = next(form for form in FORMATS if form.name == "gpt-oss")
+    whole = call_grammars(form, TOOLS[:1], parallel=False).whole
+    assert {special.text for special in whole.specials} >= {"<|channel|>", "<|message|>", "<|constrain|>"}
+    assert all(f"{special.rule}:" not in (whole.lark or "") for special in whole.specials)

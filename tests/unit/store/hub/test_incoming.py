@@ -1,0 +1,93 @@
+"""Files under way: claims, what writers leave, and what is swept."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import filelock
+import pytest
+
+from jan_serve.store.hub.incoming import IncomingFolder
+
+DIGEST = "ab" * 32
+OTHER = "cd" * 32
+
+
+def folder(models: Path) -> Path:
+    return models / ".jan-serve" / "incoming"
+
+
+def test_writers_never_share_a_file(tmp_path: Path) -> None:
+    incoming = IncomingFolder(tmp_path)
+    first, second = incoming.claim(DIGEST), incoming.claim(DIGEST)
+    assert first.path != second.path
+    first.path.write_bytes(b"first")
+    first.keep()
+    assert incoming.kept_bytes(DIGEST) == 5
+    third = incoming.claim(DIGEST)
+    assert (third.n_kept, third.path.read_bytes()) == (5, b"first")
+    assert incoming.claim(DIGEST).n_kept == 0
+    assert incoming.kept_bytes(OTHER) == 0
+    target = tmp_path / "m.gguf"
+    target.write_bytes(b"old")
+    third.place(target)
+    assert target.read_bytes() == b"first"
+    second.discard()
+    assert not second.path.exists()
+
+
+def gone_pid() -> int:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait(60)
+    return process.pid
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a process id may be reused at once elsewhere")
+def test_what_a_killed_writer_left_is_taken_over(tmp_path: Path) -> None:
+    incoming = IncomingFolder(tmp_path)
+    mine = incoming.claim(DIGEST)
+    host = mine.token.partition("-")[0]
+    orphan = folder(tmp_path) / f"{DIGEST}.{host}-{gone_pid()}-00000000.writing"
+    orphan.write_bytes(b"left")
+    alive = folder(tmp_path) / f"{OTHER}.{host}-{os.getppid()}-00000000.writing"
+    alive.write_bytes(b"busy")
+    stranger = folder(tmp_path) / f"{OTHER}.ffffffff-1-00000000.writing"
+    stranger.write_bytes(b"elsewhere")
+    assert incoming.kept_bytes(DIGEST) == 4
+    assert incoming.claim(DIGEST).path.read_bytes() == b"left"
+    assert incoming.kept_bytes(OTHER) == 0
+    assert incoming.claim(OTHER).n_kept == 0
+    os.utime(stranger, (1, 1))
+    assert incoming.claim(OTHER).n_kept == 9
+    assert alive.read_bytes() == b"busy"
+
+
+def test_sweep(tmp_path: Path) -> None:
+    incoming = IncomingFolder(tmp_path)
+    assert incoming.sweep() == 0
+    busy = incoming.claim(DIGEST)
+    host = busy.token.partition("-")[0]
+    orphan = folder(tmp_path) / f"{OTHER}.{host}-{gone_pid()}-00000000.writing"
+    orphan.write_bytes(b"left")
+    old = folder(tmp_path) / ("ef" * 32 + ".part")
+    old.write_bytes(b"old")
+    os.utime(old, (1, 1))
+    temporary = tmp_path / ".jan-serve" / "index" / "x.json.0000.tmp"
+    temporary.parent.mkdir()
+    temporary.write_bytes(b"")
+    os.utime(temporary, (1, 1))
+    assert incoming.sweep() == 2
+    assert busy.path.exists()
+    assert (folder(tmp_path) / f"{OTHER}.part").read_bytes() == b"left"
+    assert not old.exists() and not temporary.exists()
+
+
+def test_the_lock_keeps_others_out(tmp_path: Path) -> None:
+    incoming = IncomingFolder(tmp_path)
+    with incoming.lock(DIGEST), pytest.raises(filelock.Timeout):
+        IncomingFolder(tmp_path).lock(DIGEST).acquire(timeout=0)
+    with incoming.lock(DIGEST).acquire(timeout=0):
+        pass

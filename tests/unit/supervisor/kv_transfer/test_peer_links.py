@@ -1,0 +1,425 @@
+"""Two servers on loopback, with workers that are dictionaries."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import pytest
+
+from jan_serve.core.kv_transfer import PeerEndpoint, RemoteState
+from jan_serve.errors import (
+    EngineCrashed,
+    InvalidRequest,
+    InvalidState,
+    JanServeError,
+    Overloaded,
+    PeerFailed,
+)
+from jan_serve.ipc.messages import ReadState, StatePart, StateStored, StoreState
+from jan_serve.supervisor.kv_transfer.peer_connection import accept, connect
+from jan_serve.supervisor.kv_transfer.peer_links import Migrations
+from jan_serve.supervisor.kv_transfer.peer_messages import (
+    PART_BYTES,
+    Done,
+    PeerAnswer,
+    Ping,
+    Refused,
+    decode_question,
+    encode,
+)
+
+pytestmark = pytest.mark.anyio
+
+STATE = bytes(range(256)) * 12_000  # three parts
+SESSION = 7
+STORED = 1000
+KEY = "A" * 43 + "="
+
+
+@dataclass
+class FakeWorker:
+    """Keeps bytes; `fail` makes it answer with an error from that offset on."""
+
+    name: str = "fake"
+    states: dict[int, bytearray] = field(default_factory=dict[int, bytearray])
+    fail: JanServeError | None = None
+    fail_at: int = 0
+    ids: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+
+    def next_id(self) -> int:
+        return next(self.ids)
+
+    async def read_state(self, request: ReadState) -> StatePart:
+        await asyncio.sleep(0)
+        if self.fail is not None and request.offset >= self.fail_at:
+            raise self.fail
+        data = self.states[request.state]
+        part = bytes(data[request.offset : request.offset + request.length])
+        return StatePart(id=request.id, data=part, total=len(data))
+
+    async def store_state(self, request: StoreState) -> StateStored:
+        await asyncio.sleep(0)
+        if self.fail is not None and request.offset >= self.fail_at:
+            raise self.fail
+        data = self.states.setdefault(request.state, bytearray())
+        assert len(data) == request.offset
+        data += request.data
+        return StateStored(request.id, len(data))
+
+    def drop_state(self, state: int) -> None:
+        self.states.pop(state, None)
+
+
+@dataclass
+class Side:
+    links: Migrations
+    worker: FakeWorker = field(default_factory=FakeWorker)
+
+
+@contextlib.asynccontextmanager
+async def two_sides(keep_s: float = 60.0, patience_s: float = 5.0) -> AsyncGenerator[tuple[Side, Side]]:
+    prefill = Side(Migrations("127.0.0.1", keep_s=keep_s, patience_s=patience_s))
+    decode = Side(Migrations("127.0.0.1", keep_s=keep_s, patience_s=patience_s))
+    try:
+        yield prefill, decode
+    finally:
+        for side in (prefill, decode):
+            await side.links.close()
+            assert (side.links.open_connections, side.links.kept_states) == (0, 0)
+        assert not prefill.worker.states
+
+
+async def link(prefill: Side, decode: Side) -> None:
+    of_prefill = await prefill.links.initialize("http://p", "http://d")
+    of_decode = await decode.links.initialize("http://d", "http://p")
+    await prefill.links.connect("http://d", of_decode)
+    await decode.links.connect("http://p", of_prefill)
+
+
+def keep(side: Side, session: int = SESSION) -> None:
+    side.worker.states[5] = bytearray(STATE)
+    side.links.bind(side.links.keep(side.worker, 5), session)
+
+
+async def fetch(decode: Side, session: int = SESSION) -> None:
+    try:
+        await decode.links.fetch(RemoteState(engine="http://p", session=session), decode.worker, STORED)
+    except BaseException:
+        decode.worker.drop_state(STORED)
+        raise
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+async def test_a_state_moves_and_is_forgotten_where_it_came_from() -> None:
+    async with two_sides() as (prefill, decode):
+        await link(prefill, decode)
+        keep(prefill)
+        await fetch(decode)
+        assert decode.worker.states == {STORED: STATE}
+        assert not prefill.worker.states and not prefill.links.is_kept(SESSION)
+        await until(lambda: prefill.links.open_connections + decode.links.open_connections == 0)
+        with pytest.raises(InvalidState, match="Nothing is kept here of session 7"):
+            await fetch(decode)
+
+
+async def test_links_are_made_in_any_order_and_more_than_once() -> None:
+    async with two_sides() as (prefill, decode):
+        await link(prefill, decode)
+        await link(prefill, decode)
+        of_decode = await decode.links.initialize("http://d", "http://p")
+        of_prefill = await prefill.links.initialize("http://p", "http://d")
+        await decode.links.connect("http://p", of_prefill)
+        await prefill.links.connect("http://d", of_decode)
+        keep(prefill)
+        await fetch(decode)
+
+
+async def test_who_is_not_linked_is_told() -> None:
+    async with two_sides() as (prefill, decode):
+        with pytest.raises(InvalidRequest, match="not linked with 'http://p'"):
+            await fetch(decode)
+        endpoint = await prefill.links.initialize("http://p", "http://d")
+        with pytest.raises(InvalidRequest, match="p2p_initialize first"):
+            await decode.links.connect("http://p", endpoint)
+
+
+@pytest.mark.parametrize("wrong", ["key", "name", "port", "silent"])
+async def test_a_peer_that_does_not_fit_is_not_connected(wrong: str) -> None:
+    async with two_sides(patience_s=0.2) as (prefill, decode):
+        endpoint = await prefill.links.initialize("http://p", "http://d")
+        await decode.links.initialize("http://other" if wrong == "name" else "http://d", "http://p")
+        if wrong == "key":
+            endpoint = msgspec.structs.replace(endpoint, key=b"x" * 32)
+        async with contextlib.AsyncExitStack() as stack:
+            if wrong in ("port", "silent"):
+                server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
+                await stack.enter_async_context(server)
+                endpoint = PeerEndpoint("127.0.0.1", server.sockets[0].getsockname()[1], endpoint.key)
+                if wrong == "port":
+                    await stack.aclose()
+            with pytest.raises(PeerFailed):
+                await decode.links.connect("http://p", endpoint)
+        with pytest.raises(InvalidRequest, match="not linked"):
+            await fetch(decode)
+        await until(lambda: prefill.links.open_connections == 0)
+
+
+async def test_a_dropped_link_is_closed_and_its_key_is_worth_nothing() -> None:
+    async with two_sides() as (prefill, decode):
+        await link(prefill, decode)
+        keep(prefill)
+        assert prefill.links.drop("http://d")
+        assert not prefill.links.drop("http://d")
+        with pytest.raises(PeerFailed, match="does not know the key"):
+            await fetch(decode)
+        assert decode.links.drop("http://p")
+        with pytest.raises(InvalidRequest, match="not linked"):
+            await fetch(decode)
+        assert prefill.links.free(SESSION)
+
+
+async def test_a_lost_peer_is_an_error() -> None:
+    async with two_sides() as (prefill, decode):
+        await link(prefill, decode)
+        keep(prefill)
+        await prefill.links.close()
+        with pytest.raises(PeerFailed):
+            await fetch(decode)
+        assert not decode.worker.states
+
+
+@pytest.mark.parametrize("at", [0, PART_BYTES, 2 * PART_BYTES])
+async def test_a_worker_that_ends_under_its_state(at: int) -> None:
+    async with two_sides() as (prefill, decode):
+        await link(prefill, decode)
+        keep(prefill)
+        prefill.worker.fail, prefill.worker.fail_at = EngineCrashed("gone"), at
+        with pytest.raises(PeerFailed, match="gone" if at == 0 else None):
+            await fetch(decode)
+        assert not decode.worker.states
+        assert prefill.links.free(SESSION)
+        await until(lambda: prefill.links.open_connections == 0)
+
+
+@pytest.mark.parametrize("error", [Overloaded("full"), InvalidState("another model"), EngineCrashed("gone")])
+async def test_a_worker_that_does_not_take_it(error: JanServeError) -> None:
+    async with two_sides() as (prefill, decode):
+        await link(prefill, decode)
+        keep(prefill)
+        decode.worker.fail, decode.worker.fail_at = error, PART_BYTES
+        with pytest.raises(type(error)):
+            await fetch(decode)
+        assert not decode.worker.states
+        assert prefill.links.is_kept(SESSION), "another server may still come for it"
+        assert prefill.links.free(SESSION)
+        await until(lambda: prefill.links.open_connections == 0)
+
+
+@contextlib.asynccontextmanager
+async def peer_that_answers(key: bytes, answer: PeerAnswer) -> AsyncGenerator[int]:
+    """The port of a peer with this key that answers everything but a ping with the same."""
+    serving: set[asyncio.Task[None]] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(PeerFailed):
+            _, connection = await accept(reader, writer, lambda _: key, handshake_s=5.0, patience_s=5.0)
+            while (body := await connection.receive()) is not None:
+                await connection.send(encode(Done() if decode_question(body) == Ping() else answer))
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+    def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        serving.add(asyncio.create_task(serve(reader, writer)))
+
+    async with await asyncio.start_server(accepted, "127.0.0.1", 0) as server:
+        yield int(server.sockets[0].getsockname()[1])
+        await asyncio.gather(*serving)
+
+
+@pytest.mark.parametrize(
+    ("code", "payload", "kind", "words"),
+    [
+        ("invalid_state", {"message": "another model"}, InvalidState, "^another model$"),
+        ("overloaded", {"message": "full", "retry_after": "never"}, Overloaded, "^full$"),
+        ("overloaded", {"message": "x" * 100_000}, Overloaded, "^x{1,300}…$"),
+        ("invalid_state", {}, PeerFailed, "refused, and did not say why"),
+        ("invalid_state", {"message": 7}, PeerFailed, "refused, and did not say why"),
+        ("model_not_found", {}, PeerFailed, "refused, and did not say why"),
+        ("context_length_exceeded", {"message": "long"}, PeerFailed, "refused: long$"),
+        ("nonsense", {"message": "x" * 100_000}, PeerFailed, "refused: x{1,300}…$"),
+    ],
+)
+async def test_what_a_refusal_of_a_peer_becomes(
+    code: str, payload: dict[str, Any], kind: type[JanServeError], words: str
+) -> None:
+    decode = Side(Migrations("127.0.0.1", patience_s=5.0))
+    endpoint = await decode.links.initialize("http://d", "http://p")
+    async with peer_that_answers(endpoint.key, Refused(code, payload)) as port:
+        await decode.links.connect("http://p", PeerEndpoint("127.0.0.1", port, endpoint.key))
+        with pytest.raises(JanServeError, match=words) as failed:
+            await fetch(decode)
+        assert type(failed.value) is kind
+        assert failed.value.param is None, "fields of a request that is not this one"
+    await decode.links.close()
+
+
+class Wire:
+    """A relay between the two that cuts the answer, or changes a byte of it, after so many bytes."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self.cut: int | None = None
+        self.flip: int | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Wire:
+        self._server = await asyncio.start_server(self._relay, "127.0.0.1", 0)
+        self.port = int(self._server.sockets[0].getsockname()[1])
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._server.wait_closed()
+
+    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._port)
+        up = asyncio.create_task(self._copy(reader, far_writer))
+        passed = 0
+        try:
+            while data := await far_reader.read(10_000):
+                if self.flip is not None and passed <= self.flip < passed + len(data):
+                    at = self.flip - passed
+                    data = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+                if self.cut is not None and passed + len(data) > self.cut:
+                    writer.write(data[: self.cut - passed])
+                    return
+                passed += len(data)
+                writer.write(data)
+        finally:
+            up.cancel()
+            for each in (writer, far_writer):
+                each.close()
+            await asyncio.gather(up, return_exceptions=True)
+
+    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(10_000):
+            writer.write(data)
+        writer.close()
+
+
+PLACES = [40, 70, 120, 5_000, 1_500_000, 2_500_000]
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("what", ["cut", "flip"])
+async def test_a_cut_or_changed_transfer_is_an_error(what: str, place: int) -> None:
+    async with two_sides(patience_s=1.0) as (prefill, decode):
+        of_prefill = await prefill.links.initialize("http://p", "http://d")
+        await decode.links.initialize("http://d", "http://p")
+        keep(prefill)
+        async with Wire(of_prefill.port) as wire:
+            await decode.links.connect("http://p", msgspec.structs.replace(of_prefill, port=wire.port))
+            setattr(wire, what, place)
+            with pytest.raises(PeerFailed):
+                await fetch(decode)
+        assert not decode.worker.states
+        assert decode.links.open_connections == 0
+        await until(lambda: prefill.links.open_connections == 0)
+        assert prefill.links.free(SESSION)
+
+
+async def test_a_cancelled_fetch_closes_its_connection() -> None:
+    async with two_sides() as (prefill, decode):
+        await link(prefill, decode)
+        keep(prefill)
+        task = asyncio.create_task(fetch(decode))
+        await until(lambda: bool(decode.worker.states))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert decode.links.open_connections == 0 and not decode.worker.states
+        await until(lambda: prefill.links.open_connections == 0)
+        assert prefill.links.is_kept(SESSION)
+
+
+async def test_what_nobody_fetches_is_dropped() -> None:
+    async with two_sides(keep_s=0.01) as (prefill, _):
+        keep(prefill)
+        await until(lambda: not prefill.links.is_kept(SESSION))
+        assert not prefill.worker.states
+
+
+async def test_a_session_number_that_is_used_again_replaces() -> None:
+    async with two_sides() as (prefill, _):
+        keep(prefill)
+        prefill.worker.states[6] = bytearray(b"new")
+        prefill.links.bind(prefill.links.keep(prefill.worker, 6), SESSION)
+        assert list(prefill.worker.states) == [6]
+        assert prefill.links.free(SESSION) and not prefill.links.free(SESSION)
+
+
+async def test_a_server_on_loopback_links_with_this_machine_only() -> None:
+    async with two_sides() as (prefill, decode):
+        endpoint = await prefill.links.initialize("http://p", "http://d")
+        await decode.links.initialize("http://d", "http://p")
+        for host in ("192.0.2.1", "example.com", "::ffff:192.0.2.1"):
+            with pytest.raises(InvalidRequest, match="same machine only"):
+                await decode.links.connect("http://p", msgspec.structs.replace(endpoint, host=host))
+
+
+@pytest.mark.parametrize("name", ["http://[", "http://[::1", "http://[x]/"])
+async def test_a_name_that_is_no_url_makes_no_link(name: str) -> None:
+    links = Migrations("0.0.0.0")
+    with pytest.raises(InvalidRequest, match="local_engine_id: not a URL") as refused:
+        await links.initialize(name, "http://d")
+    assert refused.value.param == "local_engine_id"
+    with pytest.raises(InvalidRequest, match="no link with"):
+        await links.connect("http://d", PeerEndpoint("127.0.0.1", 9, bytes(32)))
+
+
+@pytest.mark.parametrize("host", ["a" * 70 + ".com", "local\0host", "a..b", "\ud800"])
+async def test_a_host_that_cannot_be_one_is_a_peer_that_failed(host: str) -> None:
+    with pytest.raises(PeerFailed, match="not the name or address of a host"):
+        await connect(host, 9, "http://d", bytes(32), connect_s=5.0, patience_s=5.0)
+
+
+def test_endpoints_come_back_from_their_text() -> None:
+    endpoint = PeerEndpoint("::1", 65_535, bytes(range(32)))
+    assert PeerEndpoint.from_text(endpoint.to_text(), "x") == endpoint
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        "[1]",
+        "x" * 2000,
+        '{"host":"h","port":1,"key":"AA=="}',
+        f'{{"host":"h","port":0,"key":"{KEY}"}}',
+        f'{{"host":"","port":9,"key":"{KEY}"}}',
+        f'{{"host":"h","port":70000,"key":"{KEY}"}}',
+        '{"host":"h","port":9,"key":"é"}',
+    ],
+)
+def test_other_texts_are_refused(text: str) -> None:
+    with pytest.raises(InvalidRequest, match="remote_kvtransfer_endpoint_info"):
+        PeerEndpoint.from_text(text, "remote_kvtransfer_endpoint_info")

@@ -1,0 +1,77 @@
+"""Back-off, the crash window and the choice of a victim, by the clock of the test."""
+
+from __future__ import annotations
+
+import pytest
+
+from jan_serve.supervisor.limits import RestartLimits
+from jan_serve.supervisor.models.crash_backoff import (
+    CrashLog,
+    Pause,
+    Refuse,
+    Start,
+    retry_after_s,
+)
+
+
+def test_a_model_that_never_crashed_may_start() -> None:
+    assert CrashLog(RestartLimits()).verdict(0.0) == Start()
+
+
+def test_pauses_are_one_two_four_seconds_and_then_stay() -> None:
+    # 35 s apart: never three within a minute, and never ready for a whole one.
+    log = CrashLog(RestartLimits())
+    pauses: list[float] = []
+    for crash in range(5):
+        now = 35.0 * crash
+        log.record(now, ready_for_s=30.0)
+        verdict = log.verdict(now)
+        assert isinstance(verdict, Pause)
+        pauses.append(verdict.delay_s)
+        assert isinstance(log.verdict(now + verdict.delay_s - 0.01), Pause)
+        assert log.verdict(now + verdict.delay_s) == Start()
+    assert pauses == [1.0, 2.0, 4.0, 4.0, 4.0]
+
+
+def test_three_crashes_within_a_minute_fail_the_model_until_the_cool_down_is_over() -> None:
+    log = CrashLog(RestartLimits())
+    for now in (0.0, 29.0, 59.0):
+        log.record(now)
+    assert log.verdict(59.0) == Refuse(60.0)
+    assert log.verdict(118.0) == Refuse(1.0)
+    assert log.verdict(119.0) == Start()
+
+
+def test_after_the_cool_down_the_count_starts_anew() -> None:
+    log = CrashLog(RestartLimits(cooldown_s=10.0))
+    for now in (0.0, 1.0, 2.0):
+        log.record(now)
+    assert log.verdict(12.0) == Start()
+    log.record(13.0)
+    assert log.verdict(13.0) == Pause(1.0)
+
+
+def test_three_crashes_in_more_than_a_minute_do_not_fail_the_model() -> None:
+    log = CrashLog(RestartLimits())
+    for now in (0.0, 30.0, 60.0):
+        log.record(now)
+    assert log.verdict(60.0) == Pause(4.0)
+
+
+def test_a_worker_that_was_ready_for_a_minute_ends_the_row() -> None:
+    log = CrashLog(RestartLimits())
+    log.record(0.0)
+    log.record(100.0, ready_for_s=5.0)
+    assert log.verdict(100.0) == Pause(2.0)
+    log.record(300.0, ready_for_s=60.0)
+    assert log.verdict(300.0) == Pause(1.0)
+
+
+@pytest.mark.parametrize(
+    ("waiting", "parallel", "mean_s", "expected"),
+    [(1, 1, 0.01, 1.0), (10, 1, 2.0, 20.0), (10, 4, 2.0, 5.0), (1000, 1, 5.0, 60.0), (0, 0, 1.0, 1.0)],
+)
+def test_retry_after_is_the_time_the_queue_needs(
+    waiting: int, parallel: int, mean_s: float, expected: float
+) -> None:
+    assert retry_after_s(waiting, parallel, mean_s) == expected

@@ -1,0 +1,67 @@
+"""LoadPreparation: what was looked up is handed out, however long it took, and looked up again when it is old."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from jan_serve.ipc.messages import EngineSettings
+from jan_serve.supervisor.models.load_preparation import GOOD_FOR_S, LoadPreparation, Prepared
+from jan_serve.supervisor.models.model_source import ModelSource, Resolver
+
+pytestmark = pytest.mark.anyio
+
+SOURCE = ModelSource(name="m", path="/m.gguf", revision=(1, 1))
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class SlowResolver:
+    """Each look takes `takes_s` of a clock that only it moves."""
+
+    def __init__(self, takes_s: float) -> None:
+        self.now = 0.0
+        self.looks = 0
+        self._takes_s = takes_s
+
+    def engine_settings(self, source: ModelSource) -> EngineSettings:
+        self.looks += 1
+        self.now += self._takes_s
+        return EngineSettings()
+
+    def footprint(self, source: ModelSource, settings: EngineSettings) -> Any:
+        return None
+
+
+async def prepared(preparation: LoadPreparation, changed: asyncio.Event) -> Prepared:
+    while True:
+        changed.clear()
+        found = preparation.result(SOURCE)
+        if found is not None:
+            assert isinstance(found, Prepared)
+            return found
+        await changed.wait()
+
+
+@pytest.mark.parametrize("takes_s", [0.0, 2 * GOOD_FOR_S])
+async def test_one_look_is_enough_however_long_it_takes(takes_s: float) -> None:
+    resolver, changed = SlowResolver(takes_s), asyncio.Event()
+    preparation = LoadPreparation(cast(Resolver, resolver), None, changed.set, lambda: resolver.now)
+    async with asyncio.timeout(10.0):
+        await prepared(preparation, changed)
+    assert resolver.looks == 1
+
+
+async def test_what_is_old_is_looked_up_again() -> None:
+    resolver, changed = SlowResolver(0.0), asyncio.Event()
+    preparation = LoadPreparation(cast(Resolver, resolver), None, changed.set, lambda: resolver.now)
+    async with asyncio.timeout(10.0):
+        await prepared(preparation, changed)
+        resolver.now += GOOD_FOR_S
+        await prepared(preparation, changed)
+    assert resolver.looks == 2

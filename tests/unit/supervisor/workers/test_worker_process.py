@@ -1,0 +1,301 @@
+"""One real worker process (the fake engine): its states, its pulse, its end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from jan_serve.core.constraint import CompiledGrammar
+from jan_serve.errors import (
+    EngineCrashed,
+    EngineStalled,
+    GrammarTooComplex,
+    InsufficientMemory,
+    InvalidModel,
+    JanServeError,
+)
+from jan_serve.ipc.messages import Chunk, EngineEvent, EngineRequest, LoadModel, ModelFacts
+from jan_serve.supervisor.limits import WorkerLimits
+from jan_serve.supervisor.workers.engine_client import WorkerEngineClient
+from jan_serve.supervisor.workers.worker_process import (
+    WorkerEnd,
+    WorkerProcess,
+    WorkerState,
+    default_worker_command,
+    worker_environment,
+)
+from tests.support.engines import FAKE_ENGINE, Gate
+from tests.support.processes import alive, until
+
+pytestmark = pytest.mark.anyio
+
+QUICK = WorkerLimits(
+    ping_s=0.02, sample_s=0.2, decode_s=0.3, other_s=0.2, silent_s=0.3, load_s=20.0, stop_s=0.2
+)
+
+SPAWN = "import subprocess, sys; p = subprocess.Popen(['sleep', '600']); print(p.pid, file=sys.stderr, flush=True)"
+
+
+class Watched:
+    """A worker that was started, with the states it went through."""
+
+    def __init__(self, limits: WorkerLimits, command: Sequence[str]) -> None:
+        self.states: list[WorkerState] = []
+        self.changed = asyncio.Event()
+        self.worker = WorkerProcess("tiny", command, limits, on_change=self._note)
+
+    def _note(self) -> None:
+        if not self.states or self.states[-1] is not self.worker.state:
+            self.states.append(self.worker.state)
+        self.changed.set()
+
+    async def outcome(self) -> ModelFacts | JanServeError | WorkerEnd:
+        while self.worker.outcome is None:
+            self.changed.clear()
+            await asyncio.wait_for(self.changed.wait(), 20)
+        return self.worker.outcome
+
+    async def end(self) -> WorkerEnd:
+        while self.worker.end is None:
+            self.changed.clear()
+            await asyncio.wait_for(self.changed.wait(), 20)
+        return self.worker.end
+
+    async def client(self) -> WorkerEngineClient:
+        facts = await self.outcome()
+        assert isinstance(facts, ModelFacts), facts
+        client = WorkerEngineClient("tiny", facts, self.worker)
+        self.worker.listen(client)
+        return client
+
+
+@contextlib.asynccontextmanager
+async def started(
+    path: str = "tiny.gguf", limits: WorkerLimits | None = None, command: Sequence[str] = FAKE_ENGINE
+) -> AsyncGenerator[Watched]:
+    watched = Watched(limits or WorkerLimits(), command)
+    await watched.worker.start(LoadModel(path=path))
+    try:
+        yield watched
+    finally:
+        await watched.worker.stop()
+        assert watched.worker.pid is not None and not alive(watched.worker.pid)
+
+
+async def generate(client: WorkerEngineClient, prompt: str, grammar: CompiledGrammar | None = None) -> str:
+    """The text of one answer."""
+    request = EngineRequest(id=client.next_id(), prompt=(prompt,), grammar=grammar)
+    events: list[EngineEvent] = [event async for event in client.generate(request)]
+    return "".join(event.text for event in events if isinstance(event, Chunk))
+
+
+async def test_the_life_of_a_worker_that_is_stopped() -> None:
+    async with started() as watched:
+        client = await watched.client()
+        assert client.facts.architecture == "fake"
+        assert await generate(client, "!say hé模😀") == "hé模😀"
+        await watched.worker.stop()
+        assert watched.states == [
+            WorkerState.LOADING,
+            WorkerState.READY,
+            WorkerState.STOPPING,
+            WorkerState.EXITED,
+        ]
+        assert await watched.end() == WorkerEnd(requested=True, status="exit status 0")
+
+
+async def test_a_load_that_is_refused_brings_the_error() -> None:
+    for path, kind in (("fail-load.gguf", InvalidModel), ("no-memory.gguf", InsufficientMemory)):
+        async with started(path) as watched:
+            assert type(await watched.outcome()) is kind
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "words"),
+    [
+        ("crash-on-load-SEGV.gguf", "signal SIGSEGV", "fake: GGML_ASSERT(tensor != NULL) failed"),
+        ("crash-on-load-ABRT.gguf", "signal SIGABRT", "fake: GGML_ASSERT(tensor != NULL) failed"),
+        ("crash-on-load-KILL.gguf", "signal SIGKILL", "fake: GGML_ASSERT(tensor != NULL) failed"),
+        ("exit-on-load.gguf", "exit status 3", "fake: cannot open the library"),
+    ],
+)
+async def test_a_worker_that_ends_while_it_loads(path: str, status: str, words: str) -> None:
+    async with started(path) as watched:
+        outcome = await watched.outcome()
+        assert outcome == WorkerEnd(requested=False, status=status, words=words)
+        await until(lambda: watched.states == [WorkerState.LOADING, WorkerState.FAILED])
+
+
+@pytest.mark.parametrize("name", ["SEGV", "ABRT", "KILL"])
+async def test_a_signal_from_outside_ends_a_ready_worker(name: str) -> None:
+    async with started() as watched:
+        client = await watched.client()
+        assert watched.worker.pid is not None
+        os.kill(watched.worker.pid, signal.Signals[f"SIG{name}"])
+        assert (await watched.end()).status == f"signal SIG{name}"
+        with pytest.raises(EngineCrashed, match=f"SIG{name}"):
+            await generate(client, "hello")
+
+
+async def test_a_load_without_progress_is_ended() -> None:
+    async with started("hang-on-load.gguf", WorkerLimits(load_s=0.5)) as watched:
+        outcome = await watched.outcome()
+        assert isinstance(outcome, WorkerEnd)
+        assert outcome.stall is not None and outcome.stall.phase == "loading"
+
+
+async def test_a_load_can_be_stopped(tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "slow-load.gguf.gate")
+    async with started(str(tmp_path / "slow-load.gguf")) as watched:
+        await watched.worker.stop()
+        assert await watched.outcome() == WorkerEnd(requested=True, status="exit status 0")
+    assert gate.path.exists()
+
+
+async def test_a_worker_that_does_not_want_to_stop_is_killed() -> None:
+    command = (
+        sys.executable,
+        "-c",
+        "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); signal.pause()",
+    )
+    async with started(limits=QUICK, command=command) as watched:
+        await watched.worker.stop()
+        assert (await watched.end()).status == "signal SIGKILL"
+        assert watched.states[-1] is WorkerState.EXITED
+
+
+async def test_what_the_worker_started_is_killed_with_it() -> None:
+    command = (sys.executable, "-c", f"{SPAWN}; import signal; signal.pause()")
+    async with started(limits=QUICK, command=command) as watched:
+        await until(lambda: bool(watched.worker.stderr_lines))
+        grandchild = int(watched.worker.stderr_lines[0])
+        assert alive(grandchild)
+        await watched.worker.stop()
+    await until(lambda: not alive(grandchild))
+
+
+async def test_a_crash_is_noticed_though_a_grandchild_holds_the_pipe_open() -> None:
+    async with started(command=(sys.executable, "-c", f"{SPAWN}; import os; os.abort()")) as watched:
+        end = await watched.end()
+        assert end.status == "signal SIGABRT"
+        grandchild = int(watched.worker.stderr_lines[0])
+        await until(lambda: not alive(grandchild))
+
+
+async def test_stopping_twice_at_once_and_again_is_fine() -> None:
+    async with started() as watched:
+        await watched.client()
+        await asyncio.gather(watched.worker.stop(), watched.worker.stop())
+        await watched.worker.stop()
+    assert watched.states.count(WorkerState.STOPPING) == 1
+
+
+async def test_stopping_a_worker_that_was_never_started_does_nothing() -> None:
+    await WorkerProcess("tiny", FAKE_ENGINE, QUICK, on_change=lambda: None).stop()
+
+
+async def test_a_command_that_cannot_be_run_is_an_os_error() -> None:
+    worker = WorkerProcess("tiny", ("/nonexistent/worker",), QUICK, on_change=lambda: None)
+    with pytest.raises(OSError):
+        await worker.start(LoadModel(path="tiny.gguf"))
+
+
+@pytest.mark.parametrize("how", ["bad-utf8", "huge", "garbage"])
+async def test_a_worker_that_breaks_the_protocol_is_ended(how: str) -> None:
+    async with started() as watched:
+        client = await watched.client()
+        with pytest.raises(EngineCrashed, match="protocol error"):
+            await generate(client, f"!{how}")
+
+
+@pytest.mark.parametrize(
+    ("phase", "grammar", "error"),
+    [
+        ("sample", CompiledGrammar('root ::= "a"'), GrammarTooComplex),
+        ("sample", None, EngineStalled),
+        ("decode", CompiledGrammar('root ::= "a"'), EngineStalled),
+        ("silent", CompiledGrammar('root ::= "a"'), EngineStalled),
+    ],
+)
+async def test_a_worker_without_progress_is_ended(
+    phase: str, grammar: CompiledGrammar | None, error: type[JanServeError]
+) -> None:
+    limits = msgspec.structs.replace(QUICK, silent_s=0.5) if phase == "silent" else QUICK
+    async with started(limits=limits) as watched:
+        client = await watched.client()
+        bystander = asyncio.ensure_future(generate(client, "!stream 100000 1ms"))
+        await asyncio.sleep(0)
+        with pytest.raises(error):
+            await generate(client, f"!stall {phase}", grammar)
+        with pytest.raises(EngineStalled):
+            await bystander
+
+
+async def test_a_request_that_the_worker_lost_is_ended() -> None:
+    async with started(limits=QUICK) as watched:
+        client = await watched.client()
+        with pytest.raises(EngineStalled, match="idle"):
+            await generate(client, "!forget")
+
+
+async def test_a_long_stream_is_no_stall() -> None:
+    async with started(limits=QUICK) as watched:
+        client = await watched.client()
+        assert len((await generate(client, "!stream 60 20ms")).split()) == 60
+
+
+async def test_an_idle_worker_is_not_pinged_and_its_counters_are_those_after_the_last_request() -> None:
+    async with started(limits=QUICK) as watched:
+        client = await watched.client()
+        assert watched.worker.pong is None
+        await generate(client, "!say abc")
+        await until(
+            lambda: watched.worker.pong is not None and watched.worker.pong.stats.generated_tokens_total == 3
+        )
+        pong = watched.worker.pong
+        assert pong is not None and pong.phase == "idle" and pong.stats.rss_bytes > 0
+        for _ in range(3):
+            await asyncio.sleep(QUICK.ping_s)
+        assert watched.worker.pong is not None and watched.worker.pong.nonce - pong.nonce <= 1
+
+
+async def test_what_a_worker_prints_is_kept_and_escaped() -> None:
+    async with started() as watched:
+        client = await watched.client()
+        assert await generate(client, r'!stderr "red \u001b[31m alert"') == "ok"
+        await until(lambda: watched.worker.stderr_lines == ("red \\x1b[31m alert",))
+
+
+def test_a_worker_inherits_no_settings_and_no_keys() -> None:
+    inherited = {"PATH": "/bin", "JAN_SERVE_API_KEYS": "secret", "HF_TOKEN": "secret", "LANG": "C"}
+    environment = worker_environment(inherited)
+    assert "secret" not in environment.values()
+    assert environment["PATH"] == "/bin"
+    assert environment["GGML_NO_BACKTRACE"] == "1"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the GNU C library's")
+@pytest.mark.parametrize(
+    ("inherited", "expected"),
+    [
+        ({}, "glibc.malloc.hugetlb=1"),
+        ({"GLIBC_TUNABLES": ""}, "glibc.malloc.hugetlb=1"),
+        ({"GLIBC_TUNABLES": "glibc.pthread.rseq=0"}, "glibc.pthread.rseq=0:glibc.malloc.hugetlb=1"),
+        ({"GLIBC_TUNABLES": "glibc.malloc.hugetlb=0"}, "glibc.malloc.hugetlb=0"),
+    ],
+)
+def test_a_worker_asks_for_huge_pages_and_its_user_decides(inherited: dict[str, str], expected: str) -> None:
+    assert worker_environment(inherited, huge_pages=True)["GLIBC_TUNABLES"] == expected
+    assert worker_environment(inherited).get("GLIBC_TUNABLES") == inherited.get("GLIBC_TUNABLES")
+
+
+def test_the_worker_command_cannot_be_shadowed_by_the_working_directory() -> None:
+    assert default_worker_command() == (sys.executable, "-P", "-m", "jan_serve", "worker")

@@ -1,0 +1,147 @@
+"""What the supervisor and generation are told of a model: its file, its settings, and changes of either."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from jan_serve.config import load_settings
+from jan_serve.errors import InvalidModel, SettingsError
+from jan_serve.generation.template_choice import TemplateOverride
+from jan_serve.ipc.messages import AdapterFile
+from jan_serve.supervisor.models.model_source import Residence
+from jan_serve.wiring.model_sources import ModelSources
+from jan_serve.wiring.parts import build_resolver
+from models.recipe.lora_file import llama_shapes, write_lora
+from tests.unit.store.gguf_builder import GgufBytes
+
+CONFIG = """\
+models_dir = "."
+n_ctx = 4096
+ttl_s = 5
+
+[models.one]
+n_ctx = 128
+ttl_s = -1
+pin = true
+group = "g"
+template = "t.jinja"
+aliases = ["alias"]
+sampling = { temperature = 0.5, stop = ["x"] }
+lora = [{ name = "sql", file = "adapters/sql.gguf", scale = 0.5 }]
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A configuration beside two models and what it names."""
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.gguf").write_bytes(GgufBytes().build())
+    (tmp_path / "adapters").mkdir()
+    write_lora(tmp_path / "adapters" / "sql.gguf", llama_shapes())
+    (tmp_path / "t.jinja").write_text("T")
+    path = tmp_path / "config.toml"
+    path.write_text(CONFIG)
+    monkeypatch.setenv("JAN_SERVE_CONFIG", str(path))
+    return path
+
+
+@pytest.fixture
+def sources(config: Path) -> ModelSources:
+    loaded = load_settings()
+    book = loaded.book()
+    return ModelSources(build_resolver(loaded.settings, book), loaded.settings, book)
+
+
+def touch(path: Path, text: str | None = None) -> None:
+    """Write a file, or leave it, with a time of change of its own."""
+    before = path.stat().st_mtime_ns
+    if text is not None:
+        path.write_text(text)
+    os.utime(path, ns=(before + 1_000_000_000, before + 1_000_000_000))
+
+
+def test_a_model_with_a_table_and_one_without(sources: ModelSources, tmp_path: Path) -> None:
+    a, b = sources.resolve("alias"), sources.resolve("two")
+    assert (a.name, a.adapters, b.adapters) == ("one", ("sql",), ())
+    assert sources.residence(a) == Residence(keep_alive_s=-1, pinned=True, group="g")
+    assert sources.residence(b) == Residence(keep_alive_s=5)
+    engine = sources.engine_settings(a)
+    path = str(tmp_path / "adapters" / "sql.gguf")
+    assert (engine.n_ctx, engine.adapters) == (128, (AdapterFile(name="sql", path=path, scale=0.5),))
+    assert (sources.engine_settings(b).n_ctx, sources.engine_settings(b).adapters) == (4096, ())
+    size = (tmp_path / "adapters" / "sql.gguf").stat().st_size
+    settings = sources.engine_settings(a)
+    bare = sources.footprint(a, msgspec.structs.replace(settings, adapters=()))
+    assert sources.footprint(a, settings).working == bare.working + size
+    profile = sources.profile("one")
+    assert profile.template == TemplateOverride("t.jinja", "T")
+    assert profile.defaults == {"temperature": 0.5, "stop": ("x",)}
+    assert (sources.profile("two").template, sources.profile("two").defaults) == (None, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "adapter"), [("one", None), ("alias:sql", "sql"), ("sql", "sql"), ("two", None)]
+)
+def test_the_adapter_of_a_name_is_no_other_source(
+    sources: ModelSources, name: str, adapter: str | None
+) -> None:
+    """A model with an adapter is loaded once, whatever names it is asked for by."""
+    source = sources.resolve(name)
+    assert source == sources.resolve(source.name)
+    assert sources.adapter(name) == adapter
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "again"),
+    [
+        ("n_ctx = 128", "n_ctx = 256", True),
+        ("scale = 0.5", "scale = 0.25", True),
+        ('name = "sql"', 'name = "other"', True),
+        ("ttl_s = -1", "ttl_s = 1\nmlock = true", True),
+        ("ttl_s = -1", "ttl_s = 1", False),
+        ("pin = true", "pin = false", False),
+        ("temperature = 0.5", "temperature = 0.7", False),
+        ('template = "t.jinja"', 'template = "chatml"', False),
+        ('aliases = ["alias"]', 'aliases = ["alias", "more"]', False),
+        ("[models.one]", "# nothing new\n[models.one]", False),
+    ],
+)
+def test_what_a_model_is_loaded_anew_for(
+    sources: ModelSources, config: Path, old: str, new: str, again: bool
+) -> None:
+    before = sources.resolve("one")
+    other = sources.resolve("two")
+    touch(config, CONFIG.replace(old, new))
+    assert (sources.resolve("one") != before) is again
+    assert sources.resolve("two") == other
+
+
+def test_a_changed_adapter_has_its_model_loaded_anew(sources: ModelSources, tmp_path: Path) -> None:
+    before = sources.resolve("one")
+    touch(tmp_path / "adapters" / "sql.gguf")
+    assert sources.resolve("one").revision != before.revision
+
+
+def test_an_adapter_that_does_not_fit_is_refused_before_a_worker_starts(
+    sources: ModelSources, tmp_path: Path
+) -> None:
+    write_lora(tmp_path / "adapters" / "sql.gguf", llama_shapes(), architecture="qwen2")
+    with pytest.raises(InvalidModel, match="The LoRA adapter `sql` cannot be used"):
+        sources.engine_settings(sources.resolve("one"))
+
+
+def test_a_template_that_cannot_be_read_is_a_mistake_at_the_start(config: Path, tmp_path: Path) -> None:
+    (tmp_path / "t.jinja").write_bytes(b"\xff")
+    loaded = load_settings()
+    with pytest.raises(SettingsError, match=r"t\.jinja is not UTF-8"):
+        ModelSources(build_resolver(loaded.settings), loaded.settings, loaded.book())
+
+
+def test_an_adapter_in_the_models_folder_is_no_model(sources: ModelSources) -> None:
+    names = {source.name for source in sources.list()}
+    assert {"one", "two"} <= names
+    assert not any("sql" in name for name in names)
