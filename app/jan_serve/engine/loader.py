@@ -13,7 +13,7 @@ import msgspec
 import psutil
 
 from jan_serve.core.kv_types import BYTES_PER_ELEMENT
-from jan_serve.engine import memory_fit as offload
+from jan_serve.engine import memory_fit
 from jan_serve.engine.adapters import Adapters
 from jan_serve.engine.cache.model_identity import model_parts
 from jan_serve.engine.cache.sequence_memory import COPIED_SLOWLY_IDLE_CELLS, IDLE_CELLS
@@ -107,16 +107,16 @@ def load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedMode
         in_pieces = reads_in_pieces(model, None, pooling)
         embeds_most = DEFAULT_N_CTX_IN_PIECES if in_pieces else DEFAULT_N_CTX
     n_ctx = _n_ctx(settings, model, placement, embeds_most)
-    parallel = settings.parallel or offload.automatic_parallel(n_ctx)
+    parallel = settings.parallel or memory_fit.automatic_parallel(n_ctx)
     cache = min(settings.cache_sequences, _MAX_SEQUENCES - parallel)
     if model.is_recurrent:
         cache = min(cache, _RECURRENT_CACHE_SEQUENCES)
     context = None
     if not embedding_only:
-        context, n_ctx = offload.with_shorter_context(
+        context, n_ctx = memory_fit.with_shorter_context(
             lambda length: _context(model, settings, length, parallel + cache, threads),
             n_ctx,
-            least=n_ctx if settings.n_ctx is not None else offload.MIN_AUTO_N_CTX,
+            least=n_ctx if settings.n_ctx is not None else memory_fit.MIN_AUTO_N_CTX,
         )
     facts = _facts(model, settings, n_ctx, parallel, threads.count, layers, devices, pooling, embedding_only)
     facts = msgspec.structs.replace(facts, load_seconds=time.monotonic() - started, adapters=adapters.facts)
@@ -190,14 +190,14 @@ def default_threads(weight_bytes: int) -> int:
     return max(1, min(physical, usable))
 
 
-def _place(settings: EngineSettings, devices: tuple[DeviceInfo, ...]) -> offload.Placement:
+def _place(settings: EngineSettings, devices: tuple[DeviceInfo, ...]) -> memory_fit.MemoryFit:
     asked = settings.n_gpu_layers
     if asked is not None and asked < 0:
         asked = len(settings.layer_bytes) + 1
     free = sum(device.free_bytes for device in _accelerators(settings, devices))
     if free == 0 or asked == 0 or not settings.layer_bytes:
-        return offload.Placement(asked or 0, settings.n_ctx)
-    return offload.place(
+        return memory_fit.MemoryFit(asked or 0, settings.n_ctx)
+    return memory_fit.fit_to_memory(
         settings.layer_bytes,
         settings.other_bytes,
         _kv_bytes_per_token(settings),
@@ -242,7 +242,7 @@ def _pooling(settings: EngineSettings, model: LlamaModel) -> tuple[str, bool]:
 
 
 def _n_ctx(
-    settings: EngineSettings, model: LlamaModel, placement: offload.Placement, embeds_most: int | None
+    settings: EngineSettings, model: LlamaModel, placement: memory_fit.MemoryFit, embeds_most: int | None
 ) -> int:
     """embeds_most: tokens of an input where the settings say nothing, for a model that only embeds."""
     if embeds_most is not None:
@@ -255,7 +255,7 @@ def _n_ctx(
     per_token = _kv_bytes_per_token(settings)
     # mmap-ed weights are not in "available" yet.
     free = max(0, psutil.virtual_memory().available - model.size_bytes)
-    return offload.automatic_n_ctx(model.n_ctx_train, per_token, free, settings.context_bytes)
+    return memory_fit.automatic_n_ctx(model.n_ctx_train, per_token, free, settings.context_bytes)
 
 
 def _kv_bytes_per_token(settings: EngineSettings) -> int:

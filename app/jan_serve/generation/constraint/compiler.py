@@ -29,9 +29,9 @@ Compiled = CompiledGrammar | CallGrammars
 
 def compile_constraint(constraint: Constraint, named: Mapping[str, str]) -> CompiledGrammar:
     """`translate.compile_constraint`, which is imported with the first use: a server that only chats needs none."""
-    from jan_serve.generation.constraint import grammar_of as translate
+    from jan_serve.generation.constraint import grammar_of
 
-    return translate.compile_constraint(constraint, named)
+    return grammar_of.compile_constraint(constraint, named)
 
 
 def _compile_calls(

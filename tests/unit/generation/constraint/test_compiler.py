@@ -9,7 +9,7 @@ import pytest
 
 from jan_serve.core.constraint import CompiledGrammar, Constraint, GbnfConstraint, JsonSchemaConstraint
 from jan_serve.errors import UnsupportedSchema
-from jan_serve.generation.constraint import compiler as constraints
+from jan_serve.generation.constraint import compiler as compiler_module
 from jan_serve.generation.constraint.compiler import ConstraintCompiler
 
 pytestmark = pytest.mark.anyio
@@ -99,11 +99,11 @@ async def test_a_request_that_leaves_does_not_stop_the_others(
 
 
 async def test_the_cache_is_bounded_in_entries(compiler: ConstraintCompiler, translator: Translator) -> None:
-    for number in range(constraints.MAX_ENTRIES + 5):
+    for number in range(compiler_module.MAX_ENTRIES + 5):
         await compiler.compile(schema(number))
-    assert len(compiler) == constraints.MAX_ENTRIES
+    assert len(compiler) == compiler_module.MAX_ENTRIES
     before = len(translator.calls)
-    await compiler.compile(schema(constraints.MAX_ENTRIES))
+    await compiler.compile(schema(compiler_module.MAX_ENTRIES))
     assert len(translator.calls) == before
     await compiler.compile(schema(0))
     assert len(translator.calls) == before + 1
@@ -112,7 +112,7 @@ async def test_the_cache_is_bounded_in_entries(compiler: ConstraintCompiler, tra
 async def test_the_cache_is_bounded_in_bytes(
     compiler: ConstraintCompiler, translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(constraints, "MAX_BYTES", 25)
+    monkeypatch.setattr(compiler_module, "MAX_BYTES", 25)
     for number in range(5):
         await compiler.compile(schema(number))
     assert (len(compiler), compiler.cached_bytes) == (2, 20)

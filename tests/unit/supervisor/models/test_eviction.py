@@ -58,7 +58,13 @@ CASES: list[tuple[str, LoadCandidate, list[Occupant], Room, Decision]] = [
     ("an older file that is in use", LoadCandidate("busy"), [BUSY], Room(100), Wait(("busy",))),
     ("an older file that is pinned", LoadCandidate("pinned"), [PINNED], Room(100), Evict(("pinned",))),
     ("its group is taken", LoadCandidate("new", group="g"), [Occupant("x", group="g"), A], Room(100), Evict(("x",))),
-    ("its group is in use", LoadCandidate("new", group="g"), [Occupant("x", leases=1, group="g")], Room(100), Wait(("x",))),
+    (
+        "its group is in use",
+        LoadCandidate("new", group="g"),
+        [Occupant("x", leases=1, group="g")],
+        Room(100),
+        Wait(("x",)),
+    ),
     (
         "its group is pinned",
         LoadCandidate("new", group="g"),
