@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anyio
 class QuickConnection(Connection):
     """With limits that a test can wait for."""
 
-    head_timeout_s = 0.1
+    timeout_s = 0.1
     max_head_bytes = 4096
     probe_s = 0.02
 

@@ -1,6 +1,6 @@
 """The server over fake engines as a process of its own, for signals and exits. Prints its port on standard output.
 
-Run with: FOLDER DRAIN_SECONDS.
+Run with: FOLDER DRAIN_SECONDS, the API keys and the seconds of a connection's deadlines (0: its own) as JSON.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from pathlib import Path
 
 from tests.support.deadline import deadline
@@ -27,6 +27,7 @@ _START = (
 
 def main() -> int:
     """The process."""
+    from jan_serve.api.connection import Connection
     from jan_serve.api.server import run
     from jan_serve.logs import configure_logging
     from jan_serve.supervisor.model_manager import ModelManager
@@ -35,10 +36,14 @@ def main() -> int:
 
     configure_logging("info", as_json=False)
     folder, drain_s = Path(sys.argv[1]), float(sys.argv[2])
+    api_keys, timeout_s = json.loads(sys.argv[3])
+    if timeout_s:
+        Connection.timeout_s = Connection.idle_timeout_s = timeout_s
     with socket.create_server(("127.0.0.1", 0)) as sock:
         print(sock.getsockname()[1], flush=True)
         manager = ModelManager(FakeResolver(folder), FAKE_ENGINE)
-        return run(make_settings(model=None, drain_timeout_s=drain_s), manager, build_renderer(), sock)
+        settings = make_settings(model=None, drain_timeout_s=drain_s, api_keys=api_keys)
+        return run(settings, manager, build_renderer(), sock)
 
 
 class FrontProcess:
@@ -86,11 +91,13 @@ class FrontProcess:
 
 
 @contextlib.contextmanager
-def front_process(folder: Path, drain_s: float) -> Generator[FrontProcess]:
-    """Start it; kill what is left at the end."""
+def front_process(
+    folder: Path, drain_s: float, *, api_keys: Sequence[str] = (), timeout_s: float = 0.0
+) -> Generator[FrontProcess]:
+    """Start it; kill what is left at the end. timeout_s: for what connections owe, and for idle ones; 0 as they are."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("JAN_SERVE_")}
     process = subprocess.Popen(
-        [sys.executable, "-c", _START, str(folder), str(drain_s)],
+        [sys.executable, "-c", _START, str(folder), str(drain_s), json.dumps([api_keys, timeout_s])],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -165,7 +165,6 @@ def server_config(app: FastAPI, connection: type[Connection] = Connection) -> uv
         log_config=None,
         access_log=False,
         server_header=False,
-        timeout_keep_alive=75,
         timeout_graceful_shutdown=1,
     )
 

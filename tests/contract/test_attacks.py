@@ -1,0 +1,59 @@
+"""A hostile connection without a key costs a megabyte and a deadline, whatever bytes it sends."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from jan_serve.api import connection
+from tests.support.attacks import ATTACKS, Victim, hold
+from tests.support.front_process import front_process
+from tests.support.processes import wait_until
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads the memory of a process in /proc")
+
+TIMEOUT_S = 0.5
+N = 8
+BYTES = 1_000_000
+NOISE = 2_000_000
+SLOWEST_S = 20.0
+"""For answers to thousands of requests, on a machine that is busy; the deadlines themselves are TIMEOUT_S."""
+
+
+@pytest.fixture(scope="module")
+def victim(tmp_path_factory: pytest.TempPathFactory) -> Generator[Victim]:
+    """Warm: what it loads at its first requests is there, and the allocator has its pools."""
+    with front_process(
+        tmp_path_factory.mktemp("front"), 0.0, api_keys=("secret",), timeout_s=TIMEOUT_S
+    ) as front:
+        warm = Victim(front)
+        for name in ("many requests at once", "a refused body, trickled"):
+            asyncio.run(hold(front.port, ATTACKS[name], N, lambda: warm.connections() == 0, 60.0))
+        yield warm
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_a_hostile_connection_costs_little_and_ends(
+    victim: Victim, name: str, record_property: pytest.RecordProperty
+) -> None:
+    wait_until(lambda: victim.connections() == 0)
+    victim.forget_peak()
+    before = victim.resident()
+    with victim.asked_for_health() as took:
+        wait_until(lambda: bool(took))
+        ended_s = asyncio.run(hold(victim.front.port, ATTACKS[name], N, lambda: victim.connections() <= 1, SLOWEST_S))
+    grown = victim.peak() - before
+    for figure, value in (("seconds", ended_s), ("bytes", grown / N), ("slowest /health in s", max(took))):
+        record_property(figure, value)
+    print(f"{name}: {ended_s:.1f} s, {grown / N / 1e3:.0f} kB each, /health {max(took) * 1e3:.0f} ms")
+    assert grown <= N * BYTES + NOISE
+    assert max(took) < 2.0  # the promise is 100 ms; a test machine has other work
+
+
+def test_the_deadlines_that_it_has_in_truth() -> None:
+    assert (connection.Connection.timeout_s, connection.Connection.idle_timeout_s) == (30.0, 75.0)
+    assert connection.Connection.max_head_bytes == 64 * 1024
