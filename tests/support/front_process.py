@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Generator, Sequence
 from pathlib import Path
+from typing import TextIO
 
 from tests.support.deadline import deadline
 from tests.support.engines import FAKE_ENGINE, FakeResolver
@@ -49,8 +50,9 @@ def main() -> int:
 class FrontProcess:
     """A running server."""
 
-    def __init__(self, process: subprocess.Popen[str], port: int) -> None:
+    def __init__(self, process: subprocess.Popen[str], port: int, log: Path) -> None:
         self.process = process
+        self._log = log
         self.port = port
         self._open = contextlib.ExitStack()
 
@@ -86,8 +88,8 @@ class FrontProcess:
 
     def end(self, limit_s: float = 20.0) -> tuple[int, str]:
         """Wait for the exit: the status, and everything it logged."""
-        _, log = self.process.communicate(timeout=limit_s)
-        return self.process.returncode, log
+        status = self.process.wait(timeout=limit_s)
+        return status, self._log.read_text(encoding="utf-8")
 
 
 @contextlib.contextmanager
@@ -95,22 +97,30 @@ def front_process(
     folder: Path, drain_s: float, *, api_keys: Sequence[str] = (), timeout_s: float = 0.0
 ) -> Generator[FrontProcess]:
     """Start it; kill what is left at the end. timeout_s: for what connections owe, and for idle ones; 0 as they are."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("JAN_SERVE_")}
-    process = subprocess.Popen(
-        [sys.executable, "-c", _START, str(folder), str(drain_s), json.dumps([api_keys, timeout_s])],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-    )
+    log = folder / "front.log"  # a pipe that nobody reads would stop the server when it is full
+    with log.open("w", encoding="utf-8") as stderr:
+        process = _started(folder, drain_s, api_keys, timeout_s, stderr)
     try:
         assert process.stdout is not None
         with deadline(process):
-            front = FrontProcess(process, int(process.stdout.readline()))
+            front = FrontProcess(process, int(process.stdout.readline()), log)
         with contextlib.closing(front):
             yield front
     finally:
         if process.poll() is None:
             process.kill()
         process.communicate(timeout=60)
+
+
+def _started(
+    folder: Path, drain_s: float, api_keys: Sequence[str], timeout_s: float, stderr: TextIO
+) -> subprocess.Popen[str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("JAN_SERVE_")}
+    return subprocess.Popen(
+        [sys.executable, "-c", _START, str(folder), str(drain_s), json.dumps([api_keys, timeout_s])],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        text=True,
+        env=environment,
+    )

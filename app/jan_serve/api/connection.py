@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections import deque
+from collections.abc import Callable
 from enum import Enum, auto
 from http import HTTPStatus
 from typing import Any, Final
 
-from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from jan_serve.api.connection_hooks import ConnectionHooks, attach_hooks
@@ -29,6 +29,8 @@ PROBE_S: Final = 0.3
 
 _STEP: Final = 2048
 """Bytes that are parsed at once: the shortest requests in them are all that can queue up unseen."""
+_STEPS: Final = 8
+"""In one turn of the event loop: bytes may be many small chunks, and other connections wait meanwhile."""
 _SLOWEST_BYTES_PER_S: Final = 1024
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _EMPTY_LINE_CHUNK: Final = b"1\r\n\n\r\n"
@@ -45,15 +47,15 @@ class _State(Enum):
 
 
 class _Flow(FlowControl):
-    """Reads nothing while a request waits for the answer to an earlier one."""
+    """Reads nothing while there is something left that was read."""
 
-    def __init__(self, transport: asyncio.Transport, pipeline: deque[Any]) -> None:
+    def __init__(self, transport: asyncio.Transport, has_rest: Callable[[], bool]) -> None:
         super().__init__(transport)
-        self._pipeline = pipeline
+        self._has_rest = has_rest
 
     def resume_reading(self) -> None:
         """Called for each message that the application asks for, too."""
-        if not self._pipeline:
+        if not self._has_rest():
             super().resume_reading()
 
 
@@ -82,6 +84,7 @@ class Connection(HttpToolsProtocol):
     _overhead = 0  # bytes since a head or a piece of a body was complete
     _unread = 0  # bytes of a body whose request was answered
     _unparsed = memoryview(b"")
+    _parsing: asyncio.Handle | None = None
     _refusal: bytes | None = None
     _state: _State | None = None
     _buffered = 0
@@ -94,7 +97,7 @@ class Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self.flow = _Flow(transport, self.pipeline)
+        self.flow = _Flow(transport, self._has_rest)
         sock = transport.get_extra_info("socket")
         if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
             # asyncio leaves it off where the listening socket was made without naming the protocol; head and body of an
@@ -103,9 +106,9 @@ class Connection(HttpToolsProtocol):
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        for timer in (self._deadline, self._probing):
-            if timer is not None:
-                timer.cancel()
+        for handle in (self._deadline, self._probing, self._parsing):
+            if handle is not None:
+                handle.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -185,12 +188,17 @@ class Connection(HttpToolsProtocol):
     def _is_answering(self) -> bool:
         return self._answering is not None and not self._answering.response_complete
 
+    def _has_rest(self) -> bool:
+        return bool(self._unparsed or self.pipeline)
+
     def _parse(self) -> None:
-        """Parse what has come, up to the first request that has to wait for the answer to another one."""
-        while self._unparsed and not self.pipeline:
+        """Parse what has come, a turn's work, up to a request that has to wait for the answer to another one."""
+        for _ in range(_STEPS):
+            if not self._unparsed or self.pipeline:
+                break
             if self._refusal is not None or self.transport.is_closing():
                 self._unparsed = memoryview(b"")
-                return
+                break
             room = self.max_head_bytes - self._overhead
             if room <= 0:
                 self._refuse_head(f"The request head is longer than {self.max_head_bytes} bytes.")
@@ -199,6 +207,18 @@ class Connection(HttpToolsProtocol):
             self._unparsed = self._unparsed[len(part) :]
             self._overhead += len(part)
             super().data_received(part)  # pyright: ignore[reportArgumentType]: the parser takes any buffer
+        if self._unparsed:
+            self.flow.pause_reading()
+            if not self.pipeline and self._parsing is None:
+                self._parsing = self.loop.call_soon(self._parse_on)
+
+    def _parse_on(self) -> None:
+        self._parsing = None
+        self._parse()
+        cycle: Any = self.cycle
+        if cycle is None or cycle.response_complete or len(cycle.body) <= HIGH_WATER_LIMIT:
+            self.flow.resume_reading()
+        self._watch()
 
     def _watch(self) -> None:
         """Set the deadline of the state that the connection has come to."""
