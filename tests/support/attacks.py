@@ -109,7 +109,9 @@ ATTACKS: Final[dict[str, Attack]] = {
     "a refused body, HTTP/1.0": Attack(
         b"POST /v1/completions HTTP/1.0\r\n" + HOST + b"Content-Length: 50\r\n\r\n{"
     ),
-    "a refused body that waits for leave": Attack(POST + b"Expect: 100-continue\r\nContent-Length: 50\r\n\r\n"),
+    "a refused body that waits for leave": Attack(
+        POST + b"Expect: 100-continue\r\nContent-Length: 50\r\n\r\n"
+    ),
     "a body for another host": Attack(b"POST / HTTP/1.1\r\nHost: evil\r\nContent-Length: 50\r\n\r\n{"),
     "a body for nowhere": Attack(b"POST /nowhere HTTP/1.1\r\n" + HOST + b"Content-Length: 50\r\n\r\n{"),
     "a body for a preflight": Attack(
@@ -125,7 +127,9 @@ ATTACKS: Final[dict[str, Attack]] = {
     "many requests at once": Attack(b"", b"GET / HTTP/1.1\r\n\r\n", units=2_000, connections=2),
     "many requests at once, unread": Attack(b"", b"GET / HTTP/1.1\r\n\r\n", reads=False, connections=2),
     "many upgrades at once, unread": Attack(b"", HEALTH[:-2] + UPGRADE + b"\r\n", reads=False, connections=2),
-    "many bodies at once, unread": Attack(b"", POST + b"Content-Length: 2\r\n\r\n{}", reads=False, connections=2),
+    "many bodies at once, unread": Attack(
+        b"", POST + b"Content-Length: 2\r\n\r\n{}", reads=False, connections=2
+    ),
     "an unread answer": Attack(HEALTH, reads=False),
     "an unread refusal": Attack(b"GET / HTTP/1.1\r\n", b"a:\r\n", reads=False),
     "half of a body, half-closed": Attack(POST + b"Content-Length: 50\r\n\r\n{", half_closed=True),
@@ -263,7 +267,9 @@ def main() -> None:
                     first = victim.resident() if first is None else first
                     if time.monotonic() > end:
                         break
-            print(f"grown by {(victim.resident() - first) / 1e6:.1f} MB, slowest /health {max(took) * 1e3:.0f} ms")
+            print(
+                f"grown by {(victim.resident() - first) / 1e6:.1f} MB, slowest /health {max(took) * 1e3:.0f} ms"
+            )
 
 
 if __name__ == "__main__":

@@ -41,6 +41,8 @@ def main() -> int:
     if timeout_s:
         Connection.timeout_s = Connection.idle_timeout_s = timeout_s
     with socket.create_server(("127.0.0.1", 0)) as sock:
+        if timeout_s:  # else megabytes of answers are on their way before a reader that is stuck is seen
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16384)
         print(sock.getsockname()[1], flush=True)
         manager = ModelManager(FakeResolver(folder), FAKE_ENGINE)
         settings = make_settings(model=None, drain_timeout_s=drain_s, api_keys=api_keys)

@@ -77,7 +77,9 @@ class Connection(HttpToolsProtocol):
     max_head_bytes: int = MAX_HEAD_BYTES
     probe_s: float = PROBE_S
 
-    _answering: Any = None  # the cycle whose application runs or ran last; `cycle` is the one that was parsed last
+    _answering: Any = (
+        None  # the cycle whose application runs or ran last; `cycle` is the one that was parsed last
+    )
     _between_messages = True
     _head_begun = False
     _half_closed = False
@@ -237,7 +239,9 @@ class Connection(HttpToolsProtocol):
 
     def _current_state(self) -> _State:
         answering = self._is_answering()
-        is_stream = answering and self._answering.chunked_encoding  # has a limit of its own (`write_timeout_s`)
+        is_stream = (
+            answering and self._answering.chunked_encoding
+        )  # has a limit of its own (`write_timeout_s`)
         if self.transport.is_closing() or (self.flow.write_paused and not is_stream):
             return _State.READER
         if answering:
