@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection: uvicorn's httptools protocol with bounds on what a client makes the server hold and wait for.
+"""One HTTP/1.1 connection: uvicorn's httptools protocol with bounds on what a client makes it hold and wait for.
 
 llhttp refuses ambiguous framing itself (RFC 9112, section 11.2) but reads a head of any size at any pace.
 """
