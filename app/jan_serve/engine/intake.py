@@ -122,6 +122,11 @@ class Intake:
             )
         if len(brought.logits) != 4 * self._vocab.n_tokens:
             raise InvalidState("The migrated cache has another vocabulary.", param="migration_request")
+        if not 0 <= brought.next_token < self._vocab.n_tokens:
+            raise InvalidState(
+                f"The migrated cache goes on with token {brought.next_token}, which is outside the vocabulary.",
+                param="migration_request",
+            )
         if resume.token is not None and resume.token != brought.next_token:
             raise InvalidState(
                 f"remote_token_id: the migrated cache goes on with token {brought.next_token}, not {resume.token}",
