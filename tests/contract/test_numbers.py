@@ -65,8 +65,7 @@ def _body(schema: dict[str, Any]) -> dict[str, Any]:
 
 def _with(body: dict[str, Any], path: tuple[str, ...], value: object) -> dict[str, Any]:
     name, rest = path[0], path[1:]
-    inner: Any = body.get(name)
-    return {**body, name: _with(inner if isinstance(inner, dict) else {}, rest, value) if rest else value}
+    return {**body, name: _with(body.get(name) or {}, rest, value) if rest else value}
 
 
 def _calls() -> Iterator[tuple[str, dict[str, Any], tuple[str, ...]]]:
