@@ -33,13 +33,13 @@ class RenderReply(msgspec.Struct, frozen=True, kw_only=True):
     last: bool = False
 
 
-_encoder = msgspec.msgpack.Encoder()
-_requests: msgspec.msgpack.Decoder[RenderRequest] = msgspec.msgpack.Decoder(RenderRequest)
-_replies: msgspec.msgpack.Decoder[RenderReply] = msgspec.msgpack.Decoder(RenderReply)
+_encoder = msgspec.json.Encoder()
+_requests: msgspec.json.Decoder[RenderRequest] = msgspec.json.Decoder(RenderRequest)
+_replies: msgspec.json.Decoder[RenderReply] = msgspec.json.Decoder(RenderReply)
 
 
 def frame(message: RenderRequest | RenderReply) -> bytes:
-    """A u32 little-endian length, then that many bytes of msgpack. Raises ProtocolError."""
+    """A u32 little-endian length, then that many bytes of JSON: it has integers of any size. Raises ProtocolError."""
     try:
         body = _encoder.encode(message)
     except (UnicodeEncodeError, OverflowError, RecursionError) as error:

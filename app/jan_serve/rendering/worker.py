@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from jan_serve.chat.template import render_prompt
-from jan_serve.errors import JanServeError
+from jan_serve.errors import JanServeError, ProtocolError, TemplateError
 from jan_serve.ipc.channel import take_over_pipe
 from jan_serve.ipc.parent_death import end_with_parent, write_no_core_dump
 from jan_serve.ipc.rendering import LENGTH, MAX_FRAME_BYTES, RenderReply, decode_request, frame
@@ -38,15 +38,25 @@ def main() -> int:
     limit = _limit_memory()
     while (body := _receive(read_fd)) is not None:
         _limit_time(CPU_LIMIT_S)
+        data, last = _answer(body, limit)
+        _limit_time(0)
+        _send(write_fd, data)
+        if last:
+            break
+    return 0
+
+
+def _answer(body: bytes, limit: int | None) -> tuple[bytes, bool]:
+    """The frame to send, and whether it is the last."""
+    try:
         reply = _render(body)
         if limit is not None and _memory_bytes() > limit - MEMORY_LEFT_BYTES:
             reply = msgspec.structs.replace(reply, last=True)
-        data = frame(reply)
-        _limit_time(0)
-        _send(write_fd, data)
-        if reply.last:
-            break
-    return 0
+        return frame(reply), reply.last
+    except (MemoryError, ProtocolError) as error:
+        reason = "used too much memory" if isinstance(error, MemoryError) else "wrote too much text"
+    failure = TemplateError(f"the chat template {reason}", param="messages")
+    return frame(RenderReply(code=failure.code, payload=failure.payload(), last=True)), True
 
 
 def _render(body: bytes) -> RenderReply:

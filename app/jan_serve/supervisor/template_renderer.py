@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Final
 
-from jan_serve.errors import ProtocolError, TemplateError, error_from_payload
+from jan_serve.errors import EngineCrashed, ProtocolError, TemplateError, Unavailable, error_from_payload
 from jan_serve.ipc.rendering import LENGTH, MAX_FRAME_BYTES, RenderReply, RenderRequest, decode_reply, frame
 from jan_serve.supervisor.child_process import ChildProcess
 from jan_serve.supervisor.worker_process import worker_environment
@@ -24,6 +25,12 @@ WALL_LIMIT_S: Final = 10.0
 
 PROCESSES: Final = 2
 """So that one template that runs into its limit does not hold up everybody."""
+
+ATTEMPTS: Final = 2
+"""How often a request is given to a process, where something other than the template's limits ends that."""
+
+_OVER_TIME: Final = -signal.SIGPROF if sys.platform != "win32" else None
+"""The return code of a process that used up its CPU time."""
 
 
 def default_render_command() -> tuple[str, ...]:
@@ -48,11 +55,11 @@ class TemplateRendererPool:
         """Have one process ready, so that the first chat does not wait for it. Failing is left to the first chat."""
         try:
             self._idle.append(await self._spawn())
-        except OSError as error:
-            logger.warning("the template renderer could not be started: %s", error.strerror)
+        except Unavailable as error:
+            logger.warning("%s", error.message)
 
     async def render(self, request: RenderRequest) -> str:
-        """The prompt's text. Raises TemplateError, and what else the template's error is.
+        """The prompt's text. Raises TemplateError, and what else the template's error is; EngineCrashed, Unavailable.
 
         Cancelling the call does not end the render, which is short.
         """
@@ -79,34 +86,62 @@ class TemplateRendererPool:
     async def _render(self, request: RenderRequest) -> str:
         data = frame(request)
         async with self._places:
-            process = self._idle.pop() if self._idle else await self._spawn()
-            try:
-                async with asyncio.timeout(self._wall_limit_s):
-                    reply = await _ask(process, data)
-            except (TimeoutError, ConnectionError, asyncio.IncompleteReadError):
-                await _end(process)
-                raise TemplateError(
-                    "the chat template needed more time or memory than it may have and was ended",
-                    param="messages",
-                ) from None
-            except BaseException:
-                await _end(process)
-                raise
-            if reply.last:
-                await _end(process)
-            else:
-                self._idle.append(process)
+            reply = await self._reply(data)
         if reply.code is not None:
             raise error_from_payload(reply.code, reply.payload)
         return reply.text
 
+    async def _reply(self, data: bytes) -> RenderReply:
+        """Raises TemplateError where a limit of the template ended its process, else EngineCrashed."""
+        for attempt in range(ATTEMPTS):
+            process = self._idle.pop() if self._idle and attempt == 0 else await self._spawn()
+            reply = await self._ask(process, data)
+            if reply is not None:
+                return reply
+            logger.warning("template renderer %s ended: %s", process.pid, process.status)
+        raise EngineCrashed(
+            "The template renderer ended before the prompt was rendered. Send the request again."
+        )
+
+    async def _ask(self, process: ChildProcess, data: bytes) -> RenderReply | None:
+        """None where something other than the template's limits ended the process."""
+        try:
+            async with asyncio.timeout(self._wall_limit_s):
+                reply = await _exchange(process, data)
+        except TimeoutError:
+            await _end(process)
+            raise _over_limit() from None
+        except (ConnectionError, asyncio.IncompleteReadError):
+            # A closed pipe is the end of the process: killing it then does not change how it ended.
+            await _end(process)
+            if process.returncode == _OVER_TIME:
+                raise _over_limit() from None
+            return None
+        except BaseException:
+            await _end(process)
+            raise
+        if reply.last:
+            await _end(process)
+        else:
+            self._idle.append(process)
+        return reply
+
     async def _spawn(self) -> ChildProcess:
-        process = await ChildProcess.spawn(self._command, worker_environment(os.environ))
+        try:
+            process = await ChildProcess.spawn(self._command, worker_environment(os.environ))
+        except OSError as error:
+            raise Unavailable(f"the template renderer could not be started: {error.strerror}") from error
         logger.debug("template renderer %s started", process.pid)
         return process
 
 
-async def _ask(process: ChildProcess, data: bytes) -> RenderReply:
+def _over_limit() -> TemplateError:
+    return TemplateError(
+        "the chat template needed more time or memory than it may have and was ended", param="messages"
+    )
+
+
+async def _exchange(process: ChildProcess, data: bytes) -> RenderReply:
     process.stdin.write(data)
     await process.stdin.drain()
     length: int = LENGTH.unpack(await process.stdout.readexactly(LENGTH.size))[0]
