@@ -120,7 +120,7 @@ def test_closing_on_a_full_disk_loses_lines_and_no_more(
     write(handler, "text")
     stream = handler.stream
     handler.close()
-    assert stream.closed
+    assert stream is not None and stream.closed
     captured = capsys.readouterr().err
     assert captured.count("No space left on device") == 1
     assert "Traceback" not in captured
