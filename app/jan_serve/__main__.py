@@ -18,9 +18,19 @@ def main() -> int:
         from jan_serve.rendering.worker import main as render_main
 
         return render_main()
-    from jan_serve.cli.main import main as cli_main
+    from jan_serve.interrupts import INTERRUPTED, end_by_interrupts, interrupts_end_at_once
 
-    return cli_main()
+    try:
+        with interrupts_end_at_once():
+            from jan_serve.cli.main import main as cli_main
+            from jan_serve.cli.standard_streams import prepare_streams
+
+            prepare_streams()
+        return cli_main()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    finally:
+        end_by_interrupts()
 
 
 if __name__ == "__main__":

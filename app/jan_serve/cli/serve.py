@@ -21,6 +21,7 @@ from jan_serve.daemon.activation import WrongSocket, inherited_socket
 from jan_serve.daemon.idle_stop import IdleStop
 from jan_serve.daemon.notify import systemd_notifier
 from jan_serve.errors import SettingsError
+from jan_serve.interrupts import interrupts_end_at_once
 from jan_serve.log_file import LogFileHandler, LogFileUnavailable, open_log_file
 from jan_serve.logs import configure_logging
 from jan_serve.model_sources import ModelSources
@@ -121,9 +122,10 @@ def run_server(
 ) -> int:
     """The server with all its parts, until it is told to stop; the value is the exit status."""
     # The server's packages take most of the start-up time: the other commands do without.
-    from jan_serve.api.server import run
-    from jan_serve.control import ServerControl
-    from jan_serve.supervisor.updated_sources import UpdatedSources
+    with interrupts_end_at_once():
+        from jan_serve.api.server import run
+        from jan_serve.control import ServerControl
+        from jan_serve.supervisor.updated_sources import UpdatedSources
 
     library = build_library(resolver, settings, free_memory)
     updated = UpdatedSources(sources)

@@ -9,7 +9,7 @@ import typer
 
 from jan_serve.cli.connection import Connection
 from jan_serve.cli.errors import WRONG_USE, CommandError
-from jan_serve.cli.input import read_input
+from jan_serve.cli.input import read_file, read_input
 from jan_serve.cli.loading import load_model
 from jan_serve.cli.options import ConfigOption, JsonOption, UrlOption
 from jan_serve.cli.output import Output
@@ -65,10 +65,7 @@ def watermark(
 def _text(file: str, output: Output) -> str:
     if file == "-":
         return read_input(output)
-    try:
-        return Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise CommandError(f"cannot read {file}: {error}", None, WRONG_USE) from None
+    return read_file(Path(file))
 
 
 def _tokens(connection: Connection, model: str, text: str) -> list[int]:
