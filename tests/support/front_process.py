@@ -30,7 +30,7 @@ def main() -> int:
     from jan_serve.api.server import run
     from jan_serve.logs import configure_logging
     from jan_serve.supervisor.model_manager import ModelManager
-    from jan_serve.wiring import build_renderer
+    from jan_serve.wiring import build_compiler, build_renderer
     from tests.support.fronts import make_settings
 
     configure_logging("info", as_json=False)
@@ -38,7 +38,13 @@ def main() -> int:
     with socket.create_server(("127.0.0.1", 0)) as sock:
         print(sock.getsockname()[1], flush=True)
         manager = ModelManager(FakeResolver(folder), FAKE_ENGINE)
-        return run(make_settings(model=None, drain_timeout_s=drain_s), manager, build_renderer(), sock)
+        return run(
+            make_settings(model=None, drain_timeout_s=drain_s),
+            manager,
+            build_renderer(),
+            build_compiler(),
+            sock,
+        )
 
 
 class FrontProcess:

@@ -16,6 +16,7 @@ from fastapi import FastAPI
 from jan_serve.api.app import AppParts, create_app
 from jan_serve.api.connection import Connection
 from jan_serve.api.control_port import ControlPlane
+from jan_serve.api.ending_threads import EndingThreads
 from jan_serve.api.guards.drain import RETRY_AFTER_S
 from jan_serve.api.management.ports import ManagedSnapshot, Management, ModelControl
 from jan_serve.api.models_port import Models
@@ -23,7 +24,7 @@ from jan_serve.api.observer import NoObserver, ServerObserver
 from jan_serve.api.recent_log import recent_log
 from jan_serve.config import Settings
 from jan_serve.errors import Draining, JanServeError
-from jan_serve.generation.ports import TemplateRenderer
+from jan_serve.generation.ports import ConstraintTranslator, TemplateRenderer
 from jan_serve.generation.profiles import ModelProfiles
 from jan_serve.named_grammars import NamedGrammars
 from jan_serve.resources import page_folder, shipped_grammars
@@ -59,6 +60,14 @@ class ManagedRenderer(TemplateRenderer, Protocol):
 
     async def close(self) -> None:
         """See supervisor.template_renderer."""
+        ...
+
+
+class ManagedTranslator(ConstraintTranslator, Protocol):
+    """A translator whose processes this server ends."""
+
+    async def close(self) -> None:
+        """See supervisor.constraint_compiler."""
         ...
 
 
@@ -174,6 +183,7 @@ def run(
     settings: Settings,
     models: ManagedModels,
     renderer: ManagedRenderer,
+    translator: ManagedTranslator,
     sock: socket.socket,
     library: ModelLibrary | None = None,
     observer: ServerObserver | None = None,
@@ -190,6 +200,7 @@ def run(
             settings,
             models,
             renderer,
+            translator,
             named_grammars=NamedGrammars(shipped_grammars(), settings.grammars_dir),
             profiles=profiles,
             page=page_folder(),
@@ -201,7 +212,7 @@ def run(
         with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
             server = DrainingServer(config, app.state.parts, models, settings.drain_timeout_s, observer)
             serving = _serve(
-                server, models, renderer, sock, preload=settings.model, library=library, control=control
+                server, models, renderer, translator, sock, settings.model, library=library, control=control
             )
             return runner.run(serving)
 
@@ -210,9 +221,10 @@ async def _serve(
     server: DrainingServer,
     models: ManagedModels,
     renderer: ManagedRenderer,
+    translator: ManagedTranslator,
     sock: socket.socket,
-    *,
     preload: str | None,
+    *,
     library: ModelLibrary | None = None,
     control: ManagedControl | None = None,
 ) -> int:
@@ -220,6 +232,7 @@ async def _serve(
 
     library: its headers are read before the first list of models needs them.
     """
+    asyncio.get_running_loop().set_default_executor(EndingThreads())
     preparing = [asyncio.create_task(renderer.start(), name="start renderer")]
     if preload is not None:
         preparing.append(asyncio.create_task(_load(models), name="preload"))
@@ -236,6 +249,7 @@ async def _serve(
         if control is not None:
             await control.close()
         await renderer.close()
+        await translator.close()
     return 0 if server.started else 1
 
 

@@ -1,0 +1,243 @@
+"""Processes that do work which has to be ended when it takes too much: a few of one kind, started when they are needed.
+
+Each has the child's end in `ipc.helper`. Nothing is known here of the work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+import os
+import signal
+import sys
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import Final, Generic, TypeVar
+
+from jan_serve.errors import EngineCrashed, Overloaded, ProtocolError
+from jan_serve.ipc.helper import LENGTH, MAX_FRAME_BYTES, OUT_OF_MEMORY, HelperReply
+from jan_serve.supervisor.child_process import ChildProcess
+from jan_serve.supervisor.worker_process import worker_environment
+
+logger = logging.getLogger(__name__)
+
+PROCESSES: Final = 2
+"""So that one request that runs into its limit does not hold up everybody."""
+
+WAIT_LIMIT_S: Final = 10.0
+"""For a free process."""
+
+_EXIT_S: Final = 1.0
+"""Between the end of a process's pipe and its exit status."""
+
+_TRIES: Final = 2
+
+_OWN_DOING: Final = frozenset(
+    [
+        OUT_OF_MEMORY,
+        *(
+            -getattr(signal, name)
+            for name in ("SIGPROF", "SIGSEGV", "SIGABRT", "SIGBUS")
+            if hasattr(signal, name)
+        ),
+    ]
+)
+"""How a process ends by what it was asked: its limit of time, no memory, a stack that overflowed."""
+
+
+class HelperLimit(Exception):
+    """A process ran into a limit with this request, and would again."""
+
+
+class _Lost(Exception):
+    """A process was ended by something that has nothing to do with the request."""
+
+
+R = TypeVar("R", bound=HelperReply)
+
+
+def helper_command(subcommand: str) -> tuple[str, ...]:
+    """A hidden subcommand of ours. -P: the working directory must not be able to shadow a module."""
+    if getattr(sys, "frozen", False):
+        return (sys.executable, subcommand)
+    return (sys.executable, "-P", "-m", "jan_serve", subcommand)
+
+
+class HelperPool(Generic[R]):
+    """Lives on one event loop. A process that was ended, or said its last, is replaced with the next request."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        decode: Callable[[bytes], R],
+        *,
+        name: str,
+        wall_limit_s: float,
+        wait_limit_s: float = WAIT_LIMIT_S,
+    ) -> None:
+        """name: of the process, in messages: "the …". wall_limit_s: of one request, once it has a process."""
+        self._command = tuple(command)
+        self._decode = decode
+        self._name = name
+        self._wall_limit_s = wall_limit_s
+        self._places = _Places(PROCESSES)
+        self._wait_limit_s = wait_limit_s
+        self._idle: list[ChildProcess] = []
+        self._tasks: set[asyncio.Task[R]] = set()
+        self._closed = False
+
+    async def start(self) -> None:
+        """Have one process ready, so that the first request does not wait for it. Failing is left to that."""
+        try:
+            process = await self._spawn()
+        except EngineCrashed as error:
+            logger.warning("%s", error.message)
+            return
+        if self._closed:
+            await _end(process)
+        else:
+            self._idle.append(process)
+
+    async def ask(self, data: bytes) -> R:
+        """The reply to a framed request. Cancelling the call ends the process that works on it.
+
+        Raises HelperLimit; Overloaded where no process was free in time; EngineCrashed.
+        """
+        task = asyncio.create_task(self._ask(data))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return await task
+
+    async def close(self) -> None:
+        """End all processes."""
+        self._closed = True
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for process in self._idle:
+            await _end(process)
+        self._idle.clear()
+
+    async def _ask(self, data: bytes) -> R:
+        async with self._place(len(data)):
+            status = ""
+            for _ in range(_TRIES):
+                process = await self._live()
+                try:
+                    return await self._exchange(process, data)
+                except _Lost:
+                    status = process.status
+                    logger.warning("the %s (process %s) ended: %s", self._name, process.pid, status)
+        raise EngineCrashed(f"the {self._name} ended again and again ({status})")
+
+    @asynccontextmanager
+    async def _place(self, size: int) -> AsyncGenerator[None]:
+        try:
+            async with asyncio.timeout(self._wait_limit_s):
+                await self._places.take(size)
+        except TimeoutError:
+            raise Overloaded(f"the {self._name} is busy with other requests") from None
+        try:
+            yield
+        finally:
+            self._places.leave()
+
+    async def _live(self) -> ChildProcess:
+        """One that has not ended while it had nothing to do."""
+        while self._idle:
+            process = self._idle.pop()
+            if process.returncode is None:
+                return process
+            process.close()
+        return await self._spawn()
+
+    async def _exchange(self, process: ChildProcess, data: bytes) -> R:
+        """The reply. The process is idle afterwards, or has ended. Raises HelperLimit, _Lost."""
+        reply: R | None = None
+        try:
+            async with asyncio.timeout(self._wall_limit_s):
+                reply = self._decode(await _answer(process, data))
+            return reply
+        except TimeoutError:
+            raise HelperLimit from None
+        except (ConnectionError, asyncio.IncompleteReadError):
+            # Its status is what it did itself; ours would hide it.
+            if await _ended(process) in _OWN_DOING:
+                raise HelperLimit from None
+            raise _Lost from None
+        finally:
+            if reply is None or reply.last or self._closed:
+                await _end(process)
+            else:
+                self._idle.append(process)
+
+    async def _spawn(self) -> ChildProcess:
+        try:
+            process = await ChildProcess.spawn(self._command, worker_environment(os.environ))
+        except OSError as error:
+            raise EngineCrashed(f"the {self._name} could not be started: {error.strerror}") from error
+        logger.debug("%s %s started", self._name, process.pid)
+        return process
+
+
+class _Places:
+    """Places for a few at a time. The smallest of those that wait is next: it is most likely to be done soon."""
+
+    def __init__(self, n_places: int) -> None:
+        self._free = n_places
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._numbers = count()
+
+    async def take(self, size: int) -> None:
+        """Wait for a place. Cancelling the call gives it up."""
+        if self._free:
+            self._free -= 1
+            return
+        place = asyncio.get_running_loop().create_future()
+        entry = (size, next(self._numbers), place)
+        heapq.heappush(self._waiting, entry)
+        try:
+            await place
+        except asyncio.CancelledError:
+            if entry in self._waiting:
+                self._waiting.remove(entry)
+                heapq.heapify(self._waiting)
+            else:
+                self.leave()  # it had come
+            raise
+
+    def leave(self) -> None:
+        """Give a place back."""
+        while self._waiting:
+            _, _, place = heapq.heappop(self._waiting)
+            if not place.cancelled():
+                place.set_result(None)
+                return
+        self._free += 1
+
+
+async def _answer(process: ChildProcess, data: bytes) -> bytes:
+    process.stdin.write(data)
+    await process.stdin.drain()
+    length: int = LENGTH.unpack(await process.stdout.readexactly(LENGTH.size))[0]
+    if length > MAX_FRAME_BYTES:
+        raise ProtocolError(f"a helper process announces {length} bytes")
+    return await process.stdout.readexactly(length)
+
+
+async def _ended(process: ChildProcess) -> int | None:
+    """The exit status of a process whose pipe has ended."""
+    try:
+        async with asyncio.timeout(_EXIT_S):
+            await process.exited.wait()
+    except TimeoutError:
+        return None
+    return process.returncode
+
+
+async def _end(process: ChildProcess) -> None:
+    process.kill()
+    await process.exited.wait()
+    process.close()
