@@ -7,6 +7,7 @@ import logging
 import math
 import socket
 import time
+from collections.abc import Sequence
 from types import FrameType
 from typing import Final, Protocol
 
@@ -51,24 +52,24 @@ class ManagedModels(Models, ModelControl, Protocol):
         ...
 
 
-class ManagedRenderer(TemplateRenderer, Protocol):
+class Helpers(Protocol):
+    """Processes that this server ends."""
+
+    async def close(self) -> None:
+        """End them; who waits for one gets Draining. Again does nothing."""
+        ...
+
+
+class ManagedRenderer(TemplateRenderer, Helpers, Protocol):
     """A renderer that this server starts and ends."""
 
     async def start(self) -> None:
         """See supervisor.template_renderer."""
         ...
 
-    async def close(self) -> None:
-        """See supervisor.template_renderer."""
-        ...
 
-
-class ManagedTranslator(ConstraintTranslator, Protocol):
-    """A translator whose processes this server ends."""
-
-    async def close(self) -> None:
-        """See supervisor.constraint_compiler."""
-        ...
+class ManagedTranslator(ConstraintTranslator, Helpers, Protocol):
+    """A translator that this server ends."""
 
 
 class ManagedControl(ControlPlane, Protocol):
@@ -92,8 +93,10 @@ class DrainingServer(uvicorn.Server):
         models: ManagedModels,
         drain_s: float,
         observer: ServerObserver | None = None,
+        helpers: Sequence[Helpers] = (),
     ) -> None:
         super().__init__(config)
+        self._helpers = helpers
         self._observer = observer or NoObserver()
         self._parts = parts
         self._models = models
@@ -155,6 +158,8 @@ class DrainingServer(uvicorn.Server):
             await self._models.shutdown(drain_s)
             message = "The server is shutting down."
             self._parts.running.expire_all(Draining(message, retry_after=RETRY_AFTER_S))
+            for helpers in self._helpers:
+                await helpers.close()
             async with asyncio.timeout(_CLOSING_S):
                 await self._parts.lifecycle.wait_idle()
         except TimeoutError:
@@ -210,7 +215,9 @@ def run(
         )
         config = server_config(app)
         with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
-            server = DrainingServer(config, app.state.parts, models, settings.drain_timeout_s, observer)
+            parts: AppParts = app.state.parts
+            drain_s = settings.drain_timeout_s
+            server = DrainingServer(config, parts, models, drain_s, observer, (renderer, translator))
             serving = _serve(
                 server, models, renderer, translator, sock, settings.model, library=library, control=control
             )

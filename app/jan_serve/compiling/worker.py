@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
-
 from jan_serve.chat.detect import FORMATS
 from jan_serve.errors import GrammarTooComplex, JanServeError, ProtocolError
 from jan_serve.generation.call_grammar import call_grammars
@@ -26,18 +24,30 @@ _FORMATS: Final = {form.name: form for form in FORMATS}
 
 def main() -> int:
     """Until the pipe ends."""
-    return serve(answer, _frame, cpu_limit_s=CPU_LIMIT_S, memory_limit_bytes=MEMORY_LIMIT_BYTES)
+    return serve(Compiling(), cpu_limit_s=CPU_LIMIT_S, memory_limit_bytes=MEMORY_LIMIT_BYTES)
 
 
-def answer(body: bytes) -> CompileReply:
-    """The reply to a request."""
-    try:
-        return _compiled(body)
-    except (MemoryError, RecursionError) as error:
-        refusal = GrammarTooComplex("the constraint needs more memory or nesting than one request may use")
-        return _refused(refusal, last=isinstance(error, MemoryError))
-    except JanServeError as error:
-        return _refused(error, last=ran_out_of_memory(error))
+class Compiling:
+    """A HelperWork."""
+
+    def answer(self, body: bytes) -> CompileReply:
+        """The grammar, or the error of the constraint."""
+        try:
+            return _compiled(body)
+        except JanServeError as error:
+            return _refused(error, last=ran_out_of_memory(error))
+        except RecursionError:
+            return _refused(GrammarTooComplex("the constraint is nested deeper than one request may be"))
+
+    def refusal(self, error: MemoryError | ProtocolError) -> CompileReply:
+        """Of a grammar that is too large."""
+        if isinstance(error, MemoryError):
+            return _refused(GrammarTooComplex("the constraint needs more memory than one request may use"))
+        return _refused(GrammarTooComplex("the constraint becomes a larger grammar than one request may use"))
+
+    def frame(self, reply: CompileReply) -> bytes:
+        """See HelperWork."""
+        return reply_frame(reply)
 
 
 def _compiled(body: bytes) -> CompileReply:
@@ -51,9 +61,5 @@ def _compiled(body: bytes) -> CompileReply:
     return CompileReply(calls=calls)
 
 
-def _refused(error: JanServeError, *, last: bool) -> CompileReply:
+def _refused(error: JanServeError, *, last: bool = False) -> CompileReply:
     return CompileReply(code=error.code, payload=error.payload(), last=last)
-
-
-def _frame(reply: CompileReply, last: bool) -> bytes:
-    return reply_frame(msgspec.structs.replace(reply, last=last))

@@ -64,7 +64,7 @@ class ConstraintCompiler:
         """The grammar, from the cache where it is known.
 
         Raises InvalidGrammar, InvalidSchema, UnsupportedSchema, UnsupportedPattern, GrammarTooComplex; EngineCrashed,
-        Overloaded.
+        Unavailable.
         """
         if isinstance(constraint, GbnfConstraint) and constraint.text in self._named:
             # By its text, so that a file that was edited is another grammar.

@@ -103,7 +103,7 @@ class ConstraintTranslator(Protocol):
         """The grammar or grammars of a CompileRequest, which is encoded. Cancelling the call ends the work.
 
         Raises InvalidGrammar, InvalidSchema, UnsupportedSchema, UnsupportedPattern, GrammarTooComplex; EngineCrashed,
-        Overloaded.
+        Unavailable.
         """
         ...
 

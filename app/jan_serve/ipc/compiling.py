@@ -13,7 +13,7 @@ from jan_serve.core.constraint import CompiledGrammar, Constraint
 from jan_serve.core.guide import CallGrammars
 from jan_serve.core.messages import Tool
 from jan_serve.errors import ProtocolError
-from jan_serve.ipc.helper import framed
+from jan_serve.ipc.helper import HelperReply, framed
 
 
 class CompileConstraint(msgspec.Struct, frozen=True, tag="constraint"):
@@ -35,14 +35,13 @@ CompileRequest = CompileConstraint | CompileCalls
 Compiled = CompiledGrammar | CallGrammars
 
 
-class CompileReply(msgspec.Struct, frozen=True, kw_only=True):
-    """One of the two, by the request; or an error of the `errors` tree as code and payload. last: see HelperReply."""
+class CompileReply(HelperReply, frozen=True, kw_only=True):
+    """One of the two, by the request; or an error of the `errors` tree as code and payload."""
 
     grammar: CompiledGrammar | None = None
     calls: CallGrammars | None = None
     code: str | None = None
     payload: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
-    last: bool = False
 
 
 _requests: msgspec.json.Decoder[CompileRequest] = msgspec.json.Decoder(CompileRequest)

@@ -13,8 +13,9 @@ import os
 import signal
 import struct
 import sys
-from collections.abc import Callable
 from typing import Final, Protocol, TypeVar
+
+import msgspec
 
 from jan_serve.errors import ProtocolError
 from jan_serve.ipc.channel import take_over_pipe
@@ -23,17 +24,11 @@ from jan_serve.ipc.parent_death import end_with_parent, write_no_core_dump
 MAX_FRAME_BYTES: Final = 64 * 1024 * 1024
 LENGTH: Final = struct.Struct("<I")
 
-OUT_OF_MEMORY: Final = 3
-"""Exit status of a process that had no memory left to answer with."""
 
+class HelperReply(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of replies. last: the process answers nothing after it."""
 
-class HelperReply(Protocol):
-    """A reply, as far as the two ends of the pipe know it."""
-
-    @property
-    def last(self) -> bool:
-        """The process answers nothing after it."""
-        ...
+    last: bool = False
 
 
 def framed(body: bytes) -> bytes:
@@ -46,35 +41,52 @@ def framed(body: bytes) -> bytes:
 R = TypeVar("R", bound=HelperReply)
 
 
-def serve(
-    answer: Callable[[bytes], R],
-    encode: Callable[[R, bool], bytes],
-    *,
-    cpu_limit_s: float,
-    memory_limit_bytes: int,
-) -> int:
+class HelperWork(Protocol[R]):
+    """What a helper process does."""
+
+    def answer(self, body: bytes) -> R:
+        """The reply to a request. Raises MemoryError, and ProtocolError for what cannot be a reply."""
+        ...
+
+    def refusal(self, error: MemoryError | ProtocolError) -> R:
+        """The reply in place of one that was too large for the memory or for the pipe."""
+        ...
+
+    def frame(self, reply: R) -> bytes:
+        """As `framed`. Raises MemoryError, ProtocolError."""
+        ...
+
+
+def serve(work: HelperWork[R], *, cpu_limit_s: float, memory_limit_bytes: int) -> int:
     """Answer until the pipe ends, or until the last reply. Returns the exit status.
 
-    encode: the frame of a reply, marked as the last one where told so. memory_limit_bytes: beyond what the process uses
-    when this is called; the next request has at least half of it.
+    memory_limit_bytes: beyond what the process uses when this is called; each request has at least half of it.
     """
     read_fd, write_fd = take_over_pipe()
     end_with_parent()
     write_no_core_dump()
     limit = _limit_memory(memory_limit_bytes)
-    try:
-        while (body := _receive(read_fd)) is not None:
-            _limit_time(cpu_limit_s)
-            reply = answer(body)
-            last = reply.last or (limit is not None and _memory_bytes() > limit - memory_limit_bytes // 2)
-            data = encode(reply, last)
-            _limit_time(0)
-            _send(write_fd, data)
-            if last:
-                break
-    except MemoryError:
-        return OUT_OF_MEMORY
+    enough = None if limit is None else limit - memory_limit_bytes // 2
+    while (body := _receive(read_fd)) is not None:
+        _limit_time(cpu_limit_s)
+        data, last = _reply(work, body, enough)
+        _limit_time(0)
+        _send(write_fd, data)
+        if last:
+            break
     return 0
+
+
+def _reply(work: HelperWork[R], body: bytes, enough: int | None) -> tuple[bytes, bool]:
+    """The frame to send, and whether it is the last. enough: bytes in use above which there is no next request."""
+    try:
+        reply = work.answer(body)
+        if enough is not None and _memory_bytes() > enough:
+            reply = msgspec.structs.replace(reply, last=True)
+        return work.frame(reply), reply.last
+    except (MemoryError, ProtocolError) as error:
+        failed = error.with_traceback(None)
+    return work.frame(msgspec.structs.replace(work.refusal(failed), last=True)), True
 
 
 def ran_out_of_memory(error: BaseException) -> bool:

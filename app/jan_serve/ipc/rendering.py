@@ -10,7 +10,7 @@ import msgspec
 from jan_serve.core.request import ChatPrompt
 from jan_serve.core.template import TemplateFacts
 from jan_serve.errors import ProtocolError
-from jan_serve.ipc.helper import framed
+from jan_serve.ipc.helper import HelperReply, framed
 
 
 class RenderRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,13 +21,12 @@ class RenderRequest(msgspec.Struct, frozen=True, kw_only=True):
     now: datetime
 
 
-class RenderReply(msgspec.Struct, frozen=True, kw_only=True):
-    """The text; or an error of the `errors` tree as code and payload. last: the process renders nothing after it."""
+class RenderReply(HelperReply, frozen=True, kw_only=True):
+    """The text; or an error of the `errors` tree as code and payload."""
 
     text: str = ""
     code: str | None = None
     payload: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
-    last: bool = False
 
 
 _encoder = msgspec.msgpack.Encoder()

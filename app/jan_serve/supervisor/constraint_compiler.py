@@ -29,7 +29,7 @@ class ConstraintCompilerPool:
         self._pool: HelperPool[CompileReply] = HelperPool(
             command,
             decode_reply,
-            name="process that compiles constraints",
+            name="constraint compiler",
             wall_limit_s=wall_limit_s,
             wait_limit_s=WAIT_LIMIT_S,
         )

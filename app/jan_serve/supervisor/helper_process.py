@@ -16,8 +16,8 @@ from contextlib import asynccontextmanager
 from itertools import count
 from typing import Final, Generic, TypeVar
 
-from jan_serve.errors import EngineCrashed, Overloaded, ProtocolError
-from jan_serve.ipc.helper import LENGTH, MAX_FRAME_BYTES, OUT_OF_MEMORY, HelperReply
+from jan_serve.errors import Draining, EngineCrashed, Overloaded, ProtocolError, Unavailable
+from jan_serve.ipc.helper import LENGTH, MAX_FRAME_BYTES, HelperReply
 from jan_serve.supervisor.child_process import ChildProcess
 from jan_serve.supervisor.worker_process import worker_environment
 
@@ -29,30 +29,15 @@ PROCESSES: Final = 2
 WAIT_LIMIT_S: Final = 10.0
 """For a free process."""
 
-_EXIT_S: Final = 1.0
-"""Between the end of a process's pipe and its exit status."""
+ATTEMPTS: Final = 2
+"""How often a request is given to a process, where something other than its limits ends that."""
 
-_TRIES: Final = 2
-
-_OWN_DOING: Final = frozenset(
-    [
-        OUT_OF_MEMORY,
-        *(
-            -getattr(signal, name)
-            for name in ("SIGPROF", "SIGSEGV", "SIGABRT", "SIGBUS")
-            if hasattr(signal, name)
-        ),
-    ]
-)
-"""How a process ends by what it was asked: its limit of time, no memory, a stack that overflowed."""
+_OVER_TIME: Final = -signal.SIGPROF if sys.platform != "win32" else None
+"""The return code of a process that used up its CPU time."""
 
 
 class HelperLimit(Exception):
     """A process ran into a limit with this request, and would again."""
-
-
-class _Lost(Exception):
-    """A process was ended by something that has nothing to do with the request."""
 
 
 R = TypeVar("R", bound=HelperReply)
@@ -77,7 +62,7 @@ class HelperPool(Generic[R]):
         wall_limit_s: float,
         wait_limit_s: float = WAIT_LIMIT_S,
     ) -> None:
-        """name: of the process, in messages: "the …". wall_limit_s: of one request, once it has a process."""
+        """name: of a process, in messages. wall_limit_s: of one request, once it has a process."""
         self._command = tuple(command)
         self._decode = decode
         self._name = name
@@ -92,7 +77,7 @@ class HelperPool(Generic[R]):
         """Have one process ready, so that the first request does not wait for it. Failing is left to that."""
         try:
             process = await self._spawn()
-        except EngineCrashed as error:
+        except Unavailable as error:
             logger.warning("%s", error.message)
             return
         if self._closed:
@@ -103,15 +88,23 @@ class HelperPool(Generic[R]):
     async def ask(self, data: bytes) -> R:
         """The reply to a framed request. Cancelling the call ends the process that works on it.
 
-        Raises HelperLimit; Overloaded where no process was free in time; EngineCrashed.
+        Raises HelperLimit, EngineCrashed, Unavailable; Overloaded where no process was free in time.
         """
+        if self._closed:
+            raise _draining()
         task = asyncio.create_task(self._ask(data))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return await task
+        try:
+            return await task
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if self._closed and (caller is None or not caller.cancelling()):
+                raise _draining() from None
+            raise
 
     async def close(self) -> None:
-        """End all processes."""
+        """End all processes; who waits for a reply gets Draining."""
         self._closed = True
         for task in list(self._tasks):
             task.cancel()
@@ -122,15 +115,13 @@ class HelperPool(Generic[R]):
 
     async def _ask(self, data: bytes) -> R:
         async with self._place(len(data)):
-            status = ""
-            for _ in range(_TRIES):
-                process = await self._live()
-                try:
-                    return await self._exchange(process, data)
-                except _Lost:
-                    status = process.status
-                    logger.warning("the %s (process %s) ended: %s", self._name, process.pid, status)
-        raise EngineCrashed(f"the {self._name} ended again and again ({status})")
+            for attempt in range(ATTEMPTS):
+                process = self._idle.pop() if self._idle and attempt == 0 else await self._spawn()
+                reply = await self._exchange(process, data)
+                if reply is not None:
+                    return reply
+                logger.warning("%s %s ended: %s", self._name, process.pid, process.status)
+        raise EngineCrashed(f"The {self._name} ended before it answered. Send the request again.")
 
     @asynccontextmanager
     async def _place(self, size: int) -> AsyncGenerator[None]:
@@ -138,46 +129,37 @@ class HelperPool(Generic[R]):
             async with asyncio.timeout(self._wait_limit_s):
                 await self._places.take(size)
         except TimeoutError:
-            raise Overloaded(f"the {self._name} is busy with other requests") from None
+            raise Overloaded(f"The {self._name} is busy with other requests") from None
         try:
             yield
         finally:
             self._places.leave()
 
-    async def _live(self) -> ChildProcess:
-        """One that has not ended while it had nothing to do."""
-        while self._idle:
-            process = self._idle.pop()
-            if process.returncode is None:
-                return process
-            process.close()
-        return await self._spawn()
-
-    async def _exchange(self, process: ChildProcess, data: bytes) -> R:
-        """The reply. The process is idle afterwards, or has ended. Raises HelperLimit, _Lost."""
+    async def _exchange(self, process: ChildProcess, data: bytes) -> R | None:
+        """The reply; None where something other than the request's limits ended the process. Raises HelperLimit."""
         reply: R | None = None
         try:
             async with asyncio.timeout(self._wall_limit_s):
                 reply = self._decode(await _answer(process, data))
-            return reply
         except TimeoutError:
             raise HelperLimit from None
         except (ConnectionError, asyncio.IncompleteReadError):
-            # Its status is what it did itself; ours would hide it.
-            if await _ended(process) in _OWN_DOING:
-                raise HelperLimit from None
-            raise _Lost from None
+            pass
         finally:
             if reply is None or reply.last or self._closed:
+                # A closed pipe is the end of the process: killing it then does not change how it ended.
                 await _end(process)
             else:
                 self._idle.append(process)
+        if reply is None and process.returncode == _OVER_TIME:
+            raise HelperLimit
+        return reply
 
     async def _spawn(self) -> ChildProcess:
         try:
             process = await ChildProcess.spawn(self._command, worker_environment(os.environ))
         except OSError as error:
-            raise EngineCrashed(f"the {self._name} could not be started: {error.strerror}") from error
+            raise Unavailable(f"the {self._name} could not be started: {error.strerror}") from error
         logger.debug("%s %s started", self._name, process.pid)
         return process
 
@@ -218,6 +200,10 @@ class _Places:
         self._free += 1
 
 
+def _draining() -> Draining:
+    return Draining("The server is shutting down.")
+
+
 async def _answer(process: ChildProcess, data: bytes) -> bytes:
     process.stdin.write(data)
     await process.stdin.drain()
@@ -225,16 +211,6 @@ async def _answer(process: ChildProcess, data: bytes) -> bytes:
     if length > MAX_FRAME_BYTES:
         raise ProtocolError(f"a helper process announces {length} bytes")
     return await process.stdout.readexactly(length)
-
-
-async def _ended(process: ChildProcess) -> int | None:
-    """The exit status of a process whose pipe has ended."""
-    try:
-        async with asyncio.timeout(_EXIT_S):
-            await process.exited.wait()
-    except TimeoutError:
-        return None
-    return process.returncode
 
 
 async def _end(process: ChildProcess) -> None:

@@ -36,7 +36,7 @@ class TemplateRendererPool:
         await self._pool.start()
 
     async def render(self, request: RenderRequest) -> str:
-        """The prompt's text. Raises TemplateError, and what else the template's error is.
+        """The prompt's text. Raises TemplateError, and what else the template's error is; EngineCrashed, Unavailable.
 
         Cancelling the call does not end the render, which is short.
         """
