@@ -29,6 +29,10 @@ PROCESSES: Final = 2
 WAIT_LIMIT_S: Final = 10.0
 """For a free process."""
 
+START_S: Final = 10.0
+"""More for the first request of a process, whose start on a busy machine is not the request's fault. The process counts
+CPU time from when it has the request."""
+
 ATTEMPTS: Final = 2
 """How often a request is given to a process, where something other than its limits ends that."""
 
@@ -116,8 +120,10 @@ class HelperPool(Generic[R]):
     async def _ask(self, data: bytes) -> R:
         async with self._place(len(data)):
             for attempt in range(ATTEMPTS):
-                process = self._idle.pop() if self._idle and attempt == 0 else await self._spawn()
-                reply = await self._exchange(process, data)
+                starts = attempt > 0 or not self._idle
+                process = await self._spawn() if starts else self._idle.pop()
+                limit_s = self._wall_limit_s + (START_S if starts else 0.0)
+                reply = await self._exchange(process, data, limit_s)
                 if reply is not None:
                     return reply
                 logger.warning("%s %s ended: %s", self._name, process.pid, process.status)
@@ -135,11 +141,11 @@ class HelperPool(Generic[R]):
         finally:
             self._places.leave()
 
-    async def _exchange(self, process: ChildProcess, data: bytes) -> R | None:
+    async def _exchange(self, process: ChildProcess, data: bytes, limit_s: float) -> R | None:
         """The reply; None where something other than the request's limits ended the process. Raises HelperLimit."""
         reply: R | None = None
         try:
-            async with asyncio.timeout(self._wall_limit_s):
+            async with asyncio.timeout(limit_s):
                 reply = self._decode(await _answer(process, data))
         except TimeoutError:
             raise HelperLimit from None

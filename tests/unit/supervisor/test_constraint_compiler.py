@@ -145,9 +145,12 @@ async def test_row_102_a_constraint_that_takes_too_much_is_refused(text: str) ->
 
 
 async def test_row_102_the_wall_clock_is_a_limit_too() -> None:
-    async with compilers(scripted(), wall_limit_s=0.5) as pool:
+    async with compilers(scripted(), wall_limit_s=1.0) as pool:
+        await pool.translate(does("first"))
+        [process] = children()
         with pytest.raises(GrammarTooComplex):
             await pool.translate(does("sleep"))
+        assert process not in children()
 
 
 async def test_row_103_a_process_that_something_else_killed_is_replaced_and_asked_again(
