@@ -10,7 +10,7 @@ import llguidance
 from jan_serve.core.constraint import CompiledGrammar, SpecialText
 from jan_serve.core.guide import Guide
 from jan_serve.engine.grammar import GrammarExecutor, LlamaGrammarExecutor, LlguidanceExecutor
-from jan_serve.engine.grammar_depth import check_depth
+from jan_serve.engine.lark_limits import check_lark
 from jan_serve.engine.guide import GuidedExecutor, GuideTools
 from jan_serve.engine.llama.chain import Candidates
 from jan_serve.engine.llama.vocab import Vocab
@@ -45,11 +45,11 @@ class GrammarFactory:
     def create(self, grammar: CompiledGrammar) -> GrammarExecutor:
         """An executor at the start of the grammar. Raises InvalidGrammar, GrammarTooComplex.
 
-        Only in a thread with `grammar_depth.STACK_BYTES` of stack.
+        Only in a thread with `lark_limits.STACK_BYTES` of stack.
         """
         if grammar.lark is not None:
             lark = self._closed(grammar)
-            check_depth(lark)
+            check_lark(lark)
             return LlguidanceExecutor(self._llguidance(), lark, self._vocab)
         return LlamaGrammarExecutor(self._vocab, grammar.gbnf, self._candidates)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jan_serve.engine.grammar_depth import MAX_DEPTH, check_depth
+from jan_serve.engine.lark_limits import MAX_DEPTH, MAX_LITERAL, check_lark
 from jan_serve.errors import GrammarTooComplex
 
 
@@ -42,21 +42,27 @@ DEEP = {
 
 @pytest.mark.parametrize("text", FINE.values(), ids=FINE)
 def test_what_a_stack_holds_passes(text: str) -> None:
-    check_depth(text)
+    check_lark(text)
 
 
 @pytest.mark.parametrize("text", DEEP.values(), ids=DEEP)
 def test_row_104_what_fills_a_stack_is_refused(text: str) -> None:
     with pytest.raises(GrammarTooComplex, match=str(MAX_DEPTH)):
-        check_depth(text)
+        check_lark(text)
+
+
+def test_a_text_that_is_forced_for_seconds_is_refused() -> None:
+    check_lark(f'start: "{"a" * (MAX_LITERAL - 2)}"\n')
+    with pytest.raises(GrammarTooComplex, match=str(MAX_LITERAL)):
+        check_lark(f'start: T\nT: "b" "{"a" * MAX_LITERAL}"\n')
 
 
 COMPILES = """
 import sys, threading
 sys.path[:0] = [{app!r}, {root!r}]
 import llguidance
-from jan_serve.engine.grammar_depth import MAX_DEPTH, STACK_BYTES, check_depth
-from tests.unit.engine.test_grammar_depth import WRAPPED, chain
+from jan_serve.engine.lark_limits import MAX_DEPTH, STACK_BYTES, check_lark
+from tests.unit.engine.test_lark_limits import WRAPPED, chain
 class Bytes:
     eos_token_id, bos_token_id, special_token_ids = 256, None, [256]
     tokens = [bytes([i]) for i in range(256)] + [b"</s>"]
@@ -67,7 +73,7 @@ texts = [chain(MAX_DEPTH - 2), chain(MAX_DEPTH // 13 - 1, WRAPPED), chain(MAX_DE
 texts += [text.replace("r_", "T_") for text in texts]
 def work():
     for text in texts:
-        check_depth(text)
+        check_lark(text)
         matcher = llguidance.LLMatcher(tokenizer, llguidance.LLMatcher.grammar_from_lark(text), log_level=0)
         assert not matcher.is_error(), matcher.get_error()[:200]
         matchers.append(matcher)
