@@ -10,8 +10,8 @@ import llguidance
 from jan_serve.core.constraint import CompiledGrammar, SpecialText
 from jan_serve.core.guide import Guide
 from jan_serve.engine.grammar import GrammarExecutor, LlamaGrammarExecutor, LlguidanceExecutor
-from jan_serve.engine.lark_limits import check_lark
 from jan_serve.engine.guide import GuidedExecutor, GuideTools
+from jan_serve.engine.lark_limits import check_lark
 from jan_serve.engine.llama.chain import Candidates
 from jan_serve.engine.llama.vocab import Vocab
 from jan_serve.engine.token_search import TokenSearch

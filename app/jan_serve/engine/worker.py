@@ -24,8 +24,8 @@ import psutil
 from jan_serve.engine.embed_job import EmbedJob
 from jan_serve.engine.embed_pacing import EmbedPacing
 from jan_serve.engine.engine import Engine
-from jan_serve.engine.lark_limits import STACK_BYTES
 from jan_serve.engine.intake import Intake
+from jan_serve.engine.lark_limits import STACK_BYTES
 from jan_serve.engine.llama import backend
 from jan_serve.engine.llama.chain import Candidates
 from jan_serve.engine.loader import LoadedModel, load
