@@ -21,6 +21,7 @@ from jan_serve.core.sampling import SamplingParams
 from jan_serve.core.template import TemplateFacts
 from jan_serve.errors import InvalidRequest, UnsupportedOperation
 from jan_serve.generation.adapters import chosen_adapters
+from jan_serve.generation.cache_salt import cache_salt
 from jan_serve.generation.chat_plan import (
     AnswerHold,
     AnswerParsers,
@@ -136,6 +137,7 @@ class RequestPreparer:
             skip_special_tokens=request.skip_special_tokens,
             visible_specials=() if chat is None else chat.form.special_tokens,
             adapters=chosen_adapters(request.adapters, client),
+            cache_salt=cache_salt.get(),
         )
         parsers = None if chat is None else chat.parsers
         return PreparedRequest(engine_request, prompt.infilled, prompt.truncated, parsers, hold.warnings)

@@ -29,13 +29,13 @@ class RenderReply(HelperReply, frozen=True, kw_only=True):
     payload: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
 
 
-_encoder = msgspec.msgpack.Encoder()
-_requests: msgspec.msgpack.Decoder[RenderRequest] = msgspec.msgpack.Decoder(RenderRequest)
-_replies: msgspec.msgpack.Decoder[RenderReply] = msgspec.msgpack.Decoder(RenderReply)
+_encoder = msgspec.json.Encoder()
+_requests: msgspec.json.Decoder[RenderRequest] = msgspec.json.Decoder(RenderRequest)
+_replies: msgspec.json.Decoder[RenderReply] = msgspec.json.Decoder(RenderReply)
 
 
 def frame(message: RenderRequest | RenderReply) -> bytes:
-    """As `framed`, of msgpack. Raises ProtocolError."""
+    """As `framed`, of JSON: it has integers of any size. Raises ProtocolError."""
     try:
         body = _encoder.encode(message)
     except (UnicodeEncodeError, OverflowError, RecursionError) as error:

@@ -136,8 +136,15 @@ async def test_row_59_errors_come_back_as_they_are() -> None:
         with pytest.raises(UnsupportedContent):
             await pool.render(request(None, (Message(role="user", content=(ImagePart("file:///x"),)),)))
         with pytest.raises(ProtocolError):
-            await pool.render(request(SHOW, template_kwargs={"n": 1 << 80}))
+            await pool.render(request(SHOW, template_kwargs={"n": "\ud800"}))
         assert await pool.render(request(None)) == "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
+
+
+async def test_integers_of_any_size_cross_the_pipe() -> None:
+    async with renderers() as pool:
+        kwargs = {"n": 2**256 - 1, "m": [{"a": -(10**30)}]}
+        text = await pool.render(request("{{ n }} {{ m | tojson }}", template_kwargs=kwargs))
+    assert text == f'{2**256 - 1} [{{"a": {-(10**30)}}}]'
 
 
 async def test_a_call_that_is_cancelled_leaves_the_process_usable() -> None:

@@ -24,8 +24,6 @@ MAX_TEMPERATURE: Final = 100.0
 MAX_REPEAT_PENALTY: Final = 100.0
 REASONING_BUDGETS: Final = {"none": 0, "minimal": 256, "low": 1_024, "medium": 8_192}
 """Tokens of thought for each reasoning_effort; without an entry there is no limit."""
-MAX_REASONING_BUDGET: Final = 1 << 22
-"""Far beyond any context; a higher one is no limit."""
 
 MAX_SEED: Final = (1 << 32) - 1
 MAX_EMBEDDING_INPUTS: Final = 2_048

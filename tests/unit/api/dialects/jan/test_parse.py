@@ -479,17 +479,3 @@ def test_stop_sequences_of_the_ai_sdk_are_added() -> None:
 def test_the_caps_are_within_what_the_engine_takes() -> None:
     assert limits.MAX_SEED < 1 << 32
     assert limits.MAX_CHOICES >= limits.MAX_PROMPTS
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        (-1, None),
-        (0, 0),
-        (limits.MAX_REASONING_BUDGET, limits.MAX_REASONING_BUDGET),
-        (limits.MAX_REASONING_BUDGET + 1, None),
-        (10**30, None),
-    ],
-)
-def test_a_budget_beyond_any_context_is_no_limit(given: int, expected: int | None) -> None:
-    assert chat_prompt(messages=HI, reasoning_budget=given).reasoning_budget == expected
