@@ -211,6 +211,9 @@ def _draining() -> Draining:
 
 
 async def _answer(process: ChildProcess, data: bytes) -> bytes:
+    if process.stdin.is_closing():
+        # It ended while it was idle. uvloop's write would raise a RuntimeError.
+        raise ConnectionResetError
     process.stdin.write(data)
     await process.stdin.drain()
     length: int = LENGTH.unpack(await process.stdout.readexactly(LENGTH.size))[0]
