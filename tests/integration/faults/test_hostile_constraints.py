@@ -87,9 +87,11 @@ def test_row_102_hostile_constraints_hold_nobody_up_for_long(tmp_path: Path) -> 
                 assert time.monotonic() - began < 15, "the limit is 2 s, on a machine of its own"
                 other.request("GET", "/health")
                 assert answer(other)[0] == 200
-            for connection in staying:
-                status, document = answer(connection)
-                assert (status, document["error"]["code"]) == (400, "grammar_too_complex")
+            ends = [answer(connection) for connection in staying]
+            found = {(status, document["error"]["code"]) for status, document in ends}
+            # Those that found no free process for seconds may ask again.
+            assert (400, "grammar_too_complex") in found
+            assert found <= {(400, "grammar_too_complex"), (429, "overloaded")}
 
 
 def test_row_102_what_was_refused_is_refused_at_once(tmp_path: Path) -> None:
