@@ -14,7 +14,7 @@ from jan_serve.ipc.helper import framed
 from jan_serve.supervisor.helper_process import HelperLimit, HelperPool, helper_command
 
 WALL_LIMIT_S: Final = 2.0
-WAIT_LIMIT_S: Final = 5.0
+WAIT_LIMIT_S: Final = 10.0
 
 
 def default_compile_command() -> tuple[str, ...]:

@@ -29,7 +29,7 @@ PROCESSES: Final = 2
 WAIT_LIMIT_S: Final = 10.0
 """For a free process."""
 
-START_S: Final = 10.0
+START_S: Final = 5.0
 """More for the first request of a process, whose start on a busy machine is not the request's fault. The process counts
 CPU time from when it has the request."""
 
