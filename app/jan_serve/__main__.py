@@ -1,6 +1,7 @@
 """Entry of `python -m jan_serve` and of the `jan-serve` script.
 
-The workers are dispatched before anything of the CLI is imported: a model swap and a template pay for this start-up.
+The workers are dispatched before anything of the CLI is imported: a model swap, a template and a constraint pay
+for this start-up.
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ def main() -> int:
         from jan_serve.rendering.worker import main as render_main
 
         return render_main()
+    if sys.argv[1:2] == ["compile"]:
+        from jan_serve.compiling.worker import main as compile_main
+
+        return compile_main()
     from jan_serve.interrupts import INTERRUPTED, end_by_interrupts, interrupts_end_at_once
 
     try:

@@ -32,7 +32,7 @@ def main() -> int:
     from jan_serve.api.server import run
     from jan_serve.logs import configure_logging
     from jan_serve.supervisor.model_manager import ModelManager
-    from jan_serve.wiring import build_renderer
+    from jan_serve.wiring import build_compiler, build_renderer
     from tests.support.fronts import make_settings
 
     configure_logging("info", as_json=False)
@@ -46,7 +46,7 @@ def main() -> int:
         print(sock.getsockname()[1], flush=True)
         manager = ModelManager(FakeResolver(folder), FAKE_ENGINE)
         settings = make_settings(model=None, drain_timeout_s=drain_s, api_keys=api_keys)
-        return run(settings, manager, build_renderer(), sock)
+        return run(settings, manager, build_renderer(), build_compiler(), sock)
 
 
 class FrontProcess:

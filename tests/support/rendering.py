@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from jan_serve.chat.template import render_prompt
-from jan_serve.ipc.rendering import LENGTH, RenderRequest, decode_request, frame
+from jan_serve.ipc.helper import LENGTH
+from jan_serve.ipc.rendering import RenderRequest, decode_request, frame
 
 
 class InlineRenderer:

@@ -26,7 +26,7 @@ from jan_serve.log_file import LogFileHandler, LogFileUnavailable, open_log_file
 from jan_serve.logs import configure_logging
 from jan_serve.model_sources import ModelSources
 from jan_serve.store.resolve import DefaultModel, ModelResolver
-from jan_serve.wiring import build_library, build_manager, build_renderer, build_resolver
+from jan_serve.wiring import build_compiler, build_library, build_manager, build_renderer, build_resolver
 
 if TYPE_CHECKING:
     from jan_serve.api.observer import ServerObserver
@@ -131,7 +131,8 @@ def run_server(
     updated = UpdatedSources(sources)
     manager = build_manager(updated, settings, free_memory)
     control = ServerControl(settings, manager, updated)
-    return run(settings, manager, build_renderer(), sock, library, observer, sources, control)
+    renderer, compiler = build_renderer(), build_compiler()
+    return run(settings, manager, renderer, compiler, sock, library, observer, sources, control)
 
 
 @contextmanager

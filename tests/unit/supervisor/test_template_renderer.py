@@ -17,7 +17,8 @@ from jan_serve.core.request import ChatPrompt
 from jan_serve.core.template import TemplateFacts
 from jan_serve.errors import EngineCrashed, ProtocolError, TemplateError, Unavailable, UnsupportedContent
 from jan_serve.ipc.rendering import RenderRequest
-from jan_serve.supervisor.template_renderer import PROCESSES, TemplateRendererPool, default_render_command
+from jan_serve.supervisor.helper_process import PROCESSES
+from jan_serve.supervisor.template_renderer import TemplateRendererPool, default_render_command
 from tests.support.processes import children
 
 pytestmark = pytest.mark.anyio
