@@ -15,9 +15,13 @@ MAX_IN_PLACE_DEPTH = 60
 MAX_SPECS = 200
 MAX_RULES = 10_000
 MAX_GRAMMAR_BYTES = 1_000_000
-MAX_GRAMMAR_NESTING = 200
+MAX_GRAMMAR_NESTING = 60
 MAX_PRINTED_BYTES = 1_500_000
 MAX_LEFT_CHAIN = 500
+# llguidance compiles a reference within a reference with 3.3 KB of stack: this many need 0.8 MB.
+MAX_REFERENCE_DEPTH = 250
+# llguidance refuses 29 groups within one another.
+MAX_LARK_GROUPS = 12
 MAX_STEPS = 400_000
 
 
