@@ -53,6 +53,14 @@ COMPLEX: tuple[Any, ...] = (
     {"allOf": [{"anyOf": [{"required": [f"{i}{c}"]} for c in "abcd"]} for i in range(8)]},
     {"multipleOf": 987654321.123, "type": "number"},
     {"type": "integer", "minimum": 10**500},
+    {"pattern": f"^{'a?' * 3900}$"},
+    {"pattern": "(a|b)" * 2000},
+    {"pattern": "a*" * 6000},
+    {"pattern": f"({'|'.join(f'{chr(n)}[^{chr(n)}]' for n in range(0x4E00, 0x5800))})*"},
+    {"oneOf": [{"type": "string", "pattern": f"[a-z]{{{n}}}"} for n in range(1, 301)]},
+    {"oneOf": [{"enum": [f"v{n}" for n in range(first, first + 100)]} for first in range(200)]},
+    {"not": {"enum": list(range(3000))}},
+    {"allOf": [{"anyOf": [{"minLength": n}, {"maximum": n}]} for n in range(60)] * 3},
 )
 
 
