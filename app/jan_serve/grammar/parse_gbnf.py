@@ -32,8 +32,9 @@ def parse_gbnf(text: str) -> Grammar:
     """The grammar of a GBNF text; its start rule is `root`.
 
     Raises InvalidGrammar, with the line where there is one, for a syntax error, an undefined rule, a missing root,
-    left recursion, bounds out of order, and for texts, counts and nesting above the limits; GrammarTooComplex where rewriting takes too much work. The result may be written
-    differently (repetitions of things that can be empty, long lists of words), but means the same.
+    left recursion, bounds out of order, and for texts, counts and nesting above the limits; GrammarTooComplex where
+    rewriting takes too much work. The result may be written differently (repetitions of things that can be empty, long
+    lists of words), but means the same.
     """
     if len(text.encode("utf-8", "surrogatepass")) > MAX_GRAMMAR_BYTES:
         raise InvalidGrammar(f"larger than {MAX_GRAMMAR_BYTES} bytes")

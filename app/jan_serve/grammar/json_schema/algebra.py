@@ -24,7 +24,6 @@ from jan_serve.grammar.json_schema.numbers import ANY_NUMBER, NumberSpec
 from jan_serve.grammar.json_schema.terms import Terms
 from jan_serve.grammar.limits import MAX_SPECS, spend
 
-
 # One operation on type sets costs about this much.
 _STEPS = 4
 
