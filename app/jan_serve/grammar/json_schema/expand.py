@@ -285,6 +285,7 @@ class Expander:
             return ANY_VALUE
         if schema is True:
             return NO_VALUE
+        self._document.check_negated(node)
         result = NO_VALUE
         for part in self._failing_parts(node):
             result = self.algebra.unite(result, part)
