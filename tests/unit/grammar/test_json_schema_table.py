@@ -20,6 +20,32 @@ class Case(NamedTuple):
 
 OBJECT = {"type": "object"}
 WHOLE = {"i": {"type": "integer"}}
+OLDER: tuple[tuple[str, int, Any, tuple[Any, ...], tuple[Any, ...]], ...] = (
+    (
+        "draft 7 beside $ref",
+        7,
+        {"$ref": "#/definitions/i", "minimum": 5, "definitions": WHOLE},
+        (3, 7),
+        ("x",),
+    ),
+    ("draft 4 has no const", 4, {"type": "integer", "const": 1, "minimum": 0}, (1, 2), (-1,)),
+    ("draft 6 has no if", 6, {"type": "integer", "if": {}, "then": False}, (1,), ("x",)),
+    (
+        "draft 7 has no minContains",
+        7,
+        {"contains": {"const": 1}, "minContains": 0},
+        ([1], 2),
+        ([], [2]),
+    ),
+    ("draft 7 has no prefixItems", 7, {"type": "array", "prefixItems": [False]}, ([1],), (1,)),
+    (
+        "draft 7 not over a new keyword",
+        7,
+        {"not": {"dependentRequired": {"a": ["b"]}, "type": "null"}},
+        (1,),
+        (None,),
+    ),
+)
 CASES = (
     Case("true", True, (None, 1, "x", [], {"a": [1]}), ()),
     Case("type", {"type": "integer"}, (0, -7, 10**20), (1.5, "1", None, True)),
@@ -244,32 +270,7 @@ CASES = (
     Case("large bound", {"type": "string", "maxLength": 20000}, ("", "a" * 5000), (1,)),
     *(
         Case(name, {"$schema": f"http://json-schema.org/draft-0{draft}/schema#", **schema}, accept, reject)
-        for name, draft, schema, accept, reject in (
-            (
-                "draft 7 beside $ref",
-                7,
-                {"$ref": "#/definitions/i", "minimum": 5, "definitions": WHOLE},
-                (3, 7),
-                ("x",),
-            ),
-            ("draft 4 has no const", 4, {"type": "integer", "const": 1, "minimum": 0}, (1, 2), (-1,)),
-            ("draft 6 has no if", 6, {"type": "integer", "if": {}, "then": False}, (1,), ("x",)),
-            (
-                "draft 7 has no minContains",
-                7,
-                {"contains": {"const": 1}, "minContains": 0},
-                ([1], 2),
-                ([], [2]),
-            ),
-            ("draft 7 has no prefixItems", 7, {"type": "array", "prefixItems": [False]}, ([1],), (1,)),
-            (
-                "draft 7 not over a new keyword",
-                7,
-                {"not": {"dependentRequired": {"a": ["b"]}, "type": "null"}},
-                (1,),
-                (None,),
-            ),
-        )
+        for name, draft, schema, accept, reject in OLDER
     ),
     Case(
         "2020-12 has no dependencies",
