@@ -21,6 +21,8 @@ MAX_RULES = 10_000
 MAX_GRAMMAR_BYTES = 1_000_000
 MAX_GRAMMAR_NESTING = 60
 MAX_PRINTED_BYTES = 1_500_000
+# llguidance refuses terminals of about this size.
+MAX_LARK_BYTES = 1_000_000
 MAX_LEFT_CHAIN = 500
 # llguidance compiles a reference within a reference with 3.3 KB of stack: this many need 0.8 MB.
 MAX_REFERENCE_DEPTH = 250

@@ -26,7 +26,7 @@ from jan_serve.grammar.ast import (
     Token,
 )
 from jan_serve.grammar.charset import MAX_CODE_POINT, CharSet, complement
-from jan_serve.grammar.limits import MAX_LARK_GROUPS, MAX_PRINTED_BYTES, MAX_REFERENCE_DEPTH
+from jan_serve.grammar.limits import MAX_LARK_BYTES, MAX_LARK_GROUPS, MAX_REFERENCE_DEPTH
 from jan_serve.grammar.reference_depth import reference_depth, resting_places
 from jan_serve.grammar.right_linear import NotRegular, solve
 from jan_serve.grammar.transform import references
@@ -118,7 +118,7 @@ class _Printer:
     def _add(self, name: str, body: str) -> None:
         line = f"{name}: {body}"
         self._size += len(line) + 1
-        if self._size > MAX_PRINTED_BYTES:
+        if self._size > MAX_LARK_BYTES:
             raise GrammarTooComplex("the grammar is too large to be printed as Lark")
         self._lines.append(line)
 
