@@ -1,6 +1,7 @@
 """Entry of `python -m jan_serve` and of the `jan-serve` script.
 
-The workers are dispatched before anything of the CLI is imported: a model swap and a template pay for this start-up.
+The workers are dispatched before anything of the CLI is imported: a model swap, a template and a constraint pay
+for this start-up.
 """
 
 from __future__ import annotations
@@ -18,9 +19,23 @@ def main() -> int:
         from jan_serve.rendering.worker import main as render_main
 
         return render_main()
-    from jan_serve.cli.main import main as cli_main
+    if sys.argv[1:2] == ["compile"]:
+        from jan_serve.compiling.worker import main as compile_main
 
-    return cli_main()
+        return compile_main()
+    from jan_serve.cli.interrupts import INTERRUPTED, end_by_interrupts, interrupts_end_at_once
+
+    try:
+        with interrupts_end_at_once():
+            from jan_serve.cli.main import main as cli_main
+            from jan_serve.cli.standard_streams import prepare_streams
+
+            prepare_streams()
+        return cli_main()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    finally:
+        end_by_interrupts()
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from jan_serve.grammar import (
     print_lark,
     regex_to_grammar,
 )
+from jan_serve.grammar.json_schema.strings import Pattern, contains
 from models.recipe import fixtures
 from tests.conformance.llama_cpp_oracle import LlamaCppOracle
 from tests.conformance.llguidance_oracle import LlguidanceOracle
@@ -37,6 +38,8 @@ PATTERNS = (
     "\\p{L}+( \\p{L}+)*",
     "(?!foo)[a-z]+",
     "([0-9]{1,3}\\.){3}[0-9]{1,3}",
+    "\\S+",
+    "[^\u2028\u3000]{1,5}",
 )
 # Schemas that crash or hang other translators, each with a valid and an invalid instance.
 LARGE: tuple[Case, ...] = (
@@ -123,6 +126,27 @@ def test_executors_agree_on_samples_and_their_mutants(vocabulary: Path) -> None:
                 assert sample != text or expected, (name, text)
                 assert llama.accepts(native, sample) is expected, (name, sample)
                 assert guidance.accepts(matcher, sample) is expected, (name, sample)
+        llama.release(native)
+
+
+def test_characters_beside_excluded_ones_come_in_parts(vocabulary: Path) -> None:
+    """Bytes are tokens: the beginning of a character may be the beginning of an excluded one too."""
+    llama, guidance = LlamaCppOracle(vocabulary), LlguidanceOracle()
+    for pattern, excluded in (
+        ("^\\S+$", "\u2003\u2028"),
+        ("^[^é]+$", "é"),
+        ("^\\P{Lu}*$", "ÀĀ"),
+        ("^[^😀-😆]$", "😀"),
+    ):
+        grammar = json_schema_to_grammar({"type": "string", "pattern": pattern})
+        native, matcher = llama.compile(print_gbnf(grammar)), guidance.compile(print_lark(grammar))
+        for c in "\u2061\u2002ê\u00ff\u2027\u200b\u00bf漢😇\U0001f5ff":
+            expected = contains(Pattern(pattern), c)
+            text = json.dumps(c, ensure_ascii=False)
+            assert llama.accepts(native, text) is expected, (pattern, c)
+            assert guidance.accepts(matcher, text) is expected, (pattern, c)
+        for c in excluded:
+            assert not llama.accepts(native, json.dumps(c, ensure_ascii=False)), (pattern, c)
         llama.release(native)
 
 

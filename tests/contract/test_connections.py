@@ -25,13 +25,16 @@ pytestmark = pytest.mark.anyio
 class QuickConnection(HttpConnection):
     """With limits that a test can wait for."""
 
-    head_timeout_s = 0.1
+    timeout_s = 0.1
     max_head_bytes = 4096
     probe_s = 0.02
 
 
 def completion(**body: Any) -> bytes:
     return raw_post("/v1/completions", json.dumps({"prompt": "a"} | body).encode())
+
+
+HEALTH = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 class Gate:
@@ -175,12 +178,19 @@ async def refusal(client: RawClient, data: bytes) -> tuple[int, str]:
     return int(head.split()[1]), json.loads(body)["error"]["code"]
 
 
+CHUNKED = raw_post("/v1/completions", b"").replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
+
+
 @pytest.mark.parametrize(
     ("data", "status"),
     [
         (b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Big: " + b"a" * 5000, 431),
         (b"GET /" + b"a" * 5000, 431),
         (b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 1000, 431),
+        (b"GET / HTTP/1.1\r\n" + b"a:\r\n" * 1015, 431),
+        (CHUNKED + b"1\r\n{\r\n0\r\n" + b"a: b\r\n" * 2000, 431),
+        (CHUNKED + b"1\r\n{\r\n0\r\na: " + b"b" * 10_000, 431),
+        (CHUNKED + b"1;" + b"b" * 10_000, 431),
         (b"nonsense\r\n\r\n", 400),
         (raw_post("/v1/completions", b"{}", "Transfer-Encoding: chunked"), 400),
         (raw_post("/v1/completions", b"{}", "Content-Length: 3"), 400),
@@ -192,6 +202,10 @@ async def refusal(client: RawClient, data: bytes) -> tuple[int, str]:
         "header",
         "target",
         "many",
+        "many small",
+        "trailers",
+        "trailer",
+        "extension",
         "nonsense",
         "two framings",
         "two lengths",
@@ -203,6 +217,51 @@ async def refusal(client: RawClient, data: bytes) -> tuple[int, str]:
 async def test_what_is_no_request_is_refused(data: bytes, status: int) -> None:
     async with live_server(connection=QuickConnection) as port, raw_client(port) as client:
         assert (await refusal(client, data))[0] == status
+
+
+@pytest.mark.parametrize(
+    ("bad", "status"),
+    [(b"nonsense\r\n\r\n", b"400"), (b"GET /" + b"a" * 10_000, b"431"), (b"GET / HT", b"408")],
+)
+async def test_what_is_refused_behind_a_stream_does_not_break_it(bad: bytes, status: bytes) -> None:
+    gate = Gate("Hel", "lo.")
+    engine, models = over(gate)
+    async with live_server(models, connection=QuickConnection) as port, raw_client(port) as client:
+        await client.send(completion(stream=True) + bad)
+        await until(lambda: len(engine.requests) == 1)
+        await asyncio.sleep(2 * QuickConnection.timeout_s)  # the deadline of a head, had it one here
+        gate.opened.set()
+        stream, _, refused = (await client.rest()).partition(b"data: [DONE]\n\n\r\n0\r\n\r\n")
+    assert stream.startswith(b"HTTP/1.1 200 ") and stream.count(b"HTTP/1.1 ") == 1
+    assert refused.startswith(b"HTTP/1.1 " + status)
+
+
+async def test_a_half_closed_client_gets_nothing_between_the_parts_of_an_answer_for_the_next_one() -> None:
+    gate = Gate("Hel", "lo.")
+    engine, models = over(gate)
+    async with live_server(models, connection=QuickConnection) as port, raw_client(port) as client:
+        await client.send(completion(stream=True) + HEALTH * 2)
+        client.half_close()
+        await until(lambda: len(engine.requests) == 1)
+        gate.opened.set()
+        answers = await client.rest()
+    assert answers.count(b"HTTP/1.1 200 OK") == 3
+    assert b" 100 " not in answers
+
+
+async def test_pipelined_requests_are_all_answered_and_few_are_held() -> None:
+    seen: list[int] = []
+
+    class Counted(HttpConnection):
+        def on_headers_complete(self) -> None:
+            super().on_headers_complete()
+            seen.append(len(self.pipeline))
+
+    async with live_server(connection=Counted) as port, raw_client(port) as client:
+        await client.send(HEALTH * 1000 + HEALTH[:-2] + b"Connection: close\r\n\r\n")
+        answers = await client.rest()
+    assert answers.count(b"HTTP/1.1 200 OK") == 1001
+    assert max(seen) <= 2048 // len(HEALTH) + 1
 
 
 UPGRADES = (

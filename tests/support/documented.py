@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from jan_serve.api.app import create_app
+from tests.support.compiling import InlineTranslator
 from tests.support.fake_client import FakeModels
 from tests.support.fronts import make_settings
 from tests.support.rendering import InlineRenderer
@@ -16,7 +17,7 @@ from tests.support.rendering import InlineRenderer
 @cache
 def application() -> FastAPI:
     """An application over fakes, whose document has all routes but those of management."""
-    return create_app(make_settings(), FakeModels(), InlineRenderer())
+    return create_app(make_settings(), FakeModels(), InlineRenderer(), InlineTranslator())
 
 
 def document() -> dict[str, Any]:

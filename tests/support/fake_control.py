@@ -11,6 +11,7 @@ from jan_serve.api.app import create_app
 from jan_serve.api.dialects.lmdeploy import LMDEPLOY
 from jan_serve.errors import InvalidRequest, JanServeError
 from jan_serve.supervisor.kv_transfer.peer_links import Migrations
+from tests.support.compiling import InlineTranslator
 from tests.support.fake_client import FakeModels
 from tests.support.fronts import make_settings
 from tests.support.rendering import InlineRenderer
@@ -76,7 +77,12 @@ async def controlled_client(
 ) -> AsyncGenerator[httpx.AsyncClient]:
     """A client whose requests go to an application with this control plane, without a socket."""
     app = create_app(
-        make_settings(), models or FakeModels(), InlineRenderer(), control=control, dialects=(LMDEPLOY,)
+        make_settings(),
+        models or FakeModels(),
+        InlineRenderer(),
+        InlineTranslator(),
+        control=control,
+        dialects=(LMDEPLOY,),
     )
     transport = httpx.ASGITransport(app, raise_app_exceptions=True)
     try:

@@ -16,6 +16,11 @@ CHAT_TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+THINKING_TEMPLATE = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{{ tools | tojson if tools }}{{ documents | tojson if documents }}{{ number }}"
+    "<|im_start|>assistant\n{% if enable_thinking is false %}<think>\n\n</think>\n\n{% endif %}"
+)
 
 
 def to_tokens(text: str) -> tuple[int, ...]:
@@ -55,8 +60,12 @@ def vector_of(tokens: tuple[int, ...]) -> bytes:
 
 
 def facts_of(name: str, settings: EngineSettings) -> ModelFacts:
-    """What a small llama would report."""
+    """What a small llama would report. Named "infill" it has the tokens for that, ordinary ones."""
+    special = {"bos": SpecialToken(BOS, "<s>"), "eos": SpecialToken(EOS, "</s>")}
+    if "infill" in name:
+        special |= {role: SpecialToken(ord(role[4]), role) for role in ("fim_pre", "fim_suf", "fim_mid")}
     cpu = DeviceInfo(name="CPU", description="fake", kind="cpu", free_bytes=2**33, total_bytes=2**34)
+    template = THINKING_TEMPLATE if "thinks" in name else CHAT_TEMPLATE
     return ModelFacts(
         description="fake 1B Q8_0",
         architecture="fake",
@@ -75,11 +84,11 @@ def facts_of(name: str, settings: EngineSettings) -> ModelFacts:
         pooling="mean" if "embed" in name else "none",
         is_embedding_model="embed" in name,
         is_recurrent=False,
-        special_tokens={"bos": SpecialToken(BOS, "<s>"), "eos": SpecialToken(EOS, "</s>")},
+        special_tokens=special,
         eog_token_ids=(EOS,),
         add_bos=True,
         add_eos=False,
-        chat_templates={} if "no-template" in name else {"default": CHAT_TEMPLATE},
+        chat_templates={} if "no-template" in name else {"default": template},
         metadata={
             "general.architecture": "fake",
             "general.name": name,

@@ -1,6 +1,6 @@
 """The server over fake engines as a process of its own, for signals and exits. Prints its port on standard output.
 
-Run with: FOLDER DRAIN_SECONDS.
+Run with: FOLDER DRAIN_SECONDS, the API keys and the seconds of a connection's deadlines (0: its own) as JSON.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from pathlib import Path
+from typing import TextIO
 
 from tests.support.deadline import deadline
 from tests.support.engines import FAKE_ENGINE, FakeResolver
@@ -27,25 +28,33 @@ _START = (
 
 def main() -> int:
     """The process."""
+    from jan_serve.api.http.connection import HttpConnection
     from jan_serve.api.server import run
     from jan_serve.logs.log_lines import configure_logging
     from jan_serve.supervisor.models.model_manager import ModelManager
-    from jan_serve.wiring.parts import build_renderer
+    from jan_serve.wiring.parts import build_compiler, build_renderer
     from tests.support.fronts import make_settings
 
     configure_logging("info", as_json=False)
     folder, drain_s = Path(sys.argv[1]), float(sys.argv[2])
+    api_keys, timeout_s = json.loads(sys.argv[3])
+    if timeout_s:
+        HttpConnection.timeout_s = HttpConnection.idle_timeout_s = timeout_s
     with socket.create_server(("127.0.0.1", 0)) as sock:
+        if timeout_s:  # else megabytes of answers are on their way before a reader that is stuck is seen
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16384)
         print(sock.getsockname()[1], flush=True)
         manager = ModelManager(FakeResolver(folder), FAKE_ENGINE)
-        return run(make_settings(model=None, drain_timeout_s=drain_s), manager, build_renderer(), sock)
+        settings = make_settings(model=None, drain_timeout_s=drain_s, api_keys=api_keys)
+        return run(settings, manager, build_renderer(), build_compiler(), sock)
 
 
 class FrontProcess:
     """A running server."""
 
-    def __init__(self, process: subprocess.Popen[str], port: int) -> None:
+    def __init__(self, process: subprocess.Popen[str], port: int, log: Path) -> None:
         self.process = process
+        self._log = log
         self.port = port
         self._open = contextlib.ExitStack()
 
@@ -81,29 +90,39 @@ class FrontProcess:
 
     def end(self, limit_s: float = 20.0) -> tuple[int, str]:
         """Wait for the exit: the status, and everything it logged."""
-        _, log = self.process.communicate(timeout=limit_s)
-        return self.process.returncode, log
+        status = self.process.wait(timeout=limit_s)
+        return status, self._log.read_text(encoding="utf-8")
 
 
 @contextlib.contextmanager
-def front_process(folder: Path, drain_s: float) -> Generator[FrontProcess]:
-    """Start it; kill what is left at the end."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("JAN_SERVE_")}
-    process = subprocess.Popen(
-        [sys.executable, "-c", _START, str(folder), str(drain_s)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-    )
+def front_process(
+    folder: Path, drain_s: float, *, api_keys: Sequence[str] = (), timeout_s: float = 0.0
+) -> Generator[FrontProcess]:
+    """Start it; kill what is left at the end. timeout_s: for what connections owe, and for idle ones; 0 as they are."""
+    log = folder / "front.log"  # a pipe that nobody reads would stop the server when it is full
+    with log.open("w", encoding="utf-8") as stderr:
+        process = _started(folder, drain_s, api_keys, timeout_s, stderr)
     try:
         assert process.stdout is not None
         with deadline(process):
-            front = FrontProcess(process, int(process.stdout.readline()))
+            front = FrontProcess(process, int(process.stdout.readline()), log)
         with contextlib.closing(front):
             yield front
     finally:
         if process.poll() is None:
             process.kill()
         process.communicate(timeout=60)
+
+
+def _started(
+    folder: Path, drain_s: float, api_keys: Sequence[str], timeout_s: float, stderr: TextIO
+) -> subprocess.Popen[str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("JAN_SERVE_")}
+    return subprocess.Popen(
+        [sys.executable, "-c", _START, str(folder), str(drain_s), json.dumps([api_keys, timeout_s])],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        text=True,
+        env=environment,
+    )

@@ -20,6 +20,7 @@ from jan_serve.api.http.connection import HttpConnection
 from jan_serve.api.models_port import Models
 from jan_serve.api.server import DrainingServer, server_config
 from jan_serve.config import Settings
+from tests.support.compiling import InlineTranslator
 from tests.support.fake_client import FakeModels
 from tests.support.rendering import InlineRenderer
 
@@ -67,7 +68,9 @@ async def http_client(
     else:
         replaceable = _Replaceable(FakeModels())
         behind: Any = replaceable
-        app = create_app(make_settings(**settings), behind, InlineRenderer(), dialects=dialects)
+        app = create_app(
+            make_settings(**settings), behind, InlineRenderer(), InlineTranslator(), dialects=dialects
+        )
     replaceable.current = models or FakeModels()
     transport = httpx.ASGITransport(app, raise_app_exceptions=True)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=headers) as client:
@@ -94,7 +97,7 @@ async def live_server(
 ) -> AsyncGenerator[int]:
     """A server on this event loop; the value is its port. It has ended when the block has."""
     served: Any = NoShutdown(models or FakeModels())
-    app = create_app(make_settings(**settings), served, InlineRenderer())
+    app = create_app(make_settings(**settings), served, InlineRenderer(), InlineTranslator())
     async with serve_app(app, served, connection=connection) as port:
         yield port
 

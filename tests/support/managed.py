@@ -23,6 +23,7 @@ from jan_serve.store.library import ModelLibrary
 from jan_serve.supervisor.models.model_manager import ModelManager
 from jan_serve.wiring.model_sources import ModelSources
 from jan_serve.wiring.parts import build_resolver, manager_limits
+from tests.support.compiling import InlineTranslator
 from tests.support.engines import FAKE_ENGINE
 from tests.support.fronts import NoShutdown, serve_app
 from tests.support.rendering import InlineRenderer
@@ -60,7 +61,9 @@ async def managed_app(
     manager = ModelManager(ModelSources(resolver, made), FAKE_ENGINE, manager_limits(made))
     access = HubAccess(hub) if hub is not None else HubAccess()
     library = ModelLibrary(resolver, folder, lambda: Puller(folder, access, patience=patience))
-    app = create_app(made, manager, InlineRenderer(), management=Management(manager, library))
+    app = create_app(
+        made, manager, InlineRenderer(), InlineTranslator(), management=Management(manager, library)
+    )
     transport = httpx.ASGITransport(app, raise_app_exceptions=True)
     try:
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:

@@ -32,12 +32,12 @@ def children() -> list[psutil.Process]:
 
 
 def workers_of(pid: int) -> list[psutil.Process]:
-    """The processes that a server started for models; not the one that renders templates. Zombies included."""
+    """The processes that a server started for models; not those for templates and constraints. Zombies included."""
     started = psutil.Process(pid).children(recursive=True)
     return [
         child
         for child in started
-        if child.status() == psutil.STATUS_ZOMBIE or child.cmdline()[-1:] != ["render"]
+        if child.status() == psutil.STATUS_ZOMBIE or child.cmdline()[-1:] not in (["render"], ["compile"])
     ]
 
 

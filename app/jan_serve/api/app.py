@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from fastapi import APIRouter, FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -60,12 +59,10 @@ from jan_serve.core.sampling import Watermark
 from jan_serve.errors import JanServeError
 from jan_serve.generation.constraint.compiler import ConstraintCompiler
 from jan_serve.generation.deadline import RunningRequests
-from jan_serve.generation.ports import TemplateRenderer
+from jan_serve.generation.ports import ConstraintTranslator, TemplateRenderer
 from jan_serve.generation.prepare import RequestPreparer
 from jan_serve.generation.profiles import ModelProfiles
 from jan_serve.resources import catalogue_file
-
-_COMPILERS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +77,7 @@ def create_app(
     settings: Settings,
     models: Models,
     renderer: TemplateRenderer,
+    translator: ConstraintTranslator,
     *,
     named_grammars: Mapping[str, str] | None = None,
     profiles: ModelProfiles | None = None,
@@ -89,7 +87,7 @@ def create_app(
     control: ControlPlane | None = None,
     dialects: tuple[Dialect, ...] = DIALECTS,
 ) -> FastAPI:
-    """The application over these models and this renderer, which the caller keeps and shuts down.
+    """The application over these models, this renderer and this translator, which the caller keeps and shuts down.
 
     named_grammars: GBNF texts by name. profiles: what is configured for single models.
     page: the folder of the page for browsers. management: what lists, loads and pulls models; None has no such routes.
@@ -107,14 +105,13 @@ def create_app(
     envelopes = Envelopes(
         [(prefix, dialect.render_error) for dialect in dialects for prefix in dialect.error_prefixes]
     )
-    compilers = ThreadPoolExecutor(_COMPILERS, "constraint")
     sleeper = control.sleeper if control is not None else None
     health = health_of(models, lifecycle, sleeper)
 
     services = Services(
         models=models,
         preparer=RequestPreparer(
-            ConstraintCompiler(compilers, named_grammars),
+            ConstraintCompiler(translator, named_grammars),
             renderer,
             now=lambda: datetime.now().astimezone(),
             profiles=profiles,

@@ -7,6 +7,7 @@ import logging
 import math
 import socket
 import time
+from collections.abc import Sequence
 from types import FrameType
 from typing import Final, Protocol
 
@@ -15,6 +16,7 @@ from fastapi import FastAPI
 
 from jan_serve.api.app import AppParts, create_app
 from jan_serve.api.control_port import ControlPlane
+from jan_serve.api.ending_threads import EndingThreads
 from jan_serve.api.guards.drain import RETRY_AFTER_S
 from jan_serve.api.http.connection import HttpConnection
 from jan_serve.api.management.management_port import ManagedSnapshot, Management, ModelControl
@@ -23,7 +25,7 @@ from jan_serve.api.observer import NoObserver, ServerObserver
 from jan_serve.api.routes.recent_log import recent_log
 from jan_serve.config import Settings
 from jan_serve.errors import Draining, JanServeError
-from jan_serve.generation.ports import TemplateRenderer
+from jan_serve.generation.ports import ConstraintTranslator, TemplateRenderer
 from jan_serve.generation.profiles import ModelProfiles
 from jan_serve.resources import page_folder, shipped_grammars
 from jan_serve.store.library import ModelLibrary
@@ -50,16 +52,24 @@ class ManagedModels(Models, ModelControl, Protocol):
         ...
 
 
-class ManagedRenderer(TemplateRenderer, Protocol):
+class Helpers(Protocol):
+    """Processes that this server ends."""
+
+    async def close(self) -> None:
+        """End them; who waits for one gets Draining. Again does nothing."""
+        ...
+
+
+class ManagedRenderer(TemplateRenderer, Helpers, Protocol):
     """A renderer that this server starts and ends."""
 
     async def start(self) -> None:
         """See supervisor.template_renderer."""
         ...
 
-    async def close(self) -> None:
-        """See supervisor.template_renderer."""
-        ...
+
+class ManagedTranslator(ConstraintTranslator, Helpers, Protocol):
+    """A translator that this server ends."""
 
 
 class ManagedControl(ControlPlane, Protocol):
@@ -83,8 +93,10 @@ class DrainingServer(uvicorn.Server):
         models: ManagedModels,
         drain_s: float,
         observer: ServerObserver | None = None,
+        helpers: Sequence[Helpers] = (),
     ) -> None:
         super().__init__(config)
+        self._helpers = helpers
         self._observer = observer or NoObserver()
         self._parts = parts
         self._models = models
@@ -146,6 +158,8 @@ class DrainingServer(uvicorn.Server):
             await self._models.shutdown(drain_s)
             message = "The server is shutting down."
             self._parts.running.expire_all(Draining(message, retry_after=RETRY_AFTER_S))
+            for helpers in self._helpers:
+                await helpers.close()
             async with asyncio.timeout(_CLOSING_S):
                 await self._parts.lifecycle.wait_idle()
         except TimeoutError:
@@ -165,7 +179,6 @@ def server_config(app: FastAPI, connection: type[HttpConnection] = HttpConnectio
         log_config=None,
         access_log=False,
         server_header=False,
-        timeout_keep_alive=75,
         timeout_graceful_shutdown=1,
     )
 
@@ -174,6 +187,7 @@ def run(
     settings: Settings,
     models: ManagedModels,
     renderer: ManagedRenderer,
+    translator: ManagedTranslator,
     sock: socket.socket,
     library: ModelLibrary | None = None,
     observer: ServerObserver | None = None,
@@ -190,6 +204,7 @@ def run(
             settings,
             models,
             renderer,
+            translator,
             named_grammars=NamedGrammars(shipped_grammars(), settings.grammars_dir),
             profiles=profiles,
             page=page_folder(),
@@ -199,9 +214,11 @@ def run(
         )
         config = server_config(app)
         with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
-            server = DrainingServer(config, app.state.parts, models, settings.drain_timeout_s, observer)
+            parts: AppParts = app.state.parts
+            drain_s = settings.drain_timeout_s
+            server = DrainingServer(config, parts, models, drain_s, observer, (renderer, translator))
             serving = _serve(
-                server, models, renderer, sock, preload=settings.model, library=library, control=control
+                server, models, renderer, translator, sock, settings.model, library=library, control=control
             )
             return runner.run(serving)
 
@@ -210,9 +227,10 @@ async def _serve(
     server: DrainingServer,
     models: ManagedModels,
     renderer: ManagedRenderer,
+    translator: ManagedTranslator,
     sock: socket.socket,
-    *,
     preload: str | None,
+    *,
     library: ModelLibrary | None = None,
     control: ManagedControl | None = None,
 ) -> int:
@@ -220,6 +238,7 @@ async def _serve(
 
     library: its headers are read before the first list of models needs them.
     """
+    asyncio.get_running_loop().set_default_executor(EndingThreads())
     preparing = [asyncio.create_task(renderer.start(), name="start renderer")]
     if preload is not None:
         preparing.append(asyncio.create_task(_load(models), name="preload"))
@@ -236,6 +255,7 @@ async def _serve(
         if control is not None:
             await control.close()
         await renderer.close()
+        await translator.close()
     return 0 if server.started else 1
 
 

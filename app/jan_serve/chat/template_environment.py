@@ -27,6 +27,9 @@ MAX_TEMPLATE_CHARS: Final = 1 << 20
 MAX_OUTPUT_CHARS: Final = 16 << 20
 """About twice the longest body the server takes by default: templates add marks, they do not multiply."""
 
+MAX_WORDS_CHARS: Final = 2000
+"""Of a template's own words in an error."""
+
 _ALLOWED_GLOBALS: Final = ("range", "dict", "namespace")
 _ALLOWED_CHANGES: Final = {list: ("append", "extend", "insert", "pop"), dict: ("update", "pop", "setdefault")}
 
@@ -107,10 +110,25 @@ def compiled(source: str) -> jinja2.Template:
         return _environment().from_string(source)
     except jinja2.TemplateSyntaxError as error:
         raise TemplateError(
-            f"the chat template does not compile: line {error.lineno}: {error.message}"
+            f"the chat template does not compile: line {error.lineno}: {_words(error.message or '')}"
         ) from error
     except (jinja2.TemplateError, RecursionError, MemoryError, SyntaxError, ValueError) as error:
         raise TemplateError(f"the chat template does not compile: {type(error).__name__}") from error
+
+
+def _words(text: str) -> str:
+    """What a template says, as it may stand in an error: of bounded length, and text that UTF-8 can write."""
+    return text[:MAX_WORDS_CHARS].encode(errors="replace").decode()
+
+
+def _encodable(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise TemplateError(
+            "the chat template wrote half of a surrogate pair, which is no character"
+        ) from error
+    return text
 
 
 def rendered(template: jinja2.Template, values: Mapping[str, Any]) -> str:
@@ -123,8 +141,10 @@ def rendered(template: jinja2.Template, values: Mapping[str, Any]) -> str:
             if length > MAX_OUTPUT_CHARS:
                 raise TemplateError(f"the chat template wrote more than {MAX_OUTPUT_CHARS} characters")
             pieces.append(piece)
+        return _encodable("".join(pieces))
     except _Raised as error:
-        raise TemplateError(f"the chat template refused the messages: {error}", param="messages") from error
+        words = _words(str(error))
+        raise TemplateError(f"the chat template refused the messages: {words}", param="messages") from error
     except TemplateError:
         raise
     except RecursionError as error:
@@ -132,6 +152,6 @@ def rendered(template: jinja2.Template, values: Mapping[str, Any]) -> str:
     except MemoryError as error:
         raise TemplateError("the chat template used too much memory") from error
     except Exception as error:  # whatever the template's code runs into is the template's error
-        reason = str(error).splitlines()[0] if isinstance(error, jinja2.TemplateError) and str(error) else ""
+        known = isinstance(error, jinja2.TemplateError) and str(error)
+        reason = _words(str(error)).splitlines()[0] if known else ""
         raise TemplateError(f"the chat template failed: {type(error).__name__} {reason}".rstrip()) from error
-    return "".join(pieces)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 from typing import Final
 
+from jan_serve.cli.interrupts import INTERRUPTED
 from jan_serve.cli.output import Output
 from jan_serve.errors import (
     HubAccessDenied,
@@ -26,11 +27,10 @@ from jan_serve.errors import (
 FAILED: Final = 1
 WRONG_USE: Final = 2
 NO_SERVER: Final = 3
-INTERRUPTED: Final = 130
 
 EXIT_STATUSES: Final = {
     0: "Done.",
-    FAILED: "It failed: the message says why, and what to do next.",
+    FAILED: "It failed: the message says why, and what to do next. Without a message: the reader of the output left.",
     WRONG_USE: "Wrong use: an argument, a setting, a key or a name that is not known. The same again will not help.",
     NO_SERVER: "No server answers, or it went away. Of commands that ask the running server.",
     INTERRUPTED: "Ctrl-C.",
@@ -109,6 +109,10 @@ def report(error: BaseException, output: Output) -> int:
                 output.error(error.message, next_step)
                 return status
         output.error(error.message)
+        return FAILED
+    if isinstance(error, OSError):
+        place = f"{error.filename}: " if error.filename is not None else ""
+        output.error(f"{place}{error.strerror or error}")
         return FAILED
     output.error(
         f"unexpected {type(error).__name__}: {error}", "This is a bug in jan-serve. Please report it with:"

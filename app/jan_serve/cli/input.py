@@ -1,16 +1,19 @@
-"""Standard input as text."""
+"""Standard input and files that a command line names, as text."""
 
 from __future__ import annotations
 
 import os
 import select
 import sys
+from pathlib import Path
 from typing import Final
 
 from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.output import Output
 
 _SILENCE_S: Final = 3.0
+_MAX_BYTES: Final = 16 << 20
+"""Of a file. A device may have no end."""
 
 
 def read_input(output: Output) -> str:
@@ -27,6 +30,21 @@ def read_input(output: Output) -> str:
             "`iconv -t utf-8` converts it.",
             WRONG_USE,
         ) from None
+
+
+def read_file(path: Path, max_bytes: int = _MAX_BYTES) -> str:
+    """A file of UTF-8 text. Raises CommandError."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(max_bytes + 1)
+        if len(content) > max_bytes:
+            raise CommandError(f"{path} has more than {max_bytes} bytes.", status=WRONG_USE)
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{path} is not UTF-8 text (byte {error.start}).", status=WRONG_USE) from None
+    except (OSError, ValueError) as error:  # ValueError: a name with a NUL
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise CommandError(f"cannot read {path}: {reason}", status=WRONG_USE) from None
 
 
 def _speaks_soon() -> bool:

@@ -13,8 +13,10 @@ import typer.main
 from jan_serve import __version__
 from jan_serve.cli.commands.completion import PROGRAM, enable_completion, is_completing
 from jan_serve.cli.errors import report
+from jan_serve.cli.interrupts import interrupts_end_at_once
 from jan_serve.cli.output import Output
 from jan_serve.cli.registry import COMMANDS
+from jan_serve.cli.standard_streams import discard_output
 
 _GLOBAL_FLAGS = frozenset({"--version", "--help", "-h"})
 
@@ -71,11 +73,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):  # a terminal that does not know a character shows its code
             stream.reconfigure(errors="backslashreplace")
     try:
-        names = _needed(words)
-        if names is None:
-            enable_completion()
+        with interrupts_end_at_once():
+            names = _needed(words)
+            if names is None:
+                enable_completion()
+            command = typer.main.get_command(build_app(names))
         # typer reports wrong flags itself, and ends every command with SystemExit.
-        typer.main.get_command(build_app(names)).main(words, prog_name=PROGRAM)
+        command.main(words, prog_name=PROGRAM)
     except BaseException as error:  # the boundary: everything becomes a message and a status
-        return report(error, Output())
+        return report(_with_output(error), Output())
     return 0
+
+
+def _with_output(error: BaseException) -> BaseException:
+    """How the command ended once its output is out: a result that could not be written is a failure."""
+    try:
+        sys.stdout.flush()
+    except OSError as failure:
+        discard_output()
+        if isinstance(error, SystemExit) and not error.code:
+            return failure
+    return error

@@ -11,9 +11,11 @@ from typing import Any, Final
 
 from jan_serve.config.file_version import upgraded
 from jan_serve.config.toml_lines import KeyPath, TomlLines
+from jan_serve.core.nesting import is_deeper
 from jan_serve.errors import SettingsError
 
 MAX_BYTES: Final = 1 << 20
+_MAX_DEPTH: Final = 50
 
 
 @dataclass(frozen=True)
@@ -50,9 +52,18 @@ def read_config_file(path: Path, *, required: bool) -> ConfigFile:
         raise SettingsError(f"{path}: a configuration file may have {MAX_BYTES} bytes at most")
     try:
         text = raw.decode("utf-8")
-        values, version = upgraded(tomllib.loads(text), path)
-        return ConfigFile(path, text, values, version)
+        content = tomllib.loads(text)
     except UnicodeDecodeError as error:
         raise SettingsError(f"{path}: not UTF-8 at byte {error.start}") from None
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # not only of the parser: int() has a limit of digits
         raise SettingsError(f"{path}: {error}") from None
+    except RecursionError:
+        raise _too_deep(path) from None
+    if is_deeper(content, _MAX_DEPTH):
+        raise _too_deep(path)
+    values, version = upgraded(content, path)
+    return ConfigFile(path, text, values, version)
+
+
+def _too_deep(path: Path) -> SettingsError:
+    return SettingsError(f"{path}: a value is nested deeper than {_MAX_DEPTH} levels")

@@ -44,8 +44,10 @@ def migrate(path: Path) -> Path | None:
     raw = path.read_bytes()
     try:
         document = tomlkit.parse(raw.decode("utf-8"))
-    except (TOMLKitError, UnicodeDecodeError) as error:
+    except (TOMLKitError, ValueError) as error:
         raise SettingsError(f"{path}: {error}") from None
+    except RecursionError:
+        raise SettingsError(f"{path}: a value is nested too deeply") from None
     version = _upgrade(document, path)
     if version == config_version():
         return None

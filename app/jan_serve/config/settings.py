@@ -110,7 +110,10 @@ class Settings(ModelOptions, GenerateOptions):
     ] = 300.0
     api_keys: Annotated[
         SecretList,
-        Field(description="Keys that callers may present as `Authorization: Bearer` or `x-api-key`."),
+        Field(
+            description="Keys that callers may present as `Authorization: Bearer` or `x-api-key`. With several, cached"
+            " prompts are shared only between requests of the same key."
+        ),
         Flag(_GUARDS, name="--api-key", metavar="KEY"),
     ] = ()
     no_auth: Annotated[

@@ -114,6 +114,8 @@ def decode_state(data: bytes | bytearray, expected: StateIdentity) -> SequenceSt
     end = start + head.logits_bytes
     if min(head.logits_bytes, head.memory_bytes) < 0 or end + head.memory_bytes + _DIGEST_BYTES != len(body):
         raise InvalidState("The state is incomplete.")
+    if not head.tokens or not head.memory_bytes:
+        raise InvalidState("The state is empty.")
     return SequenceState(
         tokens=head.tokens,
         seed=head.seed,

@@ -10,7 +10,9 @@ from typing import Any, Final, cast
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
 from ruamel.yaml.error import YAMLError
+from ruamel.yaml.events import CollectionEndEvent, CollectionStartEvent
 
+_MAX_DEPTH: Final = 50
 _NEW_CONTINUE_FILE: Final = "name: Local Config\nversion: 1.0.0\nschema: v1\n"
 
 
@@ -64,6 +66,7 @@ def _yaml(text: str) -> Any:
 
 def _parsed(text: str) -> Any:
     try:
+        _check_depth(text)
         document = _yaml(text).load(text)
     except YAMLError as error:
         mark = getattr(error, "problem_mark", None)
@@ -74,6 +77,15 @@ def _parsed(text: str) -> Any:
     if not isinstance(document, Mapping):
         raise ValueError("the whole is not a mapping")
     return cast(Any, document)
+
+
+def _check_depth(text: str) -> None:
+    """The reader and the writer recurse. Raises ValueError."""
+    depth = 0
+    for event in _yaml(text).parse(text):
+        depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
+        if depth > _MAX_DEPTH:
+            raise ValueError(f"line {event.start_mark.line + 1}: more than {_MAX_DEPTH} levels")
 
 
 def _dumped(document: Any, text: str) -> str:

@@ -38,11 +38,15 @@ class Adapters:
                 [self._loaded[use.place].pointer for use in uses], [use.scale for use in uses]
             )
 
-    def mark(self, uses: Sequence[AdapterUse]) -> PrefixMark | None:
-        """What keeps prefixes under these adapters apart; None for no adapters. Any thread. Raises InvalidRequest."""
+    def mark(self, uses: Sequence[AdapterUse], salt: str) -> PrefixMark | None:
+        """What keeps prefixes under these adapters and this salt apart; None for neither. Any thread.
+
+        Raises InvalidRequest.
+        """
         for use in uses:
             if not 0 <= use.place < len(self._loaded):
                 raise InvalidRequest(f"lora: there is no adapter {use.place}", param="lora")
-        if not uses:
-            return None
-        return PrefixMark.of(*(f"{self._digests[use.place]} {use.scale!r}" for use in uses))
+        parts = [f"{self._digests[use.place]} {use.scale!r}" for use in uses]
+        if salt:
+            parts.append(f"salt {salt}")
+        return PrefixMark.of(*parts) if parts else None

@@ -38,7 +38,7 @@ class Intake:
         n_ctx: int,
         max_tokens_ceiling: int,
         shelf: StateShelf | None = None,
-        mark: Callable[[Items[AdapterUse]], PrefixMark | None] = lambda _uses: None,
+        mark: Callable[[Items[AdapterUse], str], PrefixMark | None] = lambda _uses, _salt: None,
         jump_forward: bool = True,
     ) -> None:
         """mark: see Adapters.mark. jump_forward: see EngineSettings."""
@@ -59,14 +59,15 @@ class Intake:
         state = RequestState(request, len(prompt), time.monotonic(), request.n)
         state.visible_specials = self._visible_specials(request)
         buffer = TokenBuffer(prompt)
-        mark = self._mark(request.adapters)
-        if mark is not None and (request.keep_state or request.resume is not None):
+        mark = self._mark(request.adapters, request.cache_salt)
+        if request.adapters and (request.keep_state or request.resume is not None):
             raise UnsupportedOperation(
                 "lora: a request with LoRA adapters cannot move between servers", param="lora"
             )
         if request.resume is not None:
-            return [self._resumed(state, buffer, max_new, request.resume)]
-        sequences = [self._sequence(state, index, buffer, max_new) for index in range(request.n)]
+            sequences = [self._resumed(state, buffer, max_new, request.resume)]
+        else:
+            sequences = [self._sequence(state, index, buffer, max_new) for index in range(request.n)]
         for sequence in sequences:
             sequence.mark = mark
         return sequences
@@ -121,6 +122,11 @@ class Intake:
             )
         if len(brought.logits) != 4 * self._vocab.n_tokens:
             raise InvalidState("The migrated cache has another vocabulary.", param="migration_request")
+        if not 0 <= brought.next_token < self._vocab.n_tokens:
+            raise InvalidState(
+                f"The migrated cache goes on with token {brought.next_token}, which is outside the vocabulary.",
+                param="migration_request",
+            )
         if resume.token is not None and resume.token != brought.next_token:
             raise InvalidState(
                 f"remote_token_id: the migrated cache goes on with token {brought.next_token}, not {resume.token}",

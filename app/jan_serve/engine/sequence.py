@@ -70,7 +70,7 @@ class Sequence:
     passed: how often one that came later was admitted before it for its cached prefix.
     num_drafted: cells behind its own that hold a draft.
     resumed: what another server computed of it, until it has been put in place.
-    mark: keeps its prefix apart from those under other LoRA adapters; None where none applies.
+    mark: keeps its prefix apart from those under other LoRA adapters or salts; None where neither applies.
     """
 
     state: RequestState

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 import msgspec
 import psutil
 
+from jan_serve.engine.constraint.lark_limits import STACK_BYTES
 from jan_serve.engine.embedding.embed_job import EmbedJob
 from jan_serve.engine.embedding.embed_pacing import EmbedPacing
 from jan_serve.engine.engine import Engine
@@ -122,7 +123,9 @@ class Worker:
         if loaded is None:
             return 1
         self._take_over(loaded)
+        usual = threading.stack_size(STACK_BYTES)
         threading.Thread(target=_process_ends_with(self._take_in), name="intake", daemon=True).start()
+        threading.stack_size(usual)
         threading.Thread(target=_process_ends_with(self._transfer.run), name="transfer", daemon=True).start()
         threading.Thread(target=_process_ends_with(self._outbox.run), name="writer", daemon=True).start()
         self._phase.enter("idle")

@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from jan_serve.core.kv_transfer import RemoteState
+from jan_serve.ipc.compiling import Compiled
 from jan_serve.ipc.messages import (
     DetokenizeRequest,
     Embedded,
@@ -92,6 +93,18 @@ class TemplateRenderer(Protocol):
 
     async def render(self, request: RenderRequest) -> str:
         """The prompt's text. Raises TemplateError, UnsupportedContent, and ProtocolError for values it cannot take."""
+        ...
+
+
+class ConstraintTranslator(Protocol):
+    """Where constraints and the calls of tools are compiled."""
+
+    async def translate(self, request: bytes) -> Compiled:
+        """The grammar or grammars of a CompileRequest, which is encoded. Cancelling the call ends the work.
+
+        Raises InvalidGrammar, InvalidSchema, UnsupportedSchema, UnsupportedPattern, GrammarTooComplex; EngineCrashed,
+        Unavailable.
+        """
         ...
 
 

@@ -28,6 +28,7 @@ from jan_serve.generation.answer_plan import (
     thought_guide,
     usable_tools,
 )
+from jan_serve.generation.cache_salt import cache_salt
 from jan_serve.generation.constraint.compiler import ConstraintCompiler
 from jan_serve.generation.infill import infill_pieces
 from jan_serve.generation.ports import EngineClient, TemplateRenderer
@@ -138,6 +139,7 @@ class RequestPreparer:
             skip_special_tokens=request.skip_special_tokens,
             visible_specials=() if chat is None else chat.form.special_tokens,
             adapters=chosen_adapters(request.adapters, client),
+            cache_salt=cache_salt.get(),
         )
         parsers = None if chat is None else chat.parsers
         return PreparedRequest(engine_request, prompt.infilled, prompt.truncated, parsers, hold.warnings)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
 from jan_serve.errors import GrammarTooComplex
 
 MAX_PATTERN_LENGTH = 20_000
@@ -15,22 +19,34 @@ MAX_IN_PLACE_DEPTH = 60
 MAX_SPECS = 200
 MAX_RULES = 10_000
 MAX_GRAMMAR_BYTES = 1_000_000
-MAX_GRAMMAR_NESTING = 200
+MAX_GRAMMAR_NESTING = 60
 MAX_PRINTED_BYTES = 1_500_000
+# llguidance refuses terminals of about this size.
+MAX_LARK_BYTES = 1_000_000
 MAX_LEFT_CHAIN = 500
+# llguidance compiles a reference within a reference with 3.3 KB of stack: this many need 0.8 MB.
+MAX_REFERENCE_DEPTH = 250
+# llguidance refuses 29 groups within one another.
+MAX_LARK_GROUPS = 12
 MAX_STEPS = 400_000
 
+_left: ContextVar[list[int] | None] = ContextVar("grammar_budget", default=None)
 
-class Budget:
-    """Counts the work of one translation; the unit is about one IR operation or automaton transition."""
 
-    __slots__ = ("left",)
+@contextmanager
+def budget(steps: int = MAX_STEPS) -> Generator[None]:
+    """Bounds the work inside of the block, which is one translation."""
+    token = _left.set([steps])
+    try:
+        yield
+    finally:
+        _left.reset(token)
 
-    def __init__(self, steps: int = MAX_STEPS) -> None:
-        self.left = steps
 
-    def spend(self, steps: int = 1) -> None:
-        """Raises GrammarTooComplex once the budget is used up."""
-        self.left -= steps
-        if self.left < 0:
+def spend(steps: int = 1) -> None:
+    """Count work: a step is about two microseconds. Raises GrammarTooComplex once the budget is used up."""
+    left = _left.get()
+    if left is not None:
+        left[0] -= steps
+        if left[0] < 0:
             raise GrammarTooComplex("the constraint needs more work than one request may use")

@@ -16,6 +16,7 @@ from jan_serve.grammar.ast import (
     sequence,
 )
 from jan_serve.grammar.builder import RuleBuilder
+from jan_serve.grammar.limits import spend
 from jan_serve.grammar.text_form import PlainText
 from jan_serve.grammar.well_formed import is_nullable, nullable_rules
 from jan_serve.grammar.word_trie import words_expr
@@ -79,5 +80,6 @@ class _Rewriter:
             solid = self._non_empty(item)
             if solid is None:
                 return None
+            spend(len(expr.items) - index)
             options.append(sequence([solid, *expr.items[index + 1 :]]))
         return choice(options)

@@ -12,7 +12,13 @@ from bisect import bisect_left
 from jan_serve.errors import InvalidGrammar
 from jan_serve.grammar.ast import EMPTY, CharClass, Expr, Grammar, Literal, RuleRef, Sequence, choice, repeat
 from jan_serve.grammar.charset import MAX_CODE_POINT, char_set, complement
-from jan_serve.grammar.limits import MAX_GRAMMAR_BYTES, MAX_GRAMMAR_NESTING, MAX_PATTERN_COUNT, MAX_RULES
+from jan_serve.grammar.limits import (
+    MAX_GRAMMAR_BYTES,
+    MAX_GRAMMAR_NESTING,
+    MAX_PATTERN_COUNT,
+    MAX_RULES,
+    budget,
+)
 from jan_serve.grammar.normalise import normalise
 from jan_serve.grammar.transform import prune
 from jan_serve.grammar.well_formed import check_rules
@@ -26,8 +32,9 @@ def parse_gbnf(text: str) -> Grammar:
     """The grammar of a GBNF text; its start rule is `root`.
 
     Raises InvalidGrammar, with the line where there is one, for a syntax error, an undefined rule, a missing root,
-    left recursion, bounds out of order, and for texts, counts and nesting above the limits. The result may be written
-    differently (repetitions of things that can be empty, long lists of words), but means the same.
+    left recursion, bounds out of order, and for texts, counts and nesting above the limits; GrammarTooComplex where
+    rewriting takes too much work. The result may be written differently (repetitions of things that can be empty, long
+    lists of words), but means the same.
     """
     if len(text.encode("utf-8", "surrogatepass")) > MAX_GRAMMAR_BYTES:
         raise InvalidGrammar(f"larger than {MAX_GRAMMAR_BYTES} bytes")
@@ -38,7 +45,8 @@ def parse_gbnf(text: str) -> Grammar:
     grammar = prune(Grammar(rules, "root"))
     if grammar is None:
         raise InvalidGrammar("no finite text completes the rule root", lines["root"])
-    return normalise(grammar)
+    with budget():
+        return normalise(grammar)
 
 
 class _Parser:

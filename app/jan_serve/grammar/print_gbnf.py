@@ -67,11 +67,14 @@ def _class_char(code_point: int) -> str:
 
 
 def quote_class(chars: CharSet) -> str:
-    """A GBNF character class; sets that reach the last code point are printed as exclusions."""
+    """A GBNF character class; sets that lack only ASCII are printed as exclusions.
+
+    llama.cpp refuses the beginning of a character, which is a token of its own, where it could become an excluded one.
+    """
     if chars == ((0, MAX_CODE_POINT),):
         return "."
     prefix = "["
-    if chars[-1][1] == MAX_CODE_POINT:
+    if chars[-1][0] <= 0x80 and chars[-1][1] == MAX_CODE_POINT:
         prefix, chars = "[^", complement(chars)
     parts = [prefix]
     for low, high in chars:

@@ -9,6 +9,7 @@ token is: the two kinds must not meet in one place.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Container
 from typing import NamedTuple
 
 from jan_serve.errors import GrammarTooComplex
@@ -25,12 +26,15 @@ from jan_serve.grammar.ast import (
     Token,
 )
 from jan_serve.grammar.charset import MAX_CODE_POINT, CharSet, complement
-from jan_serve.grammar.limits import MAX_PRINTED_BYTES
+from jan_serve.grammar.limits import MAX_LARK_BYTES, MAX_LARK_GROUPS, MAX_REFERENCE_DEPTH
+from jan_serve.grammar.reference_depth import reference_depth, resting_places
 from jan_serve.grammar.right_linear import NotRegular, solve
 from jan_serve.grammar.transform import references
 
 _SURROGATES = ((0xD800, 0xDFFF),)
 _UNSAFE_NAME = re.compile(r"[^a-z0-9]+")
+_PIECES = re.compile(r'"(?:[^"\\]|\\.)*"|/(?:[^/\\]|\\.)*/|[()]|[A-Za-z_]\w*')
+_NOTHING = "/[^\\s\\S]/"
 # Expressions up to this length are repeated in place; longer ones get a name.
 _INLINE = 60
 
@@ -45,7 +49,7 @@ class LarkText(NamedTuple):
 def print_lark(grammar: Grammar) -> str:
     """Lark text of `grammar`, which has no `Special`; its start rule is `start`.
 
-    Raises GrammarTooComplex above the size limit.
+    Raises GrammarTooComplex above the limits of size and of references within references.
     """
     text, specials = print_lark_open(grammar)
     if specials:
@@ -77,6 +81,7 @@ class _Printer:
         self._root = grammar.root
         self._tokens = tokens
         self._taken = {"start"}
+        self._next: dict[str, int] = {}
         self._names: dict[str, str] = {grammar.root: "start"}
         self._todo: list[str] = [grammar.root]
         self._lines: list[str] = []
@@ -84,6 +89,7 @@ class _Printer:
         self._terminals: dict[str, str] = {}
         self._by_text: dict[str, str] = {}
         self._specials: dict[str, str] = {}
+        self._groups = 0
 
     def print(self) -> LarkText:
         while self._todo:
@@ -92,20 +98,36 @@ class _Printer:
         # llguidance reads terminals in any order; defined before use is easier to read.
         start = next(i for i, line in enumerate(self._lines) if line.startswith("start:"))
         lines = [self._lines[start], *self._lines[:start], *self._lines[start + 1 :]]
+        if len(lines) > MAX_REFERENCE_DEPTH:
+            lines[0] = self._shallow(lines)
         return LarkText("\n".join(lines) + "\n", tuple((rule, text) for text, rule in self._specials.items()))
+
+    def _shallow(self, lines: list[str]) -> str:
+        """The start rule, where needed with an alternative that no text takes: it refers to rules far down, so that
+        no chain of references is long when llguidance follows it."""
+        bodies = dict(line.split(": ", 1) for line in lines)
+        uses = {name: _references_in(body, bodies) for name, body in bodies.items()}
+        if reference_depth(uses, "start") <= MAX_REFERENCE_DEPTH:
+            return lines[0]
+        first = resting_places(uses, "start", MAX_REFERENCE_DEPTH // 2)
+        uses["start"] = [*((name, 1) for name in first), *uses["start"]]
+        if reference_depth(uses, "start") > MAX_REFERENCE_DEPTH:
+            raise GrammarTooComplex(f"rules refer to one another deeper than {MAX_REFERENCE_DEPTH} levels")
+        return f"start: {_NOTHING} ({' | '.join(first)}) | {bodies['start']}"
 
     def _add(self, name: str, body: str) -> None:
         line = f"{name}: {body}"
         self._size += len(line) + 1
-        if self._size > MAX_PRINTED_BYTES:
+        if self._size > MAX_LARK_BYTES:
             raise GrammarTooComplex("the grammar is too large to be printed as Lark")
         self._lines.append(line)
 
     def _fresh(self, stem: str) -> str:
-        name, number = stem, 2
+        name, number = stem, self._next.get(stem, 2)
         while name in self._taken:
             name = f"{stem}_{number}"
             number += 1
+        self._next[stem] = number
         self._taken.add(name)
         return name
 
@@ -143,10 +165,23 @@ class _Printer:
         if isinstance(expr, Token):
             return self._token(expr.item) if self._tokens else self._rule_item(expr.item)
         if isinstance(expr, Repeat):
-            return f"({self._rule(expr.item)}){_bounds(expr)}"
+            return self._nested(self._rule, expr.item, "g") + _bounds(expr)
         if isinstance(expr, Sequence) and not expr.items:
             return '""'
-        return f"({self._rule(expr)})"
+        return self._nested(self._rule, expr, "g")
+
+    def _nested(self, write: Callable[[Expr], str], expr: Expr, stem: str) -> str:
+        """A group; one that lies too deep within others becomes a rule or a terminal of its own."""
+        outer, self._groups = self._groups, self._groups + 1
+        if self._groups > MAX_LARK_GROUPS:
+            self._groups = 0
+        text = write(expr)
+        deep, self._groups = outer == MAX_LARK_GROUPS, outer
+        if not deep:
+            return f"({text})"
+        name = self._fresh(stem)
+        self._add(name, text)
+        return name
 
     # Terminals
 
@@ -189,10 +224,10 @@ class _Printer:
         if isinstance(expr, Token):
             return self._terminal_item(expr.item)
         if isinstance(expr, Repeat):
-            return f"({self._terminal(expr.item)}){_bounds(expr)}"
+            return self._nested(self._terminal, expr.item, "G") + _bounds(expr)
         if isinstance(expr, Sequence) and not expr.items:
             return '""'
-        return f"({self._terminal(expr)})"
+        return self._nested(self._terminal, expr, "G")
 
     def _terminal_rule(self, name: str) -> str:
         """The terminal of a rule. Rules on a cycle are solved together, all others printed one by one."""
@@ -248,6 +283,18 @@ class _Printer:
                 on_stack.difference_update(stack[cut:])
                 del stack[cut:]
         return groups
+
+
+def _references_in(body: str, known: Container[str]) -> list[tuple[str, int]]:
+    """The rules and terminals that a printed body refers to, each with the groups around it."""
+    found: list[tuple[str, int]] = []
+    groups = 0
+    for piece in _PIECES.findall(body):
+        if piece in "()":
+            groups += 1 if piece == "(" else -1
+        elif piece in known:
+            found.append((piece, groups))
+    return found
 
 
 def _bounds(expr: Repeat) -> str:

@@ -123,6 +123,7 @@ class EngineRequest(msgspec.Struct, frozen=True, kw_only=True, tag="generate"):
     keep_state: what was computed of the only sequence is kept under the request's id (StateKept), until DropState.
     resume: go on from a state that StoreState brought; the prompt must be that state's.
     vocabulary_entries: tokens, where they are sent, come with their entries.
+    cache_salt: only requests with the same one share prefixes with it, in memory and on disk.
     """
 
     id: int
@@ -144,6 +145,7 @@ class EngineRequest(msgspec.Struct, frozen=True, kw_only=True, tag="generate"):
     keep_state: bool = False
     resume: ResumeState | None = None
     vocabulary_entries: bool = False
+    cache_salt: str = ""
 
 
 class EmbedRequest(msgspec.Struct, frozen=True, kw_only=True, tag="embed"):

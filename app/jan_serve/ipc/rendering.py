@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import struct
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from jan_serve.core.request import ChatPrompt
 from jan_serve.core.template import TemplateFacts
 from jan_serve.errors import ProtocolError
-
-MAX_FRAME_BYTES: Final = 64 * 1024 * 1024
-LENGTH: Final = struct.Struct("<I")
+from jan_serve.ipc.helper import HelperReply, framed
 
 
 class RenderRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,29 +21,26 @@ class RenderRequest(msgspec.Struct, frozen=True, kw_only=True):
     now: datetime
 
 
-class RenderReply(msgspec.Struct, frozen=True, kw_only=True):
-    """The text; or an error of the `errors` tree as code and payload. last: the process renders nothing after it."""
+class RenderReply(HelperReply, frozen=True, kw_only=True):
+    """The text; or an error of the `errors` tree as code and payload."""
 
     text: str = ""
     code: str | None = None
     payload: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
-    last: bool = False
 
 
-_encoder = msgspec.msgpack.Encoder()
-_requests: msgspec.msgpack.Decoder[RenderRequest] = msgspec.msgpack.Decoder(RenderRequest)
-_replies: msgspec.msgpack.Decoder[RenderReply] = msgspec.msgpack.Decoder(RenderReply)
+_encoder = msgspec.json.Encoder()
+_requests: msgspec.json.Decoder[RenderRequest] = msgspec.json.Decoder(RenderRequest)
+_replies: msgspec.json.Decoder[RenderReply] = msgspec.json.Decoder(RenderReply)
 
 
 def frame(message: RenderRequest | RenderReply) -> bytes:
-    """A u32 little-endian length, then that many bytes of msgpack. Raises ProtocolError."""
+    """As `framed`, of JSON: it has integers of any size. Raises ProtocolError."""
     try:
         body = _encoder.encode(message)
     except (UnicodeEncodeError, OverflowError, RecursionError) as error:
         raise ProtocolError(f"a value cannot be given to the renderer: {error}") from error
-    if len(body) > MAX_FRAME_BYTES:
-        raise ProtocolError(f"a message of {len(body)} bytes is too large for the renderer")
-    return LENGTH.pack(len(body)) + body
+    return framed(body)
 
 
 def decode_request(body: bytes) -> RenderRequest:

@@ -44,15 +44,27 @@ class LogFileHandler(logging.handlers.RotatingFileHandler):
         except OSError:
             with contextlib.suppress(OSError):
                 os.truncate(self.baseFilename, 0)
-            if self.stream is None:
+            if self.stream is None or self.stream.closed:  # closed: where its last lines could not be written
+                self.stream = None
                 self.stream = self._open()
+
+    def close(self) -> None:
+        """Close the file; what the disk does not take is lost. Closing a stream closes its descriptor even then."""
+        try:
+            super().close()
+        except OSError as error:
+            self._report(error)
 
     def handleError(self, record: logging.LogRecord) -> None:
         """What failed on the disk is said once; anything else is a bug and shows its traceback."""
         error = sys.exception()
         if not isinstance(error, OSError):
             super().handleError(record)
-        elif not self._failed:
+        else:
+            self._report(error)
+
+    def _report(self, error: OSError) -> None:
+        if not self._failed:
             self._failed = True
             if sys.stderr is not None:
                 sys.stderr.write(

@@ -1,4 +1,4 @@
-"""Renders chat templates in processes that can be ended: a few of them, started when they are needed.
+"""Renders chat templates in processes that can be ended. The first one is started with the server.
 
 Implements `generation.ports.TemplateRenderer`. Knows nothing of templates.
 """
@@ -6,53 +6,37 @@ Implements `generation.ports.TemplateRenderer`. Knows nothing of templates.
 from __future__ import annotations
 
 import asyncio
-import logging
-import os
-import sys
 from collections.abc import Sequence
 from typing import Final
 
-from jan_serve.errors import ProtocolError, TemplateError, error_from_payload
-from jan_serve.ipc.rendering import LENGTH, MAX_FRAME_BYTES, RenderReply, RenderRequest, decode_reply, frame
-from jan_serve.supervisor.workers.child_process import ChildProcess
-from jan_serve.supervisor.workers.worker_process import worker_environment
-
-logger = logging.getLogger(__name__)
+from jan_serve.errors import TemplateError, error_from_payload
+from jan_serve.ipc.rendering import RenderReply, RenderRequest, decode_reply, frame
+from jan_serve.supervisor.workers.helper_process import HelperLimit, HelperPool, helper_command
 
 WALL_LIMIT_S: Final = 10.0
 """The process limits its own CPU time to less; this is for a machine that has none to give, and other platforms."""
 
-PROCESSES: Final = 2
-"""So that one template that runs into its limit does not hold up everybody."""
-
 
 def default_render_command() -> tuple[str, ...]:
-    """Our own hidden subcommand. -P: the working directory must not be able to shadow a module."""
-    if getattr(sys, "frozen", False):
-        return (sys.executable, "render")
-    return (sys.executable, "-P", "-m", "jan_serve", "render")
+    """Our own hidden subcommand."""
+    return helper_command("render")
 
 
 class TemplateRendererPool:
-    """Lives on one event loop. A process that was ended, or said its last, is replaced with the next request."""
+    """Lives on one event loop."""
 
     def __init__(self, command: Sequence[str], *, wall_limit_s: float = WALL_LIMIT_S) -> None:
-        self._command = tuple(command)
-        self._wall_limit_s = wall_limit_s
-        self._idle: list[ChildProcess] = []
-        self._places = asyncio.Semaphore(PROCESSES)
+        self._pool: HelperPool[RenderReply] = HelperPool(
+            command, decode_reply, name="template renderer", wall_limit_s=wall_limit_s
+        )
         self._tasks: set[asyncio.Task[str]] = set()
-        self._closed = False
 
     async def start(self) -> None:
         """Have one process ready, so that the first chat does not wait for it. Failing is left to the first chat."""
-        try:
-            self._idle.append(await self._spawn())
-        except OSError as error:
-            logger.warning("the template renderer could not be started: %s", error.strerror)
+        await self._pool.start()
 
     async def render(self, request: RenderRequest) -> str:
-        """The prompt's text. Raises TemplateError, and what else the template's error is.
+        """The prompt's text. Raises TemplateError, and what else the template's error is; EngineCrashed, Unavailable.
 
         Cancelling the call does not end the render, which is short.
         """
@@ -63,13 +47,8 @@ class TemplateRendererPool:
 
     async def close(self) -> None:
         """End all processes."""
-        self._closed = True
-        for task in list(self._tasks):
-            task.cancel()
+        await self._pool.close()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for process in self._idle:
-            await _end(process)
-        self._idle.clear()
 
     def _done(self, task: asyncio.Task[str]) -> None:
         self._tasks.discard(task)
@@ -77,45 +56,13 @@ class TemplateRendererPool:
             task.exception()  # seen, even where nobody waits any more
 
     async def _render(self, request: RenderRequest) -> str:
-        data = frame(request)
-        async with self._places:
-            process = self._idle.pop() if self._idle else await self._spawn()
-            try:
-                async with asyncio.timeout(self._wall_limit_s):
-                    reply = await _ask(process, data)
-            except (TimeoutError, ConnectionError, asyncio.IncompleteReadError):
-                await _end(process)
-                raise TemplateError(
-                    "the chat template needed more time or memory than it may have and was ended",
-                    param="messages",
-                ) from None
-            except BaseException:
-                await _end(process)
-                raise
-            if reply.last:
-                await _end(process)
-            else:
-                self._idle.append(process)
+        try:
+            reply = await self._pool.ask(frame(request))
+        except HelperLimit:
+            raise TemplateError(
+                "the chat template needed more time or memory than it may have and was ended",
+                param="messages",
+            ) from None
         if reply.code is not None:
             raise error_from_payload(reply.code, reply.payload)
         return reply.text
-
-    async def _spawn(self) -> ChildProcess:
-        process = await ChildProcess.spawn(self._command, worker_environment(os.environ))
-        logger.debug("template renderer %s started", process.pid)
-        return process
-
-
-async def _ask(process: ChildProcess, data: bytes) -> RenderReply:
-    process.stdin.write(data)
-    await process.stdin.drain()
-    length: int = LENGTH.unpack(await process.stdout.readexactly(LENGTH.size))[0]
-    if length > MAX_FRAME_BYTES:
-        raise ProtocolError(f"the renderer announces {length} bytes")
-    return decode_reply(await process.stdout.readexactly(length))
-
-
-async def _end(process: ChildProcess) -> None:
-    process.kill()
-    await process.exited.wait()
-    process.close()

@@ -12,6 +12,7 @@ from jan_serve.store.index import ModelIndex
 from jan_serve.store.library import ModelLibrary
 from jan_serve.store.memory.fit import FreeMemory
 from jan_serve.store.resolve import ModelResolver
+from jan_serve.supervisor.constraint_compiler import ConstraintCompilerPool, default_compile_command
 from jan_serve.supervisor.limits import ManagerLimits, WorkerLimits
 from jan_serve.supervisor.models.model_manager import ModelManager
 from jan_serve.supervisor.models.model_source import Resolver
@@ -79,6 +80,11 @@ def manager_limits(settings: Settings) -> ManagerLimits:
 def build_renderer() -> TemplateRendererPool:
     """The renderer of chat templates. Starts nothing."""
     return TemplateRendererPool(default_render_command())
+
+
+def build_compiler() -> ConstraintCompilerPool:
+    """The compiler of constraints. Starts nothing."""
+    return ConstraintCompilerPool(default_compile_command())
 
 
 def build_manager(

@@ -11,6 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from jan_serve.api.app import create_app
+from tests.support.compiling import InlineTranslator
 from tests.support.fake_client import FakeClient, FakeModels
 from tests.support.fronts import http_client, make_settings
 from tests.support.rendering import InlineRenderer
@@ -23,7 +24,7 @@ ROUTES: Final[dict[str, dict[str, str | None]]] = DOCUMENT["routes"]
 @pytest.fixture(scope="module")
 def ours() -> dict[str, Any]:
     """Our own document."""
-    return create_app(make_settings(), FakeModels(), InlineRenderer()).openapi()
+    return create_app(make_settings(), FakeModels(), InlineRenderer(), InlineTranslator()).openapi()
 
 
 def check(name: str, instance: object) -> None:

@@ -236,6 +236,59 @@ async def test_completion_logprobs_count_characters_of_the_whole_text(prompt: An
     assert choice["logprobs"]["top_logprobs"][0] is None
 
 
+async def computing(request: EngineRequest) -> AsyncIterator[EngineEvent]:
+    """As the worker: no tokens where none are wanted."""
+    wanted = request.stopping.max_tokens
+    async for event in saying(*"xy"[:wanted], reason="length", eos=False)(request):
+        yield event
+
+
+SCORED = {
+    "tokens": ["a", "b"],
+    "text_offset": [0, 1],
+    "token_logprobs": [None, -0.5],
+    "top_logprobs": [None, {"b": -0.5}],
+}
+
+
+@pytest.mark.parametrize("prompt", [["ab", "ab"], [list(b"ab"), list(b"ab")]], ids=["texts", "tokens"])
+async def test_prompts_are_scored_without_an_answer(prompt: Any) -> None:
+    body = {"prompt": prompt, "echo": True, "max_tokens": 0, "logprobs": 1}
+    _, text = await post("/v1/completions", body, over(computing))
+    answer = json.loads(text)
+    assert answer["choices"] == [
+        {"text": "ab", "index": index, "logprobs": SCORED, "finish_reason": "length"} for index in range(2)
+    ]
+    assert answer["usage"]["completion_tokens"] == 0
+
+
+async def test_a_scored_prompt_is_streamed() -> None:
+    body = {"prompt": "ab", "echo": True, "max_tokens": 0, "logprobs": 1, "stream": True}
+    _, text = await post("/v1/completions", body, over(computing))
+    events = [json.loads(line[6:])["choices"][0] for line in text.split("\n\n")[:-2]]
+    assert events == [
+        {"text": "ab", "index": 0, "logprobs": SCORED, "finish_reason": None},
+        {"text": "", "index": 0, "logprobs": None, "finish_reason": "length"},
+    ]
+
+
+async def test_without_echo_no_tokens_are_no_limit() -> None:
+    _, text = await post("/v1/completions", {"prompt": "ab", "max_tokens": 0}, over(computing))
+    assert json.loads(text)["choices"][0]["text"] == "xy"
+
+
+@pytest.mark.parametrize(("echo", "tokens"), [(True, ["a", "b", "<end>"]), (False, [])])
+async def test_what_ends_an_answer_stands_behind_a_scored_prompt(echo: bool, tokens: list[str]) -> None:
+    """lm-evaluation-harness asks for one token and drops the last entry, which must not be of the prompt."""
+    end = TokenInfo(0, b"<end>", True, -0.25)
+    body = {"prompt": "ab", "echo": echo, "max_tokens": 1, "logprobs": 1}
+    _, text = await post("/v1/completions", body, over(saying(end_token=end)))
+    choice = json.loads(text)["choices"][0]
+    assert choice["logprobs"]["tokens"] == tokens
+    assert choice["text"] == ("ab" if echo else "")
+    assert choice["finish_reason"] == "stop"
+
+
 async def test_a_suffix_is_appended_only_where_the_model_did_not_get_it() -> None:
     body = {"prompt": "a", "suffix": "z", "model": "m"}
     _, text = await post("/v1/completions", body, over(saying("b")))

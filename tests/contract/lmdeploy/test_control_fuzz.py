@@ -10,6 +10,7 @@ import schemathesis
 from jan_serve.api.app import create_app
 from jan_serve.api.dialects.lmdeploy import LMDEPLOY
 from jan_serve.api.dialects.lmdeploy.control.routes import CONTROL_PATHS
+from tests.support.compiling import InlineTranslator
 from tests.support.drawn_calls import CHECKS, drawn
 from tests.support.fake_client import FakeModels
 from tests.support.fake_control import FakeControl
@@ -17,7 +18,14 @@ from tests.support.fronts import make_settings
 from tests.support.rendering import InlineRenderer
 
 _CONTROL = FakeControl()
-_APP = create_app(make_settings(), FakeModels(), InlineRenderer(), control=_CONTROL, dialects=(LMDEPLOY,))
+_APP = create_app(
+    make_settings(),
+    FakeModels(),
+    InlineRenderer(),
+    InlineTranslator(),
+    control=_CONTROL,
+    dialects=(LMDEPLOY,),
+)
 _ALL: Any = schemathesis.openapi.from_asgi("/openapi.json", _APP, headers={"host": "localhost"})
 _PATHS = "|".join(("/distserve/.*", *CONTROL_PATHS))
 _DOCUMENT: Any = _ALL.include(path_regex=f"^({_PATHS})$")

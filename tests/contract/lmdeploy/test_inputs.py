@@ -16,6 +16,7 @@ from jan_serve.api.dialects.lmdeploy import LMDEPLOY
 from jan_serve.api.dialects.lmdeploy.routes_facts import add_model_route, add_state_routes
 from jan_serve.api.routes.health import Health, ModelHealth
 from tests.contract.lmdeploy.support import http_client, post
+from tests.support.compiling import InlineTranslator
 from tests.support.fake_client import N_EMBD, FakeClient, FakeModels, fake_facts
 from tests.support.fronts import make_settings
 from tests.support.rendering import InlineRenderer
@@ -148,7 +149,9 @@ async def test_health_is_open_and_in_the_form_of_0_16() -> None:
 
 
 async def test_health_and_metrics_are_served_while_the_server_drains() -> None:
-    app = create_app(make_settings(), FakeModels(), InlineRenderer(), dialects=(LMDEPLOY,))
+    app = create_app(
+        make_settings(), FakeModels(), InlineRenderer(), InlineTranslator(), dialects=(LMDEPLOY,)
+    )
     app.state.parts.lifecycle.draining = True
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
         health = await client.get("/lmdeploy/health")

@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 import pytest
 
 from jan_serve.api.app import create_app
+from tests.support.compiling import InlineTranslator
 from tests.support.fake_client import FakeModels
 from tests.support.fronts import make_settings
 from tests.support.rendering import InlineRenderer
@@ -21,7 +22,7 @@ ROUTES: Final[dict[str, dict[str, Any]]] = json.loads(
 @pytest.fixture(scope="module")
 def ours() -> dict[str, Any]:
     """Our own document."""
-    return create_app(make_settings(), FakeModels(), InlineRenderer()).openapi()
+    return create_app(make_settings(), FakeModels(), InlineRenderer(), InlineTranslator()).openapi()
 
 
 def fields_of(document: dict[str, Any], route: str) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from jan_serve import __version__
 from jan_serve.core.events import TokenInfo
 from jan_serve.errors import EngineFailure
 from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, EngineRequest
+from tests.support.documented import document
 from tests.support.fake_client import FakeClient, FakeModels, Script, endings, fake_facts, prompt_text, saying
 from tests.support.fronts import http_client
 
@@ -413,3 +414,14 @@ async def test_lengths_are_checked_before_grammars() -> None:
     form: dict[str, Any] = {"type": "json", "value": {}}
     for limit, words in ((9999, "must be <="), (1, "grammar is not valid")):
         assert words in (await call(CHAT, messages=messages, max_tokens=limit, response_format=form)).text
+
+
+async def test_n_is_taken_and_not_used() -> None:
+    """As there: the document has it, and there is one answer."""
+    answer = await call(CHAT, messages=ASK, n=3)
+    assert [choice["index"] for choice in answer.json()["choices"]] == [0]
+    assert (await call(CHAT, messages=ASK, n=None)).status_code == 200
+    assert (await call(CHAT, messages=ASK, n=-1)).status_code == 422
+    asked = document()["paths"][CHAT]["post"]["requestBody"]["content"]["application/json"]["schema"]["$ref"]
+    member = document()["components"]["schemas"][asked.rpartition("/")[2]]["properties"]["n"]
+    assert {"type": "integer", "minimum": 0, "maximum": 2**32 - 1} in member["anyOf"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,46 @@ def test_two_clients_with_long_prefixes_that_do_not_fit_together_both_stay_warm(
             assert cached > 200
         assert worker.stats().restored_total >= 3
         assert worker.stats().cache_ram_bytes > 0
+
+
+def test_prefixes_are_shared_under_the_same_salt_only(exact_llama: Path, tmp_path: Path) -> None:
+    """In cells, among running requests, in RAM, and on disk."""
+    settings: dict[str, Any] = {"n_ctx": 1024, "parallel": 2, "cache_dir": str(tmp_path), **EXACT}
+    salts = ("", "a", "b")
+    with running_worker(exact_llama, **settings) as worker:
+        first = {salt: answer(worker, LONG, cache_salt=salt) for salt in salts}
+        assert {cached for _, cached in first.values()} == {0}
+        assert len({text for text, _ in first.values()}) == 1
+        assert all(answer(worker, LONG, cache_salt=salt)[1] > 200 for salt in salts)
+        asks = [generate(OTHER, max_tokens=2, cache_salt=salt) for salt in ("a", "b", "a")]
+        cached = [result.usage.cached_tokens for result in worker.run(*asks)]
+        assert cached[:2] == [0, 0] and cached[2] > 200, "it waits for the prefill under its own salt"
+        end(worker)
+    with running_worker(exact_llama, **settings) as worker:
+        assert answer(worker, LONG, cache_salt="c")[1] == 0
+        for salt in salts:
+            text, cached_tokens = answer(worker, LONG, cache_salt=salt)
+            assert (text, cached_tokens > 200) == (first[salt][0], True)
+
+
+def test_a_state_file_without_a_state_is_not_taken_for_tokens(exact_llama: Path, tmp_path: Path) -> None:
+    """Its digest is right: whoever wrote it knew the form."""
+    settings: dict[str, Any] = {"n_ctx": 512, "parallel": 1, "cache_dir": str(tmp_path), **EXACT}
+    with running_worker(exact_llama, **settings) as worker:
+        text, _ = answer(worker, LONG)
+        end(worker)
+    [path] = tmp_path.rglob("*.state")
+    content = path.read_bytes()
+    n_tokens, n_bytes = struct.unpack_from("<QQ", content, 40)
+    tokens, state = content[56 : 56 + 4 * n_tokens], content[-n_bytes:]
+    shorter = tokens[:-64]
+    for ids, data in ((tokens, b""), (shorter, state), (tokens + tokens[-64:], state)):
+        body = struct.pack("<QQ", len(ids) // 4, len(data)) + ids + data
+        path.write_bytes(content[:8] + hashlib.blake2b(body, digest_size=32).digest() + body)
+        with running_worker(exact_llama, **settings) as worker:
+            assert answer(worker, LONG) == (text, 0)
+            worker.process.kill()
+            worker.process.wait(30.0)
 
 
 def test_no_tier_no_saving(exact_llama: Path) -> None:

@@ -12,10 +12,12 @@ import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from jan_serve.core.constraint import CompiledGrammar
 from jan_serve.core.sampling import SamplingParams, StopConditions
-from jan_serve.errors import EngineCrashed, InvalidModel
+from jan_serve.errors import EngineCrashed, GrammarTooComplex, InvalidModel
 from jan_serve.ipc.messages import Chunk, EngineRequest, EngineSettings
 from jan_serve.supervisor.limits import ManagerLimits, RestartLimits
 from jan_serve.supervisor.models.model_manager import ModelManager
@@ -73,6 +75,32 @@ async def test_row_20_the_same_answer_before_and_after_a_crash_in_decode(tiny_ll
                         os.kill(pid, signal.Signals[f"SIG{name}"])
         async with manager.lease(None) as client:
             assert await text(client) == golden
+
+
+def rules(length: int) -> CompiledGrammar:
+    """A chain of rules, each of which refers to the next."""
+    chain = [f'r_{i}: "a" r_{i + 1}' for i in range(length)]
+    lark = "\n".join(["start: r_0", *chain, f'r_{length}: "b"']) + "\n"
+    return CompiledGrammar(gbnf='root ::= "a"', lark=lark)
+
+
+async def test_row_104_rules_that_refer_to_one_another_without_end_do_not_end_a_worker(
+    tiny_llama: Path,
+) -> None:
+    async with real_manager(tiny_llama) as manager, manager.lease(None) as client:
+        before = await text(client)
+        [worker] = children()
+        for length in (20_000, 3_000, 1_900):
+            held = msgspec.structs.replace(request(client, 4), grammar=rules(length))
+            stream = client.generate(held)
+            if length < 2_000:
+                assert "".join([event.text async for event in stream if isinstance(event, Chunk)]) == "aaaa"
+            else:
+                with pytest.raises(GrammarTooComplex):
+                    async for _ in stream:
+                        pass
+        assert await text(client) == before
+        assert children() == [worker]
 
 
 async def test_a_worker_is_stopped_within_a_second(tiny_llama: Path) -> None:

@@ -20,6 +20,7 @@ from jan_serve.api.management.management_port import Management
 from jan_serve.store.library import ModelLibrary
 from jan_serve.store.resolve import ModelResolver
 from tests.integration.store.conftest import FILE, REPO, model_bytes
+from tests.support.compiling import InlineTranslator
 from tests.support.drawn_calls import CHECKS, drawn
 from tests.support.fake_client import FakeModels
 from tests.support.fake_hub import FakeRepo, running_hub
@@ -49,7 +50,12 @@ def _document() -> dict[str, Any]:
     control: Any = FakeModels()
     management = Management(control, ModelLibrary(ModelResolver(nowhere), nowhere, nothing))
     application = create_app(
-        make_settings(), FakeModels(), InlineRenderer(), dialects=(), management=management
+        make_settings(),
+        FakeModels(),
+        InlineRenderer(),
+        InlineTranslator(),
+        dialects=(),
+        management=management,
     )
     return application.openapi()
 

@@ -252,6 +252,40 @@ class TestKey:
         async with http_client(api_keys=("s3cret", "other")) as client:
             assert (await client.get("/v1/models", headers=headers)).status_code == 200
 
+    @pytest.mark.parametrize(
+        ("path", "body"),
+        [
+            ("/v1/chat/completions", CHAT),
+            ("/v1/chat/completions", CHAT | {"stream": True}),
+            ("/v1/completions", {"prompt": ["a", "b"]}),
+            ("/v1/responses", {"input": "a"}),
+            ("/generate", {"inputs": "a"}),
+            ("/generate_stream", {"inputs": "a"}),
+            ("/tgi/v1/chat/completions", CHAT | {"stream": True}),
+            ("/lmdeploy/generate", {"prompt": "a"}),
+            ("/lmdeploy/v1/chat/completions", CHAT | {"model": "fake"}),
+        ],
+    )
+    async def test_prefixes_are_shared_by_requests_of_one_key_only(
+        self, path: str, body: dict[str, Any]
+    ) -> None:
+        async def salts(*keys: str) -> list[str]:
+            models = FakeModels()
+            async with http_client(models, api_keys=keys) as client:
+                for key in ("k1", "k2", "k1"):
+                    answer = await client.post(path, json=body, headers={"x-api-key": key})
+                    assert answer.status_code == (200 if key in keys else 401), answer.text
+            return [request.cache_salt for request in models.clients[0].requests]
+
+        several = await salts("k1", "k2")
+        each = len(several) // 3
+        first, second, third = several[:each], several[each : 2 * each], several[2 * each :]
+        assert len({*first, *third}) == len({*second}) == 1
+        assert first == third != second
+        assert all(several) and not any("k1" in salt or "k2" in salt for salt in several)
+        assert set(await salts("k1")) == {""}
+        assert set(await salts("k1", "k2")) == set(several), "states on disk outlive the server"
+
     async def test_the_path_is_not_taken_from_the_host(self) -> None:
         async with http_client(api_keys=("k",)) as client:
             for host in ("localhost/health?x=", "localhost/health#"):

@@ -147,6 +147,29 @@ def test_a_template_that_fails_is_the_requests_error(source: str) -> None:
         render(source)
 
 
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("{{ 'a\\ud800' }}", "wrote half of a surrogate pair"),
+        ("{{ '\\ud83d' }}{{ '\\ude00' }}", "wrote half of a surrogate pair"),
+        ("{{ raise_exception('no \\ud800') }}", r"refused the messages: no \?"),
+        ("{{ ({}).x['\\ud800'].y }}", "the chat template failed"),
+        ("{{ 1 | no\ud800 }}", "does not compile"),
+        ("{{ 'é'.encode('ascii') }}", "failed: UnicodeEncodeError"),
+    ],
+)
+def test_half_of_a_surrogate_pair_is_an_error_that_can_be_written(source: str, words: str) -> None:
+    with pytest.raises(TemplateError, match=words) as caught:
+        render(source)
+    assert caught.value.message.encode()
+
+
+def test_the_words_of_raise_exception_are_bounded() -> None:
+    with pytest.raises(TemplateError) as caught:
+        render("{{ raise_exception('no' * 10000) }}")
+    assert len(caught.value.message) < 2100
+
+
 def test_the_output_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(template_environment, "MAX_OUTPUT_CHARS", 100)
     assert len(render("{{ 'a' * 100 }}")) == 100

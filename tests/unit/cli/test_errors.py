@@ -30,6 +30,8 @@ from jan_serve.errors import (
         (SystemExit(None), 0, ""),
         (KeyboardInterrupt(), 130, ""),
         (BrokenPipeError(), 1, ""),
+        (OSError(28, "No space left on device", "/data/x"), 1, "error: /data/x: No space left on device\n"),
+        (OSError("odd"), 1, "error: odd\n"),
     ],
     ids=lambda value: type(value).__name__,
 )

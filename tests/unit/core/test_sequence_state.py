@@ -58,7 +58,16 @@ def test_every_cut_and_every_flipped_byte_is_seen() -> None:
 
 
 @pytest.mark.parametrize(
-    "changes", [None, {"memory_bytes": 1 << 40}, {"logits_bytes": -16}, {"tokens": "text"}, {"identity": {}}]
+    "changes",
+    [
+        None,
+        {"memory_bytes": 1 << 40},
+        {"logits_bytes": -16},
+        {"memory_bytes": 0, "logits_bytes": 1016},
+        {"tokens": []},
+        {"tokens": "text"},
+        {"identity": {}},
+    ],
 )
 def test_a_forged_head_with_the_right_checksum_is_refused(changes: dict[str, object] | None) -> None:
     data = encoded()

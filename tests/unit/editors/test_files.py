@@ -116,3 +116,14 @@ def test_values_come_before_tables() -> None:
     assert set_values("", {"a": 1}) == "a = 1\n"
     with pytest.raises(ValueError, match="line 1"):
         set_values("a = ", values)
+
+
+@pytest.mark.parametrize("text", ["[" * 20_000, "a: " + "{a: " * 100 + "1" + "}" * 100, "- " * 1000])
+def test_yaml_that_nests_deep_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="more than 50 levels"):
+        set_keys(text, {"openai-api-base": "x"})
+
+
+def test_yaml_of_an_ordinary_depth_is_written() -> None:
+    text = "a: " + "{a: " * 48 + "1" + "}" * 48 + "\n"
+    assert set_keys(text, {"b": 1}) == text + "b: 1\n"

@@ -46,7 +46,7 @@ class FakeContext:
             raise EngineFailure("no memory for the copy")
         return np.zeros(10, np.uint8)
 
-    def restore_sequence(self, seq_id: int, data: SequenceBytes) -> bool:
+    def restore_sequence(self, seq_id: int, data: SequenceBytes, length: int) -> bool:
         self.calls.append(("restore", seq_id))
         return self.restores
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
@@ -13,16 +12,17 @@ from jan_serve.generation.constraint.compiler import ConstraintCompiler
 from jan_serve.generation.deadline import RunningRequests
 from jan_serve.generation.prepare import RequestPreparer
 from jan_serve.generation.service import GenerationService
+from tests.support.compiling import InlineTranslator
 from tests.support.fake_client import FakeModels
 from tests.support.rendering import InlineRenderer
 
 SEED = 77
 
 
-def preparer(executor: Executor) -> RequestPreparer:
+def preparer() -> RequestPreparer:
     """One whose clock stands and whose seeds are all SEED."""
     return RequestPreparer(
-        ConstraintCompiler(executor),
+        ConstraintCompiler(InlineTranslator()),
         InlineRenderer(),
         now=lambda: datetime(2026, 3, 4, tzinfo=UTC),
         seed=lambda: SEED,
@@ -31,11 +31,8 @@ def preparer(executor: Executor) -> RequestPreparer:
 
 @contextmanager
 def service_over(models: FakeModels, running: RunningRequests | None = None) -> Generator[GenerationService]:
-    """A service with threads of its own."""
-    with ThreadPoolExecutor(2) as executor:
-        yield GenerationService(
-            models, preparer(executor), running if running is not None else RunningRequests(None)
-        )
+    """A service that compiles in the test's own process."""
+    yield GenerationService(models, preparer(), running if running is not None else RunningRequests(None))
 
 
 async def collect(service: GenerationService, request: GenerationRequest) -> list[GenerationEvent]:

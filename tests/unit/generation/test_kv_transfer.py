@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -53,10 +52,8 @@ async def keeping(request: EngineRequest) -> AsyncIterator[EngineEvent]:
 
 
 async def generate(client: FakeClient, peers: FakePeers, request: GenerationRequest) -> list[GenerationEvent]:
-    with ThreadPoolExecutor(1) as executor:
-        models = FakeModels(client)
-        service = GenerationService(models, preparer(executor), RunningRequests(None), peers)
-        return await collect(service, request)
+    service = GenerationService(FakeModels(client), preparer(), RunningRequests(None), peers)
+    return await collect(service, request)
 
 
 async def test_a_kept_state_is_handed_over() -> None:

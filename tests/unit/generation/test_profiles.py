@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,6 +17,7 @@ from jan_serve.generation.prepare import RequestPreparer
 from jan_serve.generation.profiles import ModelProfile, with_defaults
 from jan_serve.generation.template_choice import TemplateOverride
 from jan_serve.ipc.messages import AdapterFacts, AdapterUse
+from tests.support.compiling import InlineTranslator
 from tests.support.fake_client import FakeClient, fake_facts
 from tests.support.rendering import InlineRenderer
 
@@ -121,17 +121,16 @@ class Profiles:
 async def test_the_engine_is_told() -> None:
     profile = ModelProfile(template=TemplateOverride("t", "<{{ messages[0].content }}>"), defaults=DEFAULTS)
     chat = ChatPrompt(messages=(Message(role="user", content="Hi"),))
-    with ThreadPoolExecutor(1) as executor:
-        preparer = RequestPreparer(
-            ConstraintCompiler(executor),
-            InlineRenderer(),
-            now=lambda: datetime(2026, 3, 4, tzinfo=UTC),
-            profiles=Profiles(profile),
-        )
-        asked = GenerationRequest(prompt=chat, given=frozenset({"seed"}), sampling=SamplingParams(seed=1))
-        prepared = await preparer.prepare(asked, FakeClient(facts=ADAPTED, adapter="poet"))
-        with pytest.raises(JanServeError):
-            await preparer.prepare(request(adapters=(AdapterChoice("x"),)), FakeClient(facts=ADAPTED))
+    preparer = RequestPreparer(
+        ConstraintCompiler(InlineTranslator()),
+        InlineRenderer(),
+        now=lambda: datetime(2026, 3, 4, tzinfo=UTC),
+        profiles=Profiles(profile),
+    )
+    asked = GenerationRequest(prompt=chat, given=frozenset({"seed"}), sampling=SamplingParams(seed=1))
+    prepared = await preparer.prepare(asked, FakeClient(facts=ADAPTED, adapter="poet"))
+    with pytest.raises(JanServeError):
+        await preparer.prepare(request(adapters=(AdapterChoice("x"),)), FakeClient(facts=ADAPTED))
     submitted = prepared.submitted
     assert submitted.prompt == ("<Hi>",)
     assert (submitted.sampling.temperature, submitted.sampling.top_k, submitted.sampling.seed) == (0.25, 3, 1)

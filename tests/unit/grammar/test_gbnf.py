@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from jan_serve.errors import InvalidGrammar
+from jan_serve.errors import GrammarTooComplex, InvalidGrammar
 from jan_serve.grammar import Recognizer, parse_gbnf, print_gbnf, print_lark
 from jan_serve.grammar.ast import Grammar, Literal, RuleRef
 from tests.conformance.llguidance_oracle import LlguidanceOracle
@@ -89,6 +89,13 @@ def test_refusal_names_line_and_reason(name: str) -> None:
     assert time.process_time() - started < 1
     assert reason in caught.value.reason
     assert line is None or caught.value.line == line
+
+
+def test_expensive_rewriting_is_refused_in_bounded_time() -> None:
+    started = time.process_time()
+    with pytest.raises(GrammarTooComplex):
+        parse_gbnf("root ::= (" + '"a"? ' * 3000 + "){2,5}")
+    assert time.process_time() - started < 5
 
 
 @pytest.mark.parametrize(

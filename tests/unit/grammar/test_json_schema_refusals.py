@@ -32,6 +32,7 @@ UNSUPPORTED: tuple[tuple[Any, str, str], ...] = (
     ({"type": "string", "enum": [1]}, "", "type"),
     ({"allOf": [{"type": "string"}, {"type": "null"}]}, "", "allOf"),
     (False, "", "false"),
+    ({"not": {"dependencies": {"a": ["b"]}}}, "/not", "dependencies"),
 )
 INVALID: tuple[tuple[Any, str], ...] = (
     ({"type": "strin"}, "/type"),
@@ -53,6 +54,15 @@ COMPLEX: tuple[Any, ...] = (
     {"allOf": [{"anyOf": [{"required": [f"{i}{c}"]} for c in "abcd"]} for i in range(8)]},
     {"multipleOf": 987654321.123, "type": "number"},
     {"type": "integer", "minimum": 10**500},
+    {"type": "number", "minimum": 5e-324},
+    {"type": "integer", "minimum": int("1234567890" * 39)},
+    {"pattern": f"^{'a?' * 3900}$"},
+    {"pattern": "(a|b)" * 2000},
+    {"pattern": "a*" * 6000},
+    {"pattern": f"({'|'.join(f'{chr(n)}[^{chr(n)}]' for n in range(0x4E00, 0x5800))})*"},
+    {"oneOf": [{"type": "string", "pattern": f"[a-z]{{{n}}}"} for n in range(1, 301)]},
+    {"oneOf": [{"enum": [f"v{n}" for n in range(first, first + 100)]} for first in range(200)]},
+    {"not": {"enum": list(range(3000))}},
 )
 
 
@@ -82,3 +92,21 @@ def test_expensive_schema_is_refused_in_bounded_time(schema: Any) -> None:
 def test_whitespace_is_flexible_or_compact() -> None:
     with pytest.raises(InvalidRequest):
         json_schema_to_grammar(True, whitespace="wide")
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {
+            "$schema": "http://json-schema.org/draft-07/schema#",
+            "type": "integer",
+            "not": {"$ref": "#/definitions/i", "minimum": 5},
+            "definitions": {"i": {"type": "integer"}},
+        },
+        {"$schema": "http://json-schema.org/draft-04/schema#", "type": "integer", "not": {"const": 1}},
+        {"$schema": "https://json-schema.org/draft/2020-12/schema", "not": {"dependencies": {"a": ["b"]}}},
+    ],
+)
+def test_negated_keywords_of_other_drafts_leave_nothing(schema: Any) -> None:
+    with pytest.raises(UnsupportedSchema, match="no JSON value"):
+        json_schema_to_grammar(schema)

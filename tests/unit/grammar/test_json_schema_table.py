@@ -19,6 +19,33 @@ class Case(NamedTuple):
 
 
 OBJECT = {"type": "object"}
+WHOLE = {"i": {"type": "integer"}}
+OLDER: tuple[tuple[str, int, Any, tuple[Any, ...], tuple[Any, ...]], ...] = (
+    (
+        "draft 7 beside $ref",
+        7,
+        {"$ref": "#/definitions/i", "minimum": 5, "definitions": WHOLE},
+        (3, 7),
+        ("x",),
+    ),
+    ("draft 4 has no const", 4, {"type": "integer", "const": 1, "minimum": 0}, (1, 2), (-1,)),
+    ("draft 6 has no if", 6, {"type": "integer", "if": {}, "then": False}, (1,), ("x",)),
+    (
+        "draft 7 has no minContains",
+        7,
+        {"contains": {"const": 1}, "minContains": 0},
+        ([1], 2),
+        ([], [2]),
+    ),
+    ("draft 7 has no prefixItems", 7, {"type": "array", "prefixItems": [False]}, ([1],), (1,)),
+    (
+        "draft 7 not over a new keyword",
+        7,
+        {"not": {"dependentRequired": {"a": ["b"]}, "type": "null"}},
+        (1,),
+        (None,),
+    ),
+)
 CASES = (
     Case("true", True, (None, 1, "x", [], {"a": [1]}), ()),
     Case("type", {"type": "integer"}, (0, -7, 10**20), (1.5, "1", None, True)),
@@ -241,6 +268,43 @@ CASES = (
         ({"n": 1}, {}),
     ),
     Case("large bound", {"type": "string", "maxLength": 20000}, ("", "a" * 5000), (1,)),
+    *(
+        Case(name, {"$schema": f"http://json-schema.org/draft-0{draft}/schema#", **schema}, accept, reject)
+        for name, draft, schema, accept, reject in OLDER
+    ),
+    Case(
+        "2020-12 has no dependencies",
+        {
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "dependencies": {"a": ["b"]},
+            "type": "object",
+        },
+        ({"a": 1},),
+        (1,),
+    ),
+    Case(
+        "hostname",
+        {"format": "hostname", "type": "string"},
+        ("a--b", "xn", "x.y"),
+        ("xn--X", "a.XN--b", "-a"),
+    ),
+    Case(
+        "uri-template",
+        {"format": "uri-template", "type": "string"},
+        ("{a}/é",),
+        ("\x7f", "\x85", "\ufdd0", "\uffff", "\U0001ffff"),
+    ),
+    Case(
+        "leap second",
+        {"format": "date-time", "type": "string"},
+        ("1998-12-31T23:59:60Z", "2024-02-29T10:00:00Z"),
+        ("1998-12-30T23:59:60Z", "1998-12-31T23:58:60Z"),
+    ),
+    Case("large maximum", {"type": "number", "maximum": 1e308}, (1, -5e300, 10**308), (10**308 + 1,)),
+    Case("number of a double", {"type": "number"}, (9e307, 1e22, 1e-308), ("1e22",)),
+    Case(
+        "largest uint256", {"type": "integer", "minimum": 0, "maximum": 2**256 - 1}, (2**256 - 1,), (2**256,)
+    ),
 )
 
 
@@ -277,6 +341,11 @@ def test_listed_properties_come_in_their_order_and_once() -> None:
     assert recognizer.matches('{"b": 1, "a": 2, "c": 3}')
     for text in ('{"a": 1, "b": 2}', '{"c": 1, "a": 2}', '{"a": 1, "a": 2}', '{"a": 1, "\\u0061": 2}'):
         assert not recognizer.matches(text), text
+
+
+@pytest.mark.parametrize("text", ["10e308", "1e309", "9.9e308", "100e300"])
+def test_exponents_stay_within_a_double(text: str) -> None:
+    assert not Recognizer(json_schema_to_grammar({"type": "number"})).matches(text)
 
 
 @pytest.mark.parametrize(

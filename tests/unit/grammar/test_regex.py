@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jan_serve.errors import UnsupportedPattern
+from jan_serve.errors import GrammarTooComplex, UnsupportedPattern
 from jan_serve.grammar import Recognizer, print_lark, regex_to_grammar
 from jan_serve.grammar.json_schema.strings import Pattern, contains
 from jan_serve.grammar.regex.language import regex_dfa, search_regex
@@ -135,3 +136,20 @@ def test_refused_pattern_names_its_position(pattern: str, position: int) -> None
         search_regex(pattern)
     assert caught.value.position == position
     assert caught.value.reason
+
+
+@pytest.mark.parametrize(
+    "pattern", [f"^{'a?' * 3900}$", "a*" * 6000, "".join(f"[^{chr(n)}]?" for n in range(0x4E00, 0x5400))]
+)
+def test_expensive_pattern_is_refused_in_bounded_time(pattern: str) -> None:
+    started = time.process_time()
+    with pytest.raises(GrammarTooComplex):
+        regex_to_grammar(pattern)
+    assert time.process_time() - started < 5
+
+
+@pytest.mark.parametrize("pattern", ["(ab?){1900}", "(a|b)" * 2000])
+def test_long_pattern_takes_bounded_time(pattern: str) -> None:
+    started = time.process_time()
+    print_lark(regex_to_grammar(pattern))
+    assert time.process_time() - started < 5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import logging
 import os
 from pathlib import Path
@@ -93,6 +94,47 @@ def test_a_full_disk_is_said_once(tmp_path: Path, capsys: pytest.CaptureFixture[
     handler.full = False
     assert capsys.readouterr().err.count("No space left on device") == 1
     handler.close()
+
+
+class UnderFullDisk(io.FileIO):
+    """A file that takes nothing."""
+
+    def write(self, data: object, /) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+class Buffering(LogFileHandler):
+    """Leaves lines in the buffer, as a disk that fills up does."""
+
+    def _open(self) -> io.TextIOWrapper:
+        return io.TextIOWrapper(io.BufferedWriter(UnderFullDisk(self.baseFilename, "a")), encoding="utf-8")
+
+    def flush(self) -> None:
+        pass
+
+
+def test_closing_on_a_full_disk_loses_lines_and_no_more(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    handler = Buffering(tmp_path / "server.log", MAX_BYTES, 2)
+    write(handler, "text")
+    stream = handler.stream
+    handler.close()
+    assert stream is not None and stream.closed
+    captured = capsys.readouterr().err
+    assert captured.count("No space left on device") == 1
+    assert "Traceback" not in captured
+
+
+def test_a_full_disk_while_the_files_are_renamed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    handler = Buffering(tmp_path / "server.log", MAX_BYTES, 2)
+    write(handler, "text")
+    handler.doRollover()
+    write(handler, "text")
+    handler.close()
+    captured = capsys.readouterr().err
+    assert captured.count("No space left on device") == 1
+    assert "Traceback" not in captured
 
 
 def test_other_errors_are_bugs_and_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

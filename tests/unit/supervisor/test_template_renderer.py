@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+import signal
+import sys
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
 from jan_serve.core.messages import ImagePart, Message
 from jan_serve.core.request import ChatPrompt
 from jan_serve.core.template import TemplateFacts
-from jan_serve.errors import ProtocolError, TemplateError, UnsupportedContent
+from jan_serve.errors import EngineCrashed, ProtocolError, TemplateError, Unavailable, UnsupportedContent
 from jan_serve.ipc.rendering import RenderRequest
-from jan_serve.supervisor.template_renderer import PROCESSES, TemplateRendererPool, default_render_command
+from jan_serve.supervisor.template_renderer import TemplateRendererPool, default_render_command
+from jan_serve.supervisor.workers.helper_process import PROCESSES
 from tests.support.processes import children
 
 pytestmark = pytest.mark.anyio
@@ -30,8 +34,10 @@ def request(source: str | None, messages: tuple[Message, ...] = HI, **fields: ob
 
 
 @asynccontextmanager
-async def renderers(wall_limit_s: float = 30.0) -> AsyncGenerator[TemplateRendererPool]:
-    pool = TemplateRendererPool(default_render_command(), wall_limit_s=wall_limit_s)
+async def renderers(
+    wall_limit_s: float = 30.0, command: Sequence[str] = default_render_command()
+) -> AsyncGenerator[TemplateRendererPool]:
+    pool = TemplateRendererPool(command, wall_limit_s=wall_limit_s)
     try:
         yield pool
     finally:
@@ -65,6 +71,9 @@ HOSTILE = {
     "wide format": "{{ '%2000000000d' % 1 }}",
     "centered": "{{ 'a' | center(2000000000) }}",
     "doubling": "{% set ns = namespace(s='ab') %}{% for i in range(40) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}",
+    "text over the pipe's limit": "{% set t = ('\U0001f600' ~ messages[0].role[:0]) * 1048576 %}"
+    "{% for i in range(16) %}{{ t }}{% endfor %}",
+    "long words": "{{ raise_exception(messages[0].content * 34000000) }}",
     "growing list": "{% set x = [1] %}{% for i in range(99999) %}{{ x.extend(x) or '' }}{% endfor %}",
 }
 
@@ -121,11 +130,21 @@ async def test_row_59_errors_come_back_as_they_are() -> None:
         ):
             with pytest.raises(TemplateError):
                 await pool.render(request(source))
+        for source in ("{{ '\\ud800' }}", "{{ raise_exception('\\ud800') }}"):
+            with pytest.raises(TemplateError, match=r"half of a surrogate pair|messages: \?"):
+                await pool.render(request(source))
         with pytest.raises(UnsupportedContent):
             await pool.render(request(None, (Message(role="user", content=(ImagePart("file:///x"),)),)))
         with pytest.raises(ProtocolError):
-            await pool.render(request(SHOW, template_kwargs={"n": 1 << 80}))
+            await pool.render(request(SHOW, template_kwargs={"n": "\ud800"}))
         assert await pool.render(request(None)) == "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
+
+
+async def test_integers_of_any_size_cross_the_pipe() -> None:
+    async with renderers() as pool:
+        kwargs = {"n": 2**256 - 1, "m": [{"a": -(10**30)}]}
+        text = await pool.render(request("{{ n }} {{ m | tojson }}", template_kwargs=kwargs))
+    assert text == f'{2**256 - 1} [{{"a": {-(10**30)}}}]'
 
 
 async def test_a_call_that_is_cancelled_leaves_the_process_usable() -> None:
@@ -137,3 +156,69 @@ async def test_a_call_that_is_cancelled_leaves_the_process_usable() -> None:
         with pytest.raises(asyncio.CancelledError):
             await waiting
         assert await pool.render(request(SHOW)) == "Hi"
+
+
+DIES_FIRST = """
+import os, struct, sys
+log, deaths, death = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+with open(log, "a") as file:
+    file.write("x")
+if os.path.getsize(log) > deaths:
+    os.execv(sys.argv[4], sys.argv[4:])
+os.read(0, struct.unpack("<I", os.read(0, 4))[0])
+if death < 0:
+    os.kill(os.getpid(), -death)
+os._exit(death)
+"""
+
+
+def dies_first(log: Path, deaths: int, death: int) -> tuple[str, ...]:
+    """A renderer of which the first `deaths` processes end with a request in hand: by -death as a signal, or status."""
+    real = default_render_command()
+    return (sys.executable, "-c", DIES_FIRST, str(log), str(deaths), str(death), *real)
+
+
+# The kernel's memory killer, a crash of the interpreter, an end that nobody foresaw.
+DEATHS = pytest.mark.parametrize(
+    "death", [-signal.SIGKILL, -signal.SIGSEGV, 1], ids=["killed", "crash", "exit"]
+)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals and exec")
+@DEATHS
+async def test_row_58_a_renderer_that_something_else_ended_is_replaced_and_asked_again(
+    tmp_path: Path, death: int
+) -> None:
+    log = tmp_path / "log"
+    async with renderers(command=dies_first(log, 1, death)) as pool:
+        assert await pool.render(request(SHOW)) == "Hi"
+        assert await pool.render(request(SHOW)) == "Hi"
+    assert log.read_text() == "xx"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals and exec")
+@DEATHS
+async def test_row_58_after_two_such_ends_the_fault_is_ours(tmp_path: Path, death: int) -> None:
+    log = tmp_path / "log"
+    async with renderers(command=dies_first(log, 2, death)) as pool:
+        with pytest.raises(EngineCrashed, match="template renderer"):
+            await pool.render(request(SHOW))
+        assert log.read_text() == "xx"
+        assert await pool.render(request(SHOW)) == "Hi"
+
+
+async def test_row_58_renderers_that_are_killed_while_idle_cost_no_request() -> None:
+    async with renderers() as pool:
+        await asyncio.gather(*(pool.render(request(SHOW)) for _ in range(PROCESSES)))
+        for process in children():
+            process.kill()
+        texts = await asyncio.gather(*(pool.render(request(SHOW)) for _ in range(2 * PROCESSES)))
+        assert texts == ["Hi"] * (2 * PROCESSES)
+        assert len(children()) <= PROCESSES
+
+
+async def test_row_58_a_renderer_that_cannot_be_started_is_our_fault(tmp_path: Path) -> None:
+    async with renderers(command=(str(tmp_path / "none"),)) as pool:
+        await pool.start()
+        with pytest.raises(Unavailable, match="No such file"):
+            await pool.render(request(SHOW))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Iterable
-from hashlib import sha256
+from hashlib import blake2b, sha256
 from http import HTTPStatus
 from typing import Final
 
@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Scope
 from jan_serve.api.errors import Envelopes, http_problem
 from jan_serve.api.guards.guard import Guard, header_values
 from jan_serve.api.routes.page import is_page_path
+from jan_serve.generation.cache_salt import cache_salt
 
 OPEN_PATHS: Final = frozenset({"/health"})
 _BEARER: Final = b"bearer "
@@ -34,24 +35,28 @@ class KeyGuard(Guard):
         """keys: none means that no key is asked for; an empty text is no key. open_paths: of reads without a key."""
         super().__init__(app, envelopes)
         self._open_paths = frozenset(open_paths)
-        self._digests = tuple(sha256(key.encode()).digest() for key in keys if key)
+        self._digests = tuple(dict.fromkeys(sha256(key.encode()).digest() for key in keys if key))
 
     def check(self, scope: Scope) -> None:
-        """Raises 401."""
+        """Raises 401. Where there are several keys, callers do not see from the cache what others have sent."""
+        cache_salt.set("")
         if not self._digests or not asks_for_key(scope["method"], scope["path"], self._open_paths):
             return
-        if not any([self._known(key) for key in _presented(scope)]):
+        known = [digest for key in _presented(scope) if (digest := self._known(key)) is not None]
+        if not known:
             raise http_problem(
                 HTTPStatus.UNAUTHORIZED, "invalid_api_key", "Invalid API key", {"www-authenticate": "Bearer"}
             )
+        if len(self._digests) > 1:
+            cache_salt.set(blake2b(known[0], digest_size=16, person=b"cache salt").hexdigest())
 
-    def _known(self, key: bytes) -> bool:
-        """Compares with every key, over digests: the time tells neither which one nor how much of it fits."""
+    def _known(self, key: bytes) -> bytes | None:
+        """The digest of a known key. Compares with every one: the time tells neither which one nor how much fits."""
         digest = sha256(key).digest()
         found = False
         for known in self._digests:
             found |= hmac.compare_digest(digest, known)
-        return found and bool(key)
+        return digest if found and key else None
 
 
 def _presented(scope: Scope) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection: uvicorn's httptools protocol with bounds on the request head, half-closed clients and hooks.
+"""One HTTP/1.1 connection: uvicorn's httptools protocol with bounds on what a client makes it hold and wait for.
 
 llhttp refuses ambiguous framing itself (RFC 9112, section 11.2) but reads a head of any size at any pace.
 """
@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Callable
+from enum import Enum, auto
 from http import HTTPStatus
 from typing import Any, Final
 
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from jan_serve.api.http.connection_hooks import ConnectionHooks, attach_hooks
@@ -17,15 +20,51 @@ from jan_serve.api.http.replies import json_bytes
 from jan_serve.api.http.request_parser import RequestParser
 
 MAX_HEAD_BYTES: Final = 64 * 1024
-HEAD_TIMEOUT_S: Final = 30.0
+MAX_HEADERS: Final = 1000
+MAX_UNREAD_BYTES: Final = 32 * 1024 * 1024
+TIMEOUT_S: Final = 30.0
+IDLE_TIMEOUT_S: Final = 75.0
+"""Longer than the 60 s after which usual proxies drop an idle connection: who drops first must not be the server."""
 PROBE_S: Final = 0.3
 
+_STEP: Final = 2048
+"""Bytes that are parsed at once: the shortest requests in them are all that can queue up unseen."""
+_STEPS: Final = 8
+"""In one turn of the event loop: bytes may be many small chunks, and other connections wait meanwhile."""
+_SLOWEST_BYTES_PER_S: Final = 1024
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _EMPTY_LINE_CHUNK: Final = b"1\r\n\n\r\n"
 
 
+class _State(Enum):
+    """What a connection waits for."""
+
+    IDLE = auto()
+    HEAD = auto()
+    ANSWER = auto()
+    UNREAD = auto()  # the rest of a body whose request was answered
+    READER = auto()  # the client takes what was written
+
+
+class _Flow(FlowControl):
+    """Reads nothing while there is something left that was read."""
+
+    def __init__(self, transport: asyncio.Transport, has_rest: Callable[[], bool]) -> None:
+        super().__init__(transport)
+        self._has_rest = has_rest
+
+    def resume_reading(self) -> None:
+        """Called for each message that the application asks for, too."""
+        if not self._has_rest():
+            super().resume_reading()
+
+
 class HttpConnection(HttpToolsProtocol):
-    """Answers 431 to a head that is too large and 408 to one that takes too long, and closes.
+    """Whatever a client owes, it has `timeout_s` for: a head, the rest of a body that nobody reads, taking its answer.
+
+    The deadline belongs to the state and no byte renews it; between requests it is `idle_timeout_s`. Only while the
+    application works there is none: it limits the time of bodies and of answers itself. A head, and what stands between
+    two pieces of a body or behind the last one (chunk extensions, trailers), has `max_head_bytes`.
 
     A client that sends FIN may still read (it shut down its sending side) or be gone: TCP shows no difference until
     something is written. So the answer goes on, and every `probe_s` something is written that readers skip: an interim
@@ -33,14 +72,26 @@ class HttpConnection(HttpToolsProtocol):
     that is gone answers with RST, and the next write ends the connection.
     """
 
-    head_timeout_s: float = HEAD_TIMEOUT_S
+    timeout_s: float = TIMEOUT_S
+    idle_timeout_s: float = IDLE_TIMEOUT_S
     max_head_bytes: int = MAX_HEAD_BYTES
     probe_s: float = PROBE_S
 
-    _head_bytes = 0
-    _in_head = True
+    _answering: Any = (
+        None  # the cycle whose application runs or ran last; `cycle` is the one that was parsed last
+    )
+    _between_messages = True
+    _head_begun = False
     _half_closed = False
-    _timer: asyncio.TimerHandle | None = None
+    _overhead = 0  # bytes since a head or a piece of a body was complete
+    _unread = 0  # bytes of a body whose request was answered
+    _unparsed = memoryview(b"")
+    _parsing: asyncio.Handle | None = None
+    _refusal: bytes | None = None
+    _state: _State | None = None
+    _buffered = 0
+    _deadline: asyncio.TimerHandle | None = None
+    _probing: asyncio.TimerHandle | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -48,110 +99,215 @@ class HttpConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        self.flow = _Flow(transport, self._has_rest)
         sock = transport.get_extra_info("socket")
         if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
             # asyncio leaves it off where the listening socket was made without naming the protocol; head and body of an
             # answer are two writes, of which the second would wait 40 ms for a delayed acknowledgement.
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._start_timer(self.head_timeout_s, self._head_too_slow)
+        self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_timer()
+        for handle in (self._deadline, self._probing, self._parsing):
+            if handle is not None:
+                handle.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self._in_head:
-            room = max(0, self.max_head_bytes - self._head_bytes)
-            self._head_bytes += len(data)
-            if self._head_bytes > self.max_head_bytes and b"\r\n\r\n" not in data[:room]:
-                self._refuse(
-                    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
-                    "headers_too_large",
-                    f"The request head is longer than {self.max_head_bytes} bytes.",
-                )
-                return
-        super().data_received(data)
+        if self._state is _State.UNREAD:
+            self._unread += len(data)
+        self._unparsed = memoryview(bytes(self._unparsed) + data if self._unparsed else data)
+        self._parse()
+        if self._unread > MAX_UNREAD_BYTES and not self._between_messages:
+            self.transport.close()
+        self._watch()
 
     def eof_received(self) -> bool:  # pyright: ignore[reportIncompatibleMethodOverride]: asyncio takes a bool, uvicorn says None
         """True keeps the sending side open: while an answer to a complete request is on its way."""
-        cycle: Any = self.cycle
-        if cycle is None or cycle.response_complete or cycle.more_body:
+        if not self._is_answering() or self.cycle.more_body:
+            self.transport.close()
+            self._watch()
             return False
         self._half_closed = True
-        cycle.keep_alive = False
-        self._start_timer(self.probe_s, self._probe)
+        self.cycle.keep_alive = False
+        self._probing = self.loop.call_later(self.probe_s, self._probe)
         return True
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._watch()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        if self._timer is None:
-            self._start_timer(self.head_timeout_s, self._head_too_slow)
-        self._in_head = True
+        self._head_begun = True
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if len(self.headers) >= MAX_HEADERS:
+            self._refuse_head(f"The request has more than {MAX_HEADERS} header fields.")
+            raise ValueError("too many header fields")  # ends the parser
+        super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        self._stop_timer()
-        self._in_head = False
-        self._head_bytes = 0
         scope: Any = self.scope
         attach_hooks(scope, ConnectionHooks(target=self.url, abort=self._abort))
         super().on_headers_complete()
+        self._between_messages = self._head_begun = False
+        self._overhead = self._unread = 0
+        self._watch()
+
+    def on_body(self, body: bytes) -> None:
+        self._overhead = 0
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
-        # The next request of a kept connection starts a head of its own.
-        self._in_head = True
+        self._between_messages = True
+        self._overhead = 0
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        if self._half_closed and not self.pipeline:
-            self.transport.close()
+        self._unset_keepalive_if_required()  # `_watch` has its own
+        self._parse()
+        if not self.pipeline and not self._is_answering():
+            if self._refusal is not None:
+                self.transport.write(self._refusal)
+            if self._refusal is not None or self._half_closed:
+                self.transport.close()
+        self._watch()
 
     def send_400_response(self, msg: str) -> None:
         """What uvicorn calls for a request that llhttp refuses."""
         self._refuse(HTTPStatus.BAD_REQUEST, "bad_request", "The request is not valid HTTP/1.1.")
 
-    def _probe(self) -> None:
-        self._timer = None
+    def _start_asgi_task(self, cycle: Any, app: Any) -> None:
+        self._answering = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def _is_answering(self) -> bool:
+        return self._answering is not None and not self._answering.response_complete
+
+    def _has_rest(self) -> bool:
+        return bool(self._unparsed or self.pipeline)
+
+    def _parse(self) -> None:
+        """Parse what has come, a turn's work, up to a request that has to wait for the answer to another one."""
+        for _ in range(_STEPS):
+            if not self._unparsed or self.pipeline:
+                break
+            if self._refusal is not None or self.transport.is_closing():
+                self._unparsed = memoryview(b"")
+                break
+            room = self.max_head_bytes - self._overhead
+            if room <= 0:
+                self._refuse_head(f"The request head is longer than {self.max_head_bytes} bytes.")
+                continue
+            part = self._unparsed[: min(_STEP, room)]
+            self._unparsed = self._unparsed[len(part) :]
+            self._overhead += len(part)
+            super().data_received(part)  # pyright: ignore[reportArgumentType]: the parser takes any buffer
+        if self._unparsed:
+            self.flow.pause_reading()
+            if not self.pipeline and self._parsing is None:
+                self._parsing = self.loop.call_soon(self._parse_on)
+
+    def _parse_on(self) -> None:
+        self._parsing = None
+        self._parse()
         cycle: Any = self.cycle
-        if self.transport.is_closing() or cycle.response_complete:
+        if cycle is None or cycle.response_complete or len(cycle.body) <= HIGH_WATER_LIMIT:
+            self.flow.resume_reading()
+        self._watch()
+
+    def _watch(self) -> None:
+        """Set the deadline of the state that the connection has come to."""
+        state = self._current_state()
+        if state is self._state:
             return
+        self._state = state
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+        if state is _State.READER:
+            self._buffered = self.transport.get_write_buffer_size()
+        if state is not _State.ANSWER:
+            delay_s = self.idle_timeout_s if state is _State.IDLE else self.timeout_s
+            self._deadline = self.loop.call_later(delay_s, self._too_slow)
+
+    def _current_state(self) -> _State:
+        answering = self._is_answering()
+        is_stream = (
+            answering and self._answering.chunked_encoding
+        )  # has a limit of its own (`write_timeout_s`)
+        if self.transport.is_closing() or (self.flow.write_paused and not is_stream):
+            return _State.READER
+        if answering:
+            return _State.ANSWER
+        if not self._between_messages:
+            return _State.UNREAD
+        if self._answering is None or self._head_begun or self._overhead:
+            return _State.HEAD
+        return _State.IDLE
+
+    def _too_slow(self) -> None:
+        state, self._state, self._deadline = self._state, None, None
+        if state is _State.READER:
+            left = self.transport.get_write_buffer_size()
+            if left > self._buffered - self.timeout_s * _SLOWEST_BYTES_PER_S:
+                self.transport.abort()
+                return
+        elif state is _State.HEAD and (self._head_begun or self._overhead):
+            self._refuse(
+                HTTPStatus.REQUEST_TIMEOUT, "request_timeout", "The request head took too long to arrive."
+            )
+        else:
+            self.transport.close()
+        self._watch()
+
+    def _probe(self) -> None:
+        if self.transport.is_closing() or not self._is_answering():
+            return
+        cycle = self._answering
         if not self.flow.write_paused:
             if not cycle.response_started:
                 if cycle.scope["http_version"] == "1.1":
                     self.transport.write(_CONTINUE)
             elif cycle.chunked_encoding:
                 self.transport.write(_EMPTY_LINE_CHUNK)
-        self._start_timer(self.probe_s, self._probe)
+        self._probing = self.loop.call_later(self.probe_s, self._probe)
 
     def _abort(self) -> None:
         self.transport.abort()
 
-    def _start_timer(self, delay_s: float, callback: Any) -> None:
-        self._stop_timer()
-        self._timer = self.loop.call_later(delay_s, callback)
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _head_too_slow(self) -> None:
-        self._timer = None
-        if self._head_bytes:
-            self._refuse(
-                HTTPStatus.REQUEST_TIMEOUT, "request_timeout", "The request head took too long to arrive."
-            )
-        else:
-            self.transport.close()
+    def _refuse_head(self, message: str) -> None:
+        self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "headers_too_large", message)
 
     def _refuse(self, status: HTTPStatus, code: str, message: str) -> None:
-        """Before there is a path, no dialect can be chosen: OpenAI's form, which most clients read."""
-        self._stop_timer()
+        """Answer this, behind the answers to the requests before it, and close.
+
+        Before there is a path, no dialect can be chosen: OpenAI's form, which most clients read.
+        """
+        if self._refusal is not None:
+            return
         error = {"message": message, "type": "invalid_request_error", "param": None, "code": code}
         body = json_bytes({"error": error})
         head = (
             f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: application/json\r\n"
             f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
         )
-        self.transport.write(head.encode() + body)
-        self.transport.close()
+        self._refusal = head.encode() + body
+        if not self._between_messages:  # the fault is in the body of the last request
+            cycle: Any = self.cycle
+            if cycle is not self._answering:
+                self.pipeline.popleft()
+            else:
+                if cycle.response_started:
+                    self._refusal = b""
+                cycle.disconnected = True
+                cycle.message_event.set()
+        if not self._is_answering() or self._answering.disconnected:
+            self.transport.write(self._refusal)
+            self.transport.close()

@@ -49,9 +49,10 @@ class RequestParser:
         self._callbacks = callbacks
         self._framing: list[bytes] = []
         self._heard = False
+        self._in_head = False
         self._parser = self._new()
 
-    def feed_data(self, data: bytes) -> None:
+    def feed_data(self, data: bytes | memoryview) -> None:
         """Parse on. Raises httptools.HttpParserError for what is no request."""
         while True:
             try:
@@ -96,6 +97,7 @@ class RequestParser:
         if self._heard:
             return
         self._framing.clear()
+        self._in_head = True
         self._callbacks.on_message_begin()
 
     def on_url(self, url: bytes) -> None:
@@ -104,8 +106,8 @@ class RequestParser:
             self._callbacks.on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """See Callbacks."""
-        if self._heard:
+        """See Callbacks. Not of trailers: nobody checks them as the fields of a head are."""
+        if self._heard or not self._in_head:
             return
         if name.lower() in _FRAMING:
             self._framing.append(name + b": " + value + b"\r\n")
@@ -114,6 +116,7 @@ class RequestParser:
     def on_headers_complete(self) -> None:
         """See Callbacks."""
         if not self._heard:
+            self._in_head = False
             self._callbacks.on_headers_complete()
         self._heard = False
 

@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from jan_serve.cli.errors import WRONG_USE, CommandError
+from jan_serve.cli.input import read_file
+from jan_serve.core.nesting import is_deeper
 
 _MAX_BYTES: Final = 1 << 20
+_MAX_DEPTH: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,23 +35,14 @@ def read_format(given: str) -> AnswerFormat:
                 f"There is no file {given}.", "A format is `json`, a file, or a grammar's name.", WRONG_USE
             )
         return AnswerFormat(given, {"grammar": given})
-    text = _text(path)
+    text = read_file(path, _MAX_BYTES)
     if "::=" in text:
         return AnswerFormat(given, {"grammar": text})
     try:
         schema = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise CommandError(f"{given} is neither JSON nor GBNF: {error}", None, WRONG_USE) from None
+    if is_deeper(schema, _MAX_DEPTH):
+        raise CommandError(f"{given} nests deeper than {_MAX_DEPTH} levels.", None, WRONG_USE)
     wrapped = {"type": "json_schema", "json_schema": {"name": path.stem, "schema": schema}}
     return AnswerFormat(given, {"response_format": wrapped})
-
-
-def _text(path: Path) -> str:
-    try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise CommandError(f"{path} has more than {_MAX_BYTES} bytes.", status=WRONG_USE)
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise CommandError(f"{path} is not UTF-8 text (byte {error.start}).", status=WRONG_USE) from None
-    except OSError as error:
-        raise CommandError(f"cannot read {path}: {error.strerror}", status=WRONG_USE) from None

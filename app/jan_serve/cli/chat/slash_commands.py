@@ -15,6 +15,7 @@ from jan_serve.cli.chat.parameters import PARAMETERS, parameter
 from jan_serve.cli.client.loading import load_model
 from jan_serve.cli.client.server_connection import ServerConnection
 from jan_serve.cli.errors import WRONG_USE, CommandError
+from jan_serve.cli.input import read_file
 from jan_serve.cli.output import Output
 
 
@@ -173,13 +174,7 @@ def _save(desk: Desk, rest: str) -> None:
 
 def _load(desk: Desk, rest: str) -> None:
     path = _path(rest)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise CommandError(f"cannot read {path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise CommandError(f"cannot read {path}: it is not UTF-8") from None
-    desk.conversation.restore(text)
+    desk.conversation.restore(read_file(path))
     desk.output.note(f"{len(desk.conversation.messages) // 2} questions and answers from {path}.")
 
 

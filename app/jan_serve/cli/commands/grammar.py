@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from jan_serve.cli.errors import FAILED, WRONG_USE, CommandError
+from jan_serve.cli.input import read_file, read_input
 from jan_serve.cli.output import Output
 from jan_serve.errors import InvalidRequest
 from jan_serve.resources import shipped_grammars
@@ -65,17 +66,15 @@ def _read(source: str, *, compact: bool) -> Grammar:
 
 def _text(source: str) -> str:
     if source == "-":
-        return sys.stdin.read()
+        return read_input(Output())
     path = Path(source)
-    if not path.exists() and source in (shipped := shipped_grammars()):
-        return shipped[source]
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        names = ", ".join(sorted(shipped_grammars()))
-        raise CommandError(
-            f"cannot read {source}: {error}", f"Shipped grammars: {names}.", WRONG_USE
-        ) from None
+    names = shipped_grammars()
+    if path.exists():
+        return read_file(path)
+    if source not in names:
+        hint = f"Shipped grammars: {', '.join(sorted(names))}."
+        raise CommandError(f"cannot read {source}: there is no such file", hint, WRONG_USE)
+    return names[source]
 
 
 def _check(found: Grammar, text: str, output: Output) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from jan_serve import __version__
 from jan_serve.cli.errors import CommandError
+from jan_serve.cli.interrupts import interrupts_end_at_once
 from jan_serve.cli.options import with_setting_flags
 from jan_serve.cli.output import Output
 from jan_serve.cli.server.listen import AlreadyServing, listen, url_of
@@ -25,7 +26,13 @@ from jan_serve.logs.log_file import LogFileHandler, LogFileUnavailable, open_log
 from jan_serve.logs.log_lines import configure_logging
 from jan_serve.store.resolve import DefaultModel, ModelResolver
 from jan_serve.wiring.model_sources import ModelSources
-from jan_serve.wiring.parts import build_library, build_manager, build_renderer, build_resolver
+from jan_serve.wiring.parts import (
+    build_compiler,
+    build_library,
+    build_manager,
+    build_renderer,
+    build_resolver,
+)
 
 if TYPE_CHECKING:
     from jan_serve.api.observer import ServerObserver
@@ -121,15 +128,17 @@ def run_server(
 ) -> int:
     """The server with all its parts, until it is told to stop; the value is the exit status."""
     # The server's packages take most of the start-up time: the other commands do without.
-    from jan_serve.api.server import run
-    from jan_serve.control.control_plane import ServerControl
-    from jan_serve.supervisor.models.updated_sources import UpdatedSources
+    with interrupts_end_at_once():
+        from jan_serve.api.server import run
+        from jan_serve.control.control_plane import ServerControl
+        from jan_serve.supervisor.models.updated_sources import UpdatedSources
 
     library = build_library(resolver, settings, free_memory)
     updated = UpdatedSources(sources)
     manager = build_manager(updated, settings, free_memory)
     control = ServerControl(settings, manager, updated)
-    return run(settings, manager, build_renderer(), sock, library, observer, sources, control)
+    renderer, compiler = build_renderer(), build_compiler()
+    return run(settings, manager, renderer, compiler, sock, library, observer, sources, control)
 
 
 @contextmanager

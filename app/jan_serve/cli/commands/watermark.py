@@ -11,7 +11,7 @@ from jan_serve.cli.client.loading import load_model
 from jan_serve.cli.client.own_server import any_server
 from jan_serve.cli.client.server_connection import ServerConnection
 from jan_serve.cli.errors import WRONG_USE, CommandError
-from jan_serve.cli.input import read_input
+from jan_serve.cli.input import read_file, read_input
 from jan_serve.cli.options import ConfigOption, JsonOption, UrlOption
 from jan_serve.cli.output import Output
 from jan_serve.config import load_settings
@@ -65,10 +65,7 @@ def watermark(
 def _text(file: str, output: Output) -> str:
     if file == "-":
         return read_input(output)
-    try:
-        return Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise CommandError(f"cannot read {file}: {error}", None, WRONG_USE) from None
+    return read_file(Path(file))
 
 
 def _tokens(connection: ServerConnection, model: str, text: str) -> list[int]:

@@ -1,4 +1,4 @@
-"""Keeps prefixes apart that were computed with different LoRA adapters, wherever prefixes are compared by tokens."""
+"""Keeps prefixes of different LoRA adapters or cache salts apart, wherever prefixes are compared by tokens."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _WORD = 1 << 32
 
 @dataclass(frozen=True, slots=True)
 class PrefixMark:
-    """A permutation of the 32-bit numbers, token * factor + offset, of its own for each use of adapters.
+    """A permutation of the 32-bit numbers, token * factor + offset, of its own for each use of adapters and each salt.
 
     Equal prefixes stay equal under one mark, and have nothing in common under two, or with unmarked ones, but for a
-    chance of 2**-32 a token. So caches need not know of adapters: they are given marked tokens.
+    chance of 2**-32 a token. So caches need not know of either: they are given marked tokens.
     """
 
     factor: int

@@ -86,7 +86,8 @@ class SequenceMemory:
         self.cells.remove(sequence.seq_id)
         while self.cells.free < length and self.evict_oldest():
             pass
-        if not self._context.restore_sequence(sequence.seq_id, np.frombuffer(state.memory, np.uint8)):
+        memory = np.frombuffer(state.memory, np.uint8)
+        if not self._context.restore_sequence(sequence.seq_id, memory, length):
             return False
         self.cells.extend(sequence.seq_id, length)
         return True

@@ -117,7 +117,7 @@ class StateFiles:
             logger.warning("%s cannot be read: %s", file.path, error)
             self._forget(file.path)
             return None
-        if len(head) != _HEAD.size or _HEAD.unpack(head)[1] != _digest(head, body):
+        if not _is_of(file.tokens, head, body):
             logger.warning("%s is damaged; it is removed", file.path)
             self.remove(file)
             return None
@@ -204,6 +204,18 @@ def _digest(head: bytes, body: SequenceBytes) -> bytes:
     return digest.digest()
 
 
+def _is_of(tokens: Tokens, head: bytes, body: SequenceBytes) -> bool:
+    """Whether a file is whole, and still the state of these tokens."""
+    if len(head) != _HEAD.size:
+        return False
+    _, digest, n_tokens, n_bytes = _HEAD.unpack(head)
+    return (
+        (n_tokens, tokens.nbytes + n_bytes) == (len(tokens), len(body))
+        and body[: tokens.nbytes].tobytes() == tokens.tobytes()
+        and digest == _digest(head, body)
+    )
+
+
 def _read_head(path: Path) -> StateFile | None:
     """The tokens of a file whose sizes agree; its bytes are checked when they are used."""
     try:
@@ -213,7 +225,7 @@ def _read_head(path: Path) -> StateFile | None:
                 return None
             magic, _, n_tokens, n_bytes = _HEAD.unpack(head)
             size = path.stat().st_size
-            if magic != _MAGIC or size != _HEAD.size + 4 * n_tokens + n_bytes:
+            if magic != _MAGIC or not n_tokens or not n_bytes or size != _HEAD.size + 4 * n_tokens + n_bytes:
                 return None
             return StateFile(np.fromfile(stream, np.int32, n_tokens), path, size)
     except OSError as error:

@@ -146,7 +146,7 @@ class StateRestorer:
             return 0
         if not _pays(length - have, len(state.tokens)) or not make_room(len(state.tokens)):
             return 0
-        if not self._context.restore_sequence(sequence.seq_id, state.data):
+        if not self._context.restore_sequence(sequence.seq_id, state.data, len(state.tokens)):
             return 0
         is_cut = length == len(state.tokens) or self._context.truncate(sequence.seq_id, length)
         if not is_cut or not self._context.reaches_back(sequence.seq_id, length):

@@ -15,6 +15,7 @@ from jan_serve.engine.constraint.grammar_executor import (
     LlguidanceExecutor,
 )
 from jan_serve.engine.constraint.guide import GuidedExecutor, GuideTools
+from jan_serve.engine.constraint.lark_limits import check_lark
 from jan_serve.engine.constraint.token_search import TokenSearch
 from jan_serve.engine.llama.chain import Candidates
 from jan_serve.engine.llama.vocab import Vocab
@@ -46,20 +47,25 @@ class GrammarFactory:
         self._search: TokenSearch | None = None
 
     def create(self, grammar: CompiledGrammar) -> GrammarExecutor:
-        """An executor at the start of the grammar. Raises InvalidGrammar."""
+        """An executor at the start of the grammar. Raises InvalidGrammar, GrammarTooComplex.
+
+        Only in a thread with `lark_limits.STACK_BYTES` of stack.
+        """
         if grammar.lark is not None:
-            return LlguidanceExecutor(self._llguidance(), self._closed(grammar), self._vocab)
+            lark = self._closed(grammar)
+            check_lark(lark)
+            return LlguidanceExecutor(self._llguidance(), lark, self._vocab)
         return LlamaGrammarExecutor(self._vocab, grammar.gbnf, self._candidates)
 
     def template(self, grammar: CompiledGrammar) -> Callable[[], GrammarExecutor]:
-        """Compiles once, for executors that are made while others wait. Raises InvalidGrammar."""
+        """Compiles once, for executors that are made while others wait. Raises as `create`."""
         first = self.create(grammar)
         if isinstance(first, LlguidanceExecutor):
             return first.copy
         return lambda: self.create(grammar)
 
     def guided(self, guide: Guide) -> GuidedExecutor:
-        """An executor at the start of an answer. Raises InvalidGrammar."""
+        """An executor at the start of an answer. Raises as `create`."""
         grammar = None if guide.grammar is None else self.template(guide.grammar)
         triggers = tuple(self.template(trigger.grammar) for trigger in guide.triggers)
         return GuidedExecutor(guide, GuideTools(self._vocab, self._token_search, grammar, triggers))

@@ -50,7 +50,7 @@ class Embedder:
         Raises ContextLengthExceeded or InvalidRequest, naming the input.
         """
         if self._adapters is not None:
-            self._adapters.mark(request.adapters)  # refuses what is not there
+            self._adapters.mark(request.adapters, "")  # refuses what is not there
         vocab = self._vocab
         rows: list[list[int]] = []
         for i, item in enumerate(request.inputs):

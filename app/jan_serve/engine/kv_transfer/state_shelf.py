@@ -100,6 +100,8 @@ class StateShelf:
 
     def store(self, request: StoreState) -> StateStored:
         """Take the next part of a state; the last one has it checked. Blocks then. Raises InvalidState, Overloaded."""
+        if request.total < 1:
+            raise InvalidState("The state is empty.")
         if request.offset == 0:
             self.reserve(request.state, request.total)
             with self._lock:

@@ -287,16 +287,17 @@ class LlamaContext:
             raise EngineFailure(f"llama.cpp could not save the state of sequence {seq_id}")
         return data[:written]
 
-    def restore_sequence(self, seq_id: int, data: SequenceBytes) -> bool:
+    def restore_sequence(self, seq_id: int, data: SequenceBytes, length: int) -> bool:
         """`llama_state_seq_set_data` into a sequence that holds nothing. False where there is no room for it, or the
-        bytes are not of such a context; the sequence is empty then. The bytes must be whole: checksums are the
-        caller's matter.
+        bytes are not of such a context or of `length` tokens; the sequence is empty then. The bytes must be whole:
+        checksums are the caller's matter.
         """
         data = np.ascontiguousarray(data)
         read = int(
             lib.llama_state_seq_set_data(self.pointer, _pointer(data, ctypes.c_uint8), len(data), seq_id)
         )
-        if read != len(data):
+        last = int(lib.llama_memory_seq_pos_max(self._memory, seq_id))
+        if read != len(data) or last != length - 1:
             self.remove(seq_id)
             return False
         return True

@@ -21,17 +21,14 @@ from jan_serve.chat.formats.layout import (
     Slot,
     TaggedArguments,
 )
-from jan_serve.core.constraint import CompiledGrammar, Constraint, SpecialText
+from jan_serve.core.constraint import CompiledGrammar, Constraint
 from jan_serve.core.guide import CallGrammars
 from jan_serve.core.messages import Tool
 from jan_serve.errors import GrammarTooComplex, InvalidSchema, UnsupportedPattern, UnsupportedSchema
-from jan_serve.generation.constraint.grammar_of import constraint_grammar
+from jan_serve.generation.constraint.grammar_of import constraint_grammar, printed
 from jan_serve.grammar import (
     json_schema_to_grammar,
-    print_gbnf,
-    print_lark_open,
     regex_to_grammar,
-    spelled_out,
 )
 from jan_serve.grammar.ast import EMPTY, Expr, Grammar, Literal, RuleRef, Special, choice, repeat, sequence
 from jan_serve.grammar.builder import RuleBuilder
@@ -57,31 +54,66 @@ def call_grammars(
     constraint: what an answer without a call satisfies. Raises UnsupportedSchema for a tool with `strict` that cannot
     be enforced; GrammarTooComplex.
     """
-    writer = _CallWriter(form, tools, parallel)
+    arguments = _ToolArguments(form, tools)
+    writer = _CallWriter(form, arguments, parallel)
     wholes = [writer.whole()]
     if constraint is not None:
         text = _texts(form.text_opens, form.special_tokens)
         wholes.append(sequence([*text, writer.composer.embed(constraint_grammar(constraint, {}), "answer")]))
-    whole = _compiled(writer.composer.grammar(choice(wholes)), writer.has_free_text)
+    whole = printed(writer.composer.grammar(choice(wholes)), tokens=not arguments.have_free_text)
     triggered: list[CompiledGrammar] = []
     for trigger in form.calls.triggers:
-        part = _CallWriter(form, tools, parallel)
-        triggered.append(_compiled(part.composer.grammar(part.after(trigger)), part.has_free_text))
-    return CallGrammars(whole, tuple(triggered), tuple(writer.warnings))
+        part = _CallWriter(form, arguments, parallel)
+        grammar = part.composer.grammar(part.after(trigger))
+        triggered.append(printed(grammar, tokens=not arguments.have_free_text))
+    return CallGrammars(whole, tuple(triggered), tuple(arguments.warnings))
+
+
+class _ToolArguments:
+    """The grammar of each tool's arguments, translated once. have_free_text: strings may stand in them unquoted."""
+
+    def __init__(self, form: ChatFormat, tools: Sequence[Tool]) -> None:
+        self._syntax = form.calls.arguments
+        self._special_tokens = form.special_tokens
+        self.have_free_text = not isinstance(self._syntax, JsonArguments | PythonArguments)
+        self.warnings: list[str] = []
+        self.grammars = [(tool.name, self._grammar(tool)) for tool in tools]
+
+    def _grammar(self, tool: Tool) -> Grammar:
+        try:
+            return self._translate(tool, _object_schema(tool.parameters))
+        except _REFUSALS as error:
+            if tool.strict:
+                raise
+            self.warnings.append(
+                f"tool {tool.name}: its arguments are held to any JSON object, not to its schema: {error}"
+            )
+            return self._translate(tool, {"type": "object"})
+
+    def _translate(self, tool: Tool, schema: Any) -> Grammar:
+        if isinstance(self._syntax, JsonArguments):
+            return json_schema_to_grammar(schema)
+        made = translate_arguments(schema, _notation(self._syntax, self._special_tokens))
+        if not made.exact:
+            self.warnings.append(
+                f"tool {tool.name}: arrays and objects among its arguments are held to the notation of this model,"
+                " not to their schemas"
+            )
+        if isinstance(self._syntax, GemmaArguments):
+            return _braced(made.grammar)
+        return made.grammar
 
 
 class _CallWriter:
     """Writes the calls of one grammar."""
 
-    def __init__(self, form: ChatFormat, tools: Sequence[Tool], parallel: bool) -> None:
+    def __init__(self, form: ChatFormat, arguments: _ToolArguments, parallel: bool) -> None:
         self._form = form
         self._layout = form.calls
-        self._tools = tools
         self._parallel = parallel and form.calls.parallel
         self.composer = Composer()
-        self.warnings: list[str] = []
-        self.has_free_text = not isinstance(form.calls.arguments, JsonArguments | PythonArguments)
-        self._arguments = {tool.name: self._tool_arguments(tool) for tool in tools}
+        self._arguments = {name: self.composer.embed(grammar, name) for name, grammar in arguments.grammars}
+        self._names = [name for name, _ in arguments.grammars]
 
     def whole(self) -> Expr:
         """One call or more, with all that stands around them."""
@@ -106,17 +138,17 @@ class _CallWriter:
         return self.composer.rules.define("call", self._any_tool(self._layout.call))
 
     def _any_tool(self, parts: Parts) -> Expr:
-        return choice([sequence(self._filled(parts, tool)) for tool in self._tools])
+        return choice([sequence(self._filled(parts, name)) for name in self._names])
 
-    def _filled(self, parts: Parts, tool: Tool) -> Iterable[Expr]:
+    def _filled(self, parts: Parts, tool: str) -> Iterable[Expr]:
         for part in parts:
             match part:
                 case str():
                     yield from self._text(part)
                 case Slot.NAME:
-                    yield Literal(tool.name)
+                    yield Literal(tool)
                 case Slot.ARGUMENTS:
-                    yield self._arguments[tool.name]
+                    yield self._arguments[tool]
                 case Slot.INDEX:
                     yield self.composer.embed(regex_to_grammar("0|[1-9][0-9]{0,3}"), "index")
                 case Slot.CALL_ID:
@@ -130,33 +162,6 @@ class _CallWriter:
             return pieces
         return [loose for piece in pieces for loose in _with_optional_breaks(piece)]
 
-    def _tool_arguments(self, tool: Tool) -> Expr:
-        schema = _object_schema(tool.parameters)
-        try:
-            grammar = self._translate(tool, schema)
-        except _REFUSALS as error:
-            if tool.strict:
-                raise
-            self.warnings.append(
-                f"tool {tool.name}: its arguments are held to any JSON object, not to its schema: {error}"
-            )
-            grammar = self._translate(tool, {"type": "object"})
-        return self.composer.embed(grammar, tool.name)
-
-    def _translate(self, tool: Tool, schema: Any) -> Grammar:
-        syntax = self._layout.arguments
-        if isinstance(syntax, JsonArguments):
-            return json_schema_to_grammar(schema)
-        made = translate_arguments(schema, _notation(syntax, self._form.special_tokens))
-        if not made.exact:
-            self.warnings.append(
-                f"tool {tool.name}: arrays and objects among its arguments are held to the notation of this model,"
-                " not to their schemas"
-            )
-        if isinstance(syntax, GemmaArguments):
-            return _braced(made.grammar)
-        return made.grammar
-
 
 def _braced(grammar: Grammar) -> Grammar:
     composer = Composer()
@@ -166,12 +171,6 @@ def _braced(grammar: Grammar) -> Grammar:
 def _object_schema(parameters: dict[str, Any]) -> dict[str, Any]:
     """Arguments are an object, whether the schema says so or not."""
     return parameters if "type" in parameters else {**parameters, "type": "object"}
-
-
-def _compiled(grammar: Grammar, has_free_text: bool) -> CompiledGrammar:
-    lark = print_lark_open(grammar, tokens=not has_free_text)
-    specials = tuple(SpecialText(rule, text, spelled_out(text)) for rule, text in lark.specials)
-    return CompiledGrammar(gbnf=print_gbnf(grammar), lark=lark.text, specials=specials)
 
 
 def _with_optional_breaks(piece: Expr) -> list[Expr]:

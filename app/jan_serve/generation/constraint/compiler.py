@@ -1,71 +1,61 @@
 """From what a caller asked of the output to the grammars that the engine takes: off the event loop, and remembered.
 
-The grammar package does the work and sets its limits; here are the cache and the thread.
+The grammar package does the work and sets its limits; here is the memory of what came of it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor
-from functools import partial
 from hashlib import sha256
-from typing import Any, Final, cast
-
-import msgspec
+from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
 
 from jan_serve.chat.formats.format import ChatFormat
 from jan_serve.core.constraint import CompiledGrammar, Constraint, GbnfConstraint
 from jan_serve.core.guide import CallGrammars
 from jan_serve.core.messages import Tool
+from jan_serve.errors import InvalidRequest, JanServeError, error_from_payload
+from jan_serve.generation.ports import ConstraintTranslator
+from jan_serve.ipc.compiling import CompileCalls, CompileConstraint, Compiled, CompileRequest, encode_request
 
 MAX_ENTRIES: Final = 256
 MAX_BYTES: Final = 32 << 20
 
-Translate = Callable[[Constraint, Mapping[str, str]], CompiledGrammar]
-Compiled = CompiledGrammar | CallGrammars
+MAX_REFUSALS: Final = 1024
+MAX_REFUSAL_BYTES: Final = 1 << 20
+REFUSED_FOR_S: Final = 60.0
+"""How long a refusal is remembered: one for want of time may be the fault of a machine that was busy."""
 
+GRACE_S: Final = 0.25
+"""For work that nobody waits for any more: most is done by then, and ending it costs a process."""
 
-def compile_constraint(constraint: Constraint, named: Mapping[str, str]) -> CompiledGrammar:
-    """`translate.compile_constraint`, which is imported with the first use: a server that only chats needs none."""
-    from jan_serve.generation.constraint import grammar_of
-
-    return grammar_of.compile_constraint(constraint, named)
-
-
-def _compile_calls(
-    form: ChatFormat, tools: Sequence[Tool], parallel: bool, constraint: Constraint | None
-) -> CallGrammars:
-    from jan_serve.generation.constraint.call_grammar import call_grammars
-
-    return call_grammars(form, tools, parallel=parallel, constraint=constraint)
+T = TypeVar("T")
 
 
 class ConstraintCompiler:
-    """Compiles constraints and tool calls, and remembers the results. Bounded in entries and bytes.
-
-    The least recently used go first.
-    """
+    """Has constraints and tool calls compiled, and remembers the results and the refusals, each bounded by itself."""
 
     def __init__(
         self,
-        executor: Executor,
+        translator: ConstraintTranslator,
         named: Mapping[str, str] | None = None,
-        translate: Translate = compile_constraint,
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """executor: where `translate` runs. named: GBNF texts that a request may ask for by name."""
-        self._executor = executor
+        """named: GBNF texts that a request may ask for by name."""
+        self._translator = translator
+        self._clock = clock
         self._named = named or {}
-        self._translate = translate
-        self._done: OrderedDict[bytes, Compiled] = OrderedDict()
-        self._bytes = 0
-        self._running: dict[bytes, asyncio.Future[Compiled]] = {}
+        self._done: _Recent[Compiled] = _Recent(MAX_ENTRIES, MAX_BYTES, _size)
+        self._refused: _Recent[_Failure] = _Recent(MAX_REFUSALS, MAX_REFUSAL_BYTES, _Failure.size)
+        self._running: dict[bytes, _Job] = {}
 
     @property
     def cached_bytes(self) -> int:
         """Size of the remembered grammars."""
-        return self._bytes
+        return self._done.bytes
 
     def __len__(self) -> int:
         return len(self._done)
@@ -73,60 +63,126 @@ class ConstraintCompiler:
     async def compile(self, constraint: Constraint) -> CompiledGrammar:
         """The grammar, from the cache where it is known.
 
-        Raises InvalidGrammar, InvalidSchema, UnsupportedSchema, UnsupportedPattern, GrammarTooComplex.
+        Raises InvalidGrammar, InvalidSchema, UnsupportedSchema, UnsupportedPattern, GrammarTooComplex; EngineCrashed,
+        Unavailable.
         """
         if isinstance(constraint, GbnfConstraint) and constraint.text in self._named:
             # By its text, so that a file that was edited is another grammar.
             constraint = GbnfConstraint(self._named[constraint.text])
-        work = partial(self._translate, constraint, {})
-        return cast(CompiledGrammar, await self._get(_key(constraint), work))
+        return cast(CompiledGrammar, await self._get(CompileConstraint(constraint)))
 
     async def calls(
         self, form: ChatFormat, tools: Sequence[Tool], *, parallel: bool, constraint: Constraint | None
     ) -> CallGrammars:
         """The grammars of calls of these tools, as `call_grammars` makes them. Raises as `compile`."""
-        key = _key([form.name, tools, parallel, constraint])
-        work = partial(_compile_calls, form, tools, parallel, constraint)
-        return cast(CallGrammars, await self._get(key, work))
+        request = CompileCalls(form=form.name, tools=tuple(tools), parallel=parallel, constraint=constraint)
+        return cast(CallGrammars, await self._get(request))
 
-    async def _get(self, key: bytes, work: Callable[[], Compiled]) -> Compiled:
+    async def _get(self, request: CompileRequest) -> Compiled:
+        data = encode_request(request)
+        key = sha256(data).digest()
         known = self._done.get(key)
         if known is not None:
-            self._done.move_to_end(key)
             return known
-        running = self._running.get(key)
-        if running is None:
-            running = self._start(key, work)
-        # A request that leaves must not take the result from others that wait for it.
-        return await asyncio.shield(running)
+        refusal = self._refused.get(key)
+        if refusal is not None and self._clock() < refusal.until:
+            raise error_from_payload(refusal.code, refusal.payload)
+        job = self._running.get(key)
+        if job is None:
+            job = self._start(key, data)
+        return await self._wait(key, job)
 
-    def _start(self, key: bytes, work: Callable[[], Compiled]) -> asyncio.Future[Compiled]:
-        loop = asyncio.get_running_loop()
-        running = loop.run_in_executor(self._executor, work)
-        self._running[key] = running
+    def _start(self, key: bytes, data: bytes) -> _Job:
+        job = self._running[key] = _Job(asyncio.create_task(self._run(key, data)))
+        job.task.add_done_callback(lambda _: self._forget(key, job))
+        return job
 
-        def finished(future: asyncio.Future[Compiled]) -> None:
+    async def _run(self, key: bytes, data: bytes) -> Compiled | _Failure:
+        try:
+            compiled = await self._translator.translate(data)
+        except JanServeError as error:
+            failure = _Failure(error.code, error.payload(), self._clock() + REFUSED_FOR_S)
+            if isinstance(error, InvalidRequest):
+                self._refused.put(key, failure)
+            return failure
+        self._done.put(key, compiled)
+        return compiled
+
+    async def _wait(self, key: bytes, job: _Job) -> Compiled:
+        job.waiting += 1
+        try:
+            # A request that leaves must not take the result from others that wait for it.
+            result = await asyncio.shield(job.task)
+        finally:
+            job.waiting -= 1
+            if not job.waiting and not job.task.done():
+                asyncio.get_running_loop().call_later(GRACE_S, self._end_unless_wanted, key, job)
+        if isinstance(result, _Failure):
+            raise error_from_payload(result.code, result.payload)
+        return result
+
+    def _end_unless_wanted(self, key: bytes, job: _Job) -> None:
+        if not job.waiting:
+            self._forget(key, job)
+            job.task.cancel()
+
+    def _forget(self, key: bytes, job: _Job) -> None:
+        if self._running.get(key) is job:
             del self._running[key]
-            if not future.cancelled() and future.exception() is None:
-                self._remember(key, future.result())
 
-        running.add_done_callback(finished)
-        return running
 
-    def _remember(self, key: bytes, compiled: Compiled) -> None:
-        size = _size(compiled)
-        if size > MAX_BYTES:
+class _Job:
+    """Something that is being compiled. waiting: the requests that want it."""
+
+    def __init__(self, task: asyncio.Task[Compiled | _Failure]) -> None:
+        self.task = task
+        self.waiting = 0
+
+
+class _Failure(NamedTuple):
+    """An error, to be raised as a new object for each that asks. until: by the clock, when it is remembered."""
+
+    code: str
+    payload: dict[str, Any]
+    until: float
+
+    def size(self) -> int:
+        """In bytes."""
+        return sum(len(str(value)) for value in self.payload.values())
+
+
+class _Recent(Generic[T]):
+    """Bounded in entries and bytes. The least recently used go first."""
+
+    def __init__(self, max_entries: int, max_bytes: int, size: Callable[[T], int]) -> None:
+        self._max_entries = max_entries
+        self._max_bytes = max_bytes
+        self._size = size
+        self._entries: OrderedDict[bytes, T] = OrderedDict()
+        self.bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, key: bytes) -> T | None:
+        """What is known of the key."""
+        if key in self._entries:
+            self._entries.move_to_end(key)
+        return self._entries.get(key)
+
+    def put(self, key: bytes, value: T) -> None:
+        """Keep it, unless it is larger than all that may be kept."""
+        size = self._size(value)
+        known = self._entries.pop(key, None)
+        if known is not None:
+            self.bytes -= self._size(known)
+        if size > self._max_bytes:
             return
-        self._done[key] = compiled
-        self._bytes += size
-        while len(self._done) > MAX_ENTRIES or self._bytes > MAX_BYTES:
-            _, dropped = self._done.popitem(last=False)
-            self._bytes -= _size(dropped)
-
-
-def _key(asked: Any) -> bytes:
-    """Equal for equal asks. The order of a schema's properties counts: it is the order of the output."""
-    return sha256(msgspec.json.encode(asked)).digest()
+        self._entries[key] = value
+        self.bytes += size
+        while len(self._entries) > self._max_entries or self.bytes > self._max_bytes:
+            _, dropped = self._entries.popitem(last=False)
+            self.bytes -= self._size(dropped)
 
 
 def _size(compiled: Compiled) -> int:

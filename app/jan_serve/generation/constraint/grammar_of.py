@@ -13,8 +13,10 @@ from jan_serve.core.constraint import (
     JsonObjectConstraint,
     JsonSchemaConstraint,
     RegexConstraint,
+    SpecialText,
 )
 from jan_serve.errors import GrammarTooComplex
+from jan_serve.grammar.print_lark import LarkText
 
 _ANY_OBJECT: Final = {"type": "object"}
 
@@ -37,10 +39,26 @@ def constraint_grammar(constraint: Constraint, named: Mapping[str, str]) -> tran
 
 
 def compile_constraint(constraint: Constraint, named: Mapping[str, str]) -> CompiledGrammar:
-    """`constraint_grammar`, printed for both executors."""
-    grammar = constraint_grammar(constraint, named)
+    """`constraint_grammar`, printed."""
+    return printed(constraint_grammar(constraint, named))
+
+
+def printed(grammar: translator.Grammar, *, tokens: bool = True) -> CompiledGrammar:
+    """A grammar as the engine takes it. tokens: see `print_lark_open`. Raises GrammarTooComplex.
+
+    llama.cpp's sampler, which takes GBNF, is no way out of llguidance's limits: it has none, and a short grammar can
+    fill its memory or never end.
+    """
+    lark = _lark(grammar, tokens=tokens)
+    specials = tuple(SpecialText(rule, text, translator.spelled_out(text)) for rule, text in lark.specials)
+    return CompiledGrammar(gbnf=translator.print_gbnf(grammar), lark=lark.text, specials=specials)
+
+
+def _lark(grammar: translator.Grammar, *, tokens: bool) -> LarkText:
     try:
-        lark = translator.print_lark(grammar)
+        return translator.print_lark_open(grammar, tokens=tokens)
     except GrammarTooComplex:
-        lark = None  # only GBNF can say it: the engine uses llama.cpp's sampler then
-    return CompiledGrammar(gbnf=translator.print_gbnf(grammar), lark=lark)
+        if not tokens:
+            raise
+    # Terminals of many characters can be far longer than the rules that they stand for.
+    return translator.print_lark_open(grammar, tokens=False)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from jan_serve.errors import GrammarTooComplex
 from jan_serve.grammar.charset import MAX_CODE_POINT, CharSet
-from jan_serve.grammar.limits import MAX_PRODUCT_STATES
+from jan_serve.grammar.limits import MAX_PRODUCT_STATES, spend
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,6 +49,7 @@ class Dfa:
 
     def live_states(self) -> frozenset[int]:
         """The states from which some word can still be completed."""
+        spend(len(self.table) * (16 + len(self.table[0])) // 64)
         sources: list[set[int]] = [set() for _ in self.table]
         for state, row in enumerate(self.table):
             for target in set(row):
@@ -85,12 +86,19 @@ def partition(sets: Sequence[CharSet]) -> tuple[tuple[int, ...], tuple[int, ...]
     signature = 0
     for cut in sorted(toggles):
         signature ^= toggles[cut]
+        spend(1 + len(sets) // 2048)
         symbol = known.setdefault(signature, len(known))
         if symbols and symbols[-1] == symbol:
             continue
         cuts.append(cut)
         symbols.append(symbol)
-    members = [[symbol for sig, symbol in known.items() if sig >> index & 1] for index in range(len(sets))]
+    members: list[list[int]] = [[] for _ in sets]
+    for signature, symbol in known.items():
+        spend(signature.bit_count() // 4)
+        while signature:
+            bit = signature & -signature
+            signature ^= bit
+            members[bit.bit_length() - 1].append(symbol)
     return tuple(cuts), tuple(symbols), members
 
 
@@ -148,6 +156,7 @@ def _product(a: Dfa, b: Dfa, accept: Callable[[bool, bool], bool], *, both: bool
         if pair == dead:
             rows.append((index[dead],) * len(pairs))
             continue
+        spend(1 + len(pairs) // 8)
         row_a, row_b = a.table[pair[0]], b.table[pair[1]]
         row: list[int] = []
         for symbol_a, symbol_b in pairs:
@@ -179,6 +188,7 @@ def from_words(words: Iterable[str]) -> Dfa:
     table: list[list[int]] = [[dead] * width, [dead] * width]
     accepting: set[int] = set()
     for word in words:
+        spend(1 + len(word) * (8 + width) // 64)
         state = 0
         for c in word:
             symbol = symbol_of[c]
@@ -208,6 +218,7 @@ def minimize(a: Dfa) -> Dfa:
     count, width = len(a.table), max(a.symbols) + 1
     if count > 3000:
         return a
+    spend(1 + count * width // 8)
     sources: list[list[list[int]]] = [[[] for _ in range(count)] for _ in range(width)]
     for state, row in enumerate(a.table):
         for symbol, target in enumerate(row):
@@ -222,6 +233,7 @@ def minimize(a: Dfa) -> Dfa:
     pending = {min(range(len(blocks)), key=lambda i: len(blocks[i]))}
     while pending:
         splitter = list(blocks[pending.pop()])
+        spend(1 + len(splitter) * width // 8)
         for symbol in range(width):
             own = sources[symbol]
             hit: dict[int, set[int]] = {}
@@ -276,6 +288,7 @@ def longest_word(a: Dfa) -> int | None:
     depth: dict[int, int] = {}
     on_path: set[int] = set()
     stack: list[tuple[int, bool]] = [(0, False)]
+    spend(len(a.table) * (8 + len(a.table[0])) // 32)
     while stack:
         state, leaving = stack.pop()
         targets = {t for t in a.table[state] if t in live}

@@ -14,6 +14,7 @@ from jan_serve.grammar.ast import NEVER, Expr, RuleRef, choice, repeat, sequence
 from jan_serve.grammar.automata.dfa import Dfa
 from jan_serve.grammar.builder import RuleBuilder
 from jan_serve.grammar.charset import CharSet
+from jan_serve.grammar.limits import spend
 from jan_serve.grammar.text_form import TextForm
 
 # A state that is written in place nests a group; llama.cpp parses groups recursively.
@@ -45,6 +46,7 @@ class DfaWriter:
         symbol_sets = self._dfa.symbol_sets()
         edges: dict[int, dict[int, CharSet]] = {}
         for state in self._live:
+            spend(1 + len(symbol_sets) // 8)
             grouped: dict[int, list[CharSet]] = {}
             for symbol, target in enumerate(self._dfa.table[state]):
                 if target in self._live:

@@ -22,16 +22,18 @@ from jan_serve.grammar.json_schema.ir import (
 )
 from jan_serve.grammar.json_schema.numbers import ANY_NUMBER, NumberSpec
 from jan_serve.grammar.json_schema.terms import Terms
-from jan_serve.grammar.limits import MAX_SPECS, Budget
+from jan_serve.grammar.limits import MAX_SPECS, spend
+
+# One operation on type sets costs about this much.
+_STEPS = 4
 
 
 class Algebra:
     """Operations that need to conjoin terms. `is_nothing` decides emptiness of a conjunction, exactly or not at all
     (True only when it is certain)."""
 
-    def __init__(self, terms: Terms, budget: Budget, is_nothing: Callable[[Conj], bool]) -> None:
+    def __init__(self, terms: Terms, is_nothing: Callable[[Conj], bool]) -> None:
         self._terms = terms
-        self._budget = budget
         self._is_nothing = is_nothing
 
     def intersect(self, a: TypeSets, b: TypeSets) -> TypeSets:
@@ -40,6 +42,7 @@ class Algebra:
             return b
         if b is ANY_VALUE:
             return a
+        spend(_STEPS)
         return TypeSets(
             a.null and b.null,
             a.boolean & b.boolean,
@@ -51,6 +54,7 @@ class Algebra:
 
     def unite(self, a: TypeSets, b: TypeSets) -> TypeSets:
         """What either allows."""
+        spend(_STEPS)
         return TypeSets(
             a.null or b.null,
             a.boolean | b.boolean,
@@ -65,7 +69,7 @@ class Algebra:
             return b
         if b is ANY_NUMBER:
             return a
-        self._budget.spend(len(a) * len(b))
+        spend(sum(1 + len(x.excluded) // 8 for x in a) * sum(1 + len(y.excluded) // 8 for y in b))
         found = dict.fromkeys(s for x in a for y in b if (s := numbers.intersect(x, y)) is not None)
         return _capped(tuple(found))
 
@@ -80,7 +84,7 @@ class Algebra:
         return _capped(tuple(dict.fromkeys(found)))
 
     def _array(self, a: ArraySpec, b: ArraySpec) -> ArraySpec:
-        self._budget.spend(2 + len(a.prefix) + len(b.prefix))
+        spend(2 + len(a.prefix) + len(b.prefix))
         conjoin = self._terms.conjoin
         prefix = tuple(
             conjoin(a.rest if x is None else x, b.rest if y is None else y)
@@ -122,7 +126,7 @@ class Algebra:
         return _capped(_distinct(found))
 
     def _object(self, a: ObjectSpec, b: ObjectSpec) -> ObjectSpec | None:
-        self._budget.spend(2 + len(a.props) + len(b.props))
+        spend(2 + len(a.props) + len(b.props))
         conjoin = self._terms.conjoin
         props: dict[str, Conj] = {}
         for name, conj in a.props.items():
@@ -154,6 +158,7 @@ class Algebra:
         if known is not None:
             return known
         result = TRUE
+        spend(len(spec.rules))
         for rule in spec.rules:
             if strings.contains(rule.names, name):
                 result = self._terms.conjoin(result, rule.conj)
@@ -161,6 +166,7 @@ class Algebra:
 
     def add_rule(self, spec: ObjectSpec, rule: NameRule) -> ObjectSpec:
         """The spec with one more rule, which listed properties obey too."""
+        spend(len(spec.props))
         props = {
             name: self._terms.conjoin(conj, rule.conj) if strings.contains(rule.names, name) else conj
             for name, conj in spec.props.items()
@@ -213,6 +219,7 @@ def _union_objects(a: tuple[ObjectSpec, ...], b: tuple[ObjectSpec, ...]) -> tupl
 
 def _distinct(specs: list[ObjectSpec]) -> tuple[ObjectSpec, ...]:
     """Object specs hold dictionaries, so equality replaces hashing."""
+    spend(len(specs) * len(specs) // 8)
     found: list[ObjectSpec] = []
     for spec in specs:
         if spec not in found:

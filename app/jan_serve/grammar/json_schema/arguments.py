@@ -32,7 +32,7 @@ from jan_serve.grammar.json_schema.ir import (
     TypeSets,
 )
 from jan_serve.grammar.json_schema.strings import ANY_STRING, NO_STRING, StringSet
-from jan_serve.grammar.limits import Budget
+from jan_serve.grammar.limits import budget
 from jan_serve.grammar.text_form import PlainText
 from jan_serve.grammar.transform import prune
 
@@ -76,12 +76,13 @@ class ArgumentsGrammar:
 
 def translate_arguments(schema: Any, notation: ArgumentNotation) -> ArgumentsGrammar:
     """The arguments that satisfy `schema`, an object's. Raises as `json_schema_to_grammar`."""
-    document = Document(schema)
-    emitter = Emitter(Expander(document, Budget()), whitespace="flexible")
-    writer = _Writer(emitter, notation)
-    sets = emitter.expander.expand(emitter.expander.terms.positive(document.root))
-    root = choice([writer.object(spec) for spec in sets.object])
-    grammar = prune(emitter.grammar_of(root), emitter.rules.complete)
+    with budget():
+        document = Document(schema)
+        emitter = Emitter(Expander(document), whitespace="flexible")
+        writer = _Writer(emitter, notation)
+        sets = emitter.expander.expand(emitter.expander.terms.positive(document.root))
+        root = choice([writer.object(spec) for spec in sets.object])
+        grammar = prune(emitter.grammar_of(root), emitter.rules.complete)
     if grammar is None:
         raise UnsupportedSchema("", "type", "no JSON object satisfies the schema")
     return ArgumentsGrammar(grammar, writer.exact)

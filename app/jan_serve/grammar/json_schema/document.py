@@ -13,10 +13,13 @@ from jan_serve.errors import InvalidSchema, UnsupportedSchema
 from jan_serve.grammar.json_schema.json_value import as_array, as_object, kind_of
 from jan_serve.grammar.json_schema.keywords import (
     ASSERTIONS,
+    DROPPED,
     SCHEMA_KEYWORDS,
     SCHEMA_LIST_KEYWORDS,
     SCHEMA_MAP_KEYWORDS,
+    declared_draft,
     draft_of,
+    known_keywords,
 )
 from jan_serve.grammar.limits import MAX_SCHEMA_DEPTH
 
@@ -78,6 +81,8 @@ class Document:
         top = as_object(root) or {}
         self.draft = draft_of(top.get("$schema"))
         self._declared = "$schema" in top
+        self._strict = declared_draft(top.get("$schema")) is not None
+        self._raw = root
         self._id_key = "id" if self.draft <= 4 else "$id"
         self._nodes: dict[tuple[int, str], Node] = {}
         self._resources: dict[str, tuple[Any, str]] | None = None
@@ -93,7 +98,9 @@ class Document:
         key = (id(schema), base)
         node = self._nodes.get(key)
         if node is None or isinstance(schema, bool):
-            node = Node(schema, base, parent, token)
+            members = as_object(schema) if self._strict else None
+            own = schema if members is None else known_keywords(members, self.draft)
+            node = Node(own, base, parent, token)
             if not isinstance(schema, dict | bool):
                 raise InvalidSchema(
                     node.pointer, f"a schema is an object or a boolean, not {kind_of(schema)}"
@@ -122,6 +129,13 @@ class Document:
             token += escape_token(str(step))
         return self._node(schema, node.base, node, token)
 
+    def check_negated(self, node: Node) -> None:
+        """Refuse to negate what only older drafts have where no draft is named: it may mean nothing."""
+        foreign = DROPPED.intersection(node.schema) if not self._strict else ()
+        if foreign:
+            reason = "under `not`, `oneOf` or `if` its meaning depends on the draft, and $schema names none"
+            raise UnsupportedSchema(node.pointer, min(foreign), reason)
+
     def constant(self, node: Node, value: Any) -> Node:
         """A node that is not in the document: the schema that only `value` satisfies."""
         schema = {"const": value}
@@ -147,7 +161,7 @@ class Document:
             if self._dynamic.get(fragment, 0) > 1:
                 raise UnsupportedSchema(node.pointer, keyword, "more than one $dynamicAnchor has this name")
         if target == "" and (fragment == "" or fragment.startswith("/")):
-            return self._walk(node, keyword, self.root.schema, "", fragment)
+            return self._walk(node, keyword, self._raw, "", fragment)
         resource = self._index().get(target)
         if resource is None:
             raise UnsupportedSchema(
@@ -181,8 +195,8 @@ class Document:
     def _index(self) -> dict[str, tuple[Any, str]]:
         """Identifiers and anchors, found once, in places where a schema is expected."""
         if self._resources is None:
-            self._resources = {"": (self.root.schema, "")}
-            for schema, base, pointer in self._subschemas(self.root.schema):
+            self._resources = {"": (self._raw, "")}
+            for schema, base, pointer in self._subschemas(self._raw):
                 self._register(schema, base, pointer)
         return self._resources
 

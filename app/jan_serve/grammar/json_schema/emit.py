@@ -186,19 +186,18 @@ class Emitter:
 
     def _number_body(self) -> Expr:
         digits = repeat(_class("0-9"), 1, None)
-        exponent = choice(
-            [
-                repeat(_class("0-9"), 1, 2),
-                sequence([_class("1-2"), repeat(_class("0-9"), 2, 2)]),
-                sequence([Literal("30"), _class("0-8")]),
-            ]
-        )
+        fraction = repeat(sequence([Literal("."), digits]), 0, 1)
+        e, plus, minus = _class("Ee"), repeat(Literal("+"), 0, 1), Literal("-")
+        two, three = repeat(_class("0-9"), 1, 2), sequence([_class("1-2"), repeat(_class("0-9"), 2, 2)])
+        small = sequence([e, choice([sequence([repeat(_class("+-"), 0, 1), two]), sequence([minus, three])])])
+        small = choice([small, sequence([e, minus, Literal("30"), _class("0-8")])])
+        # A double holds one digit before the point with these.
+        large = sequence([e, plus, choice([three, sequence([Literal("30"), _class("0-7")])])])
         return Token(
-            sequence(
+            choice(
                 [
-                    self._whole_body(),
-                    repeat(sequence([Literal("."), digits]), 0, 1),
-                    repeat(sequence([_class("Ee"), repeat(_class("+-"), 0, 1), exponent]), 0, 1),
+                    sequence([self._whole_body(), fraction, repeat(small, 0, 1)]),
+                    sequence([repeat(Literal("-"), 0, 1), _class("0-9"), fraction, large]),
                 ]
             )
         )

@@ -21,6 +21,7 @@ from jan_serve.grammar.ast import (
 )
 from jan_serve.grammar.json_schema import numbers, strings
 from jan_serve.grammar.json_schema.ir import ArraySpec, Conj, TypeSets
+from jan_serve.grammar.limits import spend
 
 if TYPE_CHECKING:
     from jan_serve.grammar.json_schema.emit import Emitter
@@ -145,6 +146,7 @@ def _classified(
                 split.append((conjoin(conj, c.conj), (*after, count + 1)))
             split.append((conjoin(conj, misses), (*after, count)))
         options = split
+        spend(len(options))
     return [(conj, after) for conj, after in options if not emit.expander.is_nothing(conj)]
 
 

@@ -29,7 +29,7 @@ from jan_serve.grammar.json_schema.negation import Negation
 from jan_serve.grammar.json_schema.strings import ANY_STRING
 from jan_serve.grammar.json_schema.terms import Terms
 from jan_serve.grammar.json_schema.unevaluated import Unevaluated, mentions_unevaluated, unseen
-from jan_serve.grammar.limits import MAX_IN_PLACE_DEPTH, Budget
+from jan_serve.grammar.limits import MAX_IN_PLACE_DEPTH, spend
 
 # How deep emptiness is looked for. Deeper conjunctions count as inhabited; unproductive rules are pruned later.
 _EMPTINESS_DEPTH = 4
@@ -43,11 +43,10 @@ class _InProgress(UnsupportedSchema):
 class Expander:
     """Expansion with memory: each term and each conjunction of a document is expanded once."""
 
-    def __init__(self, document: Document, budget: Budget) -> None:
+    def __init__(self, document: Document) -> None:
         self.terms = Terms(document)
-        self.algebra = Algebra(self.terms, budget, self.is_nothing)
+        self.algebra = Algebra(self.terms, self.is_nothing)
         self._document = document
-        self._budget = budget
         self._assertions = Assertions(document, self.terms)
         self._negation = Negation(document, self.terms, self._assertions)
         self._by_term: dict[Term, TypeSets | None] = {}
@@ -82,7 +81,7 @@ class Expander:
         self._depth += 1
         if self._depth > MAX_IN_PLACE_DEPTH:
             raise GrammarTooComplex(f"more than {MAX_IN_PLACE_DEPTH} schemas apply to one value in a chain")
-        self._budget.spend()
+        spend()
         try:
             if term.positive:
                 result = self._holds(term.node)
@@ -218,7 +217,7 @@ class Expander:
         clashes: list[list[int]] = [[] for _ in range(count)]
         for i in range(count):
             for j in range(i + 1, count):
-                self._budget.spend()
+                spend()
                 if not self.is_empty(self.algebra.intersect(sets[i], sets[j])):
                     clashes[i].append(j)
                     clashes[j].append(i)
@@ -286,6 +285,7 @@ class Expander:
             return ANY_VALUE
         if schema is True:
             return NO_VALUE
+        self._document.check_negated(node)
         result = NO_VALUE
         for part in self._failing_parts(node):
             result = self.algebra.unite(result, part)

@@ -20,18 +20,22 @@ _DATE = (
     f"|02-(?:0[1-9]|1[0-9]|2[0-8]))|{_LEAP}-02-29)"
 )
 _OFFSET = "(?:[Zz]|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"
+_CLOCK = f"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\\.[0-9]+)?{_OFFSET}"
 # A leap second is 23:59:60 UTC; with another offset its validity would need arithmetic, so only Z spells it.
-_TIME = (
-    f"(?:(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\\.[0-9]+)?{_OFFSET}"
-    "|23:59:60(?:\\.[0-9]+)?(?:[Zz]|[+-]00:00))"
-)
+_LEAP_SECOND = "23:59:60(?:\\.[0-9]+)?(?:[Zz]|[+-]00:00)"
+_TIME = f"(?:{_CLOCK}|{_LEAP_SECOND})"
+_DATE_TIME = f"(?:{_DATE}[Tt]{_CLOCK}|{_YEAR}-(?:06-30|12-31)[Tt]{_LEAP_SECOND})"
 _DURATION_TIME = "T(?:[0-9]+H(?:[0-9]+M(?:[0-9]+S)?)?|[0-9]+M(?:[0-9]+S)?|[0-9]+S)"
 _DURATION_DATE = "(?:[0-9]+Y(?:[0-9]+M(?:[0-9]+D)?)?|[0-9]+M(?:[0-9]+D)?|[0-9]+D)"
 _DURATION = f"P(?:[0-9]+W|{_DURATION_DATE}(?:{_DURATION_TIME})?|{_DURATION_TIME})"
 
 
 def _label(longest: int) -> str:
-    return f"[A-Za-z0-9](?:[A-Za-z0-9-]{{0,{longest - 2}}}[A-Za-z0-9])?"
+    """A label that does not start with `xn--`: whether such a one is valid takes decoding it."""
+    end, middle = "[A-Za-z0-9]", "[A-Za-z0-9-]"
+    other_start = f"(?:[A-WYZa-wyz0-9]{middle}|[Xx][A-MO-Za-mo-z0-9-])"
+    start = f"(?:{other_start}{middle}{{2}}|[Xx][Nn](?:{end}{middle}|-{end}))"
+    return f"(?:{end}(?:{middle}{{0,2}}{end})?|{start}{middle}{{0,{longest - 5}}}{end})"
 
 
 _LABEL = _label(63)
@@ -88,12 +92,16 @@ _URI, _RELATIVE = _uri_parts("")
 _IRI, _IRI_RELATIVE = _uri_parts(_IRI_EXTRA)
 _POINTER = "(?:/(?:[^/~]|~[01])*)*"
 _VARNAME = f"(?:[A-Za-z0-9_]|{_PCT})(?:\\.?(?:[A-Za-z0-9_]|{_PCT}))*"
+# What RFC 6570 leaves out of `literals` above ASCII: controls, noncharacters, specials, tags.
+_NO_LITERAL = "\\u007f-\\u009f\\ufdd0-\\ufdef\\ufff0-\\uffff\\u{e0000}-\\u{e0fff}" + "".join(
+    f"\\u{{{plane:x}fffe}}\\u{{{plane:x}ffff}}" for plane in range(1, 17)
+)
 _VARSPEC = f"{_VARNAME}(?::[1-9][0-9]{{0,3}}|\\*)?"
 
 FORMATS: dict[str, str] = {
     "date": _DATE,
     "time": _TIME,
-    "date-time": f"{_DATE}[Tt]{_TIME}",
+    "date-time": _DATE_TIME,
     "duration": _DURATION,
     "email": _EMAIL,
     "hostname": _HOSTNAME,
@@ -107,7 +115,7 @@ FORMATS: dict[str, str] = {
     "json-pointer": _POINTER,
     "relative-json-pointer": f"(?:0|[1-9][0-9]*)(?:#|{_POINTER})",
     "uri-template": (
-        f"(?:[^\\u0000- \"'%<>\\\\^`{{|}}]|{_PCT}|\\{{[+#./;?&=,!@|]?{_VARSPEC}(?:,{_VARSPEC})*\\}})*"
+        f"(?:[^\\u0000- \"'%<>\\\\^`{{|}}{_NO_LITERAL}]|{_PCT}|\\{{[+#./;?&=,!@|]?{_VARSPEC}(?:,{_VARSPEC})*\\}})*"
     ),
     "regex": regex_pattern(),
     "base64": "(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?",

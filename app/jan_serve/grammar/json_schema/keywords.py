@@ -5,6 +5,8 @@ Keywords that are in no table are annotations or unknown, and are ignored as the
 
 from __future__ import annotations
 
+from typing import Any
+
 TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
 
 # Keywords that can make an instance invalid. A schema without any of them is the true schema.
@@ -49,7 +51,39 @@ LATEST_DRAFT = 2020
 
 def draft_of(uri: object) -> int:
     """The draft that `$schema` names, the latest one where it names none that is known."""
+    return declared_draft(uri) or LATEST_DRAFT
+
+
+def declared_draft(uri: object) -> int | None:
+    """The draft that `$schema` names, if it is known."""
     if not isinstance(uri, str):
-        return LATEST_DRAFT
+        return None
     name = uri.strip().rstrip("#").replace("https://json-schema.org/draft-", "http://json-schema.org/draft-")
-    return DRAFTS.get(name, LATEST_DRAFT)
+    return DRAFTS.get(name)
+
+
+_SINCE_6 = frozenset({"const", "contains", "propertyNames"})
+_SINCE_7 = frozenset({"if", "then", "else", "contentEncoding"})
+_SINCE_2019 = frozenset(
+    {"minContains", "maxContains", "dependentRequired", "dependentSchemas", "$recursiveRef"}
+    | {"unevaluatedItems", "unevaluatedProperties"}
+)
+_SINCE_2020 = frozenset({"prefixItems", "$dynamicRef"})
+# Keywords that the latest draft no longer has.
+DROPPED = frozenset({"dependencies", "additionalItems", "$recursiveRef"})
+_FOREIGN = {
+    3: _SINCE_6 | _SINCE_7 | _SINCE_2019 | _SINCE_2020,
+    4: _SINCE_6 | _SINCE_7 | _SINCE_2019 | _SINCE_2020,
+    6: _SINCE_7 | _SINCE_2019 | _SINCE_2020,
+    7: _SINCE_2019 | _SINCE_2020,
+    2019: _SINCE_2020 | {"dependencies"},
+    2020: DROPPED,
+}
+
+
+def known_keywords(schema: dict[str, Any], draft: int) -> dict[str, Any]:
+    """The members that mean something in a draft. Up to draft 7 a `$ref` hides all that stands beside it."""
+    if draft <= 7 and "$ref" in schema:
+        return {"$ref": schema["$ref"]}
+    foreign = _FOREIGN[draft]
+    return schema if foreign.isdisjoint(schema) else {k: v for k, v in schema.items() if k not in foreign}

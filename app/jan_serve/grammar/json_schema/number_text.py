@@ -19,6 +19,8 @@ from jan_serve.grammar.regex.language import full_regex
 from jan_serve.grammar.regex.nfa import compile_dfa
 
 _MAX_DIGITS = 400
+# Each digit of a bound that is not a zero at its end nests an expression.
+_MAX_NESTED_DIGITS = 90
 _DIGIT = Chars(((0x30, 0x39),))
 _DIGITS = Loop(_DIGIT, 0, None)
 _MINUS = Chars(((0x2D, 0x2D),))
@@ -44,8 +46,13 @@ def number_dfa(spec: NumberSpec) -> Dfa:
     Raises GrammarTooComplex for bounds of hundreds of digits and for large divisors.
     """
     for bound in (spec.low, spec.high):
-        if bound is not None and len(str(abs(bound.numerator))) + len(str(bound.denominator)) > _MAX_DIGITS:
-            raise GrammarTooComplex(f"a number bound has more than {_MAX_DIGITS} digits")
+        if bound is None:
+            continue
+        whole, part = str(abs(bound.numerator)), str(bound.denominator)
+        if len(whole) + len(part) > _MAX_DIGITS or len(whole.rstrip("0")) + len(part) > _MAX_NESTED_DIGITS:
+            raise GrammarTooComplex(
+                f"a number bound has more than {_MAX_DIGITS} digits, or {_MAX_NESTED_DIGITS} without the last zeros"
+            )
     options = _whole(spec) if spec.is_whole() else _decimal(spec)
     result = compile_dfa(alternation(options)) if options else automata.from_words([])
     for multiple in sorted(spec.multiples):
@@ -115,22 +122,25 @@ def _integers(low: int, high: int | None) -> list[Regex]:
     if high < low:
         return []
     end = str(high)
-    for width in range(len(start), len(end) + 1):
-        first = start if width == len(start) else "1" + "0" * (width - 1)
-        last = end if width == len(end) else "9" * width
-        options += _same_width(first, last)
+    if len(start) == len(end):
+        return _same_width(start, end)
+    options += _same_width(start, "9" * len(start))
+    if len(end) - len(start) > 1:
+        options.append(concat([_digit_range(1, 9), Loop(_DIGIT, len(start), len(end) - 2)]))
+    options += _same_width("1" + "0" * (len(end) - 1), end)
     return options
 
 
 def _same_width(first: str, last: str) -> list[Regex]:
     if not first:
         return [EPSILON]
+    same = next((i for i, (a, b) in enumerate(zip(first, last, strict=True)) if a != b), len(first))
+    if same:
+        return [concat([_literal(first[:same]), item]) for item in _same_width(first[same:], last[same:])]
     rest = len(first) - 1
     if not first.strip("0") and last == "9" * len(last) and len(first) > 1:
         return [Loop(_DIGIT, len(first), len(first))]
     a, b = int(first[0]), int(last[0])
-    if a == b:
-        return [concat([_literal(first[0]), item]) for item in _same_width(first[1:], last[1:])]
     options: list[Regex] = []
     if first[1:].strip("0"):
         options += [concat([_literal(first[0]), item]) for item in _same_width(first[1:], "9" * rest)]

@@ -14,6 +14,7 @@ from typing import TypeAlias
 from jan_serve.grammar.automata import dfa as automata
 from jan_serve.grammar.automata.dfa import Dfa
 from jan_serve.grammar.json_schema.formats import format_dfa
+from jan_serve.grammar.limits import spend
 from jan_serve.grammar.regex.ast import Alternation, Chars, Concat, Regex
 from jan_serve.grammar.regex.language import regex_dfa, search_regex
 
@@ -91,6 +92,10 @@ def intersect(a: StringSet, b: StringSet) -> StringSet:
     if isinstance(a, OneOfStrings) or isinstance(b, OneOfStrings):
         finite, other = (a, b) if isinstance(a, OneOfStrings) else (b, a)
         assert isinstance(finite, OneOfStrings)
+        spend(len(finite.values) // 4)
+        if isinstance(other, OneOfStrings):
+            both = frozenset(other.values)
+            return OneOfStrings(tuple(v for v in finite.values if v in both))
         return OneOfStrings(tuple(v for v in finite.values if contains(other, v)))
     items: dict[StringSet, None] = {}
     length: Length | None = None
@@ -196,6 +201,7 @@ def contains(s: StringSet, text: str) -> bool:
         case AnyString():
             return True
         case OneOfStrings(values):
+            spend(len(values) // 64)
             return text in values
         case Length(low, high):
             return low <= len(text) and (high is None or len(text) <= high)
@@ -206,6 +212,7 @@ def contains(s: StringSet, text: str) -> bool:
         case NotIn(item):
             return not contains(item, text)
         case Pattern() | Format():
+            spend(1 + len(text) // 8)
             return string_dfa(s).matches(text)
 
 

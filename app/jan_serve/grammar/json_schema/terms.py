@@ -9,6 +9,7 @@ from jan_serve.errors import UnsupportedSchema
 from jan_serve.grammar.json_schema.document import Document, Node, Term
 from jan_serve.grammar.json_schema.ir import TRUE, Conj
 from jan_serve.grammar.json_schema.keywords import ASSERTIONS
+from jan_serve.grammar.limits import spend
 
 
 class Terms:
@@ -72,6 +73,7 @@ class Terms:
             return b
         if a == self.false or b == self.false:
             return self.false
+        spend(1 + len(a) * len(b) // 4)
         result = list(a)
         for term in b:
             if term in result:

@@ -10,7 +10,7 @@ from jan_serve.grammar.json_schema.document import Document
 from jan_serve.grammar.json_schema.emit import Emitter
 from jan_serve.grammar.json_schema.expand import Expander
 from jan_serve.grammar.json_schema.json_value import as_object
-from jan_serve.grammar.limits import Budget
+from jan_serve.grammar.limits import budget
 from jan_serve.grammar.transform import prune
 
 WHITESPACE = ("flexible", "compact")
@@ -20,10 +20,11 @@ def translate(schema: Any, *, whitespace: str) -> Grammar:
     """The grammar of the JSON texts that satisfy `schema`."""
     if whitespace not in WHITESPACE:
         raise InvalidRequest(f"whitespace must be one of {', '.join(WHITESPACE)}", param="whitespace")
-    document = Document(schema)
-    expander = Expander(document, Budget())
-    emitter = Emitter(expander, whitespace=whitespace)
-    grammar = prune(emitter.grammar(expander.terms.positive(document.root)), emitter.rules.complete)
+    with budget():
+        document = Document(schema)
+        expander = Expander(document)
+        emitter = Emitter(expander, whitespace=whitespace)
+        grammar = prune(emitter.grammar(expander.terms.positive(document.root)), emitter.rules.complete)
     if grammar is None:
         raise UnsupportedSchema("", _culprit(schema), "no JSON value satisfies the schema")
     return grammar

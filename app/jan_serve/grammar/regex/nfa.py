@@ -10,7 +10,7 @@ from jan_serve.errors import GrammarTooComplex
 from jan_serve.grammar import charset
 from jan_serve.grammar.automata.dfa import Dfa, minimize, partition
 from jan_serve.grammar.charset import CharSet
-from jan_serve.grammar.limits import MAX_DFA_STATES, MAX_NFA_STATES
+from jan_serve.grammar.limits import MAX_DFA_STATES, MAX_NFA_STATES, spend
 from jan_serve.grammar.regex.ast import Alternation, Assertion, Automaton, Chars, Concat, Look, Loop, Regex
 from jan_serve.grammar.regex.classes import WORD
 
@@ -115,6 +115,7 @@ class _Nfa:
 
     def symbol_moves(self, members: list[list[int]]) -> list[list[tuple[int, int]]]:
         """Per state, (symbol, target) pairs."""
+        spend(sum(len(members[index]) for own in self.moves for index, _ in own) // 8)
         return [
             [(symbol, target) for index, target in own for symbol in members[index]] for own in self.moves
         ]
@@ -122,6 +123,7 @@ class _Nfa:
 
 def _closures(nfa: _Nfa) -> list[int]:
     """Per state, the bit set of states with moves (or the accept state) that free edges reach."""
+    size = 1 + len(nfa.moves) // 2048
     result = [0] * len(nfa.moves)
     wanted = {target for own in nfa.moves for _, target in own} | {nfa.start}
     for origin in wanted:
@@ -136,6 +138,7 @@ def _closures(nfa: _Nfa) -> list[int]:
                 if target not in seen:
                     seen.add(target)
                     todo.append(target)
+        spend(1 + len(seen) * size // 4)
         result[origin] = mask
     return result
 
@@ -150,13 +153,17 @@ def _plain_subsets(nfa: _Nfa) -> Dfa:
     index = {closures[nfa.start]: 0}
     order = [closures[nfa.start]]
     rows: list[tuple[int, ...]] = []
+    size = 1 + len(nfa.moves) // 2048
     for mask in order:
+        spend(1 + mask.bit_count() * size // 4 + width // 8)
         successors = [0] * width
         rest = mask
         while rest:
             bit = rest & -rest
             rest ^= bit
-            for symbol, target in moves[bit.bit_length() - 1]:
+            own = moves[bit.bit_length() - 1]
+            spend(len(own) // 8)
+            for symbol, target in own:
                 successors[symbol] |= target
         row: list[int] = []
         for target in successors:
@@ -197,6 +204,7 @@ def _guarded_closure(nfa: _Nfa, core: frozenset[int], before: int, after: int) -
             if target not in seen:
                 seen.add(target)
                 todo.append(target)
+    spend(1 + len(seen) // 4)
     return seen
 
 
@@ -222,6 +230,7 @@ def _guarded_subsets(nfa: _Nfa) -> Dfa:
                 for symbol, target in moves[state]:
                     if not words or (symbol in word_symbols) == (after == WORD_CHAR):
                         successors[symbol].add(target)
+        spend(width // 4 + sum(len(targets) for targets in successors) // 8)
         row: list[int] = []
         for symbol, targets in enumerate(successors):
             kind = WORD_CHAR if symbol in word_symbols else OTHER_CHAR

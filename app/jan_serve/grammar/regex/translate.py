@@ -6,6 +6,7 @@ from jan_serve.errors import UnsupportedPattern
 from jan_serve.grammar.ast import Grammar, Token, sequence
 from jan_serve.grammar.automata.to_grammar import dfa_to_expr
 from jan_serve.grammar.builder import RuleBuilder
+from jan_serve.grammar.limits import budget
 from jan_serve.grammar.regex.flat import flat_pieces, pieces_expr
 from jan_serve.grammar.regex.language import full_regex, regex_dfa
 from jan_serve.grammar.text_form import PlainText
@@ -13,6 +14,11 @@ from jan_serve.grammar.text_form import PlainText
 
 def translate(pattern: str) -> Grammar:
     """The grammar of the texts that `pattern` matches from end to end."""
+    with budget():
+        return _translate(pattern)
+
+
+def _translate(pattern: str) -> Grammar:
     regex = full_regex(pattern)
     rules = RuleBuilder()
     form = PlainText()

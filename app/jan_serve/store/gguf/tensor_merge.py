@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from jan_serve.errors import InsufficientStorage, InvalidModel, InvalidRequest, StoreError
+from jan_serve.errors import InsufficientStorage, InvalidModel, InvalidRequest
+from jan_serve.store.files.disk import storage_error
 from jan_serve.store.gguf.ggml_types import TENSOR_TYPES
 from jan_serve.store.gguf.gguf_header import GgufHeader, TensorInfo, read_gguf_header
 
@@ -83,7 +84,7 @@ def merge(base: GgufHeader, replaced: Mapping[str, Replacement], target: Path) -
             _write(out, base, tensors, sources)
             read_gguf_header(target)
     except OSError as error:
-        raise StoreError(f"The updated model cannot be written: {error.strerror}.") from None
+        raise storage_error(error, target.parent) from None
 
 
 def _check_space(folder: Path, size: int) -> None:

@@ -13,7 +13,8 @@ from typing import Final
 
 import msgspec
 
-from jan_serve.errors import InvalidModel, InvalidRequest, StoreError
+from jan_serve.errors import InvalidModel, InvalidRequest
+from jan_serve.store.files.disk import storage_error
 from jan_serve.store.files.process_folder import ProcessFolder
 from jan_serve.store.gguf.gguf_header import GgufHeader, read_gguf_header
 from jan_serve.store.gguf.tensor_merge import Replacement, check_tensors, merge
@@ -39,6 +40,7 @@ class WeightUpdate:
 
     def __init__(self, folder: Path) -> None:
         """folder: made when it is needed; a subfolder of it is this process's own."""
+        self._root = folder
         self._folder = ProcessFolder(folder)
         self._numbers = itertools.count(1)
         self._base: Path | None = None
@@ -125,18 +127,14 @@ class WeightUpdate:
         try:
             path.write_bytes(part)
         except OSError as error:
-            raise _not_kept(error) from None
+            raise storage_error(error, path.parent) from None
         return path
 
     def _path(self) -> Path:
         try:
             return self._folder.path()
         except OSError as error:
-            raise _not_kept(error) from None
-
-
-def _not_kept(error: OSError) -> StoreError:
-    return StoreError(f"The weights cannot be kept: {error.strerror or error}.")
+            raise storage_error(error, self._root) from None
 
 
 def _check_kind(part: bytes) -> None:

@@ -6,6 +6,7 @@ from jan_serve.api.app import create_app
 from jan_serve.api.dialects.lmdeploy import LMDEPLOY
 from jan_serve.api.dialects.openai import JAN
 from jan_serve.api.routes.generate_document import with_both_protocols
+from tests.support.compiling import InlineTranslator
 from tests.support.fake_client import FakeModels
 from tests.support.fronts import make_settings
 from tests.support.rendering import InlineRenderer
@@ -16,7 +17,7 @@ def operation(document: dict[str, Any], path: str) -> dict[str, Any]:
 
 
 def test_the_shared_route_has_what_both_protocols_take_and_answer() -> None:
-    app = create_app(make_settings(), FakeModels(), InlineRenderer())
+    app = create_app(make_settings(), FakeModels(), InlineRenderer(), InlineTranslator())
     document = app.openapi()
     both = operation(document, "/generate")
     parts = [operation(document, path) for path in ("/tgi/generate", "/lmdeploy/generate")]
@@ -32,7 +33,9 @@ def test_the_shared_route_has_what_both_protocols_take_and_answer() -> None:
 
 
 def test_without_the_other_protocol_nothing_changes() -> None:
-    app = create_app(make_settings(), FakeModels(), InlineRenderer(), dialects=(JAN, LMDEPLOY))
+    app = create_app(
+        make_settings(), FakeModels(), InlineRenderer(), InlineTranslator(), dialects=(JAN, LMDEPLOY)
+    )
     assert "/generate" not in app.openapi()["paths"]
     empty: dict[str, Any] = {"paths": {}}
     assert with_both_protocols(lambda: empty)() == {"paths": {}}

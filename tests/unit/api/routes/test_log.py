@@ -15,6 +15,7 @@ import pytest
 
 from jan_serve.api.app import create_app
 from jan_serve.api.routes.recent_log import RecentLog, recent_log
+from tests.support.compiling import InlineTranslator
 from tests.support.fake_client import FakeModels
 from tests.support.fronts import NoShutdown, make_settings, serve_app
 from tests.support.rendering import InlineRenderer
@@ -41,7 +42,7 @@ def say(log: RecentLog, level: int, message: str, **fields: Any) -> None:
 async def client(log: RecentLog) -> AsyncGenerator[httpx.AsyncClient]:
     """A client of a server on a socket: streams end only there."""
     models: Any = NoShutdown(FakeModels())
-    app = create_app(make_settings(), models, InlineRenderer(), log=log)
+    app = create_app(make_settings(), models, InlineRenderer(), InlineTranslator(), log=log)
     async with (
         serve_app(app, models) as port,
         httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=10) as found,

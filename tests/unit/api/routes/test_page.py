@@ -9,6 +9,7 @@ import pytest
 
 from jan_serve.api.app import create_app
 from jan_serve.api.routes.page import accepts_html, page_router, read_page
+from tests.support.compiling import InlineTranslator
 from tests.support.fake_client import FakeModels
 from tests.support.fronts import http_client, make_settings
 from tests.support.rendering import InlineRenderer
@@ -29,7 +30,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def page_client(folder: Path, **settings: object) -> httpx.AsyncClient:
-    app = create_app(make_settings(**settings), FakeModels(), InlineRenderer(), page=folder)
+    app = create_app(
+        make_settings(**settings), FakeModels(), InlineRenderer(), InlineTranslator(), page=folder
+    )
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost")
 
 

@@ -56,7 +56,7 @@ def test_a_pattern_matches_as_a_whole(capsys: pytest.CaptureFixture[str]) -> Non
 def test_standard_input_and_shipped_names_are_sources(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO('root ::= "a"'))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b'root ::= "a"')))
     assert main(["grammar", "-", "--check", "a"]) == 0
     for name in sorted(shipped_grammars())[:1]:
         assert main(["grammar", name]) == 0

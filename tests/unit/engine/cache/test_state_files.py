@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -60,6 +62,43 @@ def test_a_cut_file_is_left_out(tmp_path: Path, length: int) -> None:
     path = the_file(tmp_path)
     path.write_bytes(path.read_bytes()[:length])
     assert list(stored(tmp_path)) == []
+
+
+def forged(path: Path, tokens: Tokens, data: SequenceBytes, **lengths: int) -> None:
+    """A state file whose digest is right, whatever its lengths say."""
+    counts = {"n_tokens": len(tokens), "n_bytes": len(data)} | lengths
+    tail = struct.pack("<QQ", counts["n_tokens"], counts["n_bytes"])
+    body = tokens.tobytes() + data.tobytes()
+    path.write_bytes(b"JANSTAT1" + hashlib.blake2b(tail + body, digest_size=32).digest() + tail + body)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "data", "lengths"),
+    [
+        (ids(1, 384), state(0, 0), {}),
+        (ids(1, 0), state(7), {}),
+        (ids(1), state(7), {"n_tokens": 2**64 - 1}),
+        (ids(1), state(7), {"n_bytes": 2**64 - 1}),
+        (ids(1), state(7), {"n_tokens": 350, "n_bytes": 0}),
+        (ids(1), state(7), {"n_tokens": 0, "n_bytes": 1400}),
+    ],
+    ids=["no state", "no tokens", "many tokens", "many bytes", "all tokens", "all state"],
+)
+def test_lengths_that_cannot_be_are_left_out_though_the_digest_is_right(
+    tmp_path: Path, tokens: Tokens, data: SequenceBytes, lengths: dict[str, int]
+) -> None:
+    stored(tmp_path).write(ids(1), state(7))
+    forged(the_file(tmp_path), tokens, data, **lengths)
+    assert list(stored(tmp_path)) == []
+
+
+def test_a_file_that_became_one_of_other_tokens_is_not_read(tmp_path: Path) -> None:
+    files = stored(tmp_path)
+    files.write(ids(1), state(7))
+    [file] = files
+    for tokens in (ids(2), ids(1, 90), ids(1, 110)):
+        forged(file.path, tokens, state(7))
+        assert files.read(file) is None
 
 
 def test_a_damaged_file_is_removed_when_it_is_read(tmp_path: Path) -> None:

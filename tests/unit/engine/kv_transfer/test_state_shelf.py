@@ -84,6 +84,14 @@ def test_more_than_was_announced_is_refused() -> None:
     assert len(one) == 0
 
 
+@pytest.mark.parametrize("total", [0, -1, -(2**62)])
+def test_an_empty_state_takes_no_room(total: int) -> None:
+    one = shelf()
+    with pytest.raises(InvalidState, match="empty"):
+        store(one, b"", total=total)
+    assert (len(one), one.used_bytes) == (0, 0)
+
+
 def test_the_room_of_a_state_covers_it() -> None:
     one = shelf()
     assert len(kept(one)) <= state_bytes(len(STATE.memory), 2, len(STATE.tokens))

@@ -1,16 +1,18 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Generator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from jan_serve.chat.formats.hermes import HERMES
 from jan_serve.core.constraint import CompiledGrammar, Constraint, GbnfConstraint, JsonSchemaConstraint
-from jan_serve.errors import UnsupportedSchema
+from jan_serve.core.guide import CallGrammars
+from jan_serve.core.messages import Tool
+from jan_serve.errors import EngineCrashed, JanServeError, UnsupportedSchema
 from jan_serve.generation.constraint import compiler as compiler_module
 from jan_serve.generation.constraint.compiler import ConstraintCompiler
+from jan_serve.ipc.compiling import CompileConstraint, Compiled, decode_request
+from tests.support.clock import TurnedClock
 
 pytestmark = pytest.mark.anyio
 
@@ -20,16 +22,22 @@ class Translator:
 
     def __init__(self) -> None:
         self.calls: list[Constraint] = []
-        self.threads: set[int] = set()
-        self.gate = threading.Event()
+        self.gate = asyncio.Event()
         self.gate.set()
-        self.error: Exception | None = None
+        self.ended = 0
+        self.error: JanServeError | None = None
         self.size = 10
 
-    def __call__(self, constraint: Constraint, named: Mapping[str, str]) -> CompiledGrammar:
-        self.calls.append(constraint)
-        self.threads.add(threading.get_ident())
-        assert self.gate.wait(5)
+    async def translate(self, request: bytes) -> Compiled:
+        decoded = decode_request(request)
+        if not isinstance(decoded, CompileConstraint):
+            return CallGrammars(CompiledGrammar(gbnf=decoded.form), (), tuple(t.name for t in decoded.tools))
+        self.calls.append(decoded.constraint)
+        try:
+            await self.gate.wait()
+        except asyncio.CancelledError:
+            self.ended += 1
+            raise
         if self.error is not None:
             raise self.error
         return CompiledGrammar(gbnf=f"{len(self.calls):>{self.size}}")
@@ -41,22 +49,31 @@ def translator() -> Translator:
 
 
 @pytest.fixture
-def compiler(translator: Translator) -> Generator[ConstraintCompiler]:
-    with ThreadPoolExecutor(1) as executor:
-        yield ConstraintCompiler(executor, translate=translator)
+def clock() -> TurnedClock:
+    return TurnedClock()
+
+
+@pytest.fixture
+def compiler(translator: Translator, clock: TurnedClock) -> ConstraintCompiler:
+    return ConstraintCompiler(translator, clock=clock)
 
 
 def schema(number: int) -> JsonSchemaConstraint:
     return JsonSchemaConstraint({"const": number})
 
 
-async def test_equal_constraints_are_compiled_once_and_off_the_event_loop(
+async def _after_a_turn(*tasks: asyncio.Task[CompiledGrammar]) -> None:
+    """All have asked."""
+    await asyncio.wait(tasks, timeout=0)
+    await asyncio.sleep(0)
+
+
+async def test_equal_constraints_are_compiled_once(
     compiler: ConstraintCompiler, translator: Translator
 ) -> None:
     first = await compiler.compile(schema(1))
     assert await compiler.compile(JsonSchemaConstraint({"const": 1})) is first
     assert len(translator.calls) == 1
-    assert threading.get_ident() not in translator.threads
 
 
 async def test_the_order_of_properties_makes_a_difference(
@@ -75,10 +92,26 @@ async def test_kinds_with_equal_content_are_told_apart(
     assert len(translator.calls) == 2
 
 
+async def test_numbers_beyond_64_bits_arrive(compiler: ConstraintCompiler, translator: Translator) -> None:
+    await compiler.compile(schema(10**30))
+    assert translator.calls == [schema(10**30)]
+
+
+async def test_a_named_grammar_is_asked_for_by_its_text(translator: Translator) -> None:
+    compiler = ConstraintCompiler(translator, {"list": 'root ::= "a"'})
+    await compiler.compile(GbnfConstraint("list"))
+    assert translator.calls == [GbnfConstraint('root ::= "a"')]
+
+
+async def test_calls_carry_the_format_and_the_tools(compiler: ConstraintCompiler) -> None:
+    calls = await compiler.calls(HERMES, [Tool(name="now")], parallel=True, constraint=None)
+    assert (calls.whole.gbnf, calls.warnings) == (HERMES.name, ("now",))
+
+
 async def test_requests_at_once_share_the_work(compiler: ConstraintCompiler, translator: Translator) -> None:
     translator.gate.clear()
-    both = [asyncio.ensure_future(compiler.compile(schema(1))) for _ in range(2)]
-    await asyncio.sleep(0)
+    both = [asyncio.create_task(compiler.compile(schema(1))) for _ in range(2)]
+    await _after_a_turn(*both)
     translator.gate.set()
     first, second = await asyncio.gather(*both)
     assert first is second
@@ -86,16 +119,48 @@ async def test_requests_at_once_share_the_work(compiler: ConstraintCompiler, tra
 
 
 async def test_a_request_that_leaves_does_not_stop_the_others(
-    compiler: ConstraintCompiler, translator: Translator
+    compiler: ConstraintCompiler, translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(compiler_module, "GRACE_S", 0.0)
     translator.gate.clear()
-    leaving, staying = (asyncio.ensure_future(compiler.compile(schema(1))) for _ in range(2))
-    await asyncio.sleep(0)
+    leaving, staying = (asyncio.create_task(compiler.compile(schema(1))) for _ in range(2))
+    await _after_a_turn(leaving, staying)
     leaving.cancel()
+    await asyncio.wait([leaving])
     translator.gate.set()
     assert (await staying).gbnf.strip() == "1"
-    with pytest.raises(asyncio.CancelledError):
-        await leaving
+    assert leaving.cancelled()
+    assert translator.ended == 0
+
+
+async def test_work_that_nobody_waits_for_is_ended(
+    compiler: ConstraintCompiler, translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiler_module, "GRACE_S", 0.0)
+    translator.gate.clear()
+    leaving = [asyncio.create_task(compiler.compile(schema(1))) for _ in range(2)]
+    await _after_a_turn(*leaving)
+    for task in leaving:
+        task.cancel()
+    async with asyncio.timeout(20):
+        while not translator.ended:
+            await asyncio.sleep(0)
+    translator.gate.set()
+    assert (await compiler.compile(schema(1))).gbnf.strip() == "2"
+    assert translator.ended == 1
+
+
+async def test_work_that_is_done_soon_after_its_client_left_is_kept(
+    compiler: ConstraintCompiler, translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiler_module, "GRACE_S", 60.0)
+    translator.gate.clear()
+    leaving = asyncio.create_task(compiler.compile(schema(1)))
+    await _after_a_turn(leaving)
+    leaving.cancel()
+    await asyncio.wait([leaving])
+    translator.gate.set()
+    assert (await compiler.compile(schema(1))).gbnf.strip() == "1"
 
 
 async def test_the_cache_is_bounded_in_entries(compiler: ConstraintCompiler, translator: Translator) -> None:
@@ -109,10 +174,9 @@ async def test_the_cache_is_bounded_in_entries(compiler: ConstraintCompiler, tra
     assert len(translator.calls) == before + 1
 
 
-async def test_the_cache_is_bounded_in_bytes(
-    compiler: ConstraintCompiler, translator: Translator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_cache_is_bounded_in_bytes(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiler_module, "MAX_BYTES", 25)
+    compiler = ConstraintCompiler(translator)
     for number in range(5):
         await compiler.compile(schema(number))
     assert (len(compiler), compiler.cached_bytes) == (2, 20)
@@ -121,12 +185,48 @@ async def test_the_cache_is_bounded_in_bytes(
     assert (len(compiler), compiler.cached_bytes) == (2, 20)
 
 
-async def test_a_refusal_reaches_the_caller_and_is_not_remembered(
-    compiler: ConstraintCompiler, translator: Translator
+async def test_a_refusal_is_remembered_for_a_while_and_raised_anew(
+    compiler: ConstraintCompiler, translator: Translator, clock: TurnedClock
 ) -> None:
     translator.error = UnsupportedSchema("/a", "not", "no")
-    with pytest.raises(UnsupportedSchema):
+    raised: list[UnsupportedSchema] = []
+    for _ in range(2):
+        with pytest.raises(UnsupportedSchema) as caught:
+            await compiler.compile(schema(1))
+        raised.append(caught.value)
+    assert raised[0] is not raised[1]
+    assert raised[0].pointer == raised[1].pointer == "/a"
+    assert len(translator.calls) == 1
+    translator.error = None
+    clock.turn(constraints.REFUSED_FOR_S)
+    await compiler.compile(schema(1))
+    assert (len(compiler), len(translator.calls)) == (1, 2)
+
+
+async def test_refusals_are_bounded_and_take_no_place_from_results(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiler_module, "MAX_REFUSALS", 3)
+    compiler = ConstraintCompiler(translator)
+    kept = await compiler.compile(schema(0))
+    translator.error = UnsupportedSchema("/a", "not", "no")
+    for number in (1, 2, 3, 4):
+        with pytest.raises(UnsupportedSchema):
+            await compiler.compile(schema(number))
+    before = len(translator.calls)
+    for number, asked in ((4, 0), (1, 1)):
+        with pytest.raises(UnsupportedSchema):
+            await compiler.compile(schema(number))
+        assert len(translator.calls) == before + asked
+    assert await compiler.compile(schema(0)) is kept
+
+
+async def test_a_fault_of_ours_is_not_remembered(
+    compiler: ConstraintCompiler, translator: Translator
+) -> None:
+    translator.error = EngineCrashed("gone")
+    with pytest.raises(EngineCrashed):
         await compiler.compile(schema(1))
     translator.error = None
     await compiler.compile(schema(1))
-    assert len(compiler) == 1
+    assert len(translator.calls) == 2

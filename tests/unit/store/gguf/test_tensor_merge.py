@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
 import subprocess
@@ -113,6 +114,43 @@ def test_a_full_disk_leaves_no_file(base: Path, tmp_path: Path, monkeypatch: pyt
     assert not (tmp_path / "merged.gguf").exists()
 
 
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [
+        (errno.ENOSPC, InsufficientStorage),
+        (errno.EDQUOT, InsufficientStorage),
+        (errno.EROFS, StoreError),
+    ],
+)
+@pytest.mark.parametrize("failing", ["write_bytes", "open", "mkdir"])
+def test_a_disk_that_takes_no_weights(
+    base: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+    kind: type[StoreError],
+    failing: str,
+) -> None:
+    update = WeightUpdate(tmp_path / "updates")
+    content = base.read_bytes()
+    if failing == "open":
+        update.add(base, content)
+    real = Path.open
+
+    def fail(path: Path, mode: str = "r", *rest: object, **more: object) -> object:
+        if failing == "open" and mode != "xb":
+            return real(path, mode)
+        raise OSError(number, "no")
+
+    monkeypatch.setattr(Path, failing, fail)
+    with pytest.raises(kind) as refused:
+        update.merge() if failing == "open" else update.add(base, content)
+    assert type(refused.value) is kind
+    monkeypatch.undo()
+    assert update.parts == 0
+    update.close()
+
+
 def test_a_base_that_became_shorter_leaves_no_file(base: Path, tmp_path: Path) -> None:
     header = read_gguf_header(base)
     base.write_bytes(base.read_bytes()[:-40])
@@ -123,7 +161,7 @@ def test_a_base_that_became_shorter_leaves_no_file(base: Path, tmp_path: Path) -
 
 def test_a_file_that_is_there_already_is_left_alone(base: Path, tmp_path: Path) -> None:
     (tmp_path / "merged.gguf").write_bytes(b"served")
-    with pytest.raises(StoreError, match="cannot be written"):
+    with pytest.raises(StoreError, match="Cannot write to"):
         merge(read_gguf_header(base), {}, tmp_path / "merged.gguf")
     assert (tmp_path / "merged.gguf").read_bytes() == b"served"
 

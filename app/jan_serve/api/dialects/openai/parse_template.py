@@ -6,12 +6,13 @@ from typing import Any
 
 from jan_serve.api.dialects.openai import limits
 from jan_serve.api.dialects.openai.wire_common import Effort, TemplateFields
+from jan_serve.api.shared.wire_types import MAX_INT
 
 
 def reasoning_budget(body: TemplateFields, effort: Effort | None) -> int | None:
     """Tokens of thought; None is no limit. A budget that is given counts more than the effort."""
     if body.reasoning_budget is not None:
-        return body.reasoning_budget if body.reasoning_budget >= 0 else None
+        return min(body.reasoning_budget, MAX_INT) if body.reasoning_budget >= 0 else None
     return limits.REASONING_BUDGETS.get(effort or "")
 
 

@@ -60,11 +60,17 @@ class _Choices:
             case Finished() as finished:
                 if event.prompt in self._append_suffix:
                     yield _piece(finished.index, self._form.suffix or "")
-                last = _piece(finished.index, "")
+                last = _piece(finished.index, "", self._end(finished))
                 last["finish_reason"] = "length" if finished.reason == "length" else "stop"
                 yield last
             case _:
                 pass
+
+    def _end(self, finished: Finished) -> CompletionLogprobs | None:
+        """The token that ended a scored prompt's answer: clients drop the entry of what they had to let generate."""
+        if finished.end_token is None or not (self._form.echo and self._form.logprobs):
+            return None
+        return self._builder(finished.index).add([finished.end_token])
 
     def _indices(self, prompt: int) -> range:
         return range(prompt * self._form.n, (prompt + 1) * self._form.n)

@@ -23,7 +23,11 @@ class CreateCompletionRequest(ChoiceFields):
     ] = ""
     suffix: Annotated[str | None, Field(description="Text that follows what is generated.")] = None
     max_tokens: Annotated[
-        Count | None, Field(description="Tokens to generate at most. Null and 0 are until the context ends.")
+        Count | None,
+        Field(
+            description="Tokens to generate at most. Null is until the context ends, and so is 0; with `echo`, 0 is the"
+            " prompt alone, to be scored."
+        ),
     ] = 16
     echo: Annotated[bool, Field(description="Put the prompt before the answer.")] = False
     logprobs: Annotated[

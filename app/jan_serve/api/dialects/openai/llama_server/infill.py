@@ -16,6 +16,7 @@ from jan_serve.api.dialects.openai.reply_head import timings_of
 from jan_serve.api.shared.durations import keep_alive_s
 from jan_serve.api.shared.explicit_fields import given_fields
 from jan_serve.api.shared.stops import stop_texts
+from jan_serve.api.shared.wire_types import MAX_INT
 from jan_serve.core.events import Completed, Finished, Started, TextDelta, Usage
 from jan_serve.core.request import GenerationRequest, InfillFile, InfillPrompt
 from jan_serve.core.sampling import SamplingParams, StopConditions
@@ -55,21 +56,21 @@ def infill_request(body: InfillRequest) -> GenerationRequest:
         ),
         sampling=SamplingParams(
             temperature=body.temperature if "t" in used else off.temperature,
-            top_k=max(0, body.top_k) if "k" in used else off.top_k,
+            top_k=min(max(0, body.top_k), MAX_INT) if "k" in used else off.top_k,
             top_p=body.top_p if "p" in used else off.top_p,
             min_p=body.min_p if "m" in used else off.min_p,
             typical_p=body.typical_p if "y" in used else off.typical_p,
             repeat_penalty=(body.repeat_penalty or 1.0) if "e" in used else off.repeat_penalty,
-            repeat_last_n=body.repeat_last_n,
+            repeat_last_n=min(body.repeat_last_n, MAX_INT),
             presence_penalty=body.presence_penalty if "e" in used else off.presence_penalty,
             frequency_penalty=body.frequency_penalty if "e" in used else off.frequency_penalty,
             infill="i" in used,
             seed=body.seed if body.seed is not None and 0 <= body.seed < 0xFFFFFFFF else None,
         ),
         stopping=StopConditions(
-            max_tokens=body.n_predict if body.n_predict >= 0 else None,
+            max_tokens=min(body.n_predict, MAX_INT) if body.n_predict >= 0 else None,
             stop=stop_texts(body.stop),
-            max_decode_s=body.t_max_predict_ms / 1000 if body.t_max_predict_ms > 0 else None,
+            max_decode_s=min(body.t_max_predict_ms, MAX_INT) / 1000 if body.t_max_predict_ms > 0 else None,
         ),
         # A list of samplers says of all of them whether they are used.
         given=given_fields(body, n_predict="max_tokens") if body.samplers is None else None,

@@ -100,6 +100,7 @@ class ChatRequest(WireModel):
     top_p: float | None = None
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
+    n: Annotated[Unsigned | None, Field(description="Not used: there is one answer.")] = None
     stop: Strings | None = None
     seed: Seed | None = None
     logprobs: bool | None = None

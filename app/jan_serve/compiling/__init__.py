@@ -1,0 +1,1 @@
+"""The process that constraints and the calls of tools are compiled in."""

@@ -1,0 +1,65 @@
+"""Compiles what comes down the pipe, one request after the other. Started as `jan-serve compile`; not for people.
+
+The grammar package counts its work and refuses what takes too much; the limits here hold where the count does not.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from jan_serve.chat.detect import FORMATS
+from jan_serve.errors import GrammarTooComplex, JanServeError, ProtocolError
+from jan_serve.generation.constraint.call_grammar import call_grammars
+from jan_serve.generation.constraint.grammar_of import compile_constraint
+from jan_serve.ipc.compiling import CompileConstraint, CompileReply, decode_request, reply_frame
+from jan_serve.ipc.helper import ran_out_of_memory, serve
+
+CPU_LIMIT_S: Final = 1.75
+"""Below the caller's limit of wall-clock time, so that it is this one that is met where there is a CPU to be had."""
+
+MEMORY_LIMIT_BYTES: Final = 512 << 20
+
+_FORMATS: Final = {form.name: form for form in FORMATS}
+
+
+def main() -> int:
+    """Until the pipe ends."""
+    return serve(Compiling(), cpu_limit_s=CPU_LIMIT_S, memory_limit_bytes=MEMORY_LIMIT_BYTES)
+
+
+class Compiling:
+    """A HelperWork."""
+
+    def answer(self, body: bytes) -> CompileReply:
+        """The grammar, or the error of the constraint."""
+        try:
+            return _compiled(body)
+        except JanServeError as error:
+            return _refused(error, last=ran_out_of_memory(error))
+        except RecursionError:
+            return _refused(GrammarTooComplex("the constraint is nested deeper than one request may be"))
+
+    def refusal(self, error: MemoryError | ProtocolError) -> CompileReply:
+        """Of a grammar that is too large."""
+        if isinstance(error, MemoryError):
+            return _refused(GrammarTooComplex("the constraint needs more memory than one request may use"))
+        return _refused(GrammarTooComplex("the constraint becomes a larger grammar than one request may use"))
+
+    def frame(self, reply: CompileReply) -> bytes:
+        """See HelperWork."""
+        return reply_frame(reply)
+
+
+def _compiled(body: bytes) -> CompileReply:
+    request = decode_request(body)
+    if isinstance(request, CompileConstraint):
+        return CompileReply(grammar=compile_constraint(request.constraint, {}))
+    form = _FORMATS.get(request.form)
+    if form is None:
+        raise ProtocolError(f"no chat format is named {request.form!r}")
+    calls = call_grammars(form, request.tools, parallel=request.parallel, constraint=request.constraint)
+    return CompileReply(calls=calls)
+
+
+def _refused(error: JanServeError, *, last: bool = False) -> CompileReply:
+    return CompileReply(code=error.code, payload=error.payload(), last=last)

@@ -1,0 +1,53 @@
+"""How deep an executor recurses that compiles a rule as soon as it meets a reference to it, and each rule once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+Uses: TypeAlias = Mapping[str, Sequence[tuple[str, int]]]
+"""Per rule, the rules that it refers to, in the order of its text, with the groups that the reference lies in."""
+
+
+def reference_depth(uses: Uses, root: str) -> int:
+    """The most rules and groups that are open at one time. A rule that was met before adds nothing."""
+    deepest = 0
+    path = [(1, iter(uses[root]))]
+    seen = {root}
+    while path:
+        depth, rest = path[-1]
+        deepest = max(deepest, depth)
+        target = next((use for use in rest if use[0] not in seen), None)
+        if target is None:
+            path.pop()
+        else:
+            name, groups = target
+            seen.add(name)
+            path.append((depth + groups + 1, iter(uses[name])))
+    return deepest
+
+
+def resting_places(uses: Uses, root: str, depth: int) -> list[str]:
+    """Rules for the root to refer to first, in this order, so that about `depth` rules and groups are open at once.
+
+    A cycle longer than that, and not through the root, is still followed to its end.
+    """
+    found: list[str] = []
+    heights = {root: 1}
+    path = [(root, 0, iter(uses[root]))]
+    while path:
+        name, groups, rest = path[-1]
+        target = next((use for use in rest if use[0] not in heights), None)
+        if target is not None:
+            heights[target[0]] = 1
+            path.append((*target, iter(uses[target[0]])))
+            continue
+        path.pop()
+        if path:
+            height = heights[name] + groups
+            if height >= depth:
+                found.append(name)
+                height = 0
+            above = path[-1][0]
+            heights[above] = max(heights[above], height + 1)
+    return found

@@ -1,0 +1,144 @@
+"""A helper process: one request down its pipe, one reply up, in turn, under limits that it sets itself.
+
+A request may use as much CPU time and memory as `serve` is given. Beyond the first the kernel ends the process; beyond
+the second there is a MemoryError, after which the process takes no other request: what is left would be too little for
+one that does no wrong. So it is where requests left much in memory. Where the platform has no such limits (Windows, and
+memory on macOS), the caller's own time limit is what holds.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import signal
+import struct
+import sys
+from typing import Final, Protocol, TypeVar
+
+import msgspec
+
+from jan_serve.errors import ProtocolError
+from jan_serve.ipc.channel import take_over_pipe
+from jan_serve.ipc.parent_death import end_with_parent, write_no_core_dump
+
+MAX_FRAME_BYTES: Final = 64 * 1024 * 1024
+LENGTH: Final = struct.Struct("<I")
+
+
+class HelperReply(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of replies. last: the process answers nothing after it."""
+
+    last: bool = False
+
+
+def framed(body: bytes) -> bytes:
+    """A u32 little-endian length, then the body. Raises ProtocolError."""
+    if len(body) > MAX_FRAME_BYTES:
+        raise ProtocolError(f"a message of {len(body)} bytes is too large for a helper process")
+    return LENGTH.pack(len(body)) + body
+
+
+R = TypeVar("R", bound=HelperReply)
+
+
+class HelperWork(Protocol[R]):
+    """What a helper process does."""
+
+    def answer(self, body: bytes) -> R:
+        """The reply to a request. Raises MemoryError, and ProtocolError for what cannot be a reply."""
+        ...
+
+    def refusal(self, error: MemoryError | ProtocolError) -> R:
+        """The reply in place of one that was too large for the memory or for the pipe."""
+        ...
+
+    def frame(self, reply: R) -> bytes:
+        """As `framed`. Raises MemoryError, ProtocolError."""
+        ...
+
+
+def serve(work: HelperWork[R], *, cpu_limit_s: float, memory_limit_bytes: int) -> int:
+    """Answer until the pipe ends, or until the last reply. Returns the exit status.
+
+    memory_limit_bytes: beyond what the process uses when this is called; each request has at least half of it.
+    """
+    read_fd, write_fd = take_over_pipe()
+    end_with_parent()
+    write_no_core_dump()
+    limit = _limit_memory(memory_limit_bytes)
+    enough = None if limit is None else limit - memory_limit_bytes // 2
+    while (body := _receive(read_fd)) is not None:
+        _limit_time(cpu_limit_s)
+        data, last = _reply(work, body, enough)
+        _limit_time(0)
+        _send(write_fd, data)
+        if last:
+            break
+    return 0
+
+
+def _reply(work: HelperWork[R], body: bytes, enough: int | None) -> tuple[bytes, bool]:
+    """The frame to send, and whether it is the last. enough: bytes in use above which there is no next request."""
+    try:
+        reply = work.answer(body)
+        if enough is not None and _memory_bytes() > enough:
+            reply = msgspec.structs.replace(reply, last=True)
+        return work.frame(reply), reply.last
+    except (MemoryError, ProtocolError) as error:
+        failed = error.with_traceback(None)
+    return work.frame(msgspec.structs.replace(work.refusal(failed), last=True)), True
+
+
+def ran_out_of_memory(error: BaseException) -> bool:
+    """Whether a MemoryError was at its root."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, MemoryError):
+        cause = cause.__cause__ or cause.__context__
+    return cause is not None
+
+
+def _limit_time(seconds: float) -> None:
+    """CPU time of this process from now on, after which SIGPROF ends it; 0 lifts the limit."""
+    if sys.platform != "win32":
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+
+
+def _limit_memory(limit_bytes: int) -> int | None:
+    """Bytes of address space that the process may have from now on; None where the platform has no such limit."""
+    if sys.platform != "linux":
+        return None
+    import resource
+
+    limit = _memory_bytes() + limit_bytes
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    return limit
+
+
+def _memory_bytes() -> int:
+    """Address space of this process. Only on Linux."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[0]) * mmap.PAGESIZE
+
+
+def _receive(fd: int) -> bytes | None:
+    header = _read(fd, LENGTH.size)
+    if len(header) < LENGTH.size:
+        return None
+    length: int = LENGTH.unpack(header)[0]
+    if length > MAX_FRAME_BYTES:
+        return None
+    body = _read(fd, length)
+    return body if len(body) == length else None
+
+
+def _read(fd: int, length: int) -> bytes:
+    data = bytearray()
+    while len(data) < length and (part := os.read(fd, length - len(data))):
+        data += part
+    return bytes(data)
+
+
+def _send(fd: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(fd, rest) :]

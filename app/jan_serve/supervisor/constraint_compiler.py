@@ -1,0 +1,54 @@
+"""Compiles constraints in processes that can be ended. The first one is started with the first constraint.
+
+Implements `generation.ports.ConstraintTranslator`. Knows nothing of grammars.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from jan_serve.errors import GrammarTooComplex, ProtocolError, error_from_payload
+from jan_serve.ipc.compiling import Compiled, CompileReply, decode_reply
+from jan_serve.ipc.helper import framed
+from jan_serve.supervisor.workers.helper_process import HelperLimit, HelperPool, helper_command
+
+WALL_LIMIT_S: Final = 2.0
+WAIT_LIMIT_S: Final = 10.0
+
+
+def default_compile_command() -> tuple[str, ...]:
+    """Our own hidden subcommand."""
+    return helper_command("compile")
+
+
+class ConstraintCompilerPool:
+    """Lives on one event loop."""
+
+    def __init__(self, command: Sequence[str], *, wall_limit_s: float = WALL_LIMIT_S) -> None:
+        self._pool: HelperPool[CompileReply] = HelperPool(
+            command,
+            decode_reply,
+            name="constraint compiler",
+            wall_limit_s=wall_limit_s,
+            wait_limit_s=WAIT_LIMIT_S,
+        )
+
+    async def translate(self, request: bytes) -> Compiled:
+        """See `generation.ports.ConstraintTranslator`."""
+        try:
+            reply = await self._pool.ask(framed(request))
+        except HelperLimit:
+            raise GrammarTooComplex(
+                "the constraint needs more time or memory than one request may use"
+            ) from None
+        if reply.code is not None:
+            raise error_from_payload(reply.code, reply.payload)
+        compiled = reply.calls if reply.grammar is None else reply.grammar
+        if compiled is None:
+            raise ProtocolError("a reply without a grammar")
+        return compiled
+
+    async def close(self) -> None:
+        """End all processes."""
+        await self._pool.close()

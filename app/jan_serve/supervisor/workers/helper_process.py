@@ -1,0 +1,228 @@
+"""Processes that do work which has to be ended when it takes too much: a few of one kind, started when they are needed.
+
+Each has the child's end in `ipc.helper`. Nothing is known here of the work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+import os
+import signal
+import sys
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import Final, Generic, TypeVar
+
+from jan_serve.errors import Draining, EngineCrashed, Overloaded, ProtocolError, Unavailable
+from jan_serve.ipc.helper import LENGTH, MAX_FRAME_BYTES, HelperReply
+from jan_serve.supervisor.workers.child_process import ChildProcess
+from jan_serve.supervisor.workers.worker_process import worker_environment
+
+logger = logging.getLogger(__name__)
+
+PROCESSES: Final = 2
+"""So that one request that runs into its limit does not hold up everybody."""
+
+WAIT_LIMIT_S: Final = 10.0
+"""For a free process."""
+
+START_S: Final = 5.0
+"""More for the first request of a process, whose start on a busy machine is not the request's fault. The process counts
+CPU time from when it has the request."""
+
+ATTEMPTS: Final = 2
+"""How often a request is given to a process, where something other than its limits ends that."""
+
+_OVER_TIME: Final = -signal.SIGPROF if sys.platform != "win32" else None
+"""The return code of a process that used up its CPU time."""
+
+
+class HelperLimit(Exception):
+    """A process ran into a limit with this request, and would again."""
+
+
+R = TypeVar("R", bound=HelperReply)
+
+
+def helper_command(subcommand: str) -> tuple[str, ...]:
+    """A hidden subcommand of ours. -P: the working directory must not be able to shadow a module."""
+    if getattr(sys, "frozen", False):
+        return (sys.executable, subcommand)
+    return (sys.executable, "-P", "-m", "jan_serve", subcommand)
+
+
+class HelperPool(Generic[R]):
+    """Lives on one event loop. A process that was ended, or said its last, is replaced with the next request."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        decode: Callable[[bytes], R],
+        *,
+        name: str,
+        wall_limit_s: float,
+        wait_limit_s: float = WAIT_LIMIT_S,
+    ) -> None:
+        """name: of a process, in messages. wall_limit_s: of one request, once it has a process."""
+        self._command = tuple(command)
+        self._decode = decode
+        self._name = name
+        self._wall_limit_s = wall_limit_s
+        self._places = _Places(PROCESSES)
+        self._wait_limit_s = wait_limit_s
+        self._idle: list[ChildProcess] = []
+        self._tasks: set[asyncio.Task[R]] = set()
+        self._closed = False
+
+    async def start(self) -> None:
+        """Have one process ready, so that the first request does not wait for it. Failing is left to that."""
+        try:
+            process = await self._spawn()
+        except Unavailable as error:
+            logger.warning("%s", error.message)
+            return
+        if self._closed:
+            await _end(process)
+        else:
+            self._idle.append(process)
+
+    async def ask(self, data: bytes) -> R:
+        """The reply to a framed request. Cancelling the call ends the process that works on it.
+
+        Raises HelperLimit, EngineCrashed, Unavailable; Overloaded where no process was free in time.
+        """
+        if self._closed:
+            raise _draining()
+        task = asyncio.create_task(self._ask(data))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if self._closed and (caller is None or not caller.cancelling()):
+                raise _draining() from None
+            raise
+
+    async def close(self) -> None:
+        """End all processes; who waits for a reply gets Draining."""
+        self._closed = True
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for process in self._idle:
+            await _end(process)
+        self._idle.clear()
+
+    async def _ask(self, data: bytes) -> R:
+        async with self._place(len(data)):
+            for attempt in range(ATTEMPTS):
+                starts = attempt > 0 or not self._idle
+                process = await self._spawn() if starts else self._idle.pop()
+                limit_s = self._wall_limit_s + (START_S if starts else 0.0)
+                reply = await self._exchange(process, data, limit_s)
+                if reply is not None:
+                    return reply
+                logger.warning("%s %s ended: %s", self._name, process.pid, process.status)
+        raise EngineCrashed(f"The {self._name} ended before it answered. Send the request again.")
+
+    @asynccontextmanager
+    async def _place(self, size: int) -> AsyncGenerator[None]:
+        try:
+            async with asyncio.timeout(self._wait_limit_s):
+                await self._places.take(size)
+        except TimeoutError:
+            raise Overloaded(f"The {self._name} is busy with other requests") from None
+        try:
+            yield
+        finally:
+            self._places.leave()
+
+    async def _exchange(self, process: ChildProcess, data: bytes, limit_s: float) -> R | None:
+        """The reply; None where something other than the request's limits ended the process. Raises HelperLimit."""
+        reply: R | None = None
+        try:
+            async with asyncio.timeout(limit_s):
+                reply = self._decode(await _answer(process, data))
+        except TimeoutError:
+            raise HelperLimit from None
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            if reply is None or reply.last or self._closed:
+                # A closed pipe is the end of the process: killing it then does not change how it ended.
+                await _end(process)
+            else:
+                self._idle.append(process)
+        if reply is None and process.returncode == _OVER_TIME:
+            raise HelperLimit
+        return reply
+
+    async def _spawn(self) -> ChildProcess:
+        try:
+            process = await ChildProcess.spawn(self._command, worker_environment(os.environ))
+        except OSError as error:
+            raise Unavailable(f"the {self._name} could not be started: {error.strerror}") from error
+        logger.debug("%s %s started", self._name, process.pid)
+        return process
+
+
+class _Places:
+    """Places for a few at a time. The smallest of those that wait is next: it is most likely to be done soon."""
+
+    def __init__(self, n_places: int) -> None:
+        self._free = n_places
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._numbers = count()
+
+    async def take(self, size: int) -> None:
+        """Wait for a place. Cancelling the call gives it up."""
+        if self._free:
+            self._free -= 1
+            return
+        place = asyncio.get_running_loop().create_future()
+        entry = (size, next(self._numbers), place)
+        heapq.heappush(self._waiting, entry)
+        try:
+            await place
+        except asyncio.CancelledError:
+            if entry in self._waiting:
+                self._waiting.remove(entry)
+                heapq.heapify(self._waiting)
+            else:
+                self.leave()  # it had come
+            raise
+
+    def leave(self) -> None:
+        """Give a place back."""
+        while self._waiting:
+            _, _, place = heapq.heappop(self._waiting)
+            if not place.cancelled():
+                place.set_result(None)
+                return
+        self._free += 1
+
+
+def _draining() -> Draining:
+    return Draining("The server is shutting down.")
+
+
+async def _answer(process: ChildProcess, data: bytes) -> bytes:
+    if process.stdin.is_closing():
+        # It ended while it was idle. uvloop's write would raise a RuntimeError.
+        raise ConnectionResetError
+    process.stdin.write(data)
+    await process.stdin.drain()
+    length: int = LENGTH.unpack(await process.stdout.readexactly(LENGTH.size))[0]
+    if length > MAX_FRAME_BYTES:
+        raise ProtocolError(f"a helper process announces {length} bytes")
+    return await process.stdout.readexactly(length)
+
+
+async def _end(process: ChildProcess) -> None:
+    process.kill()
+    await process.exited.wait()
+    process.close()

@@ -1,0 +1,55 @@
+"""A hostile connection without a key costs a megabyte and a deadline, whatever bytes it sends."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Generator
+
+import pytest
+
+from jan_serve.api.http import connection
+from tests.support.attacks import ATTACKS, Victim
+from tests.support.front_process import front_process
+from tests.support.processes import wait_until
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads the memory of a process in /proc")
+
+TIMEOUT_S = 0.5
+BYTES = 1_000_000
+NOISE = 2_000_000
+SLOWEST_S = 20.0
+"""For answers to thousands of requests, on a machine that is busy; the deadlines themselves are TIMEOUT_S."""
+
+
+@pytest.fixture(scope="module")
+def victim(tmp_path_factory: pytest.TempPathFactory) -> Generator[Victim]:
+    """Warm: what it loads at its first requests is there, and the allocator has its pools."""
+    with front_process(
+        tmp_path_factory.mktemp("front"), 0.0, api_keys=("secret",), timeout_s=TIMEOUT_S
+    ) as front:
+        warm = Victim(front)
+        for name in ("many requests at once", "a refused body, trickled"):
+            asyncio.run(warm.endure(ATTACKS[name], 60.0))
+        yield warm
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_a_hostile_connection_costs_little_and_ends(
+    victim: Victim, name: str, record_property: Callable[[str, object], None]
+) -> None:
+    victim.forget_peak()
+    before = victim.resident()
+    with victim.asked_for_health() as took:
+        wait_until(lambda: bool(took))
+        ended_s = asyncio.run(victim.endure(ATTACKS[name], SLOWEST_S))
+    grown, n = victim.peak() - before, ATTACKS[name].connections
+    for figure, value in (("seconds", ended_s), ("bytes", grown / n), ("slowest /health in s", max(took))):
+        record_property(figure, value)
+    assert grown <= n * BYTES + NOISE
+    assert max(took) < 2.0  # the promise is 100 ms; a test machine has other work
+
+
+def test_the_deadlines_that_it_has_in_truth() -> None:
+    assert (connection.Connection.timeout_s, connection.Connection.idle_timeout_s) == (30.0, 75.0)
+    assert connection.Connection.max_head_bytes == 64 * 1024

@@ -1,0 +1,103 @@
+"""Lark text whose references and groups lie deep: llguidance compiles it in a process of its own, on a small stack."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from jan_serve.errors import GrammarTooComplex
+from jan_serve.grammar import Grammar, json_schema_to_grammar, parse_gbnf, print_lark, regex_to_grammar
+
+STACK_BYTES = 1 << 20
+COMPILE = f"""
+import json, sys, threading
+from tests.conformance.llguidance_oracle import LlguidanceOracle
+
+def judge():
+    case = json.load(sys.stdin)
+    oracle = LlguidanceOracle()
+    matcher = oracle.compile(case["lark"])
+    print(json.dumps([oracle.accepts(matcher, text) for text in case["texts"]]))
+
+threading.stack_size({STACK_BYTES})
+thread = threading.Thread(target=judge)
+thread.start()
+thread.join()
+"""
+
+
+def chain(rules: int) -> Grammar:
+    """Rules of one character each, one after the other."""
+    lines = [f'r{i} ::= "x" r{i + 1}' for i in range(rules)]
+    return parse_gbnf("\n".join(["root ::= r0", *lines, f'r{rules} ::= "y"']))
+
+
+def loop(rules: int) -> Grammar:
+    """As `chain`, and back to the first rule."""
+    lines = [f'r{i} ::= "x" r{i + 1} | "z"' for i in range(rules)]
+    return parse_gbnf("\n".join(["root ::= r0", *lines, f'r{rules} ::= "y" root']))
+
+
+def nested(levels: int) -> str:
+    """Optional groups in one another."""
+    return '("a" | "b" ' * levels + '"c"' + ")?" * levels
+
+
+def names(count: int, value: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": {f"p{i}": value for i in range(count)}}
+
+
+DEEP: dict[str, tuple[Grammar, list[str], list[str]]] = {
+    "chain of rules": (chain(4000), ["x" * 4000 + "y"], ["x" * 3999 + "y", "x", ""]),
+    "loop of rules": (loop(1000), ["z", "xz", "x" * 1000 + "yz"], ["x" * 1000 + "y", ""]),
+    "groups": (parse_gbnf(f"root ::= {nested(60)}"), ["", "a", "b" * 60 + "c", "bba"], ["b" * 59 + "c", "d"]),
+    "groups of a token": (regex_to_grammar("(a|b" * 90 + "c" + ")?" * 90), ["a", "b" * 90 + "c"], ["c"]),
+    "optional properties": (
+        json_schema_to_grammar(names(500, {"type": "integer"})),
+        ["{}", '{"p499": 3}', '{"p7": 1, "p400": 2, "q": 4}'],
+        ['{"p499": "x"}', '{"p400": 2, "p7": 1}'],
+    ),
+    "recursive properties": (
+        json_schema_to_grammar(names(400, {"$ref": "#"})),
+        ['{"p3": {"p399": {"p3": {}}}}'],
+        ['{"p3": {"p399": 1}}', '{"p399": 1}'],
+    ),
+    "fewest properties": (
+        json_schema_to_grammar({"type": "object", "minProperties": 3900}),
+        ["{" + ", ".join(f'"{i}": 1' for i in range(3900)) + "}"],
+        ["{}", "{" + ", ".join(f'"{i}": 1' for i in range(3899)) + "}"],
+    ),
+    "most properties": (
+        json_schema_to_grammar({"type": "object", "maxProperties": 3900}),
+        ["{}", '{"a": 1}'],
+        ["[]"],
+    ),
+    "positional items": (
+        json_schema_to_grammar({"type": "array", "prefixItems": [{"type": "integer"}] * 5000}),
+        ["[]", "[1, 2]", json.dumps([7] * 300)],
+        ['["a"]', json.dumps([7] * 300 + ["a"])],
+    ),
+    "counted letters": (regex_to_grammar("(a?b?c){600}"), ["abc" * 600, "c" * 600], ["c" * 599, "abc" * 601]),
+}
+
+
+@pytest.mark.parametrize("name", DEEP)
+def test_deep_text_is_compiled_on_a_small_stack(name: str) -> None:
+    grammar, accept, reject = DEEP[name]
+    case = json.dumps({"lark": print_lark(grammar), "texts": [*accept, *reject]})
+    done = subprocess.run(
+        [sys.executable, "-c", COMPILE], input=case, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr[-500:]
+    assert json.loads(done.stdout) == [True] * len(accept) + [False] * len(reject)
+
+
+def test_long_cycles_are_refused() -> None:
+    """Multiples of 2999 by digits: each of thousands of remainders leads to ten others."""
+    grammar = json_schema_to_grammar({"type": "integer", "multipleOf": 2999})
+    with pytest.raises(GrammarTooComplex, match="250 levels"):
+        print_lark(grammar)

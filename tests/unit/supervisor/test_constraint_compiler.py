@@ -1,0 +1,242 @@
+"""The processes that compile: what comes back, and that no constraint and no end of a process costs more."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jan_serve.chat.detect import FORMATS
+from jan_serve.chat.formats.hermes import HERMES
+from jan_serve.core.constraint import (
+    CompiledGrammar,
+    GbnfConstraint,
+    JsonSchemaConstraint,
+    RegexConstraint,
+)
+from jan_serve.core.messages import Tool
+from jan_serve.errors import (
+    Draining,
+    EngineCrashed,
+    GrammarTooComplex,
+    InvalidGrammar,
+    Overloaded,
+    Unavailable,
+    UnsupportedPattern,
+    UnsupportedSchema,
+)
+from jan_serve.generation.constraint.call_grammar import call_grammars
+from jan_serve.generation.constraint.grammar_of import compile_constraint
+from jan_serve.ipc.compiling import CompileCalls, CompileConstraint, encode_request
+from jan_serve.supervisor.constraint_compiler import ConstraintCompilerPool, default_compile_command
+from jan_serve.supervisor.workers.helper_process import PROCESSES
+from tests.support.processes import children
+
+pytestmark = pytest.mark.anyio
+
+SMALL = JsonSchemaConstraint({"type": "boolean"})
+TOOL = Tool(name="add", parameters={"type": "object", "properties": {"n": {"const": 10**30}}})
+
+# The child's end as it is, with a compiler that does what a constraint's text says.
+SCRIPTED = """
+import os, signal, sys, time
+sys.path.insert(0, {app!r})
+import jan_serve.compiling.worker as worker
+from jan_serve.core.constraint import CompiledGrammar
+def compiled(constraint, named):
+    text, _, place = constraint.text.partition(" ")
+    if text == "once":
+        try:
+            os.close(os.open(place, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return CompiledGrammar("again")
+        text = "SIGKILL"
+    if text.startswith("SIG"):
+        os.kill(os.getpid(), getattr(signal, text))
+    if text == "exit":
+        os._exit(1)
+    if text == "sleep":
+        time.sleep(600)
+    if text == "spin":
+        while True: pass
+    if text == "grow":
+        return [bytearray(1 << 20) for _ in range(1 << 20)]
+    if text == "recurse":
+        return compiled(constraint, named)
+    return CompiledGrammar(text)
+worker.compile_constraint = compiled
+worker.CPU_LIMIT_S = 0.2
+sys.exit(worker.main())
+"""
+
+
+def scripted() -> tuple[str, ...]:
+    app = Path(__file__).resolve().parents[3] / "app"
+    return (sys.executable, "-c", SCRIPTED.format(app=str(app)))
+
+
+def asked(constraint: Any) -> bytes:
+    return encode_request(CompileConstraint(constraint))
+
+
+def does(text: str) -> bytes:
+    return asked(GbnfConstraint(text))
+
+
+@asynccontextmanager
+async def compilers(
+    command: Sequence[str] | None = None, wall_limit_s: float = 60.0
+) -> AsyncGenerator[ConstraintCompilerPool]:
+    pool = ConstraintCompilerPool(command or default_compile_command(), wall_limit_s=wall_limit_s)
+    try:
+        yield pool
+    finally:
+        await pool.close()
+    assert children() == []
+
+
+async def test_grammars_are_those_of_the_translator() -> None:
+    numbers = {"enum": [10**30, -(2**63), 1.0, 5e-1, "ü\u2028"]}
+    cases = [SMALL, JsonSchemaConstraint(numbers), RegexConstraint("[a-c]+"), GbnfConstraint('root ::= "a"')]
+    async with compilers() as pool:
+        assert children() == [], "a server that only chats needs none"
+        for constraint in cases:
+            assert await pool.translate(asked(constraint)) == compile_constraint(constraint, {})
+        assert len(children()) == 1
+
+
+async def test_the_calls_of_every_format_are_those_of_the_translator() -> None:
+    assert len({form.name for form in FORMATS}) == len(FORMATS)
+    async with compilers() as pool:
+        for form in FORMATS:
+            request = CompileCalls(form=form.name, tools=(TOOL,), parallel=True, constraint=None)
+            made = await pool.translate(encode_request(request))
+            assert made == call_grammars(form, (TOOL,), parallel=True)
+        request = CompileCalls(form=HERMES.name, tools=(TOOL,), parallel=False, constraint=SMALL)
+        made = await pool.translate(encode_request(request))
+        assert made == call_grammars(HERMES, (TOOL,), parallel=False, constraint=SMALL)
+
+
+async def test_refusals_come_back_as_they_are() -> None:
+    async with compilers() as pool:
+        with pytest.raises(UnsupportedSchema) as caught:
+            await pool.translate(asked(JsonSchemaConstraint({"properties": {"a": {"$ref": "http://x/y"}}})))
+        assert caught.value.pointer == "/properties/a"
+        with pytest.raises(UnsupportedPattern):
+            await pool.translate(asked(RegexConstraint(r"(a)\1")))
+        with pytest.raises(InvalidGrammar) as invalid:
+            await pool.translate(does('root ::= "a'))
+        assert invalid.value.line == 1
+        assert len(children()) == 1
+
+
+@pytest.mark.parametrize("text", ["spin", "grow", "recurse"])
+async def test_row_102_a_constraint_that_takes_too_much_is_refused(text: str) -> None:
+    async with compilers(scripted()) as pool:
+        with pytest.raises(GrammarTooComplex):
+            await pool.translate(does(text))
+        assert await pool.translate(does("next")) == CompiledGrammar("next")
+
+
+async def test_row_102_the_wall_clock_is_a_limit_too() -> None:
+    async with compilers(scripted(), wall_limit_s=1.0) as pool:
+        await pool.translate(does("first"))
+        [process] = children()
+        with pytest.raises(GrammarTooComplex):
+            await pool.translate(does("sleep"))
+        assert process not in children()
+
+
+async def test_row_103_a_process_that_something_else_killed_is_replaced_and_asked_again(
+    tmp_path: Path,
+) -> None:
+    async with compilers(scripted()) as pool:
+        made = await pool.translate(does(f"once {tmp_path / 'done'}"))
+        assert made == CompiledGrammar("again")
+
+
+@pytest.mark.parametrize("text", ["SIGKILL", "SIGSEGV", "exit"])
+async def test_row_103_one_that_ends_again_is_our_fault(text: str) -> None:
+    async with compilers(scripted()) as pool:
+        with pytest.raises(EngineCrashed, match="constraint compiler"):
+            await pool.translate(does(text))
+        assert await pool.translate(does("next")) == CompiledGrammar("next")
+
+
+async def test_row_103_an_idle_process_that_was_killed_is_replaced() -> None:
+    async with compilers() as pool:
+        await pool.translate(asked(SMALL))
+        [process] = children()
+        process.send_signal(signal.SIGKILL)
+        assert await pool.translate(asked(SMALL)) == compile_constraint(SMALL, {})
+
+
+async def test_a_command_that_cannot_be_started_is_our_fault() -> None:
+    async with compilers(("/nowhere/at-all",)) as pool:
+        with pytest.raises(Unavailable, match="could not be started"):
+            await pool.translate(asked(SMALL))
+
+
+async def test_a_call_that_is_cancelled_ends_its_process() -> None:
+    async with compilers(scripted()) as pool:
+        waiting = asyncio.create_task(pool.translate(does("sleep")))
+        async with asyncio.timeout(60):
+            while not children():
+                await asyncio.sleep(0.005)
+        [process] = children()
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        async with asyncio.timeout(60):
+            while process in children():
+                await asyncio.sleep(0.005)
+        assert await pool.translate(does("next")) == CompiledGrammar("next")
+
+
+async def test_the_smallest_that_waits_is_next() -> None:
+    done: list[int] = []
+
+    async def ask(pool: ConstraintCompilerPool, size: int) -> None:
+        await pool.translate(does("a" * size))
+        done.append(size)
+
+    async with compilers(scripted()) as pool:
+        holding = [asyncio.create_task(pool.translate(does("sleep"))) for _ in range(PROCESSES - 1)]
+        await asyncio.sleep(0)
+        async with asyncio.timeout(60):
+            while len(children()) < PROCESSES - 1:
+                await asyncio.sleep(0.005)
+        await asyncio.gather(*(ask(pool, size) for size in (50_000, 900, 20_000, 30)))
+        assert done == [50_000, 30, 900, 20_000], "the first had a free process"
+        for task in holding:
+            task.cancel()
+        await asyncio.wait(holding)
+
+
+async def test_who_finds_no_free_process_is_not_kept_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jan_serve.supervisor.constraint_compiler.WAIT_LIMIT_S", 0.05)
+    async with compilers(scripted()) as pool:
+        holding = [asyncio.create_task(pool.translate(does("sleep"))) for _ in range(PROCESSES)]
+        await asyncio.sleep(0)
+        with pytest.raises(Overloaded, match="busy"):
+            await pool.translate(does("next"))
+        for task in holding:
+            task.cancel()
+        await asyncio.wait(holding)
+
+
+async def test_who_waits_when_the_server_ends_is_told_so() -> None:
+    async with compilers(scripted()) as pool:
+        waiting = [asyncio.create_task(pool.translate(does("sleep"))) for _ in range(PROCESSES + 1)]
+        await asyncio.sleep(0)
+        await pool.close()
+        for task in waiting:
+            with pytest.raises(Draining):
+                await task
+        with pytest.raises(Draining):
+            await pool.translate(does("next"))
