@@ -198,7 +198,7 @@ async def test_a_refusal_is_remembered_for_a_while_and_raised_anew(
     assert raised[0].pointer == raised[1].pointer == "/a"
     assert len(translator.calls) == 1
     translator.error = None
-    clock.turn(constraints.REFUSED_FOR_S)
+    clock.turn(compiler_module.REFUSED_FOR_S)
     await compiler.compile(schema(1))
     assert (len(compiler), len(translator.calls)) == (1, 2)
 
