@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 import httpx
 
 from jan_serve.api.app import create_app
-from jan_serve.api.dialects.lmdeploy import LMDEPLOY
+from jan_serve.api.dialects.lmdeploy import lmdeploy_dialect
 from jan_serve.errors import InvalidRequest, JanServeError
 from jan_serve.supervisor.kv_transfer.peer_links import Migrations
 from tests.support.fake_client import FakeModels
@@ -76,7 +76,11 @@ async def controlled_client(
 ) -> AsyncGenerator[httpx.AsyncClient]:
     """A client whose requests go to an application with this control plane, without a socket."""
     app = create_app(
-        make_settings(), models or FakeModels(), InlineRenderer(), control=control, dialects=(LMDEPLOY,)
+        make_settings(),
+        models or FakeModels(),
+        InlineRenderer(),
+        control=control,
+        dialects=(lmdeploy_dialect,),
     )
     transport = httpx.ASGITransport(app, raise_app_exceptions=True)
     try:

@@ -8,7 +8,7 @@ import pytest
 import schemathesis
 
 from jan_serve.api.app import create_app
-from jan_serve.api.dialects.lmdeploy import LMDEPLOY
+from jan_serve.api.dialects.lmdeploy import lmdeploy_dialect
 from jan_serve.api.dialects.lmdeploy.control.routes import CONTROL_PATHS
 from tests.support.drawn_calls import CHECKS, drawn
 from tests.support.fake_client import FakeModels
@@ -17,7 +17,9 @@ from tests.support.fronts import make_settings
 from tests.support.rendering import InlineRenderer
 
 _CONTROL = FakeControl()
-_APP = create_app(make_settings(), FakeModels(), InlineRenderer(), control=_CONTROL, dialects=(LMDEPLOY,))
+_APP = create_app(
+    make_settings(), FakeModels(), InlineRenderer(), control=_CONTROL, dialects=(lmdeploy_dialect,)
+)
 _ALL: Any = schemathesis.openapi.from_asgi("/openapi.json", _APP, headers={"host": "localhost"})
 _PATHS = "|".join(("/distserve/.*", *CONTROL_PATHS))
 _DOCUMENT: Any = _ALL.include(path_regex=f"^({_PATHS})$")
