@@ -31,6 +31,7 @@ from jan_serve.core.request import GenerationRequest, TextPrompt
 from jan_serve.errors import InvalidRequest
 from jan_serve.generation.batch import PromptEvent, generate_batch
 from jan_serve.generation.service import GenerationService
+from tests.support.compiling import InlineTranslator
 from tests.support.fake_client import FakeModels
 from tests.support.fronts import http_client, make_settings
 from tests.support.rendering import InlineRenderer
@@ -205,7 +206,7 @@ async def test_its_middleware_and_metric_see_requests() -> None:
 
 
 async def test_its_probes_are_served_while_the_server_drains() -> None:
-    app = create_app(make_settings(), FakeModels(), InlineRenderer(), dialects=ALL)
+    app = create_app(make_settings(), FakeModels(), InlineRenderer(), InlineTranslator(), dialects=ALL)
     app.state.parts.lifecycle.draining = True
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
@@ -217,9 +218,9 @@ async def test_its_probes_are_served_while_the_server_drains() -> None:
 
 def test_it_amends_the_document_and_nothing_else_changes() -> None:
     def paths(dialects: tuple[Any, ...]) -> dict[str, Any]:
-        return create_app(make_settings(), FakeModels(), InlineRenderer(), dialects=dialects).openapi()[
-            "paths"
-        ]
+        return create_app(
+            make_settings(), FakeModels(), InlineRenderer(), InlineTranslator(), dialects=dialects
+        ).openapi()["paths"]
 
     found, before = paths(ALL), paths(DIALECTS)
     assert found["/small/ask"]["post"]["description"] == "Amended."
