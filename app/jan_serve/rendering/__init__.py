@@ -1,1 +1,2 @@
-"""The process that renders chat templates: code from untrusted files, run where it can be ended."""
+"""The process that renders chat templates: they are code from untrusted files, so they run in a process that can be
+killed."""
