@@ -1,5 +1,4 @@
-"""Compiles the constraints that arrive on the pipe, one after another. Started as `jan-serve compile`; not a user
-command.
+"""Compiles the constraints that arrive on the pipe, one after another. The hidden command is `jan-serve compile`.
 
 The grammar package has its own work budget; the limits here are the backstop.
 """

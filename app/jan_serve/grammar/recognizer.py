@@ -1,8 +1,7 @@
 """A small recognizer: whether a text belongs to a grammar, and if not, where it leaves it.
 
 It simulates all parse stacks at once and memoises every step: fast enough for tests and for `grammar --check`.
-Generation
-uses llguidance instead.
+Generation uses llguidance instead.
 """
 
 from __future__ import annotations

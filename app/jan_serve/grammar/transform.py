@@ -57,10 +57,10 @@ def prune(grammar: Grammar, complete: set[str] | None = None) -> Grammar | None:
 
 
 def _productive_rules(grammar: Grammar, uses: dict[str, set[str]]) -> set[str]:
-    """Least fixed point over the rules in `uses`; all other rules are productive. A rule whose references are all
-    productive is
-    productive too: expressions never hold NEVER inside. Only the rest, rules on cycles and those that lost a
-    reference, is examined.
+    """Least fixed point over the rules in `uses`; all other rules are productive.
+
+    A rule whose references are all productive is productive too: expressions never hold NEVER inside. Only the rest,
+    rules on cycles and those that lost a reference, is examined.
     """
     waiting: dict[str, set[str]] = {
         name: {other for other in used if other in uses} for name, used in uses.items()

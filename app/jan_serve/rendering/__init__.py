@@ -1,2 +1,1 @@
-"""The process that renders chat templates: they are code from untrusted files, so they run in a process that can be
-killed."""
+"""The helper process that renders chat templates, which are code from untrusted files."""

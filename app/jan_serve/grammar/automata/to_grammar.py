@@ -1,8 +1,8 @@
 """Prints a DFA as right-linear grammar rules.
 
 Determinism is the point: one alternative applies at every position, so an executor keeps a single parse stack however
-ambiguous the pattern was. States used once are written in place, loops on one state as `x*`, and
-chains that count (`x{0,255}`) as repetitions.
+ambiguous the pattern was. States used once are written in place, loops on one state as `x*`, and chains that count
+(`x{0,255}`) as repetitions.
 """
 
 from __future__ import annotations
