@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from jan_serve.chat.call_ids import CallIds, ids_in
-from jan_serve.chat.formats.format import IdStyle
+from jan_serve.chat.chat_format import IdStyle
 from jan_serve.core.messages import FunctionCall, Message, ToolCall
 
 

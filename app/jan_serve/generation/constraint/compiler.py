@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from jan_serve.chat.formats.format import ChatFormat
+from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.core.constraint import CompiledGrammar, Constraint, GbnfConstraint
 from jan_serve.core.guide import CallGrammars
 from jan_serve.core.messages import Tool

@@ -76,8 +76,8 @@ def _tojson(value: Any, **options: Any) -> str:
     )
 
 
-def _strftime_now(form: str) -> str:
-    return datetime(2026, 1, 2, tzinfo=UTC).strftime(form)
+def _strftime_now(date_format: str) -> str:
+    return datetime(2026, 1, 2, tzinfo=UTC).strftime(date_format)
 
 
 @cache

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.chat.tool_types import ALL_TYPES, item_schema, property_schema, types_of, value_to_json
+from jan_serve.chat.schema_types import ALL_TYPES, item_schema, property_schema, types_of, value_to_json
 
 CITY: dict[str, Any] = {"$ref": "#/$defs/a~1b"}
 ROOT: dict[str, Any] = {

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.detect import FORMATS, knows_tools
-from jan_serve.chat.formats.format import ChatFormat
 from jan_serve.chat.formats.generic import GENERIC
 from jan_serve.chat.formats.llama3 import LLAMA3
-from jan_serve.chat.instructions import tool_instructions, with_tools_as_text
+from jan_serve.chat.tool_instructions import tool_instructions, with_tools_as_text
 from jan_serve.core.messages import FunctionCall, ImagePart, Message, TextPart, Tool, ToolCall
 from tests.unit.chat.formats.answers import TOOLS, WEATHER, call, parse
 
@@ -26,11 +26,11 @@ def test_instructions_name_every_tool_and_its_schema() -> None:
     assert all(f'"name": "{tool.name}"' in text for tool in TOOLS)
 
 
-@pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
-def test_the_example_in_the_instructions_is_a_call(form: ChatFormat) -> None:
-    text = tool_instructions([WEATHER], form)
+@pytest.mark.parametrize("chat_format", FORMATS, ids=lambda chat_format: chat_format.name)
+def test_the_example_in_the_instructions_is_a_call(chat_format: ChatFormat) -> None:
+    text = tool_instructions([WEATHER], chat_format)
     example = text[text.index("in place:\n\n") + 11 : text.rindex("\n\n")]
-    calls = parse(form, [example], tools=[Tool(name="function_name")]).values()
+    calls = parse(chat_format, [example], tools=[Tool(name="function_name")]).values()
     assert calls == [("function_name", {"argument_name": "value"})]
 
 
@@ -74,8 +74,8 @@ def test_calls_stay_where_the_template_writes_them() -> None:
 
 def test_arguments_that_are_no_json_are_kept() -> None:
     broken = Message(role="assistant", tool_calls=(ToolCall("a", FunctionCall("f", '{"a": ')),))
-    for form in FORMATS:
-        (message,) = with_tools_as_text([broken], (), form, calls_too=True)
+    for chat_format in FORMATS:
+        (message,) = with_tools_as_text([broken], (), chat_format, calls_too=True)
         assert isinstance(message.content, str)
         assert '{"a": ' in message.content or '{\\"a\\": ' in message.content
 
