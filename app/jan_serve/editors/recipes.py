@@ -1,6 +1,6 @@
-"""What each program needs: lines to show to a person, and the change of its settings file, where it has one.
+"""Connection recipes: for each program, the steps for the user and the change to its settings file.
 
-Formats: the programs' own documentation, as docs/clients.md lists it.
+Formats: the programs' documentation, listed in docs/clients.md.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from jan_serve.editors.yaml_file import set_keys, set_models
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The settings file of a program, and the text that it becomes. merge raises ValueError for an unreadable one."""
+    """merge: maps the text of the settings file to its new text. Raises ValueError for an unreadable file."""
 
     path: Path
     merge: Callable[[str], str]
@@ -27,7 +27,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """title: the program. steps: what a person does. change: None where the program keeps its settings elsewhere."""
+    """steps: instructions for the user. change: None if the program has no settings file to edit."""
 
     title: str
     steps: tuple[str, ...]
@@ -134,7 +134,7 @@ def _vscode(facts: ServerFacts, folders: Folders) -> Recipe:
             "url": f"{facts.base_url}/chat/completions",
             "toolCalling": True,
             "vision": False,
-            # VS Code takes the sum of these two for the context.
+            # VS Code uses the sum of these two as the context.
             "maxInputTokens": (model.n_ctx or 4096) - (model.n_output or 1024),
             "maxOutputTokens": model.n_output or 1024,
         }
@@ -219,7 +219,7 @@ def _codex(facts: ServerFacts, folders: Folders) -> Recipe:
             f"codex --profile {PROVIDER}",
             "Its editor extension reads no profiles: there, the same lines belong into config.toml beside it.",
         ),
-        # A profile is a file of its own: what Codex uses without --profile stays as it is.
+        # A separate profile file leaves the defaults of Codex unchanged.
         Change(folders.home / ".codex" / f"{PROVIDER}.config.toml", merge),
     )
 

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from jan_serve.daemon.machine import ServiceFailed
+from jan_serve.daemon.executor import ServiceFailed
 from jan_serve.daemon.win_service import StopRelay, host_service
 
 

@@ -87,7 +87,7 @@ def test_the_element_of_a_list() -> None:
         ("{", ("a",), "line 1"),
         ('{"a": 1 "b": 2}', ("a",), "a comma"),
         ('{\n"a": nope}', ("a",), "line 2"),
-        ("{} {}", ("a",), "behind the end"),
+        ("{} {}", ("a",), "after the end"),
         ('{"a": [1]}', ("a", "b"), "the value of a is not an object"),
         ("[]", ("a",), "the whole is not an object"),
         ("{}", (Named("name", "x"),), "the whole is not a list"),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jan_serve.daemon.machine import Done, ServiceFailed, apply, holds, run_command
+from jan_serve.daemon.executor import CommandResult, ServiceFailed, apply, contains, run_command
 from jan_serve.daemon.plan import Command, Plan, UnitFile
 
 
@@ -20,10 +20,14 @@ class Recorder:
         self._failing = failing
         self.calls: list[str] = []
 
-    def __call__(self, words: Sequence[str]) -> Done:
+    def __call__(self, words: Sequence[str]) -> CommandResult:
         line = " ".join(words)
         self.calls.append(line)
-        return Done(1, "it broke") if line.startswith(self._failing) and self._failing else Done(0, "")
+        return (
+            CommandResult(1, "it broke")
+            if line.startswith(self._failing) and self._failing
+            else CommandResult(0, "")
+        )
 
 
 def plan(folder: Path, content: str = "unit\n") -> Plan:
@@ -60,9 +64,9 @@ def test_folders_are_protected_before_anything_is_in_them(tmp_path: Path) -> Non
     steps = dataclasses.replace(plan(tmp_path), protect=(Command(("protect",)),))
     seen: list[tuple[str, bool, bool]] = []
 
-    def run(words: Sequence[str]) -> Done:
+    def run(words: Sequence[str]) -> CommandResult:
         seen.append((words[0], (tmp_path / "data").exists(), (tmp_path / "etc").exists()))
-        return Done(0, "")
+        return CommandResult(0, "")
 
     apply(steps, run)
     assert seen == [("stop", False, False), ("protect", True, False), ("start", True, True)]
@@ -122,15 +126,15 @@ def test_windows_files_have_its_line_ends(tmp_path: Path) -> None:
 
 
 def test_commands_are_real_processes() -> None:
-    assert run_command([sys.executable, "-c", "print(1)"]) == Done(0, "1\n")
+    assert run_command([sys.executable, "-c", "print(1)"]) == CommandResult(0, "1\n")
     done = run_command([sys.executable, "-c", "import sys; sys.exit('no')"])
     assert (done.status, done.output.strip()) == (1, "no")
-    with pytest.raises(ServiceFailed, match="there is no jan-serve-absent"):
+    with pytest.raises(ServiceFailed, match="jan-serve-absent is not installed"):
         run_command(["jan-serve-absent"])
 
 
-def test_what_a_file_holds(tmp_path: Path) -> None:
+def test_contains_finds_text_in_an_existing_file(tmp_path: Path) -> None:
     (tmp_path / "unit").write_text("ListenStream=1")
-    assert holds(tmp_path / "unit", "ListenStream=")
-    assert not holds(tmp_path / "unit", "Sockets")
-    assert not holds(tmp_path / "absent", "")
+    assert contains(tmp_path / "unit", "ListenStream=")
+    assert not contains(tmp_path / "unit", "Sockets")
+    assert not contains(tmp_path / "absent", "")
