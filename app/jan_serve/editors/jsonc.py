@@ -18,7 +18,7 @@ _SCALAR: Final = re.compile(r"-?\d[0-9.eE+-]*|true|false|null")
 
 
 class UnreadableJson(ValueError):
-    """The text is not JSON with comments, or not of the expected structure; the message has the position."""
+    """The text is not JSON with comments, or not of the expected structure; the message names the line or the value."""
 
 
 @dataclass(slots=True)

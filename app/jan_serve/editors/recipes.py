@@ -84,7 +84,7 @@ def _cline(facts: ServerFacts, folders: Folders) -> Recipe:
         (
             *secret,
             f'On the command line: cline -P {OPENAI_COMPATIBLE} "your task"',
-            "In an extension that does not know this file yet: Settings, API Provider: OpenAI Compatible,"
+            "If the extension does not read this file: Settings, API Provider: OpenAI Compatible,"
             f" Base URL {facts.base_url}, API Key {key}, Model ID {facts.model.name}.",
             *_context_lines(facts.model, "Context Window Size"),
         ),
@@ -116,7 +116,7 @@ def _zed(facts: ServerFacts, folders: Folders) -> Recipe:
     return Recipe(
         "Zed",
         (
-            f"Zed wants a key: start it with {KEY_VARIABLE} set to {key}, or give one in its settings, LLM Providers.",
+            f"Zed requires a key: start it with {KEY_VARIABLE} set to {key}, or enter it in Settings, LLM Providers.",
             f"Choose {facts.model.name} in the agent panel.",
         ),
         Change(
@@ -148,7 +148,7 @@ def _vscode(facts: ServerFacts, folders: Folders) -> Recipe:
         "models": models,
     }
     secret = (
-        ("The key is best entered with Chat: Manage Language Models, which keeps it in the keychain.",)
+        ("Enter the key with Chat: Manage Language Models, which stores it in the keychain.",)
         if facts.needs_key
         else ()
     )
@@ -217,7 +217,7 @@ def _codex(facts: ServerFacts, folders: Folders) -> Recipe:
         (
             *secret,
             f"codex --profile {PROVIDER}",
-            "Its editor extension reads no profiles: there, the same lines belong into config.toml beside it.",
+            "The editor extension does not read profiles: put the same lines into config.toml in the same folder.",
         ),
         # A separate profile file leaves the defaults of Codex unchanged.
         Change(folders.home / ".codex" / f"{PROVIDER}.config.toml", merge),
@@ -242,8 +242,8 @@ def _open_webui(facts: ServerFacts, folders: Folders) -> Recipe:
     return Recipe(
         "Open WebUI",
         (
-            f"Start it beside the server: {variables} open-webui serve",
-            f"Or, where it runs: Admin Settings, Connections, OpenAI API: URL {facts.base_url}, key {key}.",
+            f"Start it on the same machine: {variables} open-webui serve",
+            f"If it is running already: Admin Settings, Connections, OpenAI API: URL {facts.base_url}, key {key}.",
             "In a container, 127.0.0.1 is the container itself: use --network=host (Linux).",
         ),
     )

@@ -86,7 +86,7 @@ class StopMatcher:
 
 
 class TokenEndMatcher:
-    """Finds a stop string index the end of the text so far, or before one final line break. Holds nothing back.
+    """Finds a stop string at the end of the text so far, or before one final line break. Holds nothing back.
 
     Finds none in the middle of a token: unlike StopMatcher, the result depends on how the stream is cut.
     """
@@ -101,7 +101,7 @@ class TokenEndMatcher:
         self._tail = ""
 
     def feed(self, text: str) -> str | None:
-        """Add the text of a token; return the stop string index the end of the text, if any."""
+        """Add the text of a token; return the stop string at the end of the text, if any."""
         self._tail = (self._tail + text)[-self._longest :]
         before_break = self._tail.removesuffix("\n")
         for stop in self._stops:

@@ -1,4 +1,4 @@
-"""StreamParser: deltas, their order, what is held back; any text gives the same however it is cut."""
+"""StreamParser: deltas, their order, held text; cuts do not change the result."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_runaway_nesting_ends_the_arguments() -> None:
     assert (answer.text, answer.calls) == (".", (Call("now", "[" * 600),))
 
 
-def test_order_of_deltas() -> None:
+def test_deltas_keep_the_order_of_the_answer() -> None:
     answer = parse_everywhere(
         BY_NAME["hermes"],
         f"<think>a</think>b<tool_call>{OSLO_JSON}</tool_call>c<tool_call>{SUM_JSON}</tool_call>",
@@ -54,7 +54,7 @@ def test_thoughts_stay_in_the_text_on_request(chat_format: str, answer: str, tex
     )
 
 
-def test_without_split_a_call_in_a_thought_is_still_none() -> None:
+def test_without_split_a_call_inside_a_thought_is_text() -> None:
     text = f"<think><tool_call>{OSLO_JSON}</tool_call></think>b"
     assert parse_everywhere(BY_NAME["hermes"], text, split_thoughts=False).calls == ()
 
@@ -64,7 +64,7 @@ def feed_all(chat_format: ChatFormat, pieces: list[str]) -> list[TextDelta | Rea
     return [delta for piece in pieces for delta in parser.feed(piece)] + parser.finish()
 
 
-def test_text_is_passed_on_at_once() -> None:
+def test_text_streams_except_possible_markers() -> None:
     parser = StreamParser(BY_NAME["hermes"], lambda name: "id", tools=TOOLS)
     assert parser.feed("Hel") == [TextDelta(0, "Hel")]
     assert parser.feed("lo <") == [TextDelta(0, "lo")]
@@ -99,7 +99,7 @@ def test_the_text_of_an_element_streams() -> None:
     ]
 
 
-def test_whether_the_answer_is_inside_a_thought() -> None:
+def test_in_thought_follows_the_text() -> None:
     parser = StreamParser(BY_NAME["hermes"], lambda name: "id", starts_in_thought=True)
     assert parser.in_thought
     parser.feed("a")
@@ -170,7 +170,7 @@ PIECES = st.lists(
 
 @settings(max_examples=300, deadline=None)
 @given(chat_format=st.sampled_from(FORMATS), pieces=PIECES, data=st.data())
-def test_any_text_at_any_cut_gives_the_same(
+def test_cuts_do_not_change_the_answer(
     chat_format: ChatFormat, pieces: list[str], data: st.DataObject
 ) -> None:
     text = "".join(pieces)
@@ -183,7 +183,7 @@ def test_any_text_at_any_cut_gives_the_same(
 
 @settings(max_examples=100, deadline=None)
 @given(chat_format=st.sampled_from(FORMATS), text=st.text(st.characters(exclude_categories=["Cs"])))
-def test_any_characters_are_kept_as_text(chat_format: ChatFormat, text: str) -> None:
+def test_text_without_markers_is_kept(chat_format: ChatFormat, text: str) -> None:
     """Text without a marker is passed on whole; white space at the ends of a thought-free answer too."""
     if any(mark in text for mark in "<[>{`"):
         return
@@ -191,7 +191,7 @@ def test_any_characters_are_kept_as_text(chat_format: ChatFormat, text: str) -> 
     assert answer.text + answer.reasoning == text
 
 
-def test_a_reader_that_waits_for_ever_is_found() -> None:
+def test_a_parser_that_waits_after_the_end_raises() -> None:
     def read(chat_format: ChatFormat, context: ParseContext) -> Steps[None]:
         while True:
             yield

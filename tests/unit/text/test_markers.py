@@ -1,4 +1,4 @@
-"""MarkerSet: the marker that starts first, the longest there, and what may become one."""
+"""MarkerSet: the first and longest marker, and unfinished ones."""
 
 from __future__ import annotations
 
@@ -29,15 +29,17 @@ TAGS = ("<a>", "<ab>", "<a><b>", "b>")
         ("<ab> <ab>", 3, False, MarkerMatch(5, "<ab>")),
     ],
 )
-def test_find(text: str, start: int, final: bool, found: MarkerMatch) -> None:
+def test_find_returns_the_first_and_longest_marker(
+    text: str, start: int, final: bool, found: MarkerMatch
+) -> None:
     assert MarkerSet(TAGS).find(text, start, final=final) == found
 
 
-def test_no_markers() -> None:
+def test_an_empty_set_finds_nothing() -> None:
     assert MarkerSet(()).find("anything") == MarkerMatch(8, None)
 
 
-def test_an_empty_marker_is_refused() -> None:
+def test_an_empty_marker_is_rejected() -> None:
     with pytest.raises(ValueError, match="empty"):
         MarkerSet(("a", ""))
 

@@ -37,7 +37,7 @@ def test_format_is_found_by_an_excerpt(name: str, excerpt: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "case"), CASES, ids=[f"{name}: {case['name']}" for name, case in CASES])
-def test_answer(name: str, case: dict[str, Any]) -> None:
+def test_answer_of_a_case(name: str, case: dict[str, Any]) -> None:
     answer = parse_everywhere(
         BY_NAME[name], case["answer"], starts_in_thought=case.get("starts_in_thought", False)
     )

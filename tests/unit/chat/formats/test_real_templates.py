@@ -1,4 +1,4 @@
-"""The templates of published models: the format that is found, and answers as they write them in a history."""
+"""Templates of published models: format detection, and parsing of the answers that they write in a history."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def every(found: list[RealTemplate]) -> pytest.MarkDecorator:
 
 
 @every(ALL)
-def test_format_that_is_found(template: RealTemplate) -> None:
+def test_the_format_of_each_template(template: RealTemplate) -> None:
     assert detect_format(template.source).name == FORMATS_FOUND[template.name]
     assert knows_tools(template.source) == (template.name not in KNOW_NO_TOOLS)
     assert writes_calls(template.source) == (template.name not in WRITE_NO_CALLS)
@@ -183,7 +183,7 @@ def _listed(call: ToolCall, as_text: bool) -> dict[str, Any]:
 
 
 @every([template for template in ALL if template.name not in WRITE_NO_CALLS])
-def test_an_answer_as_the_template_writes_it(template: RealTemplate) -> None:
+def test_an_answer_written_by_the_template_is_parsed(template: RealTemplate) -> None:
     """Some templates write one call only, some drop text or thought of a turn with calls: what they write is read."""
     chat_format = detect_format(template.source)
     written = _written(template)
@@ -196,7 +196,7 @@ def test_an_answer_as_the_template_writes_it(template: RealTemplate) -> None:
 
 
 @every([template for template in ALL if template.name in WRITE_NO_CALLS])
-def test_tools_as_text_where_the_template_has_no_place_for_them(template: RealTemplate) -> None:
+def test_tools_become_text_if_the_template_does_not_show_them(template: RealTemplate) -> None:
     chat_format = detect_format(template.source)
     history = (
         Message(role="user", content="Q"),

@@ -1,4 +1,4 @@
-"""Every format: what its layout writes is what its parser reads, at every cut."""
+"""For every format, its parser reads what its layout writes, at every cut."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_thought_that_the_prompt_opened(chat_format: ChatFormat) -> None:
 
 
 @all_formats
-def test_a_call_that_stops_in_the_middle_gives_what_there_is(chat_format: ChatFormat) -> None:
+def test_a_truncated_call_gives_a_prefix_of_the_call(chat_format: ChatFormat) -> None:
     """Every beginning of a call is either text or the beginning of the call; nothing fails, nothing is invented."""
     text = written(chat_format, CALLS["one"])
     whole = parse_everywhere(chat_format, text).calls[0]
@@ -115,7 +115,7 @@ def test_text_after_a_thought(chat_format: ChatFormat) -> None:
     [(chat_format, trigger) for chat_format in FORMATS for trigger in chat_format.calls.triggers],
     ids=lambda value: value if isinstance(value, str) else value.name,
 )
-def test_a_call_is_complete_behind_a_trigger(chat_format: ChatFormat, trigger: str) -> None:
+def test_the_layout_completes_a_call_after_each_trigger(chat_format: ChatFormat, trigger: str) -> None:
     before = " to=now<|message|>" if chat_format.name == "muse-glimmer" else ""
     layout = replace(
         chat_format.calls, opening="", call=(before + trigger, *chat_format.calls.after(trigger))
@@ -126,7 +126,7 @@ def test_a_call_is_complete_behind_a_trigger(chat_format: ChatFormat, trigger: s
 
 
 @all_formats
-def test_arguments_come_while_they_are_written(chat_format: ChatFormat) -> None:
+def test_long_arguments_stream(chat_format: ChatFormat) -> None:
     """A long text argument is passed on long before it ends."""
     text = written(chat_format, [("get_weather", {"city": "x" * 400})])
     parser = StreamParser(chat_format, lambda name: "id", tools=TOOLS)
@@ -135,12 +135,7 @@ def test_arguments_come_while_they_are_written(chat_format: ChatFormat) -> None:
     assert deltas[-1].arguments.count("x") == 200
 
 
-def test_python_words_where_json_words_are_not_known() -> None:
+def test_python_arguments_use_python_or_json_words() -> None:
     chat_format = replace(LFM2, calls=replace(LFM2.calls, arguments=PythonArguments()))
     assert "(k=true, n=null)" in write_calls(LFM2.calls, [call("f", {"k": True, "n": None})])
     assert "(k=True, n=None)" in write_calls(chat_format.calls, [call("f", {"k": True, "n": None})])
-
-
-def test_every_name_is_given_once() -> None:
-    names = [chat_format.name for chat_format in FORMATS]
-    assert len(names) == len(set(names))
