@@ -68,12 +68,12 @@ class ParseContext:
 
     def open_call(self, name: str) -> None:
         """Announce a call, and drop the recording of its text."""
-        self.stream.recorded()
+        self.stream.stop_recording()
         self.out.open_call(name)
 
     def release(self) -> None:
         """Emit the text read since `stream.record()`: it is not a call."""
-        self.out.text(self.stream.recorded())
+        self.out.text(self.stream.stop_recording())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,9 +97,6 @@ class ChatFormat:
     special_tokens: tuple[str, ...] = ()
     id_style: IdStyle = IdStyle.PLAIN
     thought_field: str = "reasoning_content"
-
-    def matches(self, template: str) -> bool:
-        return self.signature.matches(template)
 
     def prompt_opens_thought(self, prompt: str) -> bool:
         """Whether a rendered prompt ends with the opening marker of a thought."""

@@ -92,7 +92,7 @@ _TOOL_VARIABLES: Final = re.compile(r"(?<![\w.])(?:tools|functions|xml_tools|ava
 def detect_format(template: str | None) -> ChatFormat:
     """The format of a model with this chat template; the generic one if no signature matches. Cached."""
     text = template or ""
-    return next(chat_format for chat_format in FORMATS if chat_format.matches(text))
+    return next(chat_format for chat_format in FORMATS if chat_format.signature.matches(text))
 
 
 def knows_tools(template: str | None) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Generator
 from typing import Final
 
 from jan_serve.chat.text_stream import Sink, Steps, TextStream
@@ -61,10 +60,10 @@ def json_escaped(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)[1:-1]
 
 
-def _copy_string(stream: TextStream, sink: Sink) -> Generator[None, None, bool]:
+def _copy_string(stream: TextStream, sink: Sink) -> Steps[bool]:
     sink((yield from stream.take(1)))
     while True:
-        yield from stream.run(_STRING_TEXT, sink)
+        yield from stream.read_matching(_STRING_TEXT, sink)
         char = yield from stream.take(1)
         if char == "\\":
             char += yield from stream.take(1)
@@ -80,7 +79,7 @@ def _copy_scalar(stream: TextStream, sink: Sink) -> Steps[bool]:
         pieces.append(text)
         sink(text)
 
-    yield from stream.run(_SCALAR, keep)
+    yield from stream.read_matching(_SCALAR, keep)
     return bool(pieces)
 
 
@@ -103,4 +102,4 @@ def _copy_nested(stream: TextStream, sink: Sink) -> Steps[bool]:
             return False
         if not closers:
             return True
-        yield from stream.run(_BETWEEN, sink)
+        yield from stream.read_matching(_BETWEEN, sink)

@@ -77,7 +77,7 @@ def copy_quoted(stream: TextStream, sink: Sink, syntax: LiteralSyntax) -> Steps[
     """Read a string as a JSON string. None, with nothing read, if no string starts here; False if it does not end."""
     if syntax.raw_quote is not None and (yield from stream.accept(syntax.raw_quote)):
         sink('"')
-        end = yield from stream.until(
+        end = yield from stream.read_until(
             marker_set(syntax.raw_quote), lambda text: sink(json_escaped(text)), cut_off=discard
         )
         if end is not None:
@@ -89,7 +89,7 @@ def copy_quoted(stream: TextStream, sink: Sink, syntax: LiteralSyntax) -> Steps[
     sink('"')
     markers = marker_set(quote, "\\")
     while True:
-        marker = yield from stream.until(markers, lambda text: sink(json_escaped(text)))
+        marker = yield from stream.read_until(markers, lambda text: sink(json_escaped(text)))
         if marker == quote:
             sink('"')
             return True
@@ -154,7 +154,7 @@ def _copy_key(stream: TextStream, sink: Sink, syntax: LiteralSyntax) -> Steps[bo
     if quoted is not None:
         return quoted
     pieces: list[str] = []
-    yield from stream.run(_WORD, pieces.append)
+    yield from stream.read_matching(_WORD, pieces.append)
     if stream.at_end:
         return False
     sink(f'"{json_escaped("".join(pieces))}"')
@@ -182,7 +182,7 @@ def _copy_array(stream: TextStream, sink: Sink, syntax: LiteralSyntax, depth: in
 
 def _copy_word(stream: TextStream, sink: Sink) -> Steps[bool]:
     pieces: list[str] = []
-    yield from stream.run(_WORD, pieces.append)
+    yield from stream.read_matching(_WORD, pieces.append)
     word = "".join(pieces)
     if not word or stream.at_end:
         return False  # at the end, the word may be cut off

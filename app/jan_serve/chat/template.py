@@ -40,8 +40,8 @@ def render_prompt(prompt: ChatPrompt, facts: TemplateFacts, now: Callable[[], da
 
 
 def _adapted(prompt: ChatPrompt, chat_format: ChatFormat, template: str | None) -> ChatPrompt:
-    """Rewrite what the template cannot show: tools, calls and parallel calls become text or turns, and system messages
-    become part of the user's.
+    """Rewrite parts that the template cannot show: tools and calls become text, parallel calls separate turns, and
+    system messages become part of the user's.
     """
     messages, tools = prompt.messages, prompt.tools
     if not knows_tools(template):
@@ -107,16 +107,12 @@ def _partial_answer(message: Message, chat_format: ChatFormat, text: str) -> str
     pieces: list[str] = []
     if thought is not None:
         is_open = chat_format.prompt_opens_thought(text)
+        after_thought = chat_format.calls.after_thought or "\n\n"
         if message.reasoning_content:
             pieces += [] if is_open else [thought.opens[0], "\n"]
-            pieces += [
-                message.reasoning_content,
-                "\n",
-                thought.closes[0],
-                chat_format.calls.after_thought or "\n\n",
-            ]
+            pieces += [message.reasoning_content, "\n", thought.closes[0], after_thought]
         elif is_open:
-            pieces += [thought.closes[0], chat_format.calls.after_thought or "\n\n"]
+            pieces += [thought.closes[0], after_thought]
     return "".join([*pieces, chat_format.text_opens, text_of(message, 0)])
 
 

@@ -54,13 +54,13 @@ class TextStream:
         """Start recording all text that is read, after `prefix`. Discards a recording in progress."""
         self._recording = [prefix]
 
-    def recorded(self) -> str:
+    def stop_recording(self) -> str:
         """End the recording and return it; "" if none is in progress."""
         text = "".join(self._recording or ())
         self._recording = None
         return text
 
-    def until(self, markers: MarkerSet, sink: Sink, *, cut_off: Sink | None = None) -> Steps[str | None]:
+    def read_until(self, markers: MarkerSet, sink: Sink, *, cut_off: Sink | None = None) -> Steps[str | None]:
         """Read up to and including the first marker, and return it; None if the text ends first.
 
         sink: receives the text before the marker as it arrives. cut_off: receives an unfinished marker at the end of
@@ -90,7 +90,7 @@ class TextStream:
         yield from self.peek(size)
         return self._read(min(self._position + size, len(self._text)))
 
-    def run(self, pattern: re.Pattern[str], sink: Sink) -> Steps[None]:
+    def read_matching(self, pattern: re.Pattern[str], sink: Sink) -> Steps[None]:
         """Read the longest match of `pattern`, which must be a repeated character class, or cuts would show."""
         while True:
             match = pattern.match(self._text, self._position)
@@ -101,7 +101,7 @@ class TextStream:
             yield
 
     def skip_space(self) -> Steps[None]:
-        yield from self.run(_SPACE, discard)
+        yield from self.read_matching(_SPACE, discard)
 
     def accept(self, *literals: str) -> Steps[str | None]:
         """Read and return the first literal that comes next; None, with nothing read, if none does.
@@ -109,12 +109,12 @@ class TextStream:
         A literal cut off by the end of the text is read, but gives None.
         """
         for literal in literals:
-            if (yield from self.is_at(literal)):
+            if (yield from self.is_next(literal)):
                 self._read(self._position + len(literal))
                 return literal
         return None
 
-    def is_at(self, literal: str) -> Steps[bool]:
+    def is_next(self, literal: str) -> Steps[bool]:
         """Whether `literal` comes next; it is not read. A literal cut off by the end is handled as in `accept`."""
         while not self._text.startswith(literal, self._position):
             if not literal.startswith(self._text[self._position : self._position + len(literal)]):

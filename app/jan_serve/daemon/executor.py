@@ -53,10 +53,10 @@ def run_command(words: Sequence[str]) -> CommandResult:
 
 def apply(plan: Plan, run: Run = run_command) -> list[Path]:
     """Execute a plan; returns the files written or removed. Raises ServiceFailed."""
-    written = [file for file in plan.files if _differs(file)]
+    changed = [file for file in plan.files if _differs(file)]
     removed = [Path(path) for path in plan.removed if os.path.lexists(path)]
-    withdrawn = [Path(file.path) for file in plan.withdrawn if _is_ours(file)]
-    if any(not file.keep for file in written) or removed:
+    withdrawn = [Path(file.path) for file in plan.withdrawn if _is_unchanged(file)]
+    if any(not file.keep for file in changed) or removed:
         run_all(plan.before, run)
     try:
         for folder in plan.folders:
@@ -66,7 +66,7 @@ def apply(plan: Plan, run: Run = run_command) -> list[Path]:
                     f"{folder} is a link, and rights are not set through a link: set data_dir instead"
                 )
         run_all(plan.protect, run)
-        for file in written:
+        for file in changed:
             write_atomically(Path(file.path), _content(file), mode=0o644)
         for path in (*removed, *withdrawn):
             path.unlink(missing_ok=True)
@@ -76,7 +76,7 @@ def apply(plan: Plan, run: Run = run_command) -> list[Path]:
     except OSError as error:
         raise ServiceFailed(f"cannot change {error.filename}: {error.strerror}") from None
     run_all(plan.after, run)
-    return [*(Path(file.path) for file in written), *removed, *withdrawn]
+    return [*(Path(file.path) for file in changed), *removed, *withdrawn]
 
 
 def run_all(commands: Sequence[Command], run: Run = run_command) -> None:
@@ -118,7 +118,7 @@ def _differs(file: UnitFile) -> bool:
         raise ServiceFailed(f"cannot read {path}: {error.strerror}") from None
 
 
-def _is_ours(file: UnitFile) -> bool:
+def _is_unchanged(file: UnitFile) -> bool:
     try:
         return Path(file.path).read_bytes() == _content(file)
     except OSError:

@@ -41,7 +41,7 @@ def _read_v3_2(chat_format: ChatFormat, context: ParseContext) -> Steps[None]:
     yield from stream.accept(RECIPIENT)
     while True:
         yield from _read_message(context)
-        if (yield from stream.until(markers, out.text)) is None:
+        if (yield from stream.read_until(markers, out.text)) is None:
             return
         stream.record(RECIPIENT)
 
@@ -50,12 +50,12 @@ def _read_message(context: ParseContext) -> Steps[None]:
     """Read a message after its `>>>`: a text message's header only, or a whole call."""
     stream = context.stream
     pieces: list[str] = []
-    yield from stream.run(_NAME, pieces.append)
+    yield from stream.read_matching(_NAME, pieces.append)
     name = "".join(pieces)
     if (name != "all" and name not in context.tools) or not (yield from stream.accept("\n")):
         context.release()
     elif name == "all" and name not in context.tools:
-        stream.recorded()
+        stream.stop_recording()
         context.out.break_text()
     elif (yield from stream.peek(1)) != "{":
         context.release()

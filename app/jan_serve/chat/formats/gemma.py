@@ -29,7 +29,7 @@ def _read_call(context: ParseContext, marker: str) -> Steps[None]:
     yield from stream.skip_space()
     called = yield from stream.accept("call:")
     pieces: list[str] = []
-    yield from stream.run(_NAME, pieces.append)
+    yield from stream.read_matching(_NAME, pieces.append)
     name = "".join(pieces)
     if not called or not name or (yield from stream.peek(1)) != "{":
         context.release()
@@ -39,7 +39,7 @@ def _read_call(context: ParseContext, marker: str) -> Steps[None]:
         yield from stream.skip_space()
         yield from stream.accept(CLOSE)
     elif not stream.at_end:
-        yield from stream.until(marker_set(CLOSE), out.arguments)
+        yield from stream.read_until(marker_set(CLOSE), out.arguments)
 
 
 GEMMA4 = ChatFormat(

@@ -12,7 +12,7 @@ from typing import Final
 from jan_serve.chat.call_layout import CallLayout, Slot
 from jan_serve.chat.chat_format import ChatFormat, ParseContext, Signature, Thought
 from jan_serve.chat.json_stream import copy_json
-from jan_serve.chat.parsers.message_parser import TEXT, THOUGHT, Kind, MessageSyntax, Route, message_parser
+from jan_serve.chat.parsers.message_parser import TEXT, THOUGHT, Kind, MessageParser, Route
 from jan_serve.chat.text_stream import Steps
 from jan_serve.text.markers import marker_set
 
@@ -43,21 +43,19 @@ def _read_call(context: ParseContext, recipient: str) -> Steps[None]:
         return
     context.open_call(recipient)
     if not (yield from copy_json(stream, out.arguments)) and not stream.at_end:
-        yield from stream.until(marker_set(*ENDS), out.arguments)
+        yield from stream.read_until(marker_set(*ENDS), out.arguments)
 
 
 GPT_OSS = ChatFormat(
     name="gpt-oss",
     signature=Signature(all_of=(CHANNEL, BODY, "<|start|>")),
-    parse=message_parser(
-        MessageSyntax(
-            start=START,
-            heads=(CHANNEL, " to=", "to=", "<|constrain|>", BODY),
-            body=BODY,
-            ends=ENDS,
-            route=_route,
-            read_call=_read_call,
-        )
+    parse=MessageParser(
+        start=START,
+        heads=(CHANNEL, " to=", "to=", "<|constrain|>", BODY),
+        body=BODY,
+        ends=ENDS,
+        route=_route,
+        read_call=_read_call,
     ),
     calls=CallLayout(
         call=(

@@ -78,7 +78,7 @@ def _read_m3(context: ParseContext, marker: str) -> Steps[None]:
     yield from stream.skip_space()
     while (yield from stream.accept(_INVOKE)):
         pieces: list[str] = []
-        yield from stream.run(_NAME, pieces.append)
+        yield from stream.read_matching(_NAME, pieces.append)
         name = "".join(pieces)
         if not name or not (yield from stream.accept('">')):
             context.release()
@@ -89,14 +89,14 @@ def _read_m3(context: ParseContext, marker: str) -> Steps[None]:
         schema = tool.parameters if tool is not None else {}
         whole = yield from copy_members(context, PREFIX, _INVOKE_END, Element(schema, schema))
         if not whole and not stream.at_end:
-            yield from stream.until(marker_set(_M3_CLOSE), context.out.arguments)
+            yield from stream.read_until(marker_set(_M3_CLOSE), context.out.arguments)
             return
         stream.record()
         yield from stream.skip_space()
     if not any_call:
         context.release()
         return
-    stream.recorded()
+    stream.stop_recording()
     yield from stream.accept(_M3_CLOSE)
 
 

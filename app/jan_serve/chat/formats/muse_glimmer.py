@@ -10,7 +10,7 @@ from typing import Final
 
 from jan_serve.chat.call_layout import CallLayout, Slot, TaggedArguments
 from jan_serve.chat.chat_format import ChatFormat, ParseContext, Signature, Thought
-from jan_serve.chat.parsers.message_parser import TEXT, THOUGHT, Kind, MessageSyntax, Route, message_parser
+from jan_serve.chat.parsers.message_parser import TEXT, THOUGHT, Kind, MessageParser, Route
 from jan_serve.chat.parsers.tagged_calls import TaggedCalls
 from jan_serve.chat.text_stream import Steps
 
@@ -52,15 +52,13 @@ def _read_call(context: ParseContext, recipient: str) -> Steps[None]:
 MUSE_GLIMMER = ChatFormat(
     name="muse-glimmer",
     signature=Signature(all_of=("<atem:function_calls>", "<|eom|>")),
-    parse=message_parser(
-        MessageSyntax(
-            start=START,
-            heads=(" to=", BODY),
-            body=BODY,
-            ends=("<|eom|>", "<|eot|>"),
-            route=_route,
-            read_call=_read_call,
-        )
+    parse=MessageParser(
+        start=START,
+        heads=(" to=", BODY),
+        body=BODY,
+        ends=("<|eom|>", "<|eot|>"),
+        route=_route,
+        read_call=_read_call,
     ),
     calls=CallLayout(
         call=(

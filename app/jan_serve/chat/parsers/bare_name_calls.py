@@ -53,16 +53,16 @@ def _read_head(context: ParseContext, syntax: BareNameCalls) -> Steps[str | None
     stream = context.stream
     yield from stream.accept(*syntax.before)
     if syntax.id_before is not None:
-        yield from stream.run(_NAME, discard)
+        yield from stream.read_matching(_NAME, discard)
         yield from stream.accept(syntax.id_before)
     pieces: list[str] = []
-    yield from stream.run(_NAME, pieces.append)
+    yield from stream.read_matching(_NAME, pieces.append)
     match = syntax.name.fullmatch("".join(pieces))
     if match is None or (syntax.known_only and match.group(1) not in context.tools):
         return None
     yield from stream.skip_space()
     if syntax.call_id is not None and (yield from stream.accept(syntax.call_id)):
-        yield from stream.run(_NAME, discard)
+        yield from stream.read_matching(_NAME, discard)
     yield from stream.accept(*syntax.arguments)
     yield from stream.skip_space()
     if syntax.fence is not None and (yield from stream.accept(syntax.fence[0])):
@@ -87,4 +87,4 @@ def _read_arguments(context: ParseContext, syntax: BareNameCalls, name: str) -> 
         yield from stream.accept(*syntax.closers)
     elif syntax.closers and not stream.at_end:
         # Broken JSON passes unchanged, so that clients can see the error.
-        yield from stream.until(marker_set(*syntax.closers), out.arguments)
+        yield from stream.read_until(marker_set(*syntax.closers), out.arguments)

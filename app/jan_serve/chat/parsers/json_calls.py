@@ -50,7 +50,7 @@ def _read_calls(context: ParseContext, syntax: JsonCalls, in_array: bool) -> Ste
         any_call = True
         stream.record()
         if in_array or syntax.closers:
-            yield from stream.run(_BETWEEN, discard)
+            yield from stream.read_matching(_BETWEEN, discard)
         else:
             yield from stream.skip_space()
             yield from stream.accept(";")
@@ -58,7 +58,7 @@ def _read_calls(context: ParseContext, syntax: JsonCalls, in_array: bool) -> Ste
     if not any_call:
         context.release()
         return
-    stream.recorded()
+    stream.stop_recording()
     yield from stream.accept(*syntax.closers)
     yield from stream.skip_space()
 
@@ -158,7 +158,7 @@ class _Call:
         """Pass on the text after broken JSON, up to the end of the calls, so that clients can see the error."""
         closers = self._syntax.closers
         if closers and not self._context.stream.at_end:
-            yield from self._context.stream.until(marker_set(*closers), self._context.out.arguments)
+            yield from self._context.stream.read_until(marker_set(*closers), self._context.out.arguments)
 
 
 def _unwrapped(text: str) -> str:

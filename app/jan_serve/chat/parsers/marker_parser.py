@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 
 from jan_serve.chat.chat_format import ChatFormat, ParseContext, Thought
 from jan_serve.chat.text_stream import Steps
@@ -23,7 +23,7 @@ def marker_parser(
     marker, at the start of the answer or after a thought; its marker is "".
     """
 
-    def read(chat_format: ChatFormat, context: ParseContext) -> Generator[None, None, None]:
+    def read(chat_format: ChatFormat, context: ParseContext) -> Steps[None]:
         return _MarkerParser(chat_format.thought, context, read_calls, openers, ignored, first).read()
 
     return read
@@ -57,7 +57,7 @@ class _MarkerParser:
             if marker is None:
                 if self._first is not None and not context.out.has_text:
                     yield from self._read_unmarked(self._first)
-                marker = yield from context.stream.until(self._markers, context.out.text)
+                marker = yield from context.stream.read_until(self._markers, context.out.text)
             if marker is None:
                 return
             marker = yield from self._at_marker(marker)
@@ -98,7 +98,7 @@ class _MarkerParser:
         else:
             context.out.text(opener)
         ends = tuple(end for end in thought.ends if end in self._openers or end in self._ignored)
-        marker = yield from context.stream.until(marker_set(*thought.closes, *ends), context.out.text)
+        marker = yield from context.stream.read_until(marker_set(*thought.closes, *ends), context.out.text)
         if marker is None:
             return None
         if split:

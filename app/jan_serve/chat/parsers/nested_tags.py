@@ -46,7 +46,7 @@ def copy_members(context: ParseContext, prefix: str, end: str, element: Element)
         if not (yield from stream.accept(f"{prefix}<")):
             return False
         key: list[str] = []
-        if (yield from stream.until(_GREATER, key.append)) is None:
+        if (yield from stream.read_until(_GREATER, key.append)) is None:
             return False
         name = "".join(key)
         out.arguments(f'{"" if first else ", "}"{json_escaped(name)}": ')
@@ -64,22 +64,22 @@ def _copy_value(context: ParseContext, prefix: str, end: str, element: Element) 
     if types == STRING:
         out.arguments('"')
         # Not marker_set: tag names come from the answer, and would fill its cache.
-        closed = yield from stream.until(
+        closed = yield from stream.read_until(
             MarkerSet((end,)), lambda text: out.arguments(json_escaped(text)), cut_off=discard
         )
         if closed is not None:
             out.arguments('"')
         return closed is not None
     pieces: list[str] = []
-    yield from stream.run(_SPACE, pieces.append)
+    yield from stream.read_matching(_SPACE, pieces.append)
     if (yield from stream.accept(f"{prefix}<{ITEM}>")):
         return (yield from _copy_items(context, prefix, end, element))
     if (yield from stream.accept(end)):
         out.arguments(_empty_json(types))
         return True
-    if (yield from stream.is_at(f"{prefix}<")):
+    if (yield from stream.is_next(f"{prefix}<")):
         return (yield from copy_members(context, prefix, end, element))
-    if (yield from stream.until(MarkerSet((end,)), pieces.append)) is None:
+    if (yield from stream.read_until(MarkerSet((end,)), pieces.append)) is None:
         return False
     out.arguments(value_to_json("".join(pieces), types))
     return True

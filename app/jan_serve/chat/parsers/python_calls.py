@@ -53,7 +53,7 @@ def _read_calls(context: ParseContext, syntax: PythonCalls, marker: str) -> Step
     if in_list:
         yield from stream.accept("]")
         yield from stream.skip_space()
-    stream.recorded()
+    stream.stop_recording()
     yield from stream.accept(*syntax.closers)
 
 
@@ -61,7 +61,7 @@ def _read_call(context: ParseContext, syntax: PythonCalls) -> Steps[bool]:
     """Read `name(…)`. False if it is not a call; nothing is announced then."""
     stream, out = context.stream, context.out
     pieces: list[str] = []
-    yield from stream.run(_NAME, pieces.append)
+    yield from stream.read_matching(_NAME, pieces.append)
     name = "".join(pieces)
     if syntax.suffix:
         name = name.removesuffix(syntax.suffix)
@@ -72,7 +72,7 @@ def _read_call(context: ParseContext, syntax: PythonCalls) -> Steps[bool]:
     if (yield from _read_arguments(context)):
         out.arguments("}")
     elif syntax.closers and not stream.at_end:
-        yield from stream.until(marker_set(*syntax.closers), out.arguments)
+        yield from stream.read_until(marker_set(*syntax.closers), out.arguments)
     return True
 
 
@@ -85,7 +85,7 @@ def _read_arguments(context: ParseContext) -> Steps[bool]:
         if (yield from stream.accept(")")):
             return True
         key: list[str] = []
-        yield from stream.run(_KEY, key.append)
+        yield from stream.read_matching(_KEY, key.append)
         yield from stream.skip_space()
         if not key or not (yield from stream.accept("=")):
             if not stream.at_end:

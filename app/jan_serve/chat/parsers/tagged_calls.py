@@ -67,7 +67,7 @@ def _read_calls(context: ParseContext, syntax: TaggedCalls, marker: str) -> Step
     if not any_call:
         context.release()
         return
-    stream.recorded()
+    stream.stop_recording()
     yield from stream.accept(*syntax.closers)
 
 
@@ -75,10 +75,10 @@ def _read_call(context: ParseContext, syntax: TaggedCalls) -> Steps[bool]:
     """Read a call after its opening tag. False if it is not a call; nothing is announced then."""
     stream, out = context.stream, context.out
     pieces: list[str] = []
-    yield from stream.run(_NAME, pieces.append)
+    yield from stream.read_matching(_NAME, pieces.append)
     name = "".join(pieces)
     if syntax.name_end:
-        yield from stream.run(_ATTRIBUTES, pieces.append)
+        yield from stream.read_matching(_ATTRIBUTES, pieces.append)
         if not (yield from stream.accept(syntax.name_end)):
             return False
     yield from stream.skip_space()
@@ -110,7 +110,7 @@ def _accept_end(context: ParseContext, syntax: TaggedCalls) -> Steps[bool]:
     if (yield from stream.accept(syntax.call_close)):
         return True
     for closer in syntax.closers:
-        if (yield from stream.is_at(closer)):
+        if (yield from stream.is_next(closer)):
             return True
     return False
 
@@ -119,18 +119,18 @@ def _read_argument(context: ParseContext, syntax: TaggedCalls, schema: Mapping[s
     """Read an argument after its opening tag, up to its closing one. False if it does not end."""
     stream, out = context.stream, context.out
     key: list[str] = []
-    if (yield from stream.until(marker_set(syntax.key_end), key.append)) is None:
+    if (yield from stream.read_until(marker_set(syntax.key_end), key.append)) is None:
         return False
     name = "".join(key)
     out.arguments(f'"{json_escaped(name)}": ')
     attributes: list[str] = []
     if syntax.value_open:
-        yield from stream.run(_ATTRIBUTES, attributes.append)
+        yield from stream.read_matching(_ATTRIBUTES, attributes.append)
         if not (yield from stream.accept(syntax.value_open)):
             # The tags are broken: the rest passes unchanged, so the arguments are not valid JSON.
             if not stream.at_end:
                 out.arguments("".join(attributes))
-                yield from stream.until(marker_set(syntax.call_close, *syntax.closers), out.arguments)
+                yield from stream.read_until(marker_set(syntax.call_close, *syntax.closers), out.arguments)
             return False
     types = _declared_types("".join(attributes))
     if types is None:
@@ -155,19 +155,19 @@ def _read_value(context: ParseContext, syntax: TaggedCalls, types: frozenset[str
     if syntax.cdata and (yield from stream.accept(_CDATA[0])):
         # The section may contain the closing tag, so its end is searched first.
         pieces: list[str] = []
-        if (yield from stream.until(marker_set(_CDATA[1]), pieces.append)) is None:
+        if (yield from stream.read_until(marker_set(_CDATA[1]), pieces.append)) is None:
             return False
         out.arguments(value_to_json("".join(pieces), types))
-        return (yield from stream.until(close, pieces.append)) is not None
+        return (yield from stream.read_until(close, pieces.append)) is not None
     if types != STRING:
         pieces = []
-        whole = yield from stream.until(close, pieces.append)
+        whole = yield from stream.read_until(close, pieces.append)
         if whole is not None:
             out.arguments(value_to_json("".join(pieces).removesuffix(syntax.pad), types))
         return whole is not None
     out.arguments('"')
     string = _StringValue(context, syntax.pad)
-    if (yield from stream.until(close, string.add, cut_off=discard)) is None:
+    if (yield from stream.read_until(close, string.add, cut_off=discard)) is None:
         return False
     out.arguments('"')
     return True
