@@ -76,6 +76,9 @@ class ParseContext:
         self.out.text(self.stream.stop_recording())
 
 
+AnswerParser = Callable[["ChatFormat", ParseContext], Steps[None]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatFormat:
     """The answer format of a model family. Stateless.
@@ -90,7 +93,7 @@ class ChatFormat:
 
     name: str
     signature: Signature
-    parse: Callable[[ChatFormat, ParseContext], Steps[None]]
+    parse: AnswerParser
     calls: CallLayout
     thought: Thought | None = field(default_factory=Thought)
     text_opens: str = ""

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from jan_serve.chat.chat_format import ChatFormat, ParseContext, Thought
+from jan_serve.chat.chat_format import AnswerParser, ChatFormat, ParseContext, Thought
 from jan_serve.chat.text_stream import Steps
 from jan_serve.text.markers import marker_set
 
 CallParser = Callable[[ParseContext, str], Steps[None]]
 """Parses calls after the given marker. Releases text that is not a call (`ParseContext.release`)."""
-
-AnswerParser = Callable[[ChatFormat, ParseContext], Steps[None]]
 
 
 def marker_parser(
