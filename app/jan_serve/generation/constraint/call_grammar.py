@@ -9,8 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from jan_serve.chat.formats.format import ChatFormat
-from jan_serve.chat.formats.layout import (
+from jan_serve.chat.call_layout import (
     CALL_ID_PATTERN,
     ArgumentSyntax,
     GemmaArguments,
