@@ -20,6 +20,7 @@ from jan_serve.chat.call_layout import (
     Slot,
     TaggedArguments,
 )
+from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.core.constraint import CompiledGrammar, Constraint
 from jan_serve.core.guide import CallGrammars
 from jan_serve.core.messages import Tool
