@@ -7,13 +7,13 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from jan_serve.core.kv_transfer import RemoteState
+from jan_serve.core.model_facts import ModelFacts
 from jan_serve.ipc.messages import (
     DetokenizeRequest,
     Embedded,
     EmbedRequest,
     EngineEvent,
     EngineRequest,
-    ModelFacts,
     ReadState,
     StatePart,
     StateStored,
