@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from fastapi import APIRouter
 from prometheus_client import CollectorRegistry
 
-from jan_serve.api.control_port import ControlPlane
+from jan_serve.api.control_plane import ControlPlane
 from jan_serve.api.errors import ErrorRenderer
 from jan_serve.api.http.sse import PING
 from jan_serve.api.metrics import RequestObserver
-from jan_serve.api.models_port import Models, ModelsState
 from jan_serve.api.routes.health import Health
+from jan_serve.api.served_models import ServedModels
 from jan_serve.api.shared.launcher_limits import GenerateLimits
+from jan_serve.core.model_status import ManagerSnapshot
 from jan_serve.generation.deadline import RunningRequests
 from jan_serve.generation.prepare import RequestPreparer
 from jan_serve.store.library import ModelLibrary
@@ -38,7 +39,7 @@ class Services:
     control: None where the server cannot be controlled. response_store_bytes: for answers that requests go on from.
     """
 
-    models: Models
+    models: ServedModels
     preparer: RequestPreparer
     running: RunningRequests
     streams: StreamSettings
@@ -52,7 +53,7 @@ class Services:
     control: ControlPlane | None = None
 
 
-MetricsFactory = Callable[[CollectorRegistry, Callable[[], ModelsState]], RequestObserver]
+MetricsFactory = Callable[[CollectorRegistry, Callable[[], ManagerSnapshot]], RequestObserver]
 """Registers the series of a protocol, which count the requests of all protocols and read the state of the models."""
 
 

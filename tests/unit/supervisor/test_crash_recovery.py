@@ -15,11 +15,11 @@ import psutil
 import pytest
 
 from jan_serve.core.constraint import CompiledGrammar
+from jan_serve.core.model_status import ModelStatus
 from jan_serve.errors import EngineCrashed, GrammarTooComplex, JanServeError, ModelFailed
 from jan_serve.ipc.messages import Chunk, EngineRequest
 from jan_serve.supervisor.limits import ManagerLimits, RestartLimits, WorkerLimits
 from jan_serve.supervisor.models.model_manager import ModelManager
-from jan_serve.supervisor.models.snapshot import ModelStatus
 from tests.support.deadline import deadline
 from tests.support.engines import FAKE_ENGINE, FakeResolver, Gate, fake_manager
 from tests.support.processes import alive, children, until, wait_until, zombies

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from jan_serve.core.model_facts import DeviceInfo
+from jan_serve.core.model_source import ModelSource
 from jan_serve.supervisor.limits import RestartLimits
 from jan_serve.supervisor.models.model_history import ModelHistory
-from jan_serve.supervisor.models.model_source import ModelSource
 from tests.support.fake_client import fake_facts
 
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from jan_serve.api.management import wire
-from jan_serve.api.management.management_port import ManagedState
 from jan_serve.api.management.pulls import Download, progress_of
 from jan_serve.api.shared.model_cards import OWNER, context_length, meta
+from jan_serve.core.model_status import ModelStatus
 from jan_serve.store.library import ListedModel
 
 _VALUES: Final[dict[str, wire.StatusValue]] = {
@@ -20,7 +20,7 @@ _VALUES: Final[dict[str, wire.StatusValue]] = {
 
 
 def model_list(
-    models: Sequence[ListedModel], states: Sequence[ManagedState], downloads: Sequence[Download] = ()
+    models: Sequence[ListedModel], states: Sequence[ModelStatus], downloads: Sequence[Download] = ()
 ) -> wire.ManagedModels:
     """All models that are here, in the order of the folder's own list, then those that are on their way."""
     by_name = {state.name: state for state in states}
@@ -49,7 +49,7 @@ def _coming(download: Download) -> wire.ManagedModel:
     return {**_model(model, None), "status": {"value": "downloading", "progress": progress_of(download)}}
 
 
-def status(state: ManagedState | None, problem: str | None = None) -> wire.Status:
+def status(state: ModelStatus | None, problem: str | None = None) -> wire.Status:
     """The state of one model. problem: why its file cannot be served."""
     value = _VALUES.get(state.state, "unloaded") if state is not None else "unloaded"
     reason = (state.reason if state is not None else None) or problem
@@ -68,7 +68,7 @@ def status(state: ManagedState | None, problem: str | None = None) -> wire.Statu
     return told
 
 
-def _model(model: ListedModel, state: ManagedState | None) -> wire.ManagedModel:
+def _model(model: ListedModel, state: ModelStatus | None) -> wire.ManagedModel:
     facts = state.facts if state is not None else None
     context = context_length(model, state)
     return {
@@ -87,7 +87,7 @@ def _model(model: ListedModel, state: ManagedState | None) -> wire.ManagedModel:
         "meta": meta(model, state),
         "running": state.leases if state is not None else 0,
         "queued": state.waiting if state is not None else 0,
-        "ttl_s": _rounded(state.idle_left_s) if state is not None else None,
+        "ttl_s": _rounded(state.keep_alive_left_s) if state is not None else None,
         "pinned": state is not None and state.pinned,
         "group": state.group if state is not None else None,
         "lora": list(model.adapters),
@@ -97,7 +97,7 @@ def _model(model: ListedModel, state: ManagedState | None) -> wire.ManagedModel:
     }
 
 
-def _memory(state: ManagedState | None) -> wire.Memory | None:
+def _memory(state: ModelStatus | None) -> wire.Memory | None:
     if state is None or not state.taken_bytes:
         return None
     facts = state.facts

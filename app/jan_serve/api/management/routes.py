@@ -18,9 +18,8 @@ from jan_serve.api.http.json_body import JsonRoute
 from jan_serve.api.http.replies import json_reply
 from jan_serve.api.http.request_record import record_of
 from jan_serve.api.http.sse import SSE_RESPONSE, EventStream, frame, frames_of, resumed
-from jan_serve.api.management import wire
+from jan_serve.api.management import Management, wire
 from jan_serve.api.management.listing import model_list
-from jan_serve.api.management.management_port import Management
 from jan_serve.api.management.pulls import Pulls
 from jan_serve.api.management.watching import Event, all_events, load_events
 from jan_serve.api.shared.durations import keep_alive_s
@@ -55,7 +54,7 @@ def _list_routes(router: APIRouter, management: Management, pulls: Pulls, stream
     async def list_models() -> Response:
         """Every model that is here, with its state, and those that are on their way."""
         models = await management.library.models()
-        return json_reply(model_list(models, management.control.snapshot().models, pulls.downloads()))
+        return json_reply(model_list(models, management.manager.snapshot().models, pulls.downloads()))
 
     @router.get("/models/sse", summary="What happens to models", responses=_STREAMED)
     async def watch_models() -> Response:
@@ -66,12 +65,12 @@ def _list_routes(router: APIRouter, management: Management, pulls: Pulls, stream
 
 
 def _memory_routes(router: APIRouter, management: Management, pulls: Pulls, streams: StreamSettings) -> None:
-    control, library = management.control, management.library
+    manager, library = management.manager, management.library
     loads: set[asyncio.Task[None]] = set()
 
     async def load_by_itself(name: str, keep: float | None) -> None:
         try:
-            await control.load(name, keep)
+            await manager.load(name, keep)
         except JanServeError as error:
             logger.warning("%s was not loaded: %s", name, error.message)
 
@@ -83,7 +82,7 @@ def _memory_routes(router: APIRouter, management: Management, pulls: Pulls, stre
         if body.stream:
             return await _stream(request, load_events(management, name, keep), streams)
         if body.wait:
-            await while_connected(request, control.load(name, keep))
+            await while_connected(request, manager.load(name, keep))
         else:
             task = asyncio.create_task(load_by_itself(name, keep), name=f"load {name}")
             loads.add(task)
@@ -98,7 +97,7 @@ def _memory_routes(router: APIRouter, management: Management, pulls: Pulls, stre
         if await pulls.stop(body.model):
             return json_reply({"success": True, "model": body.model})
         name = await asyncio.to_thread(library.find, body.model)
-        await while_connected(request, control.unload(name, force=body.force))
+        await while_connected(request, manager.unload(name, force=body.force))
         return json_reply({"success": True, "model": name})
 
 
@@ -122,14 +121,14 @@ def _pull_routes(router: APIRouter, management: Management, pulls: Pulls, stream
 
 
 def _delete_routes(router: APIRouter, management: Management) -> None:
-    control, library = management.control, management.library
+    manager, library = management.manager, management.library
 
     @router.delete("/models/{name:path}", summary="Delete a model", response_model=wire.Deleted)
     async def delete(name: str) -> Response:
         """Delete a model's files, by a whole name or alias that no other model shares, or by `NAME.gguf`, its place in
         the models folder. 409 while requests use it.
         """
-        async with control.removing(name) as source:
+        async with manager.removing(name) as source:
             removed = await asyncio.to_thread(library.remove, source.name)
         logger.info("deleted %s", removed.name)
         return json_reply({"success": True, "model": removed.name, "freed_bytes": removed.n_freed})

@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterable
 from typing import Any, Final
 
-from jan_serve.api.management import wire
+from jan_serve.api.management import Management, wire
 from jan_serve.api.management.listing import status
-from jan_serve.api.management.management_port import Management
 from jan_serve.api.management.pulls import Pulls, progress_of
 from jan_serve.api.management.work import running
 
@@ -22,12 +21,12 @@ _LOOK_AT_THE_FOLDER_S: Final = 2.0
 
 async def load_events(management: Management, name: str, keep_alive_s: float | None) -> AsyncGenerator[Event]:
     """`model_status` events of a load. Closing the stream stops the load. Raises what ModelControl.load raises."""
-    control = management.control
+    manager = management.manager
     told: object = None
-    async with running(control.load(name, keep_alive_s)) as work:
+    async with running(manager.load(name, keep_alive_s)) as work:
         while not work.done():
             await asyncio.wait([work], timeout=_LOOK_S)
-            now = next((state for state in control.snapshot().models if state.name == name), None)
+            now = next((state for state in manager.snapshot().models if state.name == name), None)
             seen = status(now)
             if not work.done() and seen["value"] == "loading" and seen != told:
                 told = seen
@@ -83,7 +82,7 @@ async def _names(management: Management) -> set[str]:
 
 
 def _states(management: Management) -> dict[str, wire.Status]:
-    return {state.name: status(state) for state in management.control.snapshot().models}
+    return {state.name: status(state) for state in management.manager.snapshot().models}
 
 
 def _status_event(name: str, seen: wire.Status) -> Event:

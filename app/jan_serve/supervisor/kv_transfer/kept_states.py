@@ -7,25 +7,24 @@ import itertools
 import logging
 from typing import Protocol
 
-from jan_serve.ipc.messages import ReadState, StatePart
+from jan_serve.ipc.messages import ReadState, StatePart, StateStored, StoreState
 
 logger = logging.getLogger(__name__)
 
 
-class StateOwner(Protocol):
-    """The worker that keeps a state; see supervisor.engine_client."""
+class StateHolder(Protocol):
+    """A client of the worker that holds a state. `WorkerEngineClient`; callers know `generation.ports.EngineClient`."""
 
-    @property
-    def name(self) -> str: ...
     def next_id(self) -> int: ...
     async def read_state(self, request: ReadState) -> StatePart: ...
+    async def store_state(self, request: StoreState) -> StateStored: ...
     def drop_state(self, state: int) -> None: ...
 
 
 class KeptState:
     """A state in a worker. `session` is what others ask for it by, once it is known."""
 
-    def __init__(self, owner: StateOwner, state: int) -> None:
+    def __init__(self, owner: StateHolder, state: int) -> None:
         self.owner = owner
         self.state = state
         self.session: int | None = None
@@ -44,7 +43,7 @@ class KeptStates:
     def __len__(self) -> int:
         return len(self._by_handle)
 
-    def add(self, owner: StateOwner, state: int) -> int:
+    def add(self, owner: StateHolder, state: int) -> int:
         """Take over a state that a worker keeps. Returns a handle."""
         handle = next(self._handles)
         kept = self._by_handle[handle] = KeptState(owner, state)

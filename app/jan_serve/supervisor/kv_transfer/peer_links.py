@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 from jan_serve.core.hosts import is_loopback
 from jan_serve.core.kv_transfer import KEY_BYTES, PeerEndpoint, RemoteState
 from jan_serve.errors import InvalidRequest, PeerFailed
-from jan_serve.supervisor.kv_transfer.kept_states import KeptStates, StateOwner
+from jan_serve.supervisor.kv_transfer.kept_states import KeptStates, StateHolder
 from jan_serve.supervisor.kv_transfer.peer_connection import MAX_NAME_BYTES, PeerConnection, connect
-from jan_serve.supervisor.kv_transfer.state_pull import StateTaker, ping, pull
+from jan_serve.supervisor.kv_transfer.state_pull import ping, pull
 from jan_serve.supervisor.kv_transfer.state_server import StateServer
 
 logger = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ class _Link:
     peer: PeerEndpoint | None = None
 
 
-class Migrations:
+class TcpPeerLinks:
     """Lives on one event loop. host: the address that the server is bound to; peers of a server on loopback are there
     too. keep_s: after which a state that nobody fetched is dropped."""
 
@@ -115,7 +115,7 @@ class Migrations:
 
     # States
 
-    def keep(self, owner: StateOwner, state: int) -> int:
+    def keep(self, owner: StateHolder, state: int) -> int:
         """Take over what a worker keeps of a prompt. Returns a handle, for `bind`."""
         return self._kept.add(owner, state)
 
@@ -135,7 +135,7 @@ class Migrations:
         """Drop what is kept of a session; False where that is nothing."""
         return self._kept.free(session)
 
-    async def fetch(self, wanted: RemoteState, taker: StateTaker, state: int) -> None:
+    async def fetch(self, wanted: RemoteState, taker: StateHolder, state: int) -> None:
         """Bring a state from a peer to a worker, as its `state`, which the caller drops there whatever comes of this.
 
         Raises InvalidRequest without a link, PeerFailed, InvalidState, Overloaded. Safe to cancel.

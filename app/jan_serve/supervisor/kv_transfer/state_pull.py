@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from typing import Final, Protocol
+from typing import Final
 
 from jan_serve.errors import InvalidState, JanServeError, Overloaded, PeerFailed
-from jan_serve.ipc.messages import StateStored, StoreState
+from jan_serve.ipc.messages import StoreState
+from jan_serve.supervisor.kv_transfer.kept_states import StateHolder
 from jan_serve.supervisor.kv_transfer.peer_connection import PeerConnection
 from jan_serve.supervisor.kv_transfer.peer_messages import (
     Done,
@@ -27,19 +28,12 @@ _MAX_STATE_BYTES: Final = 1 << 40
 _MAX_REASON: Final = 300
 
 
-class StateTaker(Protocol):
-    """The worker that goes on; see supervisor.engine_client."""
-
-    def next_id(self) -> int: ...
-    async def store_state(self, request: StoreState) -> StateStored: ...
-
-
 async def ping(connection: PeerConnection) -> None:
     """Raises PeerFailed unless the peer answers."""
     _expect_done(await _ask(connection, Ping()))
 
 
-async def pull(connection: PeerConnection, session: int, taker: StateTaker, state: int) -> None:
+async def pull(connection: PeerConnection, session: int, taker: StateHolder, state: int) -> None:
     """Bring what the peer keeps of a session to a worker, where it becomes `state`. The peer then forgets it.
 
     Raises PeerFailed, InvalidState, Overloaded, and what the worker raises; it may have a part of it then.

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Generic, TypeVar
 
-from jan_serve.errors import JanServeError
-from jan_serve.supervisor.models.fresh_error import fresh
-from jan_serve.supervisor.models.model_source import ModelSource
+from jan_serve.core.model_source import ModelSource
+from jan_serve.errors import JanServeError, copy_error
 
 T = TypeVar("T")
 
@@ -54,7 +53,7 @@ class LeaseQueue(Generic[T]):
     def refuse(self, source: ModelSource, error: JanServeError) -> None:
         """Remove all that wait for this source and give each the error."""
         for granted in self.take(source):
-            granted.set_exception(fresh(error))
+            granted.set_exception(copy_error(error))
 
     def __len__(self) -> int:
         return len(self._waiters)

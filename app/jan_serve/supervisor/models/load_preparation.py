@@ -11,11 +11,12 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final
 
+from jan_serve.core.model_source import ModelSource
 from jan_serve.errors import JanServeError
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.store.memory.fit import FreeMemory
 from jan_serve.store.memory.footprint import Footprint
-from jan_serve.supervisor.models.model_source import ModelSource, Resolver
+from jan_serve.supervisor.models.source_resolver import SourceResolver
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +41,7 @@ class LoadPreparation:
 
     def __init__(
         self,
-        resolver: Resolver,
+        resolver: SourceResolver,
         meter: MemoryMeter | None,
         on_change: Callable[[], None],
         clock: Callable[[], float],

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from jan_serve.core.model_facts import ModelFacts
+from jan_serve.core.model_source import ModelSource
 from jan_serve.errors import JanServeError, ModelFailed
 from jan_serve.store.memory.footprint import Footprint
 from jan_serve.supervisor.limits import ManagerLimits
@@ -33,8 +34,8 @@ from jan_serve.supervisor.models.lease_queue import LeaseQueue
 from jan_serve.supervisor.models.load_preparation import GOOD_FOR_S, LoadPreparation, Prepared
 from jan_serve.supervisor.models.model_history import ModelHistory
 from jan_serve.supervisor.models.model_slot import ModelSlot, SlotState
-from jan_serve.supervisor.models.model_source import ModelSource, Residence
 from jan_serve.supervisor.models.refusal import refusal
+from jan_serve.supervisor.models.source_resolver import Retention
 from jan_serve.supervisor.workers.worker_process import WorkerEnd, WorkerProcess
 
 logger = logging.getLogger(__name__)
@@ -72,12 +73,12 @@ class LoadedModels:
         """Requests hold a model or wait for one."""
         return len(self.queue) > 0 or any(slot.leases for slot in self.slots.values())
 
-    def seen(self, source: ModelSource, residence: Residence) -> ModelHistory:
+    def seen(self, source: ModelSource, retention: Retention) -> ModelHistory:
         """A request asked for this model: what is remembered of it."""
         record = self.records.get(source.name)
         if record is None:
             record = self.records[source.name] = ModelHistory(source, self._limits.restart)
-        record.seen(source, residence)
+        record.seen(source, retention)
         return record
 
     def must_wait(self, source: ModelSource) -> bool:
@@ -125,7 +126,7 @@ class LoadedModels:
         now = self._clock()
         due: list[float] = []
         for slot in self.slots.values():
-            left_s = slot.idle_left_s(self.records[slot.source.name].residence, now)
+            left_s = slot.keep_alive_left_s(self.records[slot.source.name].retention, now)
             if left_s is None or slot.leases or self.queue.waiting(slot.source.name):
                 continue
             if left_s > 0:
@@ -240,11 +241,11 @@ class LoadedModels:
         return Room(free, free_on_device, self._limits.max_loaded)
 
     def _place(self, source: ModelSource, size: Footprint, room: Room) -> Decision:
-        group = self.records[source.name].residence.group
+        group = self.records[source.name].retention.group
         candidate = LoadCandidate(source.name, size.least, size.total, size.on_device, group)
         slots = self.slots.values()
         return plan_load(
-            candidate, [slot.occupant(self.records[slot.source.name].residence) for slot in slots], room
+            candidate, [slot.occupant(self.records[slot.source.name].retention) for slot in slots], room
         )
 
     def _refuse_load(self, source: ModelSource, error: JanServeError) -> None:

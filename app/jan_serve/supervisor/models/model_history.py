@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from jan_serve.core.model_facts import ModelFacts
+from jan_serve.core.model_source import ModelSource
 from jan_serve.errors import ModelFailed
 from jan_serve.supervisor.limits import RestartLimits
 from jan_serve.supervisor.models.crash_backoff import CrashLog, Pause, Refuse, Verdict, retry_after_s
-from jan_serve.supervisor.models.model_source import ModelSource, Residence
+from jan_serve.supervisor.models.source_resolver import Retention
 from jan_serve.supervisor.workers.worker_process import WorkerEnd
 
 _SERVICE_WEIGHT = 0.2
@@ -18,7 +19,7 @@ class ModelHistory:
 
     def __init__(self, source: ModelSource, limits: RestartLimits) -> None:
         self.source = source
-        self.residence = Residence()
+        self.retention = Retention()
         """As configured when it was last asked for."""
         self.reason: str | None = None
         self.loads_total = 0
@@ -33,9 +34,9 @@ class ModelHistory:
         self._crashes = CrashLog(limits)
         self._mean_service_s = 1.0
 
-    def seen(self, source: ModelSource, residence: Residence) -> None:
+    def seen(self, source: ModelSource, retention: Retention) -> None:
         """A request resolved to this file."""
-        self.residence = residence
+        self.retention = retention
         if source != self.source:
             self.source = source
             self.reason = None

@@ -10,23 +10,33 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
-from jan_serve.errors import Draining, JanServeError, ModelInUse, Overloaded, Unavailable
+from jan_serve.core.model_source import ModelSource
+from jan_serve.core.model_status import ManagerSnapshot
+from jan_serve.errors import Draining, JanServeError, ModelInUse, Overloaded, Unavailable, copy_error
 from jan_serve.supervisor.limits import ManagerLimits
-from jan_serve.supervisor.models.fresh_error import fresh
 from jan_serve.supervisor.models.load_preparation import LoadPreparation, MemoryMeter
 from jan_serve.supervisor.models.loaded_models import LoadedModels
 from jan_serve.supervisor.models.model_slot import ModelSlot, SlotState
-from jan_serve.supervisor.models.model_source import ModelSource, Residence, Resolver
-from jan_serve.supervisor.models.snapshot import ManagerSnapshot, model_status
-from jan_serve.supervisor.models.timer import Timer, wait_at_most
+from jan_serve.supervisor.models.snapshot import model_status
+from jan_serve.supervisor.models.source_resolver import Retention, SourceResolver
 from jan_serve.supervisor.workers.engine_client import WorkerEngineClient
 
 logger = logging.getLogger(__name__)
 
+Timer = Callable[[asyncio.Event, float | None], Awaitable[None]]
+"""Returns when the event is set or after these seconds; None is no limit."""
+
 _RETRY_AFTER_STOP_S = 5.0
 """A stopped server is often one that is being restarted."""
+
+
+async def wait_at_most(event: asyncio.Event, seconds: float | None) -> None:
+    """The timer of the event loop."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
 
 
 class ModelManager:
@@ -34,7 +44,7 @@ class ModelManager:
 
     def __init__(
         self,
-        resolver: Resolver,
+        resolver: SourceResolver,
         worker_command: Sequence[str],
         limits: ManagerLimits | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -78,13 +88,13 @@ class ModelManager:
         was given. A crash inside the block is raised by the client's methods; the lease stays a valid hold on nothing.
         """
         self._refuse_when_closed()
-        source, residence, adapter = await asyncio.to_thread(self._resolve, name)
-        slot = await self._acquire(source, residence)
+        source, retention, adapter = await asyncio.to_thread(self._resolve, name)
+        slot = await self._acquire(source, retention)
         while slot.leases == 1 and not await self._responds(slot):
             # It died while nobody used it. The request has not been sent, so it need not be lost for it.
             slot.release()
             self._poke()
-            slot = await self._acquire(source, residence)
+            slot = await self._acquire(source, retention)
         if keep_alive_s is not None:
             slot.keep_alive_s = keep_alive_s
         since = self._clock()
@@ -104,10 +114,10 @@ class ModelManager:
             self._poke()
             raise
 
-    def _resolve(self, name: str | None) -> tuple[ModelSource, Residence, str | None]:
+    def _resolve(self, name: str | None) -> tuple[ModelSource, Retention, str | None]:
         source = self._resolver.resolve(name)
         adapter = self._resolver.adapter(name) if source.adapters else None
-        return source, self._resolver.residence(source), adapter
+        return source, self._resolver.retention(source), adapter
 
     async def load(self, name: str | None, keep_alive_s: float | None = None) -> str:
         """Have a model in memory, and return its canonical name. Raises as `lease` does; cancelling stops the load."""
@@ -140,7 +150,7 @@ class ModelManager:
     async def removing(self, name: str) -> AsyncGenerator[ModelSource]:
         """Keep a model out of memory while the block deletes its file; requests for it wait, and then look again.
 
-        name: whole, see `Resolver.resolve_exact`; who deletes goes by what this yields, not by the name.
+        name: whole, see `SourceResolver.resolve_exact`; who deletes goes by what this yields, not by the name.
         Raises ModelNotFound, InvalidRequest; ModelInUse where a request holds it, waits for it or loads it, or where
         it is being removed already.
         """
@@ -216,9 +226,9 @@ class ModelManager:
         self._idle.set()
         await asyncio.gather(*(slot.stop() for slot in self._residents.slots.values()))
 
-    async def _acquire(self, source: ModelSource, residence: Residence) -> ModelSlot:
+    async def _acquire(self, source: ModelSource, retention: Retention) -> ModelSlot:
         self._refuse_when_closed()  # it may have begun while the name was resolved
-        self._admit(source, residence)
+        self._admit(source, retention)
         slot = self._residents.slots.get(source.name)
         if (
             slot is not None
@@ -241,9 +251,9 @@ class ModelManager:
             self._residents.queue.leave(waiter)
             self._poke()
 
-    def _admit(self, source: ModelSource, residence: Residence) -> None:
+    def _admit(self, source: ModelSource, retention: Retention) -> None:
         """Raises Overloaded when the queue of this model is full."""
-        record = self._residents.seen(source, residence)
+        record = self._residents.seen(source, retention)
         waiting = self._residents.queue.waiting(source.name)
         slot = self._residents.slots.get(source.name)
         held = slot.leases if slot is not None else 0
@@ -257,7 +267,7 @@ class ModelManager:
 
     def _refuse_when_closed(self) -> None:
         if self._closed is not None:
-            raise fresh(self._closed)
+            raise copy_error(self._closed)
 
     def _poke(self) -> None:
         """Something changed: let the one task look. Starts it on first use."""

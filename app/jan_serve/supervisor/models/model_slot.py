@@ -11,11 +11,12 @@ from dataclasses import replace
 from enum import StrEnum
 
 from jan_serve.core.model_facts import ModelFacts
+from jan_serve.core.model_source import ModelSource
 from jan_serve.ipc.messages import LoadModel
 from jan_serve.store.memory.footprint import Footprint
 from jan_serve.supervisor.models.eviction import Occupant, Taken
 from jan_serve.supervisor.models.load_preparation import Prepared
-from jan_serve.supervisor.models.model_source import ModelSource, Residence
+from jan_serve.supervisor.models.source_resolver import Retention
 from jan_serve.supervisor.workers.engine_client import WorkerEngineClient
 from jan_serve.supervisor.workers.worker_process import LoadOutcome, WorkerEnd, WorkerProcess
 
@@ -99,16 +100,16 @@ class ModelSlot:
         self.leases -= 1
         self.last_used = self._clock()
 
-    def idle_left_s(self, residence: Residence, now: float) -> float | None:
+    def keep_alive_left_s(self, retention: Retention, now: float) -> float | None:
         """For how long it may stay without a request, from now; None is for ever, or while it is not loaded."""
         keep_alive_s = self.keep_alive_s
         if keep_alive_s is None:
-            keep_alive_s = -1.0 if residence.pinned else residence.keep_alive_s
+            keep_alive_s = -1.0 if retention.pinned else retention.keep_alive_s
         if self.state is not SlotState.READY or keep_alive_s < 0:
             return None
         return max(0.0, self.last_used + keep_alive_s - now)
 
-    def occupant(self, residence: Residence) -> Occupant:
+    def occupant(self, retention: Retention) -> Occupant:
         """As the decision who may be in memory sees it. A load under way is in use by those who wait for it."""
         return Occupant(
             name=self.source.name,
@@ -116,8 +117,8 @@ class ModelSlot:
             last_used=self.last_used,
             takes=self.taken.total,
             takes_on_device=self.taken.on_device,
-            pinned=residence.pinned,
-            group=residence.group,
+            pinned=retention.pinned,
+            group=retention.group,
             leaving=self.state in (SlotState.STOPPING, SlotState.GONE) or (self.retiring and not self.leases),
         )
 

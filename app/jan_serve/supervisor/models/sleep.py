@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from typing import Final, Protocol
+from typing import Final
 
 from jan_serve.errors import Asleep, JanServeError
-from jan_serve.supervisor.models.snapshot import ManagerSnapshot
+from jan_serve.supervisor.models.model_manager import ModelManager
 
 logger = logging.getLogger(__name__)
 
@@ -22,19 +22,10 @@ _DRAIN_S: Final = 0.2
 """For requests that were told to end; the others are not waited for."""
 
 
-class Suspendable(Protocol):
-    """The model manager."""
-
-    def snapshot(self) -> ManagerSnapshot: ...
-    async def suspend(self, error: JanServeError, drain_s: float) -> None: ...
-    def resume(self) -> None: ...
-    async def load(self, name: str | None, keep_alive_s: float | None = None) -> str: ...
-
-
 class Sleeper:
     """Puts a manager to sleep and wakes it. Event loop only; a sleep and what is called during it are done in turn."""
 
-    def __init__(self, manager: Suspendable, forget_caches: Callable[[], None]) -> None:
+    def __init__(self, manager: ModelManager, forget_caches: Callable[[], None]) -> None:
         """forget_caches: deletes what is kept of prompts on disk; blocks, and is called in a thread."""
         self._manager = manager
         self._forget_caches = forget_caches

@@ -1,4 +1,4 @@
-"""A Resolver in front of another one: some models are served from a file with updated weights. Any thread may ask."""
+"""A SourceResolver over another one that replaces the files of models whose weights were updated."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import msgspec
 
+from jan_serve.core.model_source import ModelSource
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.store.memory.footprint import Footprint
-from jan_serve.supervisor.models.model_source import ModelSource, Residence, Resolver
+from jan_serve.supervisor.models.source_resolver import Retention, SourceResolver
 
 
 class _Updated(NamedTuple):
@@ -22,9 +23,9 @@ class _Updated(NamedTuple):
 
 
 class UpdatedSources:
-    """Resolver. An update holds until it is taken back, or until the model's own file changes."""
+    """SourceResolver. An update holds until it is taken back, or until the model's own file changes."""
 
-    def __init__(self, resolver: Resolver) -> None:
+    def __init__(self, resolver: SourceResolver) -> None:
         self._resolver = resolver
         self._lock = threading.Lock()
         self._updated: dict[str, _Updated] = {}
@@ -50,31 +51,31 @@ class UpdatedSources:
         return self._resolver.resolve(name)
 
     def resolve(self, name: str | None) -> ModelSource:
-        """See Resolver."""
+        """See SourceResolver."""
         return self._current(self._resolver.resolve(name))
 
     def resolve_exact(self, name: str) -> ModelSource:
-        """See Resolver."""
+        """See SourceResolver."""
         return self._current(self._resolver.resolve_exact(name))
 
     def adapter(self, name: str | None) -> str | None:
-        """See Resolver."""
+        """See SourceResolver."""
         return self._resolver.adapter(name)
 
     def engine_settings(self, source: ModelSource) -> EngineSettings:
-        """See Resolver."""
+        """See SourceResolver."""
         return self._resolver.engine_settings(source)
 
     def footprint(self, source: ModelSource, settings: EngineSettings) -> Footprint:
-        """See Resolver."""
+        """See SourceResolver."""
         return self._resolver.footprint(source, settings)
 
-    def residence(self, source: ModelSource) -> Residence:
-        """See Resolver."""
-        return self._resolver.residence(source)
+    def retention(self, source: ModelSource) -> Retention:
+        """See SourceResolver."""
+        return self._resolver.retention(source)
 
     def list(self) -> tuple[ModelSource, ...]:
-        """See Resolver."""
+        """See SourceResolver."""
         return tuple(self._current(source) for source in self._resolver.list())
 
     def _current(self, source: ModelSource) -> ModelSource:

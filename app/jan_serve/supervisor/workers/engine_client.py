@@ -11,7 +11,7 @@ import copy
 import itertools
 import time
 from collections.abc import AsyncGenerator, Callable
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -24,6 +24,7 @@ from jan_serve.errors import (
     InvalidRequest,
     JanServeError,
     ProtocolError,
+    copy_error,
     error_from_payload,
 )
 from jan_serve.ipc.messages import (
@@ -48,27 +49,14 @@ from jan_serve.ipc.messages import (
     WorkerEvent,
     WorkerRequest,
 )
-from jan_serve.supervisor.models.fresh_error import fresh
 from jan_serve.supervisor.workers.event_queue import EventQueue
-from jan_serve.supervisor.workers.worker_process import WorkerEnd
+from jan_serve.supervisor.workers.worker_process import WorkerEnd, WorkerProcess
 
 _Call = EmbedRequest | TokenizeRequest | DetokenizeRequest | ReadState | StoreState
 _Answer = Embedded | Tokenized | Detokenized | StatePart | StateStored
 _A = TypeVar("_A", Embedded, Tokenized, Detokenized, StatePart, StateStored)
 
 FIRST_ID: Final = 1
-
-
-class RequestPipe(Protocol):
-    """The sending half of a WorkerProcess."""
-
-    async def send(self, request: WorkerRequest) -> None:
-        """Send, waiting while the pipe is full. Raises ConnectionError when the worker is gone."""
-        ...
-
-    def send_nowait(self, request: WorkerRequest) -> None:
-        """Send a small request without waiting; dropped when the worker is gone."""
-        ...
 
 
 class _Open(msgspec.Struct):
@@ -89,11 +77,11 @@ class WorkerEngineClient:
     """One loaded model."""
 
     def __init__(
-        self, name: str, facts: ModelFacts, pipe: RequestPipe, clock: Callable[[], float] = time.monotonic
+        self, name: str, facts: ModelFacts, worker: WorkerProcess, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._name = name
         self._facts = facts
-        self._pipe = pipe
+        self._worker = worker
         self._clock = clock
         self._ids = itertools.count(FIRST_ID)
         self._open: dict[int, _Open] = {}
@@ -180,16 +168,16 @@ class WorkerEngineClient:
 
     def drop_state(self, state: int) -> None:
         """Have the worker forget a state. Never waits."""
-        self._pipe.send_nowait(DropState(state))
+        self._worker.send_nowait(DropState(state))
 
     def fail_all(self, error: JanServeError) -> None:
         """End every open request with `error` and abort it in the worker; later ones end with it at once."""
         self._failures.append(error)
         for request_id, entry in self._open.items():
-            entry.fail(fresh(error))
+            entry.fail(copy_error(error))
             if entry.since is not None:
                 entry.since = None
-                self._pipe.send_nowait(AbortRequest(request_id))
+                self._worker.send_nowait(AbortRequest(request_id))
 
     def on_event(self, event: WorkerEvent) -> None:
         """WorkerListener: hand an answer, or each event of a step, to its request."""
@@ -233,7 +221,7 @@ class WorkerEngineClient:
 
     def _register(self, request_id: int, entry: _Open) -> None:
         if self._failures:
-            raise fresh(self._failures[0])
+            raise copy_error(self._failures[0])
         if request_id in self._open:
             raise ProtocolError(f"request id {request_id} is in use")
         self._open[request_id] = entry
@@ -242,7 +230,7 @@ class WorkerEngineClient:
         """Forget a request; abort it unless the worker has ended it. Never waits: safe under cancellation."""
         entry = self._open.pop(request_id)
         if entry.since is not None:
-            self._pipe.send_nowait(AbortRequest(request_id))
+            self._worker.send_nowait(AbortRequest(request_id))
 
     async def _call(self, request: _Call, kind: type[_A]) -> _A:
         """Send a request that has one answer, and wait for it."""
@@ -267,7 +255,7 @@ class WorkerEngineClient:
 
     async def _send(self, request: WorkerRequest) -> None:
         try:
-            await self._pipe.send(request)
+            await self._worker.send(request)
         except ProtocolError as error:
             raise InvalidRequest(f"The request cannot be given to the engine: {error.message}.") from error
         except ConnectionError:

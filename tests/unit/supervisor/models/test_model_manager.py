@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from jan_serve.core.model_status import ModelStatus
 from jan_serve.errors import (
     Draining,
     EngineCrashed,
@@ -22,7 +23,6 @@ from jan_serve.supervisor.limits import ManagerLimits
 from jan_serve.supervisor.models.loaded_models import LoadedModels
 from jan_serve.supervisor.models.model_manager import ModelManager
 from jan_serve.supervisor.models.model_slot import ModelSlot
-from jan_serve.supervisor.models.snapshot import ModelStatus
 from jan_serve.supervisor.workers.engine_client import WorkerEngineClient
 from tests.support.engines import FAKE_ENGINE, FakeResolver, Gate, fake_manager
 from tests.support.processes import alive, children, until
