@@ -287,7 +287,7 @@ async def test_unload_by_force_ends_what_runs_with_an_error(tmp_path: Path) -> N
             await endless
 
 
-async def test_row_28_unloading_at_any_moment_of_a_stream_ends_it_whole_or_with_an_error(
+async def test_unloading_at_any_moment_of_a_stream_ends_it_whole_or_with_an_error(
     tmp_path: Path,
 ) -> None:
     whole = "".join(f"{number} " for number in range(40))
