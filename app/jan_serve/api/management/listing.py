@@ -1,4 +1,4 @@
-"""What is here and what is loaded, as the list of models shows it. Pure."""
+"""The list of models on disk with their state in memory (pure)."""
 
 from __future__ import annotations
 
@@ -22,18 +22,17 @@ _VALUES: Final[dict[str, wire.StatusValue]] = {
 def model_list(
     models: Sequence[ListedModel], states: Sequence[ModelStatus], downloads: Sequence[Download] = ()
 ) -> wire.ManagedModels:
-    """All models that are here, in the order of the folder's own list, then those that are on their way."""
+    """All models on disk, in the library's order, then the running downloads."""
     by_name = {state.name: state for state in states}
-    here = {model.name for model in models}
-    coming = [_coming(download) for download in downloads if download.name not in here]
+    on_disk = {model.name for model in models}
+    running = [_downloading(download) for download in downloads if download.name not in on_disk]
     return {
         "object": "list",
-        "data": [*(_model(model, by_name.get(model.name)) for model in models), *coming],
+        "data": [*(_model(model, by_name.get(model.name)) for model in models), *running],
     }
 
 
-def _coming(download: Download) -> wire.ManagedModel:
-    """A model that is being downloaded."""
+def _downloading(download: Download) -> wire.ManagedModel:
     model = ListedModel(
         name=download.name,
         aliases=(),
@@ -50,7 +49,7 @@ def _coming(download: Download) -> wire.ManagedModel:
 
 
 def status(state: ModelStatus | None, problem: str | None = None) -> wire.Status:
-    """The state of one model. problem: why its file cannot be served."""
+    """problem: why its file cannot be served."""
     value = _VALUES.get(state.state, "unloaded") if state is not None else "unloaded"
     reason = (state.reason if state is not None else None) or problem
     if state is not None and value == "loading":
@@ -62,10 +61,10 @@ def status(state: ModelStatus | None, problem: str | None = None) -> wire.Status
         return {"value": value, "progress": stage}
     if reason is None or value in ("loaded", "unloading"):
         return {"value": value}
-    told: wire.Status = {"value": "failed", "failed": True, "reason": reason}
+    failed: wire.Status = {"value": "failed", "failed": True, "reason": reason}
     if state is not None and state.retry_after_s is not None:
-        told["retry_after_s"] = round(state.retry_after_s, 1)
-    return told
+        failed["retry_after_s"] = round(state.retry_after_s, 1)
+    return failed
 
 
 def _model(model: ListedModel, state: ModelStatus | None) -> wire.ManagedModel:

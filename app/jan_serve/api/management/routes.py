@@ -1,4 +1,4 @@
-"""The routes of management: each validates its wire type and hands over to the manager or the library."""
+"""Management routes over the model manager and the library."""
 
 from __future__ import annotations
 
@@ -39,7 +39,6 @@ _STREAMED: Final[_Responses] = {**_ERRORS, 200: {"content": SSE_RESPONSE}}
 
 
 def management_router(management: Management, streams: StreamSettings) -> APIRouter:
-    """The routes, over the models of this server."""
     router = APIRouter(route_class=JsonRoute, tags=["Models"], responses=_ERRORS)
     pulls = Pulls(management.library)
     _list_routes(router, management, pulls, streams)
@@ -68,11 +67,11 @@ def _memory_routes(router: APIRouter, management: Management, pulls: Pulls, stre
     manager, library = management.manager, management.library
     loads: set[asyncio.Task[None]] = set()
 
-    async def load_by_itself(name: str, keep: float | None) -> None:
+    async def load_in_background(name: str, keep: float | None) -> None:
         try:
             await manager.load(name, keep)
         except JanServeError as error:
-            logger.warning("%s was not loaded: %s", name, error.message)
+            logger.warning("cannot load %s: %s", name, error.message)
 
     @router.post("/models/load", summary="Load a model", response_model=wire.Done, responses=_STREAMED)
     async def load(request: Request, body: wire.LoadRequest) -> Response:
@@ -84,7 +83,7 @@ def _memory_routes(router: APIRouter, management: Management, pulls: Pulls, stre
         if body.wait:
             await while_connected(request, manager.load(name, keep))
         else:
-            task = asyncio.create_task(load_by_itself(name, keep), name=f"load {name}")
+            task = asyncio.create_task(load_in_background(name, keep), name=f"load {name}")
             loads.add(task)
             task.add_done_callback(loads.discard)
         return json_reply({"success": True, "model": name})

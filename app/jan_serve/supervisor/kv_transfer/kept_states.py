@@ -1,4 +1,4 @@
-"""States that this server's workers keep for other servers: who has them, by which number, and for how long."""
+"""Sequence states that this server's workers keep for other servers, with session numbers and expiry."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class StateHolder(Protocol):
 
 
 class KeptState:
-    """A state in a worker. `session` is what others ask for it by, once it is known."""
+    """A state in a worker. session: peers fetch it by this number, once it is bound."""
 
     def __init__(self, owner: StateHolder, state: int) -> None:
         self.owner = owner
@@ -32,7 +32,7 @@ class KeptState:
 
 
 class KeptStates:
-    """All of them. Each is dropped when it is freed, or when nobody came for it. Event loop only."""
+    """A state is dropped when it is freed, or if no peer fetches it in time. Event loop only."""
 
     def __init__(self, keep_s: float) -> None:
         self._keep_s = keep_s
@@ -44,14 +44,14 @@ class KeptStates:
         return len(self._by_handle)
 
     def add(self, owner: StateHolder, state: int) -> int:
-        """Take over a state that a worker keeps. Returns a handle."""
+        """Take ownership of a state in a worker. Returns a handle."""
         handle = next(self._handles)
         kept = self._by_handle[handle] = KeptState(owner, state)
         kept.timer = asyncio.get_running_loop().call_later(self._keep_s, self._expire, handle)
         return handle
 
     def bind(self, handle: int, session: int) -> None:
-        """Others will ask for it by this number. What had the number before is dropped."""
+        """Let peers fetch it by this session number. Drops the state that had the number before."""
         kept = self._by_handle.get(handle)
         if kept is None:
             return
@@ -60,17 +60,16 @@ class KeptStates:
         self._by_session[session] = handle
 
     def find(self, session: int) -> KeptState | None:
-        """What is kept of a session."""
         handle = self._by_session.get(session)
         return None if handle is None else self._by_handle[handle]
 
     def free(self, session: int) -> bool:
-        """Drop what is kept of a session; False where that is nothing."""
+        """Drop the state of a session; False if there is none."""
         handle = self._by_session.get(session)
         return handle is not None and self.drop(handle)
 
     def drop(self, handle: int) -> bool:
-        """Drop one; False where it is gone already."""
+        """False if it is gone already."""
         kept = self._by_handle.pop(handle, None)
         if kept is None:
             return False
@@ -82,10 +81,9 @@ class KeptStates:
         return True
 
     def clear(self) -> None:
-        """Drop all."""
         for handle in list(self._by_handle):
             self.drop(handle)
 
     def _expire(self, handle: int) -> None:
-        logger.warning("a cache that was kept for another server was not fetched in %g s", self._keep_s)
+        logger.warning("dropping a state that no peer fetched in %g s", self._keep_s)
         self.drop(handle)

@@ -30,7 +30,7 @@ from jan_serve.supervisor.kv_transfer.peer_messages import (
     PeerAnswer,
     Ping,
     Refused,
-    decode_question,
+    decode_request,
     encode,
 )
 
@@ -235,7 +235,7 @@ async def peer_that_answers(key: bytes, answer: PeerAnswer) -> AsyncGenerator[in
         with contextlib.suppress(PeerFailed):
             _, connection = await accept(reader, writer, lambda _: key, handshake_s=5.0, patience_s=5.0)
             while (body := await connection.receive()) is not None:
-                await connection.send(encode(Done() if decode_question(body) == Ping() else answer))
+                await connection.send(encode(Done() if decode_request(body) == Ping() else answer))
         writer.close()
         with contextlib.suppress(OSError):
             await writer.wait_closed()
