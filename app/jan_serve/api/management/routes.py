@@ -51,13 +51,13 @@ def management_router(management: Management, streams: StreamSettings) -> APIRou
 def _list_routes(router: APIRouter, management: Management, pulls: Pulls, streams: StreamSettings) -> None:
     @router.get("/models", summary="Models and their state", response_model=wire.ManagedModels)
     async def list_models() -> Response:
-        """Every model that is here, with its state, and those that are on their way."""
+        """Every model on disk with its state, and the running downloads."""
         models = await management.library.models()
         return json_reply(model_list(models, management.manager.snapshot().models, pulls.downloads()))
 
-    @router.get("/models/sse", summary="What happens to models", responses=_STREAMED)
+    @router.get("/models/sse", summary="Events of models", responses=_STREAMED)
     async def watch_models() -> Response:
-        """Events of all models, for as long as the client listens."""
+        """Events of all models, until the client disconnects."""
         events = all_events(management, pulls)
         frames = (frame(event) async for event in events)
         return EventStream(frames, ping_s=streams.ping_s, write_timeout_s=streams.write_timeout_s)
@@ -75,7 +75,7 @@ def _memory_routes(router: APIRouter, management: Management, pulls: Pulls, stre
 
     @router.post("/models/load", summary="Load a model", response_model=wire.Done, responses=_STREAMED)
     async def load(request: Request, body: wire.LoadRequest) -> Response:
-        """Have a model in memory. A client that leaves while it waits stops the load."""
+        """Load a model into memory. The load stops if the client disconnects while it waits."""
         name = await asyncio.to_thread(library.find, body.model)
         keep = keep_alive_s(body.keep_alive)
         if body.stream:
@@ -90,8 +90,8 @@ def _memory_routes(router: APIRouter, management: Management, pulls: Pulls, stre
 
     @router.post("/models/unload", summary="Unload a model", response_model=wire.Done)
     async def unload(request: Request, body: wire.UnloadRequest) -> Response:
-        """Take a model out of memory; nothing happens where it is not loaded. Breaks off a load, and a download that
-        `POST /models` began.
+        """Unload a model from memory; no effect if it is not loaded. Stops a running load, and a download started by
+        `POST /models`.
         """
         if await pulls.stop(body.model):
             return json_reply({"success": True, "model": body.model})
@@ -105,7 +105,7 @@ def _pull_routes(router: APIRouter, management: Management, pulls: Pulls, stream
 
     @router.post("/models/pull", summary="Download a model", response_model=wire.Pulled, responses=_STREAMED)
     async def pull(request: Request, body: wire.PullRequest) -> Response:
-        """Download a model from the hub. A client that leaves stops it; what came is kept for the next time."""
+        """Download a model from the hub. It stops if the client disconnects; the next pull resumes it."""
         plan = await while_connected(request, library.plan(body.model, body.revision))
         if body.stream:
             return await _stream(request, pulls.events(body.model, plan), streams)
@@ -113,7 +113,7 @@ def _pull_routes(router: APIRouter, management: Management, pulls: Pulls, stream
 
     @router.post("/models", summary="Download a model in the background", response_model=wire.Done)
     async def begin_pull(request: Request, body: wire.ModelRequest) -> Response:
-        """Begin a download that goes on by itself: `GET /models` shows it, `POST /models/unload` stops it."""
+        """Start a download in the background: `GET /models` shows it, `POST /models/unload` stops it."""
         plan = await while_connected(request, library.plan(body.model, None))
         pulls.begin(body.model, plan)
         return json_reply({"success": True, "model": plan.name})
@@ -124,8 +124,8 @@ def _delete_routes(router: APIRouter, management: Management) -> None:
 
     @router.delete("/models/{name:path}", summary="Delete a model", response_model=wire.Deleted)
     async def delete(name: str) -> Response:
-        """Delete a model's files, by a whole name or alias that no other model shares, or by `NAME.gguf`, its place in
-        the models folder. 409 while requests use it.
+        """Delete a model's files, by a full name or alias that is unique, or by `NAME.gguf`, its path in the models
+        folder. 409 while requests use it.
         """
         async with manager.removing(name) as source:
             removed = await asyncio.to_thread(library.remove, source.name)
@@ -139,7 +139,7 @@ def _delete_routes(router: APIRouter, management: Management) -> None:
 
 
 async def _stream(request: Request, events: AsyncGenerator[Event], streams: StreamSettings) -> Response:
-    """Wait for the first event: until then an error has a status of its own."""
+    """Wait for the first event: an error before it still sets the status."""
     record = record_of(request.scope)
     record.stream = True
     first = await while_connected(request, anext(events))

@@ -86,7 +86,6 @@ class LoadedModels:
         return source.name in self.held_back or self.queue.waiting(source.name) > 0
 
     def refuse_all(self, error: JanServeError) -> None:
-        """Reject every waiting request."""
         for source in self.queue.sources():
             self.queue.refuse(source, error)
 

@@ -70,7 +70,6 @@ class ModelManager:
 
     @property
     def draining(self) -> bool:
-        """New requests are rejected."""
         return self._draining
 
     async def models(self) -> tuple[ModelSource, ...]:

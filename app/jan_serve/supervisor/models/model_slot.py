@@ -157,7 +157,7 @@ def memory_while_loading(footprint: Footprint) -> MemoryUse:
 
 
 def memory_when_loaded(footprint: Footprint, facts: ModelFacts) -> MemoryUse:
-    """The worker's figures where it reported them; layers on an accelerator are no longer in the mapped file."""
+    """The worker's figures as far as it reported them; layers on an accelerator are no longer in the mapped file."""
     offloaded = facts.n_gpu_layers / (facts.n_layer + 1)
     weights = max(facts.size_bytes, footprint.weights)  # the facts omit the draft model
     loaded = weights + facts.kv_bytes

@@ -51,8 +51,6 @@ _SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN")
 
 
 class WorkerState(StrEnum):
-    """See the diagram above."""
-
     STARTING = "starting"
     LOADING = "loading"
     READY = "ready"
@@ -123,8 +121,6 @@ def worker_environment(inherited: Mapping[str, str], *, huge_pages: bool = False
 
 
 class WorkerProcess:
-    """One process, started once."""
-
     def __init__(
         self,
         name: str,

@@ -1,4 +1,4 @@
-"""The machine slept: clocks have jumped, and a worker that stood still as long as its server is not stuck."""
+"""The machine slept: a worker that was suspended together with its server is not stalled."""
 
 from __future__ import annotations
 
