@@ -448,3 +448,8 @@ def error_from_payload(code: str, payload: dict[str, Any]) -> JanServeError:
     """Rebuild the error with this `code` from what its `payload()` returned. Unknown codes give the base class."""
     kind = _subclasses(JanServeError).get(code, JanServeError)
     return kind.restore(payload)
+
+
+def copy_error(error: JanServeError) -> JanServeError:
+    """An equal error that has not been raised: one object raised in several tasks collects their tracebacks."""
+    return error_from_payload(error.code, error.payload())

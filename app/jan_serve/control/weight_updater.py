@@ -10,11 +10,11 @@ from typing import Protocol
 
 import msgspec
 
+from jan_serve.core.model_source import ModelSource
 from jan_serve.errors import InvalidModel, InvalidRequest, JanServeError
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.store.gguf.weight_update import MergedModel, WeightUpdate
 from jan_serve.supervisor.limits import WorkerLimits
-from jan_serve.supervisor.models.model_source import ModelSource
 from jan_serve.supervisor.models.updated_sources import UpdatedSources
 from jan_serve.supervisor.workers.trial_load import try_model
 

@@ -12,6 +12,7 @@ import msgspec
 
 from jan_serve.config import ModelBook, ModelOptions, ModelSettings, Settings, engine_settings
 from jan_serve.config.model_settings import LIVE_OPTIONS
+from jan_serve.core.model_source import ModelSource
 from jan_serve.generation.profiles import ModelProfile
 from jan_serve.ipc.messages import AdapterFile, EngineSettings
 from jan_serve.store.entry import ConfiguredNames, ModelEntry
@@ -19,12 +20,12 @@ from jan_serve.store.gguf.adapter_file import check_adapter
 from jan_serve.store.memory.footprint import Footprint, footprint
 from jan_serve.store.paths import StorePaths
 from jan_serve.store.resolve import ModelResolver
-from jan_serve.supervisor.models.model_source import ModelSource, Residence
+from jan_serve.supervisor.models.source_resolver import Retention
 from jan_serve.wiring.template_files import ChosenTemplates
 
 
 class ModelSources:
-    """The `Resolver` of the supervisor and the `ModelProfiles` of generation. Any thread may ask."""
+    """The `SourceResolver` of the supervisor and the `ModelProfiles` of generation. Any thread may ask."""
 
     def __init__(self, resolver: ModelResolver, settings: Settings, book: ModelBook | None = None) -> None:
         """resolver: made with `configured_names(book)`, so that it knows what the book says of names.
@@ -107,10 +108,10 @@ class ModelSources:
             flash_attn=settings.flash_attn != "off",
         )
 
-    def residence(self, source: ModelSource) -> Residence:
+    def retention(self, source: ModelSource) -> Retention:
         """How it stays in memory, as configured now."""
         said = self.model_settings(source.name)
-        return Residence(keep_alive_s=said.options.ttl_s, pinned=said.pin, group=said.group)
+        return Retention(keep_alive_s=said.options.ttl_s, pinned=said.pin, group=said.group)
 
     def list(self) -> tuple[ModelSource, ...]:
         """Every model that can be asked for, in the order to show them."""

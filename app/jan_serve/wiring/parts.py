@@ -15,7 +15,7 @@ from jan_serve.store.resolve import ModelResolver
 from jan_serve.supervisor.constraint_compiler import ConstraintCompilerPool, default_compile_command
 from jan_serve.supervisor.limits import ManagerLimits, WorkerLimits
 from jan_serve.supervisor.models.model_manager import ModelManager
-from jan_serve.supervisor.models.model_source import Resolver
+from jan_serve.supervisor.models.source_resolver import SourceResolver
 from jan_serve.supervisor.template_renderer import TemplateRendererPool, default_render_command
 from jan_serve.supervisor.workers.worker_process import default_worker_command
 from jan_serve.wiring.model_sources import configured_names
@@ -88,7 +88,7 @@ def build_compiler() -> ConstraintCompilerPool:
 
 
 def build_manager(
-    sources: Resolver, settings: Settings, free_memory: Callable[[], FreeMemory] | None = None
+    sources: SourceResolver, settings: Settings, free_memory: Callable[[], FreeMemory] | None = None
 ) -> ModelManager:
     """The model manager with real workers. Starts nothing: the first lease does.
 
