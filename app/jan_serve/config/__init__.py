@@ -6,28 +6,28 @@ part that a worker is told. server_url: where a running server is asked.
 """
 
 from jan_serve.config.engine import engine_settings
+from jan_serve.config.import_folders import ImportFolders, import_folders
 from jan_serve.config.model_book import ModelBook
 from jan_serve.config.model_options import ModelOptions
 from jan_serve.config.model_settings import ModelSettings
-from jan_serve.config.neighbours import Neighbours, neighbours
 from jan_serve.config.options import Option, setting_options
 from jan_serve.config.server_url import ServerAddress, has_address, server_address
 from jan_serve.config.settings import Settings
-from jan_serve.config.sources import LoadedSettings, load_settings
+from jan_serve.config.settings_loader import LoadedSettings, load_settings
 
 __all__ = [
+    "ImportFolders",
     "LoadedSettings",
     "ModelBook",
     "ModelOptions",
     "ModelSettings",
-    "Neighbours",
     "Option",
     "ServerAddress",
     "Settings",
     "engine_settings",
     "has_address",
+    "import_folders",
     "load_settings",
-    "neighbours",
     "server_address",
     "setting_options",
 ]

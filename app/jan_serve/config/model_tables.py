@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, cast
@@ -11,6 +10,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from jan_serve.config.config_file import ConfigFile
+from jan_serve.config.error_text import brief, near_key, sentence
 from jan_serve.config.model_options import ModelOptions
 from jan_serve.config.model_settings import (
     OWN_KEYS,
@@ -20,7 +20,6 @@ from jan_serve.config.model_settings import (
     model_settings,
     template_value,
 )
-from jan_serve.config.wording import brief, sentence
 from jan_serve.errors import SettingsError
 
 MODELS_KEY: Final = "models"
@@ -131,12 +130,6 @@ def _mistake(file: ConfigFile, name: str, table: Mapping[str, Any], problem: Err
             break
     shown = "" if value is table else f" (it is {brief(value)})"
     return f"{place}: {key} {sentence(problem['msg'])}{shown}"
-
-
-def near_key(name: str, known: Iterable[str]) -> str:
-    """A hint at the key that was meant, if one is close."""
-    close = difflib.get_close_matches(name.lower().replace("-", "_"), list(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def _missing_files(file: ConfigFile, name: str, table: ModelSettings) -> Iterable[str]:

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import NoDecode, SettingsConfigDict
 
-from jan_serve.config.generate_options import GENERATE_GROUP, GenerateOptions
 from jan_serve.config.model_options import MEMORY_GROUP, MODEL_GROUP, Flag, ModelOptions
+from jan_serve.config.tgi_options import TGI_GROUP, TgiOptions
 from jan_serve.core.hosts import is_loopback
 from jan_serve.store.paths import default_data_dir
 
@@ -62,7 +62,7 @@ _STORE = "Storage"
 _WATCH = "Watchdog"
 _LOG = "Logging"
 GROUPS: Final = (
-    _SERVER, _GUARDS, _LIMITS, _STORE, MODEL_GROUP, MEMORY_GROUP, GENERATE_GROUP, _WATCH, _LOG
+    _SERVER, _GUARDS, _LIMITS, _STORE, MODEL_GROUP, MEMORY_GROUP, TGI_GROUP, _WATCH, _LOG
 )  # fmt: skip
 """In the order to show them."""
 
@@ -73,7 +73,7 @@ _SIZE = re.compile(
 _HOST_NAME = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_.-]+)(:\d{1,5})?\Z")
 
 
-class Settings(ModelOptions, GenerateOptions):
+class Settings(ModelOptions, TgiOptions):
     """What the server was told, validated. Frozen: a change needs a restart, but for tables of models.
 
     Times are seconds, sizes bytes, lengths tokens. It is not the state of anything, and no request changes it.

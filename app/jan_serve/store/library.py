@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jan_serve.errors import JanServeError, ModelNotFound
-from jan_serve.store.entry import ModelEntry
 from jan_serve.store.gguf.model_file import MAX_PARTS, part_number
 from jan_serve.store.index import HeaderFacts, ModelIndex, ModelRecord
+from jan_serve.store.model_entry import ModelEntry
 from jan_serve.store.remove import Removed, remove_model
 from jan_serve.store.resolve import ModelResolver
 
@@ -87,8 +87,8 @@ class ModelLibrary:
             self._facts[_stamp(entry)] = facts
 
     def find(self, name: str) -> str:
-        """The canonical name of a model, or of the one that an adapter belongs to. Raises as ModelResolver.choose."""
-        return self._resolver.choose(name)[0].name
+        """The canonical name of a model, or of the one that an adapter belongs to. Raises as ModelResolver.resolve_with_adapter."""
+        return self._resolver.resolve_with_adapter(name)[0].name
 
     def remove(self, name: str) -> Removed:
         """Delete the files of the model of this canonical name, which no other name stands for.

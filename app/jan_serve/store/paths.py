@@ -28,11 +28,6 @@ class StorePaths:
     models_dir: Path
 
     @property
-    def logs_dir(self) -> Path:
-        """The log file of the server and its older parts."""
-        return self.data_dir / "logs"
-
-    @property
     def cache_dir(self) -> Path:
         """What can be deleted at any time: saved prompt states."""
         return self.data_dir / "cache"

@@ -11,10 +11,10 @@ from pathlib import Path, PurePosixPath
 from stat import S_ISREG
 
 from jan_serve.errors import InvalidRequest
-from jan_serve.store.entry import ModelEntry
-from jan_serve.store.files.disk import storage_error
+from jan_serve.store.files.disk_space import storage_error
 from jan_serve.store.gguf.model_file import part_number
 from jan_serve.store.index import ModelIndex
+from jan_serve.store.model_entry import ModelEntry
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,17 +18,16 @@ from stat import S_ISREG
 from typing import Final
 
 from jan_serve.errors import InvalidRequest, ModelNotFound, SettingsError
-from jan_serve.store.configured import ConfiguredEntries
-from jan_serve.store.entry import ConfiguredNames, ModelEntry
-from jan_serve.store.gguf.facts import facts_of
+from jan_serve.store.configured_names import ConfiguredEntries, ConfiguredNames
 from jan_serve.store.gguf.model_file import ModelFile, part_number, read_model_file
 from jan_serve.store.index import FileRecord, HeaderFacts, ModelIndex, ModelRecord, Source
-from jan_serve.store.names import (
+from jan_serve.store.model_entry import ModelEntry
+from jan_serve.store.name_matching import (
     adapter_matches,
     best_matches,
+    canonical_name,
     deletion_matches,
     exact_matches,
-    name_of,
     without_suffix,
 )
 
@@ -115,7 +114,7 @@ class ModelResolver:
             raise _ambiguous(name, [f"{entry.name}{_SUFFIX}" for entry in matches])
         return _only(name, matches, entries)
 
-    def choose(self, name: str | None) -> tuple[ModelEntry, str | None]:
+    def resolve_with_adapter(self, name: str | None) -> tuple[ModelEntry, str | None]:
         """As `resolve`, where a name may also be `MODEL:ADAPTER` or a LoRA adapter's own: the model and the adapter.
 
         Raises AdapterNotFound beside.
@@ -177,7 +176,7 @@ class ModelResolver:
         """
         if entry.record is not None and entry.record.facts is not None:
             return entry.record.facts
-        facts = facts_of(self.model_file(entry.path, entry.name))
+        facts = self.model_file(entry.path, entry.name).facts()
         if self._index is not None and entry.origin == "models folder" and entry.record is None:
             # What cannot be written down is read again next time.
             with contextlib.suppress(OSError):
@@ -196,7 +195,7 @@ class ModelResolver:
         if path.suffix.lower() != _SUFFIX or not path.is_file():
             return None
         inside = path.is_relative_to(self._models_dir)
-        name = name_of(path.relative_to(self._models_dir) if inside else Path(path.name))
+        name = canonical_name(path.relative_to(self._models_dir) if inside else Path(path.name))
         return _entry(name, path, origin="models folder" if inside else "--model")
 
     def _scan(self) -> Iterator[ModelEntry]:
@@ -213,7 +212,7 @@ class ModelResolver:
                 count += 1
                 if count > _MAX_FILES:
                     return
-                entry = _entry(name_of(relative / file), Path(folder, file), origin="models folder")
+                entry = _entry(canonical_name(relative / file), Path(folder, file), origin="models folder")
                 if entry is not None:
                     yield _with_record(entry, records.get(entry.name))
 

@@ -13,7 +13,7 @@ MAX_FILE_BYTES: Final = 1 << 20
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")
 
 
-class NamedGrammars(Mapping[str, str]):
+class GrammarFiles(Mapping[str, str]):
     """GBNF texts by name. A file of the user's folder comes before a shipped grammar of the same name.
 
     Files are read when they are asked for, so that an edited one counts from the next request on.

@@ -14,13 +14,14 @@ from jan_serve.config import ModelBook, ModelOptions, ModelSettings, Settings, e
 from jan_serve.config.model_settings import LIVE_OPTIONS
 from jan_serve.generation.profiles import ModelProfile
 from jan_serve.ipc.messages import AdapterFile, EngineSettings
-from jan_serve.store.entry import ConfiguredNames, ModelEntry
+from jan_serve.store.configured_names import ConfiguredNames
 from jan_serve.store.gguf.adapter_file import check_adapter
 from jan_serve.store.memory.footprint import Footprint, footprint
+from jan_serve.store.model_entry import ModelEntry
 from jan_serve.store.paths import StorePaths
 from jan_serve.store.resolve import ModelResolver
 from jan_serve.supervisor.models.model_source import ModelSource, Residence
-from jan_serve.wiring.template_files import ChosenTemplates
+from jan_serve.wiring.template_files import TemplateFiles
 
 
 class ModelSources:
@@ -34,7 +35,7 @@ class ModelSources:
         self._resolver = resolver
         self._cache_dir = StorePaths(settings.data_dir, settings.models_dir).cache_dir
         self._book = book or ModelBook(settings)
-        self._templates = ChosenTemplates()
+        self._templates = TemplateFiles()
         for table in self._book.tables().values():
             if table.template is not None:
                 self._templates.get(table.template)  # what cannot be read is a mistake now, not at a request
@@ -44,7 +45,7 @@ class ModelSources:
 
     def resolve(self, name: str | None) -> ModelSource:
         """The model of this name; None is the default one. Raises ModelNotFound, InvalidRequest, AdapterNotFound."""
-        return self._source(self._resolver.choose(name)[0])
+        return self._source(self._resolver.resolve_with_adapter(name)[0])
 
     def resolve_exact(self, name: str) -> ModelSource:
         """What deleting this name means, see `names.deletion_matches`. Raises ModelNotFound, InvalidRequest."""
@@ -52,7 +53,7 @@ class ModelSources:
 
     def adapter(self, name: str | None) -> str | None:
         """The LoRA adapter that the name means beside its model. Raises as `resolve`."""
-        return self._resolver.choose(name)[1]
+        return self._resolver.resolve_with_adapter(name)[1]
 
     def engine_settings(self, source: ModelSource) -> EngineSettings:
         """How to load it. Reads the headers of the model and its adapters. Raises InvalidModel, ModelNotFound."""

@@ -10,7 +10,7 @@ from jan_serve.resources import BUILTIN_MODEL, builtin_model, catalogue_file
 from jan_serve.store.hub.catalogue import Catalogue
 from jan_serve.store.index import ModelIndex
 from jan_serve.store.library import ModelLibrary
-from jan_serve.store.memory.fit import FreeMemory
+from jan_serve.store.memory.free_memory import FreeMemory
 from jan_serve.store.resolve import ModelResolver
 from jan_serve.supervisor.limits import ManagerLimits, WorkerLimits
 from jan_serve.supervisor.models.model_manager import ModelManager

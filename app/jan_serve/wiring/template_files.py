@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 MAX_FILE_BYTES: Final = 1 << 20
 
 
-class ChosenTemplates:
+class TemplateFiles:
     """Files are read again when they have changed. What cannot be read then is logged, and the former text stays."""
 
     def __init__(self) -> None:

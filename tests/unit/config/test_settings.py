@@ -13,11 +13,11 @@ from jan_serve.config import (
     LoadedSettings,
     Settings,
     engine_settings,
+    import_folders,
     load_settings,
-    neighbours,
     setting_options,
 )
-from jan_serve.config.sources import MASK
+from jan_serve.config.settings_loader import MASK
 from jan_serve.errors import SettingsError
 from jan_serve.store.gguf.model_file import ModelFile
 
@@ -188,7 +188,9 @@ def test_files_that_cannot_be_read(
 
 
 def test_the_default_file_need_not_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jan_serve.config.sources.default_config_file", lambda: tmp_path / "absent.toml")
+    monkeypatch.setattr(
+        "jan_serve.config.settings_loader.default_config_file", lambda: tmp_path / "absent.toml"
+    )
     loaded = load_settings()
     assert not loaded.config_file_read
     assert loaded.settings.port == 1337
@@ -337,16 +339,16 @@ def test_where_other_programs_keep_models(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setenv("OLLAMA_MODELS", str(tmp_path / "o"))
     monkeypatch.setenv("JAN_DATA_FOLDER", str(tmp_path / "j"))
     monkeypatch.setenv("HF_HOME", str(tmp_path / "h"))
-    found = neighbours()
+    found = import_folders()
     assert (found.ollama, found.jan, found.hf_cache) == (
         (tmp_path / "o",),
         (tmp_path / "j",),
         (tmp_path / "h" / "hub",),
     )
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "c"))
-    assert neighbours().hf_cache == (tmp_path / "c",)
+    assert import_folders().hf_cache == (tmp_path / "c",)
     for name in ("OLLAMA_MODELS", "JAN_DATA_FOLDER", "HF_HOME", "HF_HUB_CACHE"):
         monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "x"))
-    assert neighbours().hf_cache == (tmp_path / "x" / "huggingface" / "hub",)
-    assert neighbours().ollama[0] == Path.home() / ".ollama" / "models"
+    assert import_folders().hf_cache == (tmp_path / "x" / "huggingface" / "hub",)
+    assert import_folders().ollama[0] == Path.home() / ".ollama" / "models"

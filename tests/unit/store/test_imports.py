@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from jan_serve.errors import StoreError
+from jan_serve.store.imports.finders import find
 from jan_serve.store.imports.found import FoundModel
 from jan_serve.store.imports.link import State, assess, take_over
 from jan_serve.store.imports.lmstudio import lmstudio_folders
-from jan_serve.store.imports.sources import find
 from jan_serve.store.index import ModelIndex
 from jan_serve.store.resolve import ModelResolver
 from tests.unit.store.gguf_builder import GgufBytes, uint_key

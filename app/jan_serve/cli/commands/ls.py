@@ -7,8 +7,8 @@ from typing import Any, Final
 from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, store_names
 from jan_serve.cli.output import Output
 from jan_serve.errors import JanServeError
-from jan_serve.store.entry import ModelEntry
 from jan_serve.store.gguf.model_file import part_number
+from jan_serve.store.model_entry import ModelEntry
 from jan_serve.store.resolve import ModelResolver
 
 _SOURCES: Final = {

@@ -15,6 +15,8 @@ from typing import Final
 from jan_serve.errors import InvalidModel
 from jan_serve.store.gguf.ggml_types import FILE_TYPES
 from jan_serve.store.gguf.gguf_header import ArrayValue, GgufHeader, read_gguf_header
+from jan_serve.store.gguf.quantisation import quantisation_of
+from jan_serve.store.index import HeaderFacts
 
 MAX_PARTS: Final = 1024
 _PART_NAME: Final = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf\Z", re.IGNORECASE)
@@ -64,6 +66,18 @@ class ModelFile:
     def tensor_bytes(self) -> int:
         """All tensors together: about what the weights need in memory."""
         return sum(self.layer_bytes) + self.other_bytes
+
+    def facts(self) -> HeaderFacts:
+        """The facts that the index keeps. A quantisation in the file's name is more exact than the header's."""
+        return HeaderFacts(
+            architecture=self.architecture,
+            title=self.name,
+            n_ctx_train=self.n_ctx_train,
+            n_parameters=self.n_parameters,
+            quantisation=quantisation_of(self.path.name) or self.quantisation,
+            has_chat_template=self.has_chat_template,
+            pooling=self.pooling,
+        )
 
 
 def part_number(file_name: str) -> tuple[str, int, int] | None:

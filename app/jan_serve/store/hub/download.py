@@ -26,7 +26,8 @@ from jan_serve.errors import (
     InvalidModel,
 )
 from jan_serve.store.files.atomic_file import flush_folder
-from jan_serve.store.files.disk import feed, in_thread, is_there, storage_error
+from jan_serve.store.files.disk_space import storage_error
+from jan_serve.store.files.file_hash import file_matches, hash_bytes, in_thread
 from jan_serve.store.gguf.gguf_header import read_gguf_header
 from jan_serve.store.hub.hub_http import HubHttp, TransientFailure
 from jan_serve.store.hub.incoming import IncomingFile, IncomingFolder
@@ -72,7 +73,7 @@ async def download(
     """
     try:
         async with _process_lock(incoming, what, watcher):
-            if await is_there(what.target, what.size_bytes, what.sha256):
+            if await file_matches(what.target, what.size_bytes, what.sha256):
                 watcher.received(what.size_bytes)
                 return
             while True:
@@ -132,7 +133,7 @@ class _Transfer:
         if not 0 < self._incoming.n_kept <= self._what.size_bytes:
             self._restart()
             return
-        await feed(self._file, self._hasher.update, self._incoming.n_kept)
+        await hash_bytes(self._file, self._hasher.update, self._incoming.n_kept)
         self._at = self._furthest = self.n_resumed = self._incoming.n_kept
         self._watcher.received(self._at)
 

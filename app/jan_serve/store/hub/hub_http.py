@@ -45,7 +45,7 @@ class HubAccess:
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class RetryPolicy:
     """How long to wait, in seconds, and how often to try without any progress in between."""
 
     connect_s: float = 10.0
@@ -68,15 +68,15 @@ class TransientFailure(Exception):
 class HubHttp:
     """A connection pool for one hub. Used within one event loop; closing it ends what still runs."""
 
-    def __init__(self, access: HubAccess, patience: Patience | None = None) -> None:
+    def __init__(self, access: HubAccess, retry_policy: RetryPolicy | None = None) -> None:
         self.access = access
-        self.patience = patience or Patience()
+        self.retry_policy = retry_policy or RetryPolicy()
         self._endpoint = httpx2.URL(access.endpoint)
         self._reached = False
         self._hub_addresses: set[str] = set()
         self._client = httpx2.AsyncClient(
             follow_redirects=False,
-            timeout=httpx2.Timeout(self.patience.read_s, connect=self.patience.connect_s),
+            timeout=httpx2.Timeout(self.retry_policy.read_s, connect=self.retry_policy.connect_s),
             headers={"User-Agent": f"jan-serve/{__version__}", "Accept-Encoding": "identity"},
         )
 
@@ -92,7 +92,7 @@ class HubHttp:
         return self._endpoint.netloc.decode("ascii")
 
     @property
-    def holds_token_back(self) -> bool:
+    def token_withheld(self) -> bool:
         """Whether there is a token that the endpoint does not get, because the way there is not encrypted."""
         return self.access.token is not None and not self._authorization(self._endpoint)
 
@@ -113,7 +113,7 @@ class HubHttp:
                 now = progress() if progress else 0
                 failures = 1 if now > reached else failures + 1
                 reached = max(now, reached)
-                if failures >= self.patience.tries:
+                if failures >= self.retry_policy.tries:
                     raise HubUnavailable(
                         f"{self.host} failed {failures} times in a row; the last time: {failure.reason}.",
                         retry_after=failure.wait_s or 60.0,
@@ -127,7 +127,10 @@ class HubHttp:
         """
 
         async def attempt() -> HubResponse:
-            async with asyncio.timeout(self.patience.answer_s), self.stream(url, params=params) as response:
+            async with (
+                asyncio.timeout(self.retry_policy.answer_s),
+                self.stream(url, params=params) as response,
+            ):
                 if response.status_code >= 400:
                     return HubResponse(response.status_code, response.headers, b"", str(response.request.url))
                 encoding = response.headers.get("content-encoding", "identity").lower()
@@ -149,7 +152,7 @@ class HubHttp:
             try:
                 return await attempt()
             except TimeoutError:
-                raise TransientFailure(f"no whole answer within {self.patience.answer_s:g} s") from None
+                raise TransientFailure(f"no whole answer within {self.retry_policy.answer_s:g} s") from None
 
         return await self.retrying(in_time)
 
@@ -264,13 +267,13 @@ class HubHttp:
     def _wait_for(self, failure: TransientFailure, failures: int) -> float:
         """Seconds. Raises HubUnavailable where the hub asks for more than we would wait."""
         if failure.wait_s is not None:
-            if failure.wait_s > self.patience.longest_wait_s:
+            if failure.wait_s > self.retry_policy.longest_wait_s:
                 raise HubUnavailable(
                     f"{self.host} asks to wait for {failure.wait_s:.0f} s ({failure.reason}).",
                     retry_after=failure.wait_s,
                 )
             return failure.wait_s
-        pause = min(self.patience.longest_wait_s, self.patience.backoff_s * 2 ** (failures - 1))
+        pause = min(self.retry_policy.longest_wait_s, self.retry_policy.backoff_s * 2 ** (failures - 1))
         return pause * random.uniform(0.75, 1.25)
 
 

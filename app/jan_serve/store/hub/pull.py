@@ -20,13 +20,12 @@ import msgspec
 
 from jan_serve.errors import InsufficientMemory, InvalidModel, InvalidRequest
 from jan_serve.store.files.atomic_file import flush_folder
-from jan_serve.store.files.disk import check_room, storage_error
-from jan_serve.store.gguf.facts import facts_of
+from jan_serve.store.files.disk_space import check_room, storage_error
 from jan_serve.store.gguf.model_file import read_model_file
 from jan_serve.store.gguf.quantisation import QuantisedFile, bits_of, choose, gigabytes
 from jan_serve.store.hub.catalogue import Catalogue, CatalogueEntry
 from jan_serve.store.hub.download import Download, Watcher, download
-from jan_serve.store.hub.hub_http import HubAccess, HubHttp, Patience
+from jan_serve.store.hub.hub_http import HubAccess, HubHttp, RetryPolicy
 from jan_serve.store.hub.incoming import IncomingFolder
 from jan_serve.store.hub.references import (
     HubReference,
@@ -41,14 +40,15 @@ from jan_serve.store.hub.repository import (
     best_projector,
     file_url,
     only_one,
-    raise_for,
+    raise_for_status,
     read_repository,
     select,
 )
 from jan_serve.store.hub.shared_downloads import SharedDownloads
 from jan_serve.store.index import FileRecord, ModelIndex, ModelRecord, Source
-from jan_serve.store.memory.fit import FreeMemory, memory_needed
-from jan_serve.store.names import name_of
+from jan_serve.store.memory.footprint import memory_needed
+from jan_serve.store.memory.free_memory import FreeMemory
+from jan_serve.store.name_matching import canonical_name
 
 _PUBLIC_HUB: Final = HubAccess().endpoint
 
@@ -99,14 +99,14 @@ class Puller:
         *,
         catalogue: Catalogue | None = None,
         free_memory: Callable[[], FreeMemory] | None = None,
-        patience: Patience | None = None,
+        retry_policy: RetryPolicy | None = None,
     ) -> None:
         """free_memory: what a model may use, asked in a thread and only when a quantisation has to be chosen."""
         self._models_dir = models_dir
         self._access = access
         self._catalogue = catalogue or Catalogue()
         self._free_memory = free_memory
-        self._patience = patience
+        self._retry_policy = retry_policy
         self._index = ModelIndex(models_dir)
         self._incoming = IncomingFolder(models_dir)
         self._shared = SharedDownloads()
@@ -128,7 +128,7 @@ class Puller:
                     f"Two revisions are named: {reference.revision} and {revision}.", param="revision"
                 )
             reference = dataclasses.replace(reference, revision=checked_revision(revision))
-        async with HubHttp(self._access, self._patience) as http:
+        async with HubHttp(self._access, self._retry_policy) as http:
             repository = await read_repository(http, reference)
         model, reason = await self._choose(repository, reference)
         first = PurePosixPath(repository.repo, model.files[0].path)
@@ -136,7 +136,9 @@ class Puller:
             best_projector(repository, model, entry.mmproj if entry else None) if with_projector else None
         )
         aliases = (entry.name,) if entry is not None and model.files[0].path == entry.file else ()
-        return PullPlan(name_of(first), reference, repository.commit, model, projector, aliases, reason)
+        return PullPlan(
+            canonical_name(first), reference, repository.commit, model, projector, aliases, reason
+        )
 
     async def run(self, plan: PullPlan, watcher: PullWatcher) -> ModelRecord:
         """Download what is missing and record the model. Cancelling keeps what was received for the next time.
@@ -207,10 +209,10 @@ class Puller:
 
         async def start(watcher: Watcher) -> None:
             # A connection pool of its own: the transfer may outlive the caller who began it.
-            async with HubHttp(self._access, self._patience) as http:
+            async with HubHttp(self._access, self._retry_policy) as http:
 
                 def on_status(status: int, headers: httpx2.Headers) -> None:
-                    raise_for(http, plan.reference, status, headers)
+                    raise_for_status(http, plan.reference, status, headers)
 
                 await download(http, self._incoming, what, watcher, on_status)
 
@@ -241,7 +243,7 @@ class Puller:
             modified_ns=first.stat().st_mtime_ns,
             added_at=time.time(),
             aliases=aliases,
-            facts=facts_of(model),
+            facts=model.facts(),
         )
         self._index.put(record)
         for other in records.values():

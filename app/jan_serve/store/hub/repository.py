@@ -96,7 +96,7 @@ async def read_repository(http: HubHttp, reference: HubReference) -> Repository:
     url = f"{http.access.endpoint}/api/models/{reference.repo}/revision/{quote(revision, safe='')}"
     answer = await http.answer(url, MAX_LISTING_BYTES, params={"blobs": "true"})
     if answer.status >= 400:
-        raise_for(http, reference, answer.status, answer.headers)
+        raise_for_status(http, reference, answer.status, answer.headers)
     try:
         listing = msgspec.json.decode(answer.content, type=_Listing)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -117,7 +117,9 @@ def file_url(endpoint: str, repo: str, commit: str, path: str) -> str:
     return f"{endpoint}/{repo}/resolve/{commit}/{quote(path)}"
 
 
-def raise_for(http: HubHttp, reference: HubReference, status: int, headers: httpx2.Headers) -> NoReturn:
+def raise_for_status(
+    http: HubHttp, reference: HubReference, status: int, headers: httpx2.Headers
+) -> NoReturn:
     """The error that a status of 400 and above means, with what to do about it."""
     # Loaded late: only what fails needs it, and it takes a while.
     from huggingface_hub import errors as hub_errors
@@ -128,7 +130,7 @@ def raise_for(http: HubHttp, reference: HubReference, status: int, headers: http
     error: JanServeError = HubError(f"{http.host} answers {repo} with status {status}.")
     try:
         hf_raise_for_status(
-            httpx2.Response(status, headers=_told(headers), request=httpx2.Request("GET", url))
+            httpx2.Response(status, headers=_error_headers(headers), request=httpx2.Request("GET", url))
         )
     except hub_errors.GatedRepoError:
         page = f"{http.access.endpoint}/{repo}"
@@ -258,12 +260,12 @@ def _is_extra(name: str) -> bool:
 
 def _no_repository(http: HubHttp, repo: str) -> HubNotFound:
     hint = "" if http.access.token else " If it is private, set HF_TOKEN."
-    if http.holds_token_back:
+    if http.token_withheld:
         hint = " If it is private, use https: the token is not sent over plain http."
     return HubNotFound(f"There is no repository {repo} on {http.host}.{hint}")
 
 
-def _told(headers: httpx2.Headers) -> dict[str, str]:
+def _error_headers(headers: httpx2.Headers) -> dict[str, str]:
     """The headers that tell errors apart; the others are not the library's business."""
     names = ("x-error-code", "x-error-message", "x-request-id")
     return {name: headers[name] for name in names if name in headers}

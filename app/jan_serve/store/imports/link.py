@@ -14,13 +14,12 @@ from enum import Enum
 from pathlib import Path, PurePosixPath
 
 from jan_serve.errors import JanServeError
-from jan_serve.store.files.disk import storage_error
-from jan_serve.store.gguf.facts import facts_of
+from jan_serve.store.files.disk_space import storage_error
 from jan_serve.store.gguf.model_file import read_model_file
 from jan_serve.store.hub.references import is_safe_file
 from jan_serve.store.imports.found import FoundFile, FoundModel
 from jan_serve.store.index import FileRecord, HeaderFacts, ModelIndex, ModelRecord, Source
-from jan_serve.store.names import name_of
+from jan_serve.store.name_matching import canonical_name
 
 
 class State(Enum):
@@ -44,7 +43,7 @@ class Assessment:
 
 def assess(found: FoundModel, models_dir: Path) -> Assessment:
     """Whether a found model can be taken over. Reads its header; blocks on the disk."""
-    name = name_of(PurePosixPath(found.files[0].name))
+    name = canonical_name(PurePosixPath(found.files[0].name))
     files = (*found.files, *((found.projector,) if found.projector else ()))
     if not all(is_safe_file(file.name) for file in files):
         return Assessment(found, name, State.UNUSABLE, "its name cannot be used here")
@@ -62,7 +61,7 @@ def assess(found: FoundModel, models_dir: Path) -> Assessment:
     if taken and not all(_is_dangling(target) for target in taken):
         return Assessment(found, name, State.UNUSABLE, "another file has its name here")
     try:
-        facts = facts_of(read_model_file(found.files[0].path))
+        facts = read_model_file(found.files[0].path).facts()
     except JanServeError as error:
         return Assessment(found, name, State.UNUSABLE, error.message)
     return Assessment(found, name, State.NEW, facts=facts)

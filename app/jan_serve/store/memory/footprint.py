@@ -22,6 +22,11 @@ _ACTIVATIONS: Final = 32
 """float32 values per embedding element and token of a pass, over what ggml keeps alive at once."""
 _OUTPUTS: Final = 64
 """Tokens of a pass whose logits are computed: those of the sequences that run, not of a whole prompt."""
+_WORKING_SPACE: Final = 500_000_000
+"""Bytes for compute buffers and the worker process."""
+_CACHE_SHARE: Final = 0.15
+"""Bytes of an 8,192-token cache for each byte of 4-bit weights: 0.1 to 0.2 for the models of the catalogue."""
+_LARGEST_CACHE: Final = 4_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,3 +98,13 @@ def _on_device(model: ModelFile, context: int, gpu_layers: int | None) -> int:
     blocks = min(n_there, n_layer)
     weights = sum(model.layer_bytes[n_layer - blocks :]) + (model.other_bytes if n_there > n_layer else 0)
     return weights + context * blocks // n_layer
+
+
+def memory_needed(file_bytes: int, bits: int = 4) -> int:
+    """Bytes to run a model whose files have `file_bytes`, with a context of 8,192 tokens.
+
+    bits: of its weights; the cache depends on the model's shape, not on how its weights are stored.
+    """
+    at_four_bits = file_bytes * 4 // bits if bits > 0 else file_bytes
+    cache = min(_LARGEST_CACHE, int(at_four_bits * _CACHE_SHARE))
+    return file_bytes + cache + _WORKING_SPACE

@@ -13,8 +13,8 @@ from typing import Final
 
 from jan_serve.errors import JanServeError
 from jan_serve.ipc.messages import EngineSettings
-from jan_serve.store.memory.fit import FreeMemory
 from jan_serve.store.memory.footprint import Footprint
+from jan_serve.store.memory.free_memory import FreeMemory
 from jan_serve.supervisor.models.model_source import ModelSource, Resolver
 
 logger = logging.getLogger(__name__)

@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-from jan_serve.store.entry import ConfiguredNames, ModelEntry
-from jan_serve.store.names import exact_matches
+from jan_serve.store.model_entry import ModelEntry
+from jan_serve.store.name_matching import exact_matches
+
+
+@dataclass(frozen=True, slots=True)
+class ConfiguredNames:
+    """What a configuration says of the names of a model. adapters: LoRA adapters that it is loaded with, whose files,
+    where they lie in the models folder, are no models."""
+
+    aliases: tuple[str, ...] = ()
+    adapters: tuple[str, ...] = ()
+    adapter_files: tuple[Path, ...] = ()
+
 
 Names = Mapping[str, ConfiguredNames]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,3 +22,9 @@ def brief(value: Any) -> str:
     """A value for a message, cut where it is long."""
     text = repr(str(value) if isinstance(value, Path) else value)
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+
+
+def near_key(name: str, known: Iterable[str]) -> str:
+    """A hint at the key that was meant, if one is close."""
+    close = difflib.get_close_matches(name.lower().replace("-", "_"), list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""

@@ -10,9 +10,9 @@ from pathlib import PurePath
 from typing import Final
 
 from jan_serve.errors import AdapterNotFound
-from jan_serve.store.entry import ModelEntry
 from jan_serve.store.gguf.model_file import part_number
 from jan_serve.store.gguf.quantisation import quantisation_of
+from jan_serve.store.model_entry import ModelEntry
 
 MIN_PREFIX_LENGTH: Final = 3
 _SUFFIX: Final = ".gguf"
@@ -96,7 +96,7 @@ def without_suffix(name: str) -> str:
     return name[: -len(_SUFFIX)] if name.lower().endswith(_SUFFIX) and len(name) > len(_SUFFIX) else name
 
 
-def name_of(path: PurePath) -> str:
+def canonical_name(path: PurePath) -> str:
     """The canonical name of the model whose first file has this path, relative to the models folder."""
     place = part_number(path.name)
     return path.with_name(place[0] if place else without_suffix(path.name)).as_posix()

@@ -9,10 +9,10 @@ from pydantic_settings import BaseSettings
 
 from jan_serve.config.model_options import Flag
 
-GENERATE_GROUP: Final = "Text Generation Inference"
+TGI_GROUP: Final = "Text Generation Inference"
 
 
-class GenerateOptions(BaseSettings):
+class TgiOptions(BaseSettings):
     """What one request to that API may ask for; its /info shows them. Part of Settings. Lengths are tokens."""
 
     tgi_max_concurrent_requests: Annotated[
@@ -20,34 +20,32 @@ class GenerateOptions(BaseSettings):
         Field(
             ge=1, le=100_000, description="Generations at once; a request beyond them is answered with 429."
         ),
-        Flag(GENERATE_GROUP),
+        Flag(TGI_GROUP),
     ] = 128
-    tgi_max_best_of: Annotated[
-        int, Field(ge=1, le=64, description="Largest `best_of`."), Flag(GENERATE_GROUP)
-    ] = 2
+    tgi_max_best_of: Annotated[int, Field(ge=1, le=64, description="Largest `best_of`."), Flag(TGI_GROUP)] = 2
     tgi_max_stop_sequences: Annotated[
-        int, Field(ge=0, le=64, description="Most strings in `stop`."), Flag(GENERATE_GROUP)
+        int, Field(ge=0, le=64, description="Most strings in `stop`."), Flag(TGI_GROUP)
     ] = 4
     tgi_max_top_n_tokens: Annotated[
-        int, Field(ge=0, le=100, description="Largest `top_n_tokens`."), Flag(GENERATE_GROUP)
+        int, Field(ge=0, le=100, description="Largest `top_n_tokens`."), Flag(TGI_GROUP)
     ] = 5
     tgi_max_client_batch_size: Annotated[
-        int, Field(ge=1, le=128, description="Most prompts of one completion."), Flag(GENERATE_GROUP)
+        int, Field(ge=1, le=128, description="Most prompts of one completion."), Flag(TGI_GROUP)
     ] = 4
     tgi_max_input_tokens: Annotated[
         int | None,
         Field(ge=1, description="Longest prompt. By default one token less than prompt and answer together."),
-        Flag(GENERATE_GROUP),
+        Flag(TGI_GROUP),
     ] = None
     tgi_max_total_tokens: Annotated[
         int | None,
         Field(ge=2, description="Longest prompt and answer together. By default the context length."),
-        Flag(GENERATE_GROUP),
+        Flag(TGI_GROUP),
     ] = None
     tgi_max_body_bytes: Annotated[
         int,
         Field(ge=1024, le=1 << 30, description="Largest request body; no more than `max_body_bytes` counts."),
-        Flag(GENERATE_GROUP),
+        Flag(TGI_GROUP),
     ] = 2_000_000
     tgi_compute_type: Annotated[
         str | None,
@@ -56,15 +54,15 @@ class GenerateOptions(BaseSettings):
             description="The header x-compute-type: one word. By default gpu+optimized or cpu+optimized. COMPUTE_TYPE"
             " counts too.",
         ),
-        Flag(GENERATE_GROUP),
+        Flag(TGI_GROUP),
     ] = None
     watermark_gamma: Annotated[
         float,
         Field(gt=0, lt=1, description="Share of the vocabulary that a watermark prefers."),
-        Flag(GENERATE_GROUP),
+        Flag(TGI_GROUP),
     ] = 0.5
     watermark_delta: Annotated[
         float,
         Field(ge=0, le=100, description="What a watermark adds to the logits of preferred tokens."),
-        Flag(GENERATE_GROUP),
+        Flag(TGI_GROUP),
     ] = 2.0

@@ -32,13 +32,3 @@ class ModelEntry:
         """The configured ones, and those that it was pulled or imported with."""
         recorded = self.record.aliases if self.record is not None else ()
         return tuple(dict.fromkeys((*self.aliases, *recorded)))
-
-
-@dataclass(frozen=True, slots=True)
-class ConfiguredNames:
-    """What a configuration says of the names of a model. adapters: LoRA adapters that it is loaded with, whose files,
-    where they lie in the models folder, are no models."""
-
-    aliases: tuple[str, ...] = ()
-    adapters: tuple[str, ...] = ()
-    adapter_files: tuple[Path, ...] = ()

@@ -17,13 +17,13 @@ from pydantic_settings import EnvSettingsSource
 from pydantic_settings import SettingsError as SourceError
 
 from jan_serve.config.config_file import ConfigFile, read_config_file
+from jan_serve.config.error_text import brief, near_key, sentence
 from jan_serve.config.file_version import config_version
 from jan_serve.config.model_book import ModelBook
 from jan_serve.config.model_settings import ModelSettings
-from jan_serve.config.model_tables import MODELS_KEY, model_rows, model_tables, near_key, with_templates
+from jan_serve.config.model_tables import MODELS_KEY, model_rows, model_tables, with_templates
 from jan_serve.config.options import setting_options
 from jan_serve.config.settings import ENV_PREFIX, Settings
-from jan_serve.config.wording import brief, sentence
 from jan_serve.errors import SettingsError
 from jan_serve.store.paths import default_config_file
 

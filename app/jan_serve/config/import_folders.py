@@ -14,7 +14,7 @@ import platformdirs
 
 
 @dataclass(frozen=True, slots=True)
-class Neighbours:
+class ImportFolders:
     """Folders to look into, most likely first. lmstudio_home: the home in which LM Studio says where its folder is."""
 
     lmstudio_home: Path
@@ -23,10 +23,10 @@ class Neighbours:
     hf_cache: tuple[Path, ...]
 
 
-def neighbours() -> Neighbours:
+def import_folders() -> ImportFolders:
     """The folders on this machine, for this user."""
     home = Path.home()
-    return Neighbours(
+    return ImportFolders(
         lmstudio_home=home,
         ollama=_given("OLLAMA_MODELS") or _ollama_defaults(home),
         jan=_given("JAN_DATA_FOLDER")

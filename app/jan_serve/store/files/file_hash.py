@@ -1,0 +1,55 @@
+"""File digests, computed in threads so that the event loop goes on and a cancel takes effect between blocks."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO, Final, TypeVar
+
+_HASH_STEP_BYTES: Final = 8 << 20
+
+T = TypeVar("T")
+
+
+async def file_matches(path: Path, size_bytes: int, sha256: str) -> bool:
+    """Whether the file is there and has this size and digest. Reads the whole file if its size is right."""
+    try:
+        if path.stat().st_size != size_bytes:
+            return False
+        with path.open("rb") as file:
+            hasher = hashlib.sha256()
+            await hash_bytes(file, hasher.update, size_bytes)
+    except OSError:
+        return False
+    return hasher.hexdigest() == sha256
+
+
+async def hash_bytes(file: BinaryIO, update: Callable[[bytes], None], count: int) -> None:
+    """Give the next `count` bytes of a file to a hash, in steps that a cancel can come between."""
+    left = count
+
+    def step() -> int:
+        block = file.read(min(left, _HASH_STEP_BYTES))
+        update(block)
+        return len(block)
+
+    while left:
+        n_read = await in_thread(step)
+        if n_read == 0:
+            raise OSError(errno.EIO, "the file became shorter while it was read")
+        left -= n_read
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """`work` in a thread, to its end also when cancelled: it holds a file that the caller is about to close."""
+    task = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()
+        raise
