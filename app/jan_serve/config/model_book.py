@@ -14,6 +14,7 @@ from jan_serve.config.model_settings import LIVE_KEYS, ModelSettings
 from jan_serve.config.model_tables import MODELS_KEY, key_of, model_tables, with_templates
 from jan_serve.config.settings import Settings
 from jan_serve.errors import SettingsError
+from jan_serve.store.files.file_stamp import file_stamp
 
 logger = logging.getLogger(__name__)
 
@@ -36,26 +37,24 @@ class ModelBook:
         self._tables: Mapping[str, ModelSettings] = dict(given)
         self._path = file.path if file is not None else None
         self._lock = threading.Lock()
-        self._stamp = _stamp(self._path)
+        self._stamp = file_stamp(self._path) if self._path is not None else None
         self._top_level = _top_level(file) if file is not None else {}
 
     def tables(self) -> Mapping[str, ModelSettings]:
         """By name of the table. After a mistake in the file, which is logged, they stay as they were."""
         with self._lock:
-            stamp = _stamp(self._path)
-            if stamp != self._stamp:
+            if self._path is not None and (stamp := file_stamp(self._path)) != self._stamp:
                 self._stamp = stamp
-                self._read_again()
+                self._reload(self._path)
             return self._tables
 
     def common(self) -> ModelOptions:
         """The options of models without a table of their own."""
         return self._settings
 
-    def _read_again(self) -> None:
-        assert self._path is not None
+    def _reload(self, path: Path) -> None:
         try:
-            file = read_config_file(self._path, required=False)
+            file = read_config_file(path, required=False)
             read = model_tables(file, self._settings)
             tables = with_templates(read, self._settings.chat_template, self._settings)
         except SettingsError as error:
@@ -71,16 +70,6 @@ class ModelBook:
 
 def _top_level(file: ConfigFile) -> dict[str, Any]:
     return {name: value for name, value in file.values.items() if name != MODELS_KEY}
-
-
-def _stamp(path: Path | None) -> tuple[int, int] | None:
-    if path is None:
-        return None
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size
 
 
 def _changes(before: Mapping[str, ModelSettings], after: Mapping[str, ModelSettings]) -> list[str]:

@@ -28,7 +28,7 @@ class ServerControl:
         self.sleeper = Sleeper(manager, lambda: delete_states(caches))
         self.weights = WeightUpdater(
             sources,
-            manager,
+            manager.load,
             WeightUpdate(settings.data_dir / "updated-weights"),
             default_worker_command(),
             manager_limits(settings).worker,

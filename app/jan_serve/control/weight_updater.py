@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
@@ -21,19 +20,13 @@ from jan_serve.supervisor.workers.trial_load import try_model
 logger = logging.getLogger(__name__)
 
 
-class Loads(Protocol):
-    """The model manager."""
-
-    async def load(self, name: str | None, keep_alive_s: float | None = None) -> str: ...
-
-
 class WeightUpdater:
     """One update at a time. The model goes on with its old weights until the new ones have been tried."""
 
     def __init__(
         self,
         sources: UpdatedSources,
-        manager: Loads,
+        load: Callable[[str | None], Awaitable[str]],
         collected: WeightUpdate,
         command: Sequence[str],
         limits: WorkerLimits,
@@ -42,7 +35,7 @@ class WeightUpdater:
     ) -> None:
         """may_load: whether models are loaded now; while they are not, the next load takes the new weights."""
         self._sources = sources
-        self._manager = manager
+        self._load = load
         self._collected = collected
         self._command = tuple(command)
         self._limits = limits
@@ -90,7 +83,7 @@ class WeightUpdater:
         self._sources.update(original, str(merged.path), merged.number)
         try:
             if self._may_load():
-                await self._manager.load(model)
+                await self._load(model)
         except JanServeError as error:
             if before is None:
                 self._sources.restore(source.name, None, 0)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jan_serve.errors import JanServeError, ModelNotFound
-from jan_serve.store.gguf.model_file import MAX_PARTS, part_number
+from jan_serve.store.gguf.model_file import MAX_PARTS, PartName
 from jan_serve.store.index import HeaderFacts, ModelIndex, ModelRecord
 from jan_serve.store.model_entry import ModelEntry
 from jan_serve.store.remove import Removed, remove_model
@@ -21,7 +21,8 @@ from jan_serve.store.resolve import ModelResolver
 
 if TYPE_CHECKING:
     # Loaded with the first pull: the HTTP client takes a while.
-    from jan_serve.store.hub.pull import Puller, PullPlan, PullWatcher
+    from jan_serve.store.hub.download import DownloadWatcher
+    from jan_serve.store.hub.pull import Puller, PullPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ class ModelLibrary:
             self._facts[_stamp(entry)] = facts
 
     def find(self, name: str) -> str:
-        """The canonical name of a model, or of the one that an adapter belongs to. Raises as ModelResolver.resolve_with_adapter."""
+        """The canonical name of a model, or of an adapter's model. Raises as ModelResolver.resolve_with_adapter."""
         return self._resolver.resolve_with_adapter(name)[0].name
 
     def remove(self, name: str) -> Removed:
@@ -104,7 +105,7 @@ class ModelLibrary:
         """What pulling `text` would download. Raises as Puller.plan."""
         return await self._hub().plan(text, revision=revision)
 
-    async def pull(self, plan: PullPlan, watcher: PullWatcher) -> ModelRecord:
+    async def pull(self, plan: PullPlan, watcher: DownloadWatcher) -> ModelRecord:
         """Download it. Raises as Puller.run; cancelling keeps what came."""
         return await self._hub().run(plan, watcher)
 
@@ -145,11 +146,11 @@ def _size(entry: ModelEntry) -> int:
     record = entry.record
     if record is not None and record.source.kind != "folder":
         return sum(file.size_bytes for file in record.files)
-    place = part_number(entry.path.name)
-    if place is None or place[2] > MAX_PARTS:
+    part = PartName.parse(entry.path.name)
+    if part is None or part.count > MAX_PARTS:
         return entry.size_bytes
     total = entry.size_bytes
-    for number in range(2, place[2] + 1):
+    for file in part.all_files()[1:]:
         with contextlib.suppress(OSError):
-            total += entry.path.with_name(f"{place[0]}-{number:05}-of-{place[2]:05}.gguf").stat().st_size
+            total += entry.path.with_name(file).stat().st_size
     return total

@@ -10,7 +10,7 @@ from pathlib import PurePath
 from typing import Final
 
 from jan_serve.errors import AdapterNotFound
-from jan_serve.store.gguf.model_file import part_number
+from jan_serve.store.gguf.model_file import PartName
 from jan_serve.store.gguf.quantisation import quantisation_of
 from jan_serve.store.model_entry import ModelEntry
 
@@ -98,8 +98,8 @@ def without_suffix(name: str) -> str:
 
 def canonical_name(path: PurePath) -> str:
     """The canonical name of the model whose first file has this path, relative to the models folder."""
-    place = part_number(path.name)
-    return path.with_name(place[0] if place else without_suffix(path.name)).as_posix()
+    part = PartName.parse(path.name)
+    return path.with_name(part.stem if part else without_suffix(path.name)).as_posix()
 
 
 def repo_of(entry: ModelEntry) -> str | None:

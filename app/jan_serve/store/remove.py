@@ -12,7 +12,7 @@ from stat import S_ISREG
 
 from jan_serve.errors import InvalidRequest
 from jan_serve.store.files.disk_space import storage_error
-from jan_serve.store.gguf.model_file import part_number
+from jan_serve.store.gguf.model_file import PartName
 from jan_serve.store.index import ModelIndex
 from jan_serve.store.model_entry import ModelEntry
 
@@ -80,17 +80,15 @@ def _paths(entry: ModelEntry, models_dir: Path, index: ModelIndex) -> list[Path]
 
 
 def _later_parts(first: Path) -> list[Path]:
-    place = part_number(first.name)
-    if place is None:
+    name = PartName.parse(first.name)
+    if name is None:
         return []
-    stem, _, count = place
     return [
         path
         for path in first.parent.iterdir()
-        if (part := part_number(path.name)) is not None
-        and part[0] == stem
-        and part[1] > 1
-        and part[2] == count
+        if (part := PartName.parse(path.name)) is not None
+        and part.number > 1
+        and (part.stem, part.count) == (name.stem, name.count)
     ]
 
 

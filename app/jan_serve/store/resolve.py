@@ -19,7 +19,7 @@ from typing import Final
 
 from jan_serve.errors import InvalidRequest, ModelNotFound, SettingsError
 from jan_serve.store.configured_names import ConfiguredEntries, ConfiguredNames
-from jan_serve.store.gguf.model_file import ModelFile, part_number, read_model_file
+from jan_serve.store.gguf.model_file import ModelFile, PartName, read_model_file
 from jan_serve.store.index import FileRecord, HeaderFacts, ModelIndex, ModelRecord, Source
 from jan_serve.store.model_entry import ModelEntry
 from jan_serve.store.name_matching import (
@@ -239,8 +239,8 @@ def _is_model_name(file: str) -> bool:
     """Whether a file of this name can be a model: no projector, no later part of a split model, nothing hidden."""
     if file.startswith(".") or not file.lower().endswith(_SUFFIX) or file.lower().startswith("mmproj"):
         return False
-    place = part_number(file)
-    return place is None or place[1] == 1
+    part = PartName.parse(file)
+    return part is None or part.number == 1
 
 
 def _entry(name: str, path: Path, *, origin: str) -> ModelEntry | None:

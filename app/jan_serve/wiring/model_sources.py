@@ -15,6 +15,7 @@ from jan_serve.config.model_settings import LIVE_OPTIONS
 from jan_serve.generation.profiles import ModelProfile
 from jan_serve.ipc.messages import AdapterFile, EngineSettings
 from jan_serve.store.configured_names import ConfiguredNames
+from jan_serve.store.files.file_stamp import file_stamp
 from jan_serve.store.gguf.adapter_file import check_adapter
 from jan_serve.store.memory.footprint import Footprint, footprint
 from jan_serve.store.model_entry import ModelEntry
@@ -92,8 +93,8 @@ class ModelSources:
                 least_context=model.least_context + draft.least_context,
                 on_device=model.on_device + draft.on_device,
             )
-        stamps = [_stamp(Path(adapter.path)) for adapter in settings.adapters]
-        adapters = sum(size for size, _ in filter(None, stamps))
+        stamps = [file_stamp(Path(adapter.path)) for adapter in settings.adapters]
+        adapters = sum(size for _, size in filter(None, stamps))
         return replace(model, working=model.working + adapters)
 
     def _footprint(self, path: Path, name: str, settings: EngineSettings) -> Footprint:
@@ -164,14 +165,6 @@ def _load_digest(settings: ModelSettings) -> int:
         (name, getattr(settings.options, name))
         for name in sorted(ModelOptions.model_fields.keys() - LIVE_OPTIONS)
     ]
-    adapters = [(each.name, each.scale, str(each.file), _stamp(each.file)) for each in settings.lora]
+    adapters = [(each.name, each.scale, str(each.file), file_stamp(each.file)) for each in settings.lora]
     digest = hashlib.blake2b(repr((options, adapters)).encode(), digest_size=7)
     return int.from_bytes(digest.digest(), "big")
-
-
-def _stamp(path: Path) -> tuple[int, int] | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_size, status.st_mtime_ns

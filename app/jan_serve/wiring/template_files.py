@@ -9,6 +9,7 @@ from typing import Final
 
 from jan_serve.errors import SettingsError
 from jan_serve.generation.template_choice import TemplateOverride
+from jan_serve.store.files.file_stamp import file_stamp
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +28,7 @@ class TemplateFiles:
         path = Path(value)
         if not path.is_absolute():
             return TemplateOverride(value)
-        stamp = _stamp(path)
+        stamp = file_stamp(path)
         with self._lock:
             known = self._read.get(value)
             if known is not None and known[0] == stamp:
@@ -55,11 +56,3 @@ def read_template(path: Path) -> TemplateOverride:
         raise SettingsError(f"template: {path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise SettingsError(f"template: {path} is not UTF-8 at byte {error.start}") from None
-
-
-def _stamp(path: Path) -> tuple[int, int] | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size

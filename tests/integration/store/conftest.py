@@ -30,15 +30,13 @@ def model_bytes(size: int = 3 << 20, *, fill: int = 7) -> bytes:
 class Seen:
     """A watcher that remembers."""
 
-    counts: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    counts: list[int] = field(default_factory=list[int])
     notes: list[str] = field(default_factory=list[str])
 
-    def received(self, n_bytes: int, n_total: int) -> None:
-        """Part of PullWatcher."""
-        self.counts.append((n_bytes, n_total))
+    def received(self, n_bytes: int) -> None:
+        self.counts.append(n_bytes)
 
-    def says(self, text: str) -> None:
-        """Part of PullWatcher."""
+    def note(self, text: str) -> None:
         self.notes.append(text)
 
 

@@ -13,7 +13,7 @@ from jan_serve.config.model_settings import LIVE_KEYS, OWN_KEYS, ModelSettings
 from jan_serve.config.model_tables import key_of
 from jan_serve.errors import SettingsError
 
-from .test_settings import MODEL
+from .test_engine import MODEL
 
 WHOLE = """\
 n_ctx = 4096

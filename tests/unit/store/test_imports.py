@@ -236,6 +236,16 @@ def test_split_models_come_whole_or_not_at_all(tmp_path: Path) -> None:
     assert find("lmstudio", [folder]) == []
 
 
+def test_a_name_of_part_one_of_none_stops_no_finder(tmp_path: Path) -> None:
+    name = "m-00001-of-00000.gguf"
+    write(tmp_path / "lm" / "p" / "r" / name, MODEL)
+    assert find("lmstudio", [tmp_path / "lm"]) == []
+    write(tmp_path / "jan" / "elsewhere" / name, MODEL)
+    write(tmp_path / "jan" / "llamacpp" / "models" / "m" / "model.yml", f"model_path: elsewhere/{name}\n")
+    (model,) = find("jan", [tmp_path / "jan"])
+    assert [file.path.name for file in model.files] == [name]
+
+
 @pytest.mark.skipif(
     sys.platform == "win32" or os.geteuid() == 0, reason="permissions do not bind the superuser"
 )

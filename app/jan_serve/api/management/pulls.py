@@ -125,10 +125,10 @@ class _Watcher:
         self._told = -1
         self._words: list[str] = []
 
-    def received(self, n_bytes: int, n_total: int) -> None:
+    def received(self, n_bytes: int) -> None:
         self._done = n_bytes
 
-    def says(self, text: str) -> None:
+    def note(self, text: str) -> None:
         self._words.append(text)
 
     def download(self) -> Download:

@@ -80,10 +80,23 @@ class ModelFile:
         )
 
 
-def part_number(file_name: str) -> tuple[str, int, int] | None:
-    """(stem, number, count) of a file of a split model, `stem-00002-of-00005.gguf`. None for other names."""
-    match = _PART_NAME.match(file_name)
-    return (match["stem"], int(match["number"]), int(match["count"])) if match else None
+@dataclass(frozen=True, slots=True)
+class PartName:
+    """`STEM-00002-of-00005.gguf`: the name of one file of a split model. number: from 1."""
+
+    stem: str
+    number: int
+    count: int
+
+    @classmethod
+    def parse(cls, file_name: str) -> PartName | None:
+        """None if the name has another form."""
+        match = _PART_NAME.match(file_name)
+        return cls(match["stem"], int(match["number"]), int(match["count"])) if match else None
+
+    def all_files(self, stem: str | None = None) -> list[str]:
+        """The file names of all parts in order, with another stem if given."""
+        return [f"{stem or self.stem}-{n:05}-of-{self.count:05}.gguf" for n in range(1, self.count + 1)]
 
 
 def read_model_file(path: Path) -> ModelFile:
@@ -195,15 +208,15 @@ def _other_parts(first: GgufHeader) -> list[GgufHeader]:
         return []
     if count > MAX_PARTS:
         raise InvalidModel(f"{first.path.name}: it is split into {count} files, more than {MAX_PARTS}")
-    place = part_number(first.path.name)
-    if place is None or place[1] != 1 or place[2] != count or first.integer("split.no") != 0:
+    name = PartName.parse(first.path.name)
+    if name is None or (name.number, name.count) != (1, count) or first.integer("split.no") != 0:
         raise InvalidModel(
             f"{first.path.name}: a model in {count} files is loaded by its first, which must be named"
             f" NAME-00001-of-{count:05}.gguf"
         )
     parts: list[GgufHeader] = []
-    for number in range(2, count + 1):
-        path = first.path.with_name(f"{place[0]}-{number:05}-of-{count:05}.gguf")
+    for number, file in enumerate(name.all_files()[1:], 2):
+        path = first.path.with_name(file)
         if not path.is_file():
             raise InvalidModel(f"{first.path.name}: {path.name}, part {number} of {count}, is missing")
         part = read_gguf_header(path)

@@ -41,15 +41,15 @@ StatusError = Callable[[int, httpx2.Headers], None]
 """Called with a status of 400 and above that will not pass, to raise what it means."""
 
 
-class Watcher(Protocol):
-    """Who follows a download. Called in the event loop; must not block."""
+class DownloadWatcher(Protocol):
+    """Follows a file, or all files of a pull. Called in the event loop; must not block."""
 
     def received(self, n_bytes: int) -> None:
-        """So many bytes of the file are here now. Less than before where it begins again."""
+        """n_bytes: received so far; less than before if the transfer restarts."""
         ...
 
-    def says(self, text: str) -> None:
-        """Something that a person who waits would like to know."""
+    def note(self, text: str) -> None:
+        """A sentence for the user who waits, for example that a transfer is retried."""
         ...
 
 
@@ -65,7 +65,7 @@ class Download:
 
 
 async def download(
-    http: HubHttp, incoming: IncomingFolder, what: Download, watcher: Watcher, on_status: StatusError
+    http: HubHttp, incoming: IncomingFolder, what: Download, watcher: DownloadWatcher, on_status: StatusError
 ) -> None:
     """Bring one file to its place. Cancelling takes effect within a second, and keeps what was received.
 
@@ -85,7 +85,7 @@ async def download(
                     # What an earlier try left may be damaged; what was received just now has no such excuse.
                     if transfer.n_resumed == 0:
                         raise
-                    watcher.says(f"{what.name}: what an earlier try had left is damaged; beginning again.")
+                    watcher.note(f"{what.name}: what an earlier try had left is damaged; beginning again.")
     except OSError as error:
         raise storage_error(error, what.target.parent) from error
 
@@ -94,7 +94,12 @@ class _Transfer:
     """One writer's work on one file, with as many connections as it takes. `n_resumed`: bytes from an earlier try."""
 
     def __init__(
-        self, http: HubHttp, incoming: IncomingFile, what: Download, watcher: Watcher, on_status: StatusError
+        self,
+        http: HubHttp,
+        incoming: IncomingFile,
+        what: Download,
+        watcher: DownloadWatcher,
+        on_status: StatusError,
     ) -> None:
         self._http = http
         self._incoming = incoming
@@ -155,7 +160,7 @@ class _Transfer:
             if self._at < self._what.size_bytes:
                 raise TransientFailure(f"it ended after {self._at} of {self._what.size_bytes} bytes")
         except TransientFailure as failure:
-            self._watcher.says(f"{self._what.name}: {failure.reason}; trying again.")
+            self._watcher.note(f"{self._what.name}: {failure.reason}; trying again.")
             raise
 
     def _check_head(self, response: httpx2.Response) -> None:
@@ -241,7 +246,9 @@ class _Transfer:
 
 
 @contextlib.asynccontextmanager
-async def _process_lock(incoming: IncomingFolder, what: Download, watcher: Watcher) -> AsyncGenerator[None]:
+async def _process_lock(
+    incoming: IncomingFolder, what: Download, watcher: DownloadWatcher
+) -> AsyncGenerator[None]:
     """Held while this digest is transferred, so that other processes wait for the file instead of getting it too.
 
     Where the file system has no locks the transfer runs without: two of them do not disturb each other.
@@ -255,7 +262,7 @@ async def _process_lock(incoming: IncomingFolder, what: Download, watcher: Watch
                 break
             except filelock.Timeout:
                 if not told:
-                    watcher.says(f"{what.name}: another process downloads it; waiting for that.")
+                    watcher.note(f"{what.name}: another process downloads it; waiting for that.")
                     told = True
                 await asyncio.sleep(_LOCK_POLL_S)
             except NotImplementedError:

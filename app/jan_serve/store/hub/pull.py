@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Final, Protocol
+from typing import Final
 
 import httpx2
 import msgspec
@@ -24,7 +24,7 @@ from jan_serve.store.files.disk_space import check_room, storage_error
 from jan_serve.store.gguf.model_file import read_model_file
 from jan_serve.store.gguf.quantisation import QuantisedFile, bits_of, choose, gigabytes
 from jan_serve.store.hub.catalogue import Catalogue, CatalogueEntry
-from jan_serve.store.hub.download import Download, Watcher, download
+from jan_serve.store.hub.download import Download, DownloadWatcher, download
 from jan_serve.store.hub.hub_http import HubAccess, HubHttp, RetryPolicy
 from jan_serve.store.hub.incoming import IncomingFolder
 from jan_serve.store.hub.references import (
@@ -51,18 +51,6 @@ from jan_serve.store.memory.free_memory import FreeMemory
 from jan_serve.store.name_matching import canonical_name
 
 _PUBLIC_HUB: Final = HubAccess().endpoint
-
-
-class PullWatcher(Protocol):
-    """Who follows a pull. Called in the event loop; must not block."""
-
-    def received(self, n_bytes: int, n_total: int) -> None:
-        """So many bytes of all files together are here now."""
-        ...
-
-    def says(self, text: str) -> None:
-        """Something that a person who waits would like to know."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,18 +128,18 @@ class Puller:
             canonical_name(first), reference, repository.commit, model, projector, aliases, reason
         )
 
-    async def run(self, plan: PullPlan, watcher: PullWatcher) -> ModelRecord:
+    async def run(self, plan: PullPlan, watcher: DownloadWatcher) -> ModelRecord:
         """Download what is missing and record the model. Cancelling keeps what was received for the next time.
 
         Raises InsufficientStorage, StoreError, DigestMismatch, InvalidModel, HubError, HubUnavailable, Offline.
         """
         await asyncio.to_thread(self._incoming.sweep)
         records = await asyncio.to_thread(self._index.records)
-        sums = _Sums(plan.n_bytes, watcher)
+        counts: dict[str, int] = {}
         missing: list[HubFile] = []
         for file in plan.files:
             if await asyncio.to_thread(self._have, file, plan, records):
-                sums.received(file, file.size_bytes)
+                _FileWatcher(counts, file, watcher).received(file.size_bytes)
             else:
                 missing.append(file)
         if missing:
@@ -159,7 +147,7 @@ class Puller:
             to_come = sum(max(0, file.size_bytes - n) for file, n in zip(missing, kept, strict=True))
             await asyncio.to_thread(check_room, self._models_dir, to_come)
             for file in missing:
-                await self._get(plan, file, sums)
+                await self._get(plan, file, _FileWatcher(counts, file, watcher))
         try:
             return await asyncio.to_thread(self._record, plan, records)
         except OSError as error:
@@ -202,21 +190,21 @@ class Puller:
                     return True
         return False
 
-    async def _get(self, plan: PullPlan, file: HubFile, sums: _Sums) -> None:
+    async def _get(self, plan: PullPlan, file: HubFile, watcher: DownloadWatcher) -> None:
         target = self._target(plan, file)
         url = file_url(self._access.endpoint, plan.reference.repo, plan.commit, file.path)
         what = Download(url, file.name, file.size_bytes, file.sha256, target)
 
-        async def start(watcher: Watcher) -> None:
+        async def start(everyone: DownloadWatcher) -> None:
             # A connection pool of its own: the transfer may outlive the caller who began it.
             async with HubHttp(self._access, self._retry_policy) as http:
 
                 def on_status(status: int, headers: httpx2.Headers) -> None:
                     raise_for_status(http, plan.reference, status, headers)
 
-                await download(http, self._incoming, what, watcher, on_status)
+                await download(http, self._incoming, what, everyone, on_status)
 
-        await self._shared.join(target, sums.of(file), start)
+        await self._shared.join(target, watcher, start)
 
     def _record(self, plan: PullPlan, records: dict[str, ModelRecord]) -> ModelRecord:
         """Check the model as a whole and write its record. What turns out not to be a model is removed again."""
@@ -258,33 +246,20 @@ class Puller:
         return FileRecord(path=path, size_bytes=file.size_bytes, sha256=file.sha256)
 
 
-class _Sums:
-    """Adds up the bytes of several files for one watcher."""
-
-    def __init__(self, n_total: int, watcher: PullWatcher) -> None:
-        self._n_total = n_total
-        self._watcher = watcher
-        self._by_file: dict[str, int] = {}
-
-    def received(self, file: HubFile, n_bytes: int) -> None:
-        self._by_file[file.path] = n_bytes
-        self._watcher.received(sum(self._by_file.values()), self._n_total)
-
-    def of(self, file: HubFile) -> Watcher:
-        return _FileWatcher(self, file, self._watcher)
-
-
 @dataclass(frozen=True, slots=True)
 class _FileWatcher:
-    sums: _Sums
+    """Adds one file's bytes to those of the whole pull. counts: received bytes by path."""
+
+    counts: dict[str, int]
     file: HubFile
-    watcher: PullWatcher
+    watcher: DownloadWatcher
 
     def received(self, n_bytes: int) -> None:
-        self.sums.received(self.file, n_bytes)
+        self.counts[self.file.path] = n_bytes
+        self.watcher.received(sum(self.counts.values()))
 
-    def says(self, text: str) -> None:
-        self.watcher.says(text)
+    def note(self, text: str) -> None:
+        self.watcher.note(text)
 
 
 def _candidate(model: HubModel) -> QuantisedFile:

@@ -18,7 +18,7 @@ import httpx2
 import msgspec
 
 from jan_serve.errors import HubAccessDenied, HubError, HubNotFound, InvalidRequest, JanServeError
-from jan_serve.store.gguf.model_file import MAX_PARTS, part_number
+from jan_serve.store.gguf.model_file import MAX_PARTS, PartName
 from jan_serve.store.gguf.quantisation import quantisation_of
 from jan_serve.store.hub.hub_http import HubHttp, HubResponse
 from jan_serve.store.hub.references import HubReference, checked_digest, is_safe_file
@@ -235,18 +235,16 @@ def _grouped(files: Sequence[HubFile]) -> Iterable[HubModel]:
     """Models in the order of their names; split models that lack a part are left out."""
     by_path = {file.path: file for file in files}
     for file in sorted(files, key=lambda file: file.path):
-        place = part_number(file.name)
-        if place is None:
+        part = PartName.parse(file.name)
+        if part is None:
             yield HubModel((file,))
             continue
-        stem, number, count = place
-        if number != 1 or not 1 <= count <= MAX_PARTS:
+        if part.number != 1 or not 1 <= part.count <= MAX_PARTS:
             continue
         folder = file.path[: -len(file.name)]
-        parts = [by_path.get(f"{folder}{stem}-{part:05}-of-{count:05}.gguf") for part in range(1, count + 1)]
-        present = [part for part in parts if part is not None]
-        if len(present) == count:
-            yield HubModel(tuple(present))
+        files_of_model = [by_path[folder + name] for name in part.all_files() if folder + name in by_path]
+        if len(files_of_model) == part.count:
+            yield HubModel(tuple(files_of_model))
 
 
 def _is_projector(name: str) -> bool:

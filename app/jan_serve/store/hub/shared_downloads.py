@@ -7,12 +7,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from jan_serve.store.hub.download import Watcher
+from jan_serve.store.hub.download import DownloadWatcher
+
+Start = Callable[[DownloadWatcher], Awaitable[None]]
 
 
 @dataclass(slots=True)
 class _Shared:
-    watchers: list[Watcher] = field(default_factory=list[Watcher])
+    watchers: list[DownloadWatcher] = field(default_factory=list[DownloadWatcher])
     n_received: int = 0
     task: asyncio.Task[None] | None = None
 
@@ -21,9 +23,9 @@ class _Shared:
         for watcher in self.watchers:
             watcher.received(n_bytes)
 
-    def says(self, text: str) -> None:
+    def note(self, text: str) -> None:
         for watcher in self.watchers:
-            watcher.says(text)
+            watcher.note(text)
 
 
 class SharedDownloads:
@@ -32,7 +34,7 @@ class SharedDownloads:
     def __init__(self) -> None:
         self._running: dict[Path, _Shared] = {}
 
-    async def join(self, target: Path, watcher: Watcher, start: Callable[[Watcher], Awaitable[None]]) -> None:
+    async def join(self, target: Path, watcher: DownloadWatcher, start: Start) -> None:
         """Wait for the transfer to `target`, which `start` does if nobody does it yet.
 
         Cancelling leaves it to the others who wait; with the last of them it ends, before this returns.
@@ -55,7 +57,7 @@ class SharedDownloads:
                 shared.task.cancel()
                 await asyncio.wait([shared.task])
 
-    async def _run(self, target: Path, shared: _Shared, start: Callable[[Watcher], Awaitable[None]]) -> None:
+    async def _run(self, target: Path, shared: _Shared, start: Start) -> None:
         try:
             await start(shared)
         finally:

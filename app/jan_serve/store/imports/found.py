@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from jan_serve.store.gguf.model_file import MAX_PARTS, part_number
+from jan_serve.store.gguf.model_file import MAX_PARTS, PartName
 from jan_serve.store.index import SourceKind
 
 MAX_MANIFEST_BYTES: Final = 1 << 20
@@ -82,17 +82,13 @@ def group_models(paths: list[Path]) -> Iterator[tuple[Path, ...]]:
     for path in paths:
         if not is_model_name(path.name):
             continue
-        place = part_number(path.name)
-        if place is None:
+        part = PartName.parse(path.name)
+        if part is None:
             yield (path,)
-            continue
-        stem, number, count = place
-        parts = [
-            path.with_name(f"{stem}-{part:05}-of-{count:05}.gguf")
-            for part in range(1, min(count, MAX_PARTS) + 1)
-        ]
-        if number == 1 and all(part in known for part in parts):
-            yield tuple(parts)
+        elif part.number == 1 and 1 <= part.count <= MAX_PARTS:
+            files = tuple(path.with_name(name) for name in part.all_files())
+            if all(file in known for file in files):
+                yield files
 
 
 def projector_of(model: Path, paths: list[Path]) -> Path | None:
@@ -109,6 +105,12 @@ def is_model_name(name: str) -> bool:
 def is_projector_name(name: str) -> bool:
     """Whether a file of this name is a multimodal projector."""
     return name.lower().endswith(".gguf") and "mmproj" in name.lower()
+
+
+def projector_name(model_name: str) -> str:
+    """The file name for the projector of the model `model_name`, in the same folder."""
+    folder, _, stem = model_name.rpartition("/")
+    return f"{folder}/mmproj-{stem}.gguf"
 
 
 def _size(path: Path) -> int:

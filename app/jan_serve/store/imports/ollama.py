@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from jan_serve.store.imports.found import FoundFile, FoundModel, read_capped, walk_files
+from jan_serve.store.imports.found import FoundFile, FoundModel, projector_name, read_capped, walk_files
 
 _MODEL_LAYER: Final = "application/vnd.ollama.image.model"
 _PROJECTOR_LAYER: Final = "application/vnd.ollama.image.projector"
@@ -56,24 +56,19 @@ def _model(folder: Path, manifest: _Manifest, parts: tuple[str, ...]) -> FoundMo
         return None  # Ollama splits no models; several layers would be something new
     shown = [part for part, default in ((registry, _REGISTRY), (namespace, _NAMESPACE)) if part != default]
     label = "/".join((*shown, f"{name}:{tag}"))
-    place = "/".join(("ollama", *shown, f"{name}-{tag}"))
+    name_here = "/".join(("ollama", *shown, f"{name}-{tag}"))
     path, digest = weights[0]
     projectors = _blobs(folder, manifest, _PROJECTOR_LAYER)
     return FoundModel(
         kind="ollama",
         label=label,
-        files=(FoundFile(path, f"{place}.gguf", digest),),
-        projector=FoundFile(projectors[0][0], _projector_name(place), projectors[0][1])
+        files=(FoundFile(path, f"{name_here}.gguf", digest),),
+        projector=FoundFile(projectors[0][0], projector_name(name_here), projectors[0][1])
         if projectors
         else None,
         aliases=(label,),
         problem="it has an adapter, which would be lost" if _blobs(folder, manifest, _ADAPTER_LAYER) else "",
     )
-
-
-def _projector_name(place: str) -> str:
-    folder, _, stem = place.rpartition("/")
-    return f"{folder}/mmproj-{stem}.gguf"
 
 
 def _blobs(folder: Path, manifest: _Manifest, media_type: str) -> list[tuple[Path, str]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jan_serve.errors import InvalidModel
-from jan_serve.store.gguf.model_file import part_number, read_model_file
+from jan_serve.store.gguf.model_file import PartName, read_model_file
 from tests.unit.store.gguf_builder import GgufBytes, Tensor, key, string_key, uint_key
 
 LAYERS = (
@@ -93,7 +93,8 @@ def test_split_models_are_added_up(tmp_path: Path) -> None:
         read_model_file(first)
 
 
-def test_part_numbers() -> None:
-    assert part_number("a-b-00002-of-00005.gguf") == ("a-b", 2, 5)
-    assert part_number("a-b.gguf") is None
-    assert part_number("-00001-of-00002.gguf") is None
+def test_names_of_parts() -> None:
+    assert PartName.parse("a-b-00002-of-00005.gguf") == PartName("a-b", 2, 5)
+    assert PartName("a", 1, 2).all_files() == ["a-00001-of-00002.gguf", "a-00002-of-00002.gguf"]
+    assert PartName.parse("a-b.gguf") is None
+    assert PartName.parse("-00001-of-00002.gguf") is None
