@@ -1,6 +1,6 @@
-"""Entry of `python -m jan_serve` and of the `jan-serve` script.
+"""Entry point of `python -m jan_serve` and of the `jan-serve` script.
 
-The workers are dispatched before anything of the CLI is imported: a model swap and a template pay for this start-up.
+Workers are dispatched before the CLI is imported: every model load and template render pays for this start-up.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import sys
 
 
 def main() -> int:
-    """Run the command of `sys.argv`; the value is the exit status."""
+    """Run the command in `sys.argv` and return the exit status."""
     if sys.argv[1:2] == ["worker"]:
         from jan_serve.engine.worker import main as worker_main
 

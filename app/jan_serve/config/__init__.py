@@ -1,8 +1,8 @@
 """Settings: defaults < configuration file < JAN_SERVE_* environment < flags. The only reader of the environment.
 
-settings: the fields. sources: where values come from, and what is said about a wrong one. options: the fields as flags
-and documentation. model_settings: what the file says of single models, in tables that model_book follows. engine: the
-part that a worker is told. server_url: where a running server is asked.
+settings: the fields. settings_loader: merges the sources and explains wrong values. options: the fields as flags and
+documentation. model_settings: `[models."NAME"]` tables, which model_book reloads. engine: the worker's part.
+server_url: the address of a running server.
 """
 
 from jan_serve.config.engine import engine_settings

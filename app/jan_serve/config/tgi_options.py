@@ -1,4 +1,4 @@
-"""Settings of Text Generation Inference's API: its launcher's limits, and its watermark."""
+"""Settings of Text Generation Inference's API: its launcher's limits and its watermark."""
 
 from __future__ import annotations
 
@@ -13,46 +13,52 @@ TGI_GROUP: Final = "Text Generation Inference"
 
 
 class TgiOptions(BaseSettings):
-    """What one request to that API may ask for; its /info shows them. Part of Settings. Lengths are tokens."""
+    """Limits of TGI requests, which /info shows. Part of Settings. Lengths are tokens."""
 
     tgi_max_concurrent_requests: Annotated[
         int,
         Field(
-            ge=1, le=100_000, description="Generations at once; a request beyond them is answered with 429."
+            ge=1,
+            le=100_000,
+            description="Maximum number of concurrent generations; further requests get 429.",
         ),
         Flag(TGI_GROUP),
     ] = 128
-    tgi_max_best_of: Annotated[int, Field(ge=1, le=64, description="Largest `best_of`."), Flag(TGI_GROUP)] = 2
+    tgi_max_best_of: Annotated[int, Field(ge=1, le=64, description="Maximum `best_of`."), Flag(TGI_GROUP)] = 2
     tgi_max_stop_sequences: Annotated[
-        int, Field(ge=0, le=64, description="Most strings in `stop`."), Flag(TGI_GROUP)
+        int, Field(ge=0, le=64, description="Maximum number of `stop` strings."), Flag(TGI_GROUP)
     ] = 4
     tgi_max_top_n_tokens: Annotated[
-        int, Field(ge=0, le=100, description="Largest `top_n_tokens`."), Flag(TGI_GROUP)
+        int, Field(ge=0, le=100, description="Maximum `top_n_tokens`."), Flag(TGI_GROUP)
     ] = 5
     tgi_max_client_batch_size: Annotated[
-        int, Field(ge=1, le=128, description="Most prompts of one completion."), Flag(TGI_GROUP)
+        int, Field(ge=1, le=128, description="Maximum number of prompts in one completion."), Flag(TGI_GROUP)
     ] = 4
     tgi_max_input_tokens: Annotated[
         int | None,
-        Field(ge=1, description="Longest prompt. By default one token less than prompt and answer together."),
+        Field(
+            ge=1, description="Maximum prompt length. Default: one token less than `tgi_max_total_tokens`."
+        ),
         Flag(TGI_GROUP),
     ] = None
     tgi_max_total_tokens: Annotated[
         int | None,
-        Field(ge=2, description="Longest prompt and answer together. By default the context length."),
+        Field(ge=2, description="Maximum length of prompt and answer. Default: the context length."),
         Flag(TGI_GROUP),
     ] = None
     tgi_max_body_bytes: Annotated[
         int,
-        Field(ge=1024, le=1 << 30, description="Largest request body; no more than `max_body_bytes` counts."),
+        Field(
+            ge=1024, le=1 << 30, description="Maximum size of a request body; `max_body_bytes` also applies."
+        ),
         Flag(TGI_GROUP),
     ] = 2_000_000
     tgi_compute_type: Annotated[
         str | None,
         Field(
             pattern=r"^[!-~]{1,100}$",
-            description="The header x-compute-type: one word. By default gpu+optimized or cpu+optimized. COMPUTE_TYPE"
-            " counts too.",
+            description="The header x-compute-type: one word. Default: gpu+optimized or cpu+optimized. COMPUTE_TYPE"
+            " also sets it.",
         ),
         Flag(TGI_GROUP),
     ] = None
@@ -63,6 +69,6 @@ class TgiOptions(BaseSettings):
     ] = 0.5
     watermark_delta: Annotated[
         float,
-        Field(ge=0, le=100, description="What a watermark adds to the logits of preferred tokens."),
+        Field(ge=0, le=100, description="Value that a watermark adds to the logits of preferred tokens."),
         Flag(TGI_GROUP),
     ] = 2.0

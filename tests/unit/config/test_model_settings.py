@@ -176,8 +176,8 @@ def test_the_book_follows_the_file(config_file: Path, caplog: pytest.LogCaptureF
     tables = book.tables()
     assert (tables["a"].options.parallel, tables["a"].options.n_ctx, tables["a"].pin) == (4, 128, True)
     assert tables["b"].group == "g"
-    assert "models.a changed: pin; they count from the next request on" in caplog.text
-    assert "models.a changed: parallel; they count once the model is loaded again" in caplog.text
+    assert "models.a changed: pin; they apply from the next request" in caplog.text
+    assert "models.a changed: parallel; they apply when the model is reloaded" in caplog.text
     assert "top level" not in caplog.text
 
 
@@ -192,7 +192,7 @@ def test_a_mistake_leaves_the_book_as_it_was(config_file: Path, caplog: pytest.L
     assert len(caplog.records) == 2
     rewrite(config_file, "port = 3\n")
     assert book.tables() == {}
-    assert "top level changed; they count after a restart" in caplog.text
+    assert "top level changed; they apply after a restart" in caplog.text
     config_file.unlink()
     assert book.tables() == {}
 
