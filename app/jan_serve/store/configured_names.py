@@ -1,4 +1,4 @@
-"""What a configuration says of names, put on the models that are here: tables, aliases, LoRA adapters."""
+"""Applies configured tables, aliases and LoRA adapters to the models of the store."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from jan_serve.store.name_matching import exact_matches
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredNames:
-    """What a configuration says of the names of a model. adapters: LoRA adapters that it is loaded with, whose files,
-    where they lie in the models folder, are no models."""
+    """Configured names of a model. adapters: names of its LoRA adapters. adapter_files: never listed as models."""
 
     aliases: tuple[str, ...] = ()
     adapters: tuple[str, ...] = ()
@@ -26,22 +25,19 @@ Names = Mapping[str, ConfiguredNames]
 
 
 class ConfiguredEntries:
-    """Remembers which table each model goes by until names or models change: finding out takes some milliseconds.
-
-    Any thread may ask.
-    """
+    """Caches the table of each model until names or models change: matching takes some milliseconds. Thread-safe."""
 
     def __init__(self, names: Callable[[], Names]) -> None:
-        """names: what is configured as of now, by a full name of a model; asked each time."""
+        """names: returns the current configuration, by full model name; called at each use."""
         self._names = names
         self._known: tuple[Any, dict[str, str]] | None = None
 
     def apply(self, entries: Sequence[ModelEntry]) -> tuple[ModelEntry, ...]:
-        """The entries with what is configured for each, without those that are adapters."""
+        """The entries with their configuration, without adapter files."""
         names = dict(self._names())
         if not names:
             return tuple(entries)
-        adapters = {os.path.normpath(path) for said in names.values() for path in said.adapter_files}
+        adapters = {os.path.normpath(path) for each in names.values() for path in each.adapter_files}
         if adapters:
             entries = [entry for entry in entries if os.path.normpath(entry.path) not in adapters]
         key = (names, [(entry.name, entry.record) for entry in entries])
@@ -52,7 +48,7 @@ class ConfiguredEntries:
 
 
 def tables_of(entries: Sequence[ModelEntry], names: Names) -> dict[str, str]:
-    """The name among `names` that each model goes by; its own name counts before others."""
+    """The configured name of each model; its canonical name takes precedence."""
     found: dict[str, str] = {}
     for table in names:
         for entry in exact_matches(table, entries):

@@ -1,4 +1,4 @@
-"""A model that is here and can be asked for: a value, made by the resolver."""
+"""A model of the store, as the resolver lists it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from jan_serve.store.index import ModelRecord
 
 @dataclass(frozen=True, slots=True)
 class ModelEntry:
-    """A model that is here. `name` is canonical: the path in the models folder with `/`, without `.gguf`.
+    """name: canonical: the path in the models folder with `/`, without `.gguf`.
 
-    size_bytes and modified_ns (nanoseconds since 1970) are of the first file of a split model. record: what the index
-    knows about it, None where it was put there by hand and never looked at. table: the name under which something was
-    configured for it; aliases and adapters (names of LoRA adapters) are from there.
+    size_bytes and modified_ns (nanoseconds since 1970) are those of a split model's first file. record: from the index;
+    None if the user added the file and nothing read it yet. table: its name in the configuration, which also gives
+    aliases and adapters (names of LoRA adapters).
     """
 
     name: str
@@ -29,6 +29,6 @@ class ModelEntry:
 
     @property
     def all_aliases(self) -> tuple[str, ...]:
-        """The configured ones, and those that it was pulled or imported with."""
+        """The configured ones, then those from the pull or import."""
         recorded = self.record.aliases if self.record is not None else ()
         return tuple(dict.fromkeys((*self.aliases, *recorded)))

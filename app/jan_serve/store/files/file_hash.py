@@ -1,4 +1,4 @@
-"""File digests, computed in threads so that the event loop goes on and a cancel takes effect between blocks."""
+"""SHA-256 of files in threads, with cancellation between blocks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 async def file_matches(path: Path, size_bytes: int, sha256: str) -> bool:
-    """Whether the file is there and has this size and digest. Reads the whole file if its size is right."""
+    """Whether the file exists with this size and digest. Reads the whole file if the size matches."""
     try:
         if path.stat().st_size != size_bytes:
             return False
@@ -28,7 +28,7 @@ async def file_matches(path: Path, size_bytes: int, sha256: str) -> bool:
 
 
 async def hash_bytes(file: BinaryIO, update: Callable[[bytes], None], count: int) -> None:
-    """Give the next `count` bytes of a file to a hash, in steps that a cancel can come between."""
+    """Hash the next `count` bytes of a file in blocks, between which the task can be cancelled."""
     left = count
 
     def step() -> int:
@@ -44,7 +44,7 @@ async def hash_bytes(file: BinaryIO, update: Callable[[bytes], None], count: int
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """`work` in a thread, to its end also when cancelled: it holds a file that the caller is about to close."""
+    """Run `work` in a thread, to completion even if cancelled: it uses a file that the caller then closes."""
     task = asyncio.ensure_future(asyncio.to_thread(work))
     try:
         return await asyncio.shield(task)
