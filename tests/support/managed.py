@@ -28,7 +28,7 @@ from tests.support.fronts import NoShutdown, serve_app
 from tests.support.rendering import InlineRenderer
 from tests.unit.store.gguf_builder import GgufBytes
 
-QUICK = RetryPolicy(connect_s=2, read_s=0.3, answer_s=2, tries=3, backoff_s=0.01, longest_wait_s=0.2)
+QUICK = RetryPolicy(connect_s=2, read_s=0.3, answer_s=2, tries=3, backoff_s=0.01, max_wait_s=0.2)
 
 
 @dataclass(frozen=True)

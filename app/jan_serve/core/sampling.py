@@ -28,8 +28,8 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     logit_bias: by token id, a value added to its raw logit.
     watermark: None is off; also applies to greedy sampling.
     pipeline: `llama.cpp` is its sampler chain. `tgi` is Text Generation Inference's (`engine.tgi_sampling`):
-    temperature first, penalties over the whole context with the frequency as a share of it, and log-probabilities of the final
-    distribution instead of the raw logits. It has no min_p, presence_penalty, infill or mirostat.
+    temperature first, penalties over the whole context with the frequency as a share of it, and log-probabilities of
+    the final distribution instead of the raw logits. It has no min_p, presence_penalty, infill or mirostat.
     """
 
     temperature: float = 1.0

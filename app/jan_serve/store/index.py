@@ -1,8 +1,8 @@
 """Metadata of the files in the models folder: source, digests, aliases, header facts.
 
-The folder determines which models exist; the index only adds to that. It has one small file per model, so that damage is
-limited to one record and writers do not share files. A record is valid while the size and modification time of its first
-file are unchanged.
+The folder determines which models exist; the index only adds to that. It has one small file per model, so that damage
+is limited to one record and writers do not share files. A record is valid while the size and modification time of its
+first file are unchanged.
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ _LATEST: Final = ":latest"
 def best_matches(name: str, entries: Sequence[ModelEntry]) -> list[ModelEntry]:
     """The entries that `name` matches by the first rule that matches any; more than one is ambiguous.
 
-    The rules, each first case-sensitive and then not: the canonical name; the file name; an alias; the repository, alone
-    or with `:QUANT`; a prefix of the canonical or file name.
+    The rules, each first case-sensitive and then not: the canonical name; the file name; an alias; the repository,
+    alone or with `:QUANT`; a prefix of the canonical or file name.
     """
     wanted = without_suffix(_without_hub(name))
     return exact_matches(name, entries) or _with_prefix(wanted.casefold(), entries)

@@ -1,7 +1,7 @@
 """Versions of files on disk, and their upgrade. Pure: the caller reads and writes.
 
-Starting a newer jan-serve rewrites no file: older content is upgraded in memory at each read. An interrupted or reverted
-upgrade therefore leaves all files unchanged.
+Starting a newer jan-serve rewrites no file: older content is upgraded in memory at each read. An interrupted or
+reverted upgrade therefore leaves all files unchanged.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from tests.support.processes import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]
 
-PATIENT = RetryPolicy(connect_s=2, read_s=60, answer_s=60, tries=3, backoff_s=0.01, longest_wait_s=0.2)
+PATIENT = RetryPolicy(connect_s=2, read_s=60, answer_s=60, tries=3, backoff_s=0.01, max_wait_s=0.2)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from tests.unit.store.gguf_builder import GgufBytes, Tensor
 
 REPO = "org/Tiny-GGUF"
 FILE = "Tiny-Q8_0.gguf"
-QUICK = RetryPolicy(connect_s=2, read_s=0.3, answer_s=2, tries=3, backoff_s=0.01, longest_wait_s=0.2)
+QUICK = RetryPolicy(connect_s=2, read_s=0.3, answer_s=2, tries=3, backoff_s=0.01, max_wait_s=0.2)
 
 
 def model_bytes(size: int = 3 << 20, *, fill: int = 7) -> bytes:

@@ -192,7 +192,7 @@ async def test_retry_after_is_waited_for_up_to_a_limit(bench: Bench, monkeypatch
         waits.append(seconds)
 
     monkeypatch.setattr("jan_serve.store.hub.hub_http.asyncio.sleep", sleep)
-    retry_policy = RetryPolicy(tries=3, backoff_s=1, longest_wait_s=30)
+    retry_policy = RetryPolicy(tries=3, backoff_s=1, max_wait_s=30)
     puller = bench.puller(retry_policy=retry_policy)
     bench.hub.listing_faults.extend([Fault(status=429, headers={"Retry-After": "7"}), Fault(status=503)])
     await puller.plan(REPO)

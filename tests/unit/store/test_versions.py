@@ -46,7 +46,7 @@ def test_without_steps_nothing_changes() -> None:
 
 def test_a_later_version_is_left_alone() -> None:
     content: dict[str, Any] = {"v": 4}
-    with pytest.raises(LaterVersion, match="version 4, of which this jan-serve knows 3"):
+    with pytest.raises(LaterVersion, match="version 4; this jan-serve knows versions up to 3"):
         upgrade(content, "v", STEPS)
     assert content == {"v": 4}
 

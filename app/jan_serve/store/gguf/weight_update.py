@@ -1,7 +1,6 @@
-"""Replaced weights of models: parts are collected, merged into a file of their own, and stand in for the model's file.
+"""Collects replaced weights of a model and merges them into a new file, which the server loads instead.
 
-The model's file is never touched, and an update lasts as long as the server: the next start serves the file again.
-Methods block on the disk; one thread at a time.
+The model's file is unchanged, and an update lasts until the server stops. Methods block on the disk; not thread-safe.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _ZIP: Final = b"PK"
 
 
 class MergedModel(msgspec.Struct, frozen=True, kw_only=True):
-    """A file with replaced weights. number: higher is newer. tensors: how many differ from the file before."""
+    """A file with replaced weights. number: higher is newer. tensors: number of replaced tensors."""
 
     path: Path
     number: int
@@ -35,10 +34,10 @@ class MergedModel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WeightUpdate:
-    """The update that is being collected, for one model at a time."""
+    """An update in progress, of one model at a time."""
 
     def __init__(self, folder: Path) -> None:
-        """folder: made when it is needed; a subfolder of it is this process's own."""
+        """folder: created at first use; this process uses a subfolder."""
         self._folder = ProcessFolder(folder)
         self._numbers = itertools.count(1)
         self._base: Path | None = None
@@ -48,11 +47,11 @@ class WeightUpdate:
 
     @property
     def parts(self) -> int:
-        """Parts that wait for the last one."""
+        """Number of collected parts."""
         return len(self._parts)
 
     def add(self, base: Path, part: bytes) -> None:
-        """Take tensors for the model in this file. Raises InvalidRequest, StoreError; nothing is collected then."""
+        """Add tensors for the model file `base`. Raises InvalidRequest, StoreError, and then discards the update."""
         try:
             self._add(base, part)
         except BaseException:
@@ -60,7 +59,7 @@ class WeightUpdate:
             raise
 
     def merge(self) -> MergedModel:
-        """All parts as one file. They are forgotten. Raises InvalidRequest, InvalidModel, StoreError."""
+        """Merge all parts into one file and discard them. Raises InvalidRequest, InvalidModel, StoreError."""
         try:
             if self._header is None:
                 raise InvalidRequest(
@@ -75,7 +74,7 @@ class WeightUpdate:
             self.discard()
 
     def discard(self) -> None:
-        """Forget what was collected."""
+        """Delete the collected parts."""
         for part in self._parts:
             _delete(part)
         self._base = self._header = None
@@ -83,11 +82,11 @@ class WeightUpdate:
         self._replaced.clear()
 
     def delete(self, model: MergedModel) -> None:
-        """A merged file is not needed any more. On Windows it stays while a worker has it open."""
+        """Delete a merged file. On Windows it stays while a worker has it open."""
         _delete(model.path)
 
     def close(self) -> None:
-        """Delete everything of this process."""
+        """Delete all files of this process."""
         self.discard()
         self._folder.close()
 

@@ -1,6 +1,6 @@
-"""Pulling a model: from what a person typed to a plan, and from the plan to files in the models folder and the index.
+"""Pulls models from the hub: plans from a reference, then downloads missing files and records the model.
 
-Planning asks the hub for a listing and writes nothing. Running downloads what is missing. Neither loads a model.
+Planning reads the hub's listing and writes nothing.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _PUBLIC_HUB: Final = HubAccess().endpoint
 
 @dataclass(frozen=True, slots=True)
 class PullPlan:
-    """What will be downloaded, and why this. `name`: what requests will call the model."""
+    """name: the model's canonical name. reason: why this quantisation was chosen, if none was named."""
 
     name: str
     reference: HubReference
@@ -67,18 +67,18 @@ class PullPlan:
 
     @property
     def files(self) -> tuple[HubFile, ...]:
-        """In the order to get them. The first file of a split model comes last: with it the model is listed."""
+        """In download order. The first file of a split model comes last: it makes the model visible."""
         extra = (self.projector,) if self.projector else ()
         return (*extra, *self.model.files[1:], self.model.files[0])
 
     @property
     def n_bytes(self) -> int:
-        """All files together."""
+        """Size of all files."""
         return sum(file.size_bytes for file in self.files)
 
 
 class Puller:
-    """Pulls into one models folder from one hub. Used within one event loop; calls may overlap."""
+    """Pulls from one hub into one models folder. For one event loop; calls may overlap."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Puller:
         free_memory: Callable[[], FreeMemory] | None = None,
         retry_policy: RetryPolicy | None = None,
     ) -> None:
-        """free_memory: what a model may use, asked in a thread and only when a quantisation has to be chosen."""
+        """free_memory: called in a thread, only to choose a quantisation."""
         self._models_dir = models_dir
         self._access = access
         self._catalogue = catalogue or Catalogue()
@@ -100,10 +100,10 @@ class Puller:
         self._shared = SharedDownloads()
 
     async def plan(self, text: str, *, revision: str | None = None, with_projector: bool = True) -> PullPlan:
-        """What `text` (a catalogue name, or a name on the hub) means now.
+        """Resolve `text`, a catalogue name or a hub reference, at its current revision.
 
-        Raises InvalidRequest, HubNotFound, HubAccessDenied, HubError, HubUnavailable, Offline; InsufficientMemory where
-        no quantisation fits this machine and none was named.
+        Raises InvalidRequest, HubNotFound, HubAccessDenied, HubError, HubUnavailable, Offline; InsufficientMemory if
+        none was named and no quantisation fits this machine.
         """
         entry: CatalogueEntry | None = None
         if looks_like_reference(text):
@@ -129,7 +129,7 @@ class Puller:
         )
 
     async def run(self, plan: PullPlan, watcher: DownloadWatcher) -> ModelRecord:
-        """Download what is missing and record the model. Cancelling keeps what was received for the next time.
+        """Download missing files and record the model. Cancelling keeps received data for the next attempt.
 
         Raises InsufficientStorage, StoreError, DigestMismatch, InvalidModel, HubError, HubUnavailable, Offline.
         """
@@ -176,9 +176,9 @@ class Puller:
         return self._models_dir.joinpath(*plan.reference.repo.split("/"), *file.path.split("/"))
 
     def _have(self, file: HubFile, plan: PullPlan, records: dict[str, ModelRecord]) -> bool:
-        """Whether the file is in its place by the index, or can be linked there from another place in the store."""
+        """Whether the index has the file at its path, or it can be linked from elsewhere in the store."""
         target = self._target(plan, file)
-        # What an import says about digests was never checked here.
+        # Digests of imports are unverified.
         for record in (record for record in records.values() if record.source.kind == "hub"):
             for known in (*record.files, *((record.projector,) if record.projector else ())):
                 if (known.sha256, known.size_bytes) != (file.sha256, file.size_bytes):
@@ -193,21 +193,21 @@ class Puller:
     async def _get(self, plan: PullPlan, file: HubFile, watcher: DownloadWatcher) -> None:
         target = self._target(plan, file)
         url = file_url(self._access.endpoint, plan.reference.repo, plan.commit, file.path)
-        what = Download(url, file.name, file.size_bytes, file.sha256, target)
+        request = Download(url, file.name, file.size_bytes, file.sha256, target)
 
         async def start(everyone: DownloadWatcher) -> None:
-            # A connection pool of its own: the transfer may outlive the caller who began it.
+            # A separate connection pool: the transfer may outlive the caller that started it.
             async with HubHttp(self._access, self._retry_policy) as http:
 
                 def on_status(status: int, headers: httpx2.Headers) -> None:
                     raise_for_status(http, plan.reference, status, headers)
 
-                await download(http, self._incoming, what, everyone, on_status)
+                await download(http, self._incoming, request, everyone, on_status)
 
         await self._shared.join(target, watcher, start)
 
     def _record(self, plan: PullPlan, records: dict[str, ModelRecord]) -> ModelRecord:
-        """Check the model as a whole and write its record. What turns out not to be a model is removed again."""
+        """Check the whole model and write its record. Deletes the files if it is not a valid model."""
         first = self._target(plan, plan.model.files[0])
         try:
             model = read_model_file(first)
@@ -235,7 +235,7 @@ class Puller:
         )
         self._index.put(record)
         for other in records.values():
-            # A name of the catalogue means one model: the one that was pulled by it last.
+            # A catalogue name means the model that was last pulled by it.
             if other.name != record.name and set(other.aliases) & set(plan.aliases):
                 kept = tuple(alias for alias in other.aliases if alias not in plan.aliases)
                 self._index.put(msgspec.structs.replace(other, aliases=kept))
@@ -268,7 +268,7 @@ def _candidate(model: HubModel) -> QuantisedFile:
 
 
 def _is_unchanged(path: Path, known: FileRecord, record: ModelRecord) -> bool:
-    """Whether a recorded file is still what it was, as far as size and time of change say."""
+    """Whether size and modification time of a recorded file are unchanged."""
     try:
         status = path.stat()
     except OSError:
@@ -279,7 +279,7 @@ def _is_unchanged(path: Path, known: FileRecord, record: ModelRecord) -> bool:
 
 
 def _link(source: Path, target: Path) -> bool:
-    """A second name for a file of the store, instead of downloading it again. False where that cannot be."""
+    """Hard-link a file of the store instead of downloading it again. False if that is impossible."""
     if target.exists() or source.is_symlink():
         return False
     try:

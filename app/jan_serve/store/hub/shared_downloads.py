@@ -1,4 +1,4 @@
-"""One transfer for all callers of this process that want the same file. Other processes are kept out by a lock file."""
+"""Shares one transfer among all callers in this process that request the same file."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ class _Shared:
 
 
 class SharedDownloads:
-    """Transfers under way by target. Used within one event loop."""
+    """Running transfers by target. For one event loop."""
 
     def __init__(self) -> None:
         self._running: dict[Path, _Shared] = {}
 
     async def join(self, target: Path, watcher: DownloadWatcher, start: Start) -> None:
-        """Wait for the transfer to `target`, which `start` does if nobody does it yet.
+        """Wait for the transfer to `target`; `start` it if it is not running.
 
-        Cancelling leaves it to the others who wait; with the last of them it ends, before this returns.
+        Cancelling the last waiting caller also cancels the transfer, and waits for its end.
         """
         shared = self._running.get(target)
         if shared is None:
@@ -52,7 +52,7 @@ class SharedDownloads:
         finally:
             shared.watchers.remove(watcher)
             if not shared.watchers and not shared.task.done():
-                # Whoever asks from now on begins anew, rather than join what is ending.
+                # Later callers start a new transfer rather than join the cancelled one.
                 self._forget(target, shared)
                 shared.task.cancel()
                 await asyncio.wait([shared.task])

@@ -1,6 +1,6 @@
-"""Jan's models: `llamacpp/models/<id>/model.yml` in its data folder names the GGUF file, which may lie elsewhere.
+"""Jan's models: `llamacpp/models/<id>/model.yml` in its data folder names the GGUF file.
 
-Paths in it are relative to the data folder, or absolute for a file that the user imported into Jan.
+Paths are relative to the data folder, or absolute for files that the user imported into Jan.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def _files(path: Path, name: str) -> tuple[FoundFile, ...]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """The mapping in a model.yml, empty where there is none. safe_load makes plain values only."""
-    # Loaded late: only where Jan is installed there is something to read.
+    """The mapping in a model.yml; empty if invalid. safe_load creates plain values only."""
+    # Imported late: needed only if Jan is installed.
     import yaml
 
     try:

@@ -1,4 +1,4 @@
-"""Ollama's models: manifests name blobs by digest; the blob of the model layer is a GGUF file.
+"""Ollama's models: manifests name blobs by digest; the model layer's blob is a GGUF file.
 
 Layout: `manifests/<registry>/<namespace>/<model>/<tag>` (JSON, as Docker's image manifest 2.2), `blobs/sha256-<hex>`.
 """
@@ -53,7 +53,7 @@ def _model(folder: Path, manifest: _Manifest, parts: tuple[str, ...]) -> FoundMo
     registry, namespace, name, tag = parts
     weights = _blobs(folder, manifest, _MODEL_LAYER)
     if len(weights) != 1:
-        return None  # Ollama splits no models; several layers would be something new
+        return None  # Ollama does not split models
     shown = [part for part, default in ((registry, _REGISTRY), (namespace, _NAMESPACE)) if part != default]
     label = "/".join((*shown, f"{name}:{tag}"))
     name_here = "/".join(("ollama", *shown, f"{name}-{tag}"))
@@ -72,7 +72,7 @@ def _model(folder: Path, manifest: _Manifest, parts: tuple[str, ...]) -> FoundMo
 
 
 def _blobs(folder: Path, manifest: _Manifest, media_type: str) -> list[tuple[Path, str]]:
-    """Path and digest of the layers of a type. A digest of any other form never becomes a path."""
+    """Path and digest of the layers of a type. An invalid digest never becomes a path."""
     found: list[tuple[Path, str]] = []
     for layer in manifest.layers:
         match = _DIGEST.match(layer.digest)
