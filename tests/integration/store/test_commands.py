@@ -70,7 +70,7 @@ def test_from_pull_to_rm(configured: Bench, run: Commands) -> None:
     assert run.json("ls")["models"] == []
 
 
-def test_the_quantisation_is_chosen_by_memory_and_the_reason_said(
+def test_the_quantisation_is_chosen_by_memory_with_a_reason(
     configured: Bench, run: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configured.hub.repos["org/Many"] = FakeRepo(

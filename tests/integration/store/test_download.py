@@ -103,7 +103,7 @@ async def test_a_later_run_goes_on(bench: Bench) -> None:
     assert bench.incoming() == []
 
 
-async def test_damage_in_what_was_kept_costs_a_new_start_and_nothing_else(bench: Bench) -> None:
+async def test_damaged_kept_data_restarts_the_download(bench: Bench) -> None:
     bench.hub.file_faults.extend([Fault(cut_at=1 << 20)] + [Fault(status=503)] * 3)
     with pytest.raises(HubUnavailable):
         await bench.pull()
@@ -160,7 +160,7 @@ async def test_a_body_cut_every_time_never_becomes_a_model(bench: Bench) -> None
     assert ModelResolver(bench.models).entries() == ()
 
 
-async def test_what_is_no_gguf_is_removed_though_its_digest_is_right(bench: Bench) -> None:
+async def test_a_file_that_is_not_gguf_is_removed_despite_its_digest(bench: Bench) -> None:
     bench.hub.repos[REPO].files[FILE] = b"PK\x03\x04" + b"\0" * 4096
     with pytest.raises(InvalidModel, match=r"Tiny-Q8_0\.gguf is not a valid GGUF file"):
         await bench.pull()
@@ -178,7 +178,7 @@ async def test_a_stall_ends_after_the_time_to_read(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
-async def test_what_may_pass_is_tried_again(bench: Bench, status: int) -> None:
+async def test_temporary_statuses_are_retried(bench: Bench, status: int) -> None:
     bench.hub.listing_faults.append(Fault(status=status))
     bench.hub.file_faults.extend([Fault(status=status)] * 2)
     await bench.pull()
@@ -226,7 +226,7 @@ async def test_a_list_that_is_none_is_refused(bench: Bench, body: bytes) -> None
         await bench.pull()
 
 
-async def test_cancel_takes_less_than_a_second_and_keeps_what_came(bench: Bench) -> None:
+async def test_cancel_takes_less_than_a_second_and_keeps_received_data(bench: Bench) -> None:
     bench.hub.file_faults.append(Fault(stall_at=1 << 20))
     retry_policy = RetryPolicy(read_s=60)
     task = asyncio.ensure_future(bench.pull(puller=bench.puller(retry_policy=retry_policy)))
@@ -264,7 +264,7 @@ async def test_nobody_listening_is_offline_at_once(bench: Bench) -> None:
         await Puller(bench.models, HubAccess("http://no-such-host.invalid"), retry_policy=QUICK).plan(REPO)
 
 
-async def test_no_room_is_said_before_anything_is_downloaded(
+async def test_a_full_disk_is_reported_before_the_download(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def nearly_full(_: Path) -> Any:
@@ -295,7 +295,7 @@ class FullDisk:
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EFBIG, errno.EDQUOT])
-async def test_a_disk_that_fills_up_leaves_nothing_behind(
+async def test_a_disk_that_fills_up_keeps_no_partial_file(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     other = bench.models / "other.gguf"

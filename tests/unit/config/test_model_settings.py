@@ -68,7 +68,7 @@ def rewrite(path: Path, text: str) -> None:
     os.utime(path, ns=(before + 1_000_000_000, before + 1_000_000_000))
 
 
-def test_a_table_goes_over_what_holds_for_all_models(config_file: Path) -> None:
+def test_a_table_overrides_the_options_of_all_models(config_file: Path) -> None:
     config_file.write_text(WHOLE)
     loaded = load_settings({"parallel": "5"})
     table = loaded.models["org/repo/Model-Q4"]

@@ -51,7 +51,9 @@ def resolver(tmp_path: Path) -> ModelResolver:
         ("sqlc", "sqlcoder", None),
     ],
 )
-def test_what_a_name_means(resolver: ModelResolver, name: str, model: str, adapter: str | None) -> None:
+def test_names_of_models_and_adapters(
+    resolver: ModelResolver, name: str, model: str, adapter: str | None
+) -> None:
     entry, chosen = resolver.resolve_with_adapter(name)
     assert (entry.name, chosen) == (model, adapter)
 
@@ -74,7 +76,7 @@ def test_an_adapter_of_two_models_is_ambiguous(resolver: ModelResolver) -> None:
         resolver.resolve_with_adapter("poet")
 
 
-def test_entries_carry_what_is_configured(resolver: ModelResolver) -> None:
+def test_entries_carry_their_configuration(resolver: ModelResolver) -> None:
     tables = {entry.name: (entry.table, entry.adapters) for entry in resolver.entries()}
     assert tables == {
         "org/repo/Model-Q4_K_M": (None, ()),

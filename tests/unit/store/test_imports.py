@@ -212,7 +212,7 @@ def test_hard_links_survive_and_symbolic_ones_are_the_fallback(
     assert target.samefile(model.files[0].path)
 
 
-def test_what_cannot_be_taken_over_says_why(ollama: Path, tmp_path: Path) -> None:
+def test_an_unusable_model_has_a_reason(ollama: Path, tmp_path: Path) -> None:
     models = tmp_path / "models"
     found = by_label(find("ollama", [ollama]))
     write(models / "ollama" / "llama3.2-1b.gguf", b"something else")

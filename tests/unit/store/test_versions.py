@@ -52,6 +52,6 @@ def test_a_later_version_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize("version", [0, -1, "2", 1.5, True, None])
-def test_what_is_no_version(version: object) -> None:
+def test_invalid_versions(version: object) -> None:
     with pytest.raises(ValueError, match="v must be a whole number from 1 on"):
         upgrade({"v": version}, "v", STEPS)

@@ -27,7 +27,7 @@ def test_a_file_of_the_user_comes_first_and_counts_at_once(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "name", ["", "no", "../json", "a/b", "json.gbnf", 'root ::= "a"', "x" * 65, ".hidden"]
 )
-def test_what_is_no_name_is_not_looked_for(tmp_path: Path, name: str) -> None:
+def test_invalid_names_are_not_read(tmp_path: Path, name: str) -> None:
     (tmp_path / "json.gbnf").write_text("x", encoding="utf-8")
     grammars = GrammarFiles(SHIPPED, tmp_path / "grammars")
     assert name not in grammars

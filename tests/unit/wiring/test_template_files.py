@@ -32,7 +32,7 @@ def test_a_file_may_be_edited(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
     assert templates.get(str(file)).source == "two"
     file.unlink()
     assert [templates.get(str(file)).source for _ in range(2)] == ["two", "two"]
-    assert caplog.text.count("stays as it was") == 1
+    assert caplog.text.count("is unchanged") == 1
     with pytest.raises(SettingsError, match="cannot be read"):
         TemplateFiles().get(str(file))
 

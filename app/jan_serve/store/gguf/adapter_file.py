@@ -41,9 +41,10 @@ def _mismatch(header: GgufHeader, architecture: str) -> str | None:
     kind = header.text("general.type")
     if kind != "adapter" or header.text("adapter.type") != "lora":
         return f"is no LoRA adapter: its general.type is {(kind or 'missing')[:40]!r}"
-    adapted = header.text("general.architecture")
-    if adapted != architecture:
-        return f"is made for models of the architecture {(adapted or 'missing')[:40]!r}, and this one is {architecture!r}"
+    target = header.text("general.architecture")
+    if target != architecture:
+        known = (target or "missing")[:40]
+        return f"is made for models of the architecture {known!r}, and this one is {architecture!r}"
     alpha = header.metadata.get(_ALPHA)
     if not isinstance(alpha, float) or not math.isfinite(alpha) or not _is_float32(header, _ALPHA):
         return f"has no 32-bit number for the key {_ALPHA}"

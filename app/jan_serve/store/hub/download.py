@@ -166,7 +166,7 @@ class _Transfer:
             raise
 
     def _check_head(self, response: httpx2.Response) -> None:
-        """Check that the response is this file from the requested offset. Restarts if the hub sends it from the start."""
+        """Check that the response is this file from the requested offset. Restarts if the hub sends the whole file."""
         file, headers = self._download, response.headers
         if response.status_code == 416 and self._position:
             self._restart()

@@ -136,7 +136,7 @@ class IncomingFolder:
 
 
 def _is_orphan(path: Path) -> bool:
-    """Whether the writer of a `.writing` file is dead. Judged by age for a writer on another machine (shared folder)."""
+    """Whether the writer of a `.writing` file is dead; for one on another machine (shared folder), judged by age."""
     token = path.name[: -len(_WRITING)].rpartition(".")[2]
     host, _, rest = token.partition("-")
     pid = rest.partition("-")[0]

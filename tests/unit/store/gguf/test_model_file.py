@@ -62,7 +62,7 @@ def test_pooling_is_read(tmp_path: Path, value: int, name: str) -> None:
         (GgufBytes(keys=[uint16_key("split.count", 3), uint16_key("split.no", 0)]), "must be named"),
     ],
 )
-def test_what_cannot_be_served_is_refused(tmp_path: Path, content: GgufBytes, reason: str) -> None:
+def test_unservable_files_are_rejected(tmp_path: Path, content: GgufBytes, reason: str) -> None:
     path = tmp_path / "m.gguf"
     path.write_bytes(content.build())
     with pytest.raises(InvalidModel, match=reason):
