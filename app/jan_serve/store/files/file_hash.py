@@ -29,18 +29,18 @@ async def file_matches(path: Path, size_bytes: int, sha256: str) -> bool:
 
 async def hash_bytes(file: BinaryIO, update: Callable[[bytes], None], count: int) -> None:
     """Hash the next `count` bytes of a file in blocks, between which the task can be cancelled."""
-    left = count
+    remaining = count
 
     def step() -> int:
-        block = file.read(min(left, _HASH_STEP_BYTES))
+        block = file.read(min(remaining, _HASH_STEP_BYTES))
         update(block)
         return len(block)
 
-    while left:
+    while remaining:
         n_read = await in_thread(step)
         if n_read == 0:
             raise OSError(errno.EIO, "the file became shorter while it was read")
-        left -= n_read
+        remaining -= n_read
 
 
 async def in_thread(work: Callable[[], T]) -> T:

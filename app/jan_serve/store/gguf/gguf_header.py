@@ -180,38 +180,38 @@ class _HeaderReader:
             raise _Malformed(f"version {version} is not known (2 and 3 are)")
         return version
 
-    def _fill(self, end: int, what: str) -> None:
+    def _fill(self, end: int, part: str) -> None:
         """Read up to offset `end`."""
         if end > self._size:
-            raise _Malformed(f"it ends inside {what}")
+            raise _Malformed(f"it ends inside {part}")
         if end > MAX_HEADER_BYTES:
             raise _Malformed(f"its header is larger than {MAX_HEADER_BYTES} bytes")
         while len(self._data) < end:
             piece = self._file.read(max(_READ_BYTES, end - len(self._data)))
             if not piece:
-                raise _Malformed(f"it ends inside {what}")
+                raise _Malformed(f"it ends inside {part}")
             self._data += piece
 
-    def _take(self, count: int, what: str) -> bytes:
+    def _take(self, count: int, part: str) -> bytes:
         end = self._at + count
         if end > len(self._data):
-            self._fill(end, what)
+            self._fill(end, part)
         piece = bytes(self._data[self._at : end])
         self._at = end
         return piece
 
-    def _number(self, form: str, what: str, limit: int = _INT64_MAX) -> int:
-        (value,) = struct.unpack(form, self._take(struct.calcsize(form), what))
+    def _number(self, form: str, part: str, limit: int = _INT64_MAX) -> int:
+        (value,) = struct.unpack(form, self._take(struct.calcsize(form), part))
         if value > limit:
-            raise _Malformed(f"{what} is {value}, more than {limit}")
+            raise _Malformed(f"{part} is {value}, more than {limit}")
         return value
 
-    def _string(self, what: str, limit: int = MAX_STRING_BYTES) -> str:
-        count = self._number("<Q", f"the length of {what}", limit)
+    def _string(self, part: str, limit: int = MAX_STRING_BYTES) -> str:
+        count = self._number("<Q", f"the length of {part}", limit)
         try:
-            return self._take(count, what).decode("utf-8")
+            return self._take(count, part).decode("utf-8")
         except UnicodeDecodeError:
-            raise _Malformed(f"{what} is not UTF-8") from None
+            raise _Malformed(f"{part} is not UTF-8") from None
 
     def _value(self, key: str) -> Scalar | ArrayValue:
         kind = self._number("<I", f"the type of {key!r}")

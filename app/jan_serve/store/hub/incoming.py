@@ -86,8 +86,8 @@ class IncomingFolder:
         with _own_lock:
             _own_tokens.add(token)
         path = self._folder / f"{digest}.{token}{_WRITING}"
-        left = [self._folder / (digest + _KEPT), *(p for p in self._writing(digest) if _is_orphan(p))]
-        for candidate in left:
+        candidates = [self._folder / (digest + _KEPT), *(p for p in self._writing(digest) if _is_orphan(p))]
+        for candidate in candidates:
             # The rename is the claim: only one of several writers succeeds.
             with contextlib.suppress(OSError):
                 os.rename(candidate, path)
@@ -97,8 +97,8 @@ class IncomingFolder:
 
     def kept_bytes(self, digest: str) -> int:
         """Bytes of this digest from interrupted writers."""
-        left = [self._folder / (digest + _KEPT), *(p for p in self._writing(digest) if _is_orphan(p))]
-        sizes = [_size(path) for path in left]
+        candidates = [self._folder / (digest + _KEPT), *(p for p in self._writing(digest) if _is_orphan(p))]
+        sizes = [_size(path) for path in candidates]
         return max(sizes, default=0)
 
     def sweep(self) -> int:

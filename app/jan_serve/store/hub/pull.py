@@ -162,11 +162,11 @@ class Puller:
         candidates = [_candidate(model) for model in models if model.quantisation]
         choice = choose(candidates, free.usable)
         if choice is None:
-            least = min(candidates, key=lambda candidate: candidate.n_memory)
+            smallest = min(candidates, key=lambda candidate: candidate.n_memory)
             raise InsufficientMemory(
                 f"No quantisation of {repository.repo} fits the {gigabytes(free.usable)} of memory that are free: the"
-                f" smallest, {least.label}, needs about {gigabytes(least.n_memory)}. Pull a smaller model, or"
-                f" {repository.repo}:{least.label} to have it anyway.",
+                f" smallest, {smallest.label}, needs about {gigabytes(smallest.n_memory)}. Pull a smaller model, or"
+                f" {repository.repo}:{smallest.label} to have it anyway.",
                 retry_after=None,
             )
         chosen = [model for model in models if model.quantisation == choice.label]

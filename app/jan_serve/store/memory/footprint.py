@@ -72,11 +72,11 @@ def footprint(
     per_token += model.v_elements * BYTES_PER_ELEMENT.get(type_v, 2.0)
     trained = model.n_ctx_train or LEAST_N_CTX
     wanted = n_ctx if n_ctx is not None else min(trained, WANTED_N_CTX)
-    least = n_ctx if n_ctx is not None else min(trained, LEAST_N_CTX)
+    min_n_ctx = n_ctx if n_ctx is not None else min(trained, LEAST_N_CTX)
     logits_and_activations = 4 * (_OUTPUTS * model.n_vocab + n_ubatch * _ACTIVATIONS * model.n_embd)
     # The mask in half precision for flash attention; else in single precision, plus the scores of all heads.
     attention = n_ubatch * wanted * (2 if flash_attn else 4 * (1 + model.n_head))
-    least_context = int(least * per_token)
+    least_context = int(min_n_ctx * per_token)
     return Footprint(
         weights=model.tensor_bytes,
         context=int(wanted * per_token),
