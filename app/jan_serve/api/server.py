@@ -29,7 +29,7 @@ from jan_serve.generation.profiles import ModelProfiles
 from jan_serve.resources import page_folder, shipped_grammars
 from jan_serve.store.library import ModelLibrary
 from jan_serve.supervisor.models.model_manager import ModelManager
-from jan_serve.wiring.grammar_files import NamedGrammars
+from jan_serve.wiring.grammar_files import GrammarFiles
 
 logger = logging.getLogger(__name__)
 
@@ -185,7 +185,7 @@ def run(
             models,
             renderer,
             translator,
-            named_grammars=NamedGrammars(shipped_grammars(), settings.grammars_dir),
+            named_grammars=GrammarFiles(shipped_grammars(), settings.grammars_dir),
             profiles=profiles,
             page=page_folder(),
             management=Management(models, library) if library is not None else None,

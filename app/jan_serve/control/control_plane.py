@@ -1,4 +1,4 @@
-"""The control plane of one server: what its routes may do with the parts that wiring put together."""
+"""The server's implementation of LMDeploy's control routes."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class ServerControl:
     """api.control_plane.ControlPlane over a model manager."""
 
     def __init__(self, settings: Settings, manager: ModelManager, sources: UpdatedSources) -> None:
-        """sources: those that the manager asks."""
+        """sources: the manager's model sources."""
         caches = StorePaths(settings.data_dir, settings.models_dir).cache_dir
         self.links = TcpPeerLinks(settings.host)
         self._sleeper = Sleeper(manager, lambda: delete_states(caches))
         self._weights = WeightUpdater(
             sources,
-            manager,
+            manager.load,
             WeightUpdate(settings.data_dir / "updated-weights"),
             default_worker_command(),
             manager_limits(settings).worker,
@@ -44,17 +44,17 @@ class ServerControl:
         return self._sleeper.is_sleeping
 
     def terminate(self) -> None:
-        """As SIGTERM from outside: the server drains and ends."""
+        """Drain and stop, as on SIGTERM."""
         signal.raise_signal(signal.SIGTERM)
 
     async def close(self) -> None:
-        """End the links with other servers, and delete updated weights. Called once the server has stopped."""
+        """Close the links with other servers and delete updated weights. Call it after the server has stopped."""
         await self.links.close()
         await self._weights.close()
 
 
 def delete_states(folder: Path) -> None:
-    """Delete what workers kept of prompts on disk. A file that another server of this folder uses may stay. Blocks."""
+    """Delete the prompt states of workers on disk. Blocks. Files in use by another server may remain."""
     for pattern in ("*/*.state", "*/*.partial"):
         for file in folder.glob(pattern):
             with contextlib.suppress(OSError):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.store.hub.hub_http import Patience
+from jan_serve.store.hub.hub_http import RetryPolicy
 from tests.integration.store.conftest import REPO
 from tests.integration.store.conftest import hub as hub
 from tests.support.fake_hub import FakeHub, FakeRepo, Fault
@@ -20,13 +20,13 @@ from tests.support.processes import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]
 
-PATIENT = Patience(connect_s=2, read_s=60, answer_s=60, tries=3, backoff_s=0.01, longest_wait_s=0.2)
+PATIENT = RetryPolicy(connect_s=2, read_s=60, answer_s=60, tries=3, backoff_s=0.01, max_wait_s=0.2)
 
 
 @pytest.fixture
 async def managed(tmp_path: Path, hub: FakeHub) -> AsyncGenerator[Managed]:
     """The application, which pulls from the hub."""
-    async with managed_app(tmp_path, hub=hub.url, patience=PATIENT) as managed:
+    async with managed_app(tmp_path, hub=hub.url, retry_policy=PATIENT) as managed:
         yield managed
 
 

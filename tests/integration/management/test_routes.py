@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from jan_serve.store.hub.hub_http import Patience
+from jan_serve.store.hub.hub_http import RetryPolicy
 from tests.integration.store.conftest import FILE, REPO
 from tests.integration.store.conftest import hub as hub
 from tests.support.engines import Gate
@@ -266,7 +266,7 @@ async def until_read(managed: Managed) -> None:
 
 async def test_a_download_in_the_background_is_seen_and_can_be_stopped(tmp_path: Path, hub: FakeHub) -> None:
     hub.file_faults.append(Fault(stall_at=1 << 20))
-    async with managed_app(tmp_path, hub=hub.url, patience=Patience(read_s=60)) as managed:
+    async with managed_app(tmp_path, hub=hub.url, retry_policy=RetryPolicy(read_s=60)) as managed:
         name = (await post(managed, "/models", model=f"{REPO}:Q8_0")).json()["model"]
         await asyncio.to_thread(hub.stalled.wait, 10)
         seen = (await entry(managed, name))["status"]

@@ -110,7 +110,7 @@ def test_the_adapter_of_a_name_is_no_other_source(
         ("[models.one]", "# nothing new\n[models.one]", False),
     ],
 )
-def test_what_a_model_is_loaded_anew_for(
+def test_changes_that_reload_a_model(
     sources: ModelSources, config: Path, old: str, new: str, again: bool
 ) -> None:
     before = sources.resolve("one")

@@ -123,10 +123,10 @@ class _Watcher:
         self._sent = -1
         self._messages: list[str] = []
 
-    def received(self, n_bytes: int, n_total: int) -> None:
+    def received(self, n_bytes: int) -> None:
         self._done = n_bytes
 
-    def says(self, text: str) -> None:
+    def note(self, text: str) -> None:
         self._messages.append(text)
 
     def download(self) -> Download:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from jan_serve.store.memory.fit import FreeMemory
+from jan_serve.store.memory.free_memory import FreeMemory
 
 
 @dataclass(frozen=True, slots=True)

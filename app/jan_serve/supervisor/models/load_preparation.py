@@ -11,8 +11,8 @@ from typing import Final
 from jan_serve.core.model_source import ModelSource
 from jan_serve.errors import JanServeError
 from jan_serve.ipc.messages import EngineSettings
-from jan_serve.store.memory.fit import FreeMemory
 from jan_serve.store.memory.footprint import Footprint
+from jan_serve.store.memory.free_memory import FreeMemory
 from jan_serve.supervisor.models.source_resolver import SourceResolver
 
 logger = logging.getLogger(__name__)

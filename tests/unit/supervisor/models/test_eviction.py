@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jan_serve.store.memory.fit import FreeMemory
+from jan_serve.store.memory.free_memory import FreeMemory
 from jan_serve.supervisor.models.eviction import (
     CannotFit,
     Decision,
