@@ -1,9 +1,9 @@
-"""The API key, where one is configured: one check for all routes and both headers."""
+"""The API key check, if one is configured: the same for all routes and both headers."""
 
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from hashlib import sha256
 from http import HTTPStatus
 from typing import Final
@@ -18,27 +18,27 @@ OPEN_PATHS: Final = frozenset({"/health"})
 _BEARER: Final = b"bearer "
 
 
-def asks_for_key(method: str, path: str, open_paths: frozenset[str]) -> bool:
-    """Whether this route does where a key is configured. open_paths: of reads without one, besides our own."""
+def needs_key(method: str, path: str, open_paths: Collection[str]) -> bool:
+    """open_paths: readable without a key, besides the server's own."""
     if path in OPEN_PATHS or is_page_path(method, path):
         return False
     return path not in open_paths or method not in ("GET", "HEAD")
 
 
 class KeyGuard(Guard):
-    """Lets through who presents a configured key as `Authorization: Bearer` or `x-api-key`."""
+    """Accepts a configured key in `Authorization: Bearer` or `x-api-key`."""
 
     def __init__(
         self, app: ASGIApp, *, envelopes: Envelopes, keys: Iterable[str], open_paths: Iterable[str] = ()
     ) -> None:
-        """keys: none means that no key is asked for; an empty text is no key. open_paths: of reads without a key."""
+        """keys: without one, the guard accepts every request; empty texts do not count."""
         super().__init__(app, envelopes)
         self._open_paths = frozenset(open_paths)
         self._digests = tuple(sha256(key.encode()).digest() for key in keys if key)
 
     def check(self, scope: Scope) -> None:
         """Raises 401."""
-        if not self._digests or not asks_for_key(scope["method"], scope["path"], self._open_paths):
+        if not self._digests or not needs_key(scope["method"], scope["path"], self._open_paths):
             return
         if not any([self._known(key) for key in _presented(scope)]):
             raise http_problem(
@@ -46,7 +46,7 @@ class KeyGuard(Guard):
             )
 
     def _known(self, key: bytes) -> bool:
-        """Compares with every key, over digests: the time tells neither which one nor how much of it fits."""
+        """Compares digests with every key: the time must not show which key matches, or how much of it."""
         digest = sha256(key).digest()
         found = False
         for known in self._digests:
