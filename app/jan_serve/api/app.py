@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from http import HTTPStatus
@@ -40,11 +40,11 @@ from jan_serve.api.guards.origin import OriginGuard
 from jan_serve.api.http.request_context import RequestContext
 from jan_serve.api.http.request_record import record_of
 from jan_serve.api.http.sse import StreamSettings
-from jan_serve.api.key_document import show_keys
 from jan_serve.api.lifecycle import Lifecycle
 from jan_serve.api.management import Management
 from jan_serve.api.management.routes import management_router
 from jan_serve.api.metrics import Metrics
+from jan_serve.api.openapi_document import document_of
 from jan_serve.api.routes.catalogue import catalogue_router
 from jan_serve.api.routes.clients import clients_router
 from jan_serve.api.routes.health import health_of, health_router
@@ -141,7 +141,7 @@ def _application(
     app = FastAPI(
         title="jan-serve",
         version=__version__,
-        docs_url=None,  # the pages of these two load their scripts from elsewhere
+        docs_url=None,  # these two pages load scripts from other hosts
         redoc_url=None,
         redirect_slashes=False,
         middleware=_middleware(settings, envelopes, metrics, parts.lifecycle, dialects, open_paths),
@@ -153,26 +153,8 @@ def _application(
     app.state.parts = parts
     for router in routers:
         app.include_router(router)
-    app.openapi = _documented(app, dialects, open_paths)
+    app.openapi = document_of(app, dialects, open_paths)
     return app
-
-
-def _documented(
-    app: FastAPI, dialects: Sequence[Dialect], open_paths: Sequence[str]
-) -> Callable[[], dict[str, Any]]:
-    make = app.openapi
-
-    def document() -> dict[str, Any]:
-        if app.openapi_schema is not None:
-            return app.openapi_schema
-        made = make()
-        for dialect in dialects:
-            if dialect.amend_document is not None:
-                dialect.amend_document(made)
-        show_keys(made, open_paths)
-        return made
-
-    return document
 
 
 def _middleware(
@@ -183,7 +165,7 @@ def _middleware(
     dialects: Sequence[Dialect],
     open_paths: Sequence[str],
 ) -> list[Middleware]:
-    """Outermost first: the Host check precedes all others, and CORS headers stand on every later refusal."""
+    """Outermost first: the Host check precedes all others, and every later rejection has CORS headers."""
     keys = [key.get_secret_value() for key in settings.api_keys]
     return [
         Middleware(Lingering),
@@ -216,10 +198,10 @@ def _exception_handlers(
         record_of(request.scope).error = problem.code
         return envelopes.render(request.scope["path"], problem)
 
-    async def known(request: Request, error: JanServeError) -> Response:
+    async def ours(request: Request, error: JanServeError) -> Response:
         return answer(request, problem_of(error))
 
-    async def refused(request: Request, error: HttpError) -> Response:
+    async def rejected(request: Request, error: HttpError) -> Response:
         return answer(request, error.problem)
 
     async def invalid(request: Request, error: RequestValidationError) -> Response:
@@ -232,8 +214,8 @@ def _exception_handlers(
         return Response(status_code=CLIENT_CLOSED)
 
     return {
-        JanServeError: known,
-        HttpError: refused,
+        JanServeError: ours,
+        HttpError: rejected,
         RequestValidationError: invalid,
         HTTPException: unrouted,
         ClientGone: gone,

@@ -1,4 +1,4 @@
-"""Prometheus metrics of one application, in a registry of its own. No label holds what a caller can invent."""
+"""Prometheus metrics of one application, in its own registry. No label value comes from a request."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RequestObserver = Callable[[int, RequestRecord], None]
 
 
 class Metrics:
-    """Counts finished requests, and reads the supervisor's state when asked for the page.
+    """Counts finished requests; the state of models is read at each scrape.
 
     observers: of dialects, whose series are in `registry` too.
     """
@@ -77,7 +77,6 @@ class Metrics:
         )
 
     def observe(self, route: str, status: int, record: RequestRecord) -> None:
-        """Count a finished request."""
         status = CLIENT_CLOSED if record.cancelled else status
         self._requests.labels(route, str(status)).inc()
         self._duration.labels(route).observe(record.elapsed_s())
@@ -96,7 +95,7 @@ class Metrics:
             observer(status, record)
 
     def page(self) -> bytes:
-        """The text exposition."""
+        """Text exposition."""
         return generate_latest(self.registry)
 
 
@@ -190,14 +189,13 @@ _COUNTERS: Final[tuple[tuple[str, str, Callable[[ModelStatus], float]], ...]] = 
 
 
 class _EngineCollector(Collector):
-    """Reads the supervisor's snapshot at each scrape; holds no numbers itself."""
+    """Reads the supervisor's snapshot at each scrape."""
 
     def __init__(self, snapshot: Callable[[], ManagerSnapshot], lifecycle: Lifecycle) -> None:
         self._snapshot = snapshot
         self._lifecycle = lifecycle
 
     def collect(self) -> Iterable[Metric]:
-        """One family per line of the tables, one sample per model."""
         models = self._snapshot().models
         open_requests = GaugeMetricFamily("jan_serve_open_requests", "Requests whose answer has not ended.")
         open_requests.add_metric((), self._lifecycle.open_requests)
@@ -210,5 +208,5 @@ class _EngineCollector(Collector):
                 yield family
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: the registry need not know the names in advance."""
+        """Empty, so that the registry does not collect at registration."""
         return ()

@@ -1,4 +1,4 @@
-"""Refuses new requests while the server drains: 503 with Retry-After, and the connection closes."""
+"""Rejects new requests while the server drains: 503 with Retry-After, and the connection closes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,10 @@ from jan_serve.errors import Draining
 
 _OPEN_PATHS: Final = frozenset({"/health", "/metrics"})
 RETRY_AFTER_S: Final = 5.0
-"""A server that stops is often one that is being restarted."""
+"""A server that stops is often being restarted."""
 
 
 class DrainGuard(Guard):
-    """Lets everything through until the drain begins."""
-
     def __init__(
         self, app: ASGIApp, *, envelopes: Envelopes, lifecycle: Lifecycle, open_paths: Iterable[str] = ()
     ) -> None:
@@ -35,7 +33,6 @@ class DrainGuard(Guard):
 
 
 def draining_problem() -> Problem:
-    """The answer to a request that came too late."""
     problem = problem_of(
         Draining("The server is shutting down and takes no new requests.", retry_after=RETRY_AFTER_S)
     )

@@ -1,4 +1,4 @@
-"""The outermost middleware: request id, processing time, the log line, the metrics, and the last resort for errors."""
+"""Outermost middleware of requests: request id, processing time, log line, metrics, unexpected exceptions."""
 
 from __future__ import annotations
 
@@ -21,15 +21,13 @@ logger = logging.getLogger("jan_serve.request")
 
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,128}\Z")
 WARNING_HEADER: Final = "x-jan-serve-warning"
-"""Says what of the request is held to less than was asked. May stand several times."""
+"""Names a part of the request that is enforced only partly. May occur several times."""
 
 _PROBE_PATHS: Final = frozenset({"/health", "/ready", "/metrics", "/logs"})
 """Polled about the server: they get no log line, and a drain does not wait for them."""
 
 
 class RequestContext:
-    """Wraps every HTTP request."""
-
     def __init__(
         self,
         app: ASGIApp,
@@ -89,14 +87,14 @@ class RequestContext:
 
 
 def _header_text(text: str) -> str:
-    """Text as a header can hold it: printable ASCII, on one line, not too long."""
+    """Printable ASCII, on one line, of bounded length."""
     return (
         text.encode("ascii", "backslashreplace").decode("ascii").replace("\n", " ").replace("\r", " ")[:500]
     )
 
 
 def _request_id(scope: Scope) -> str:
-    """The caller's id where it is harmless in a log, else a new one."""
+    """The client's id if it is safe to log, else a new one."""
     for name, value in scope["headers"]:
         if name == b"x-request-id":
             text = value.decode("latin-1")
@@ -106,7 +104,7 @@ def _request_id(scope: Scope) -> str:
 
 
 def _route(scope: Scope) -> str:
-    """The route's pattern, never the path itself: labels must not grow with what callers invent."""
+    """The route's pattern, not the path: clients must not be able to create labels."""
     return getattr(scope.get("route"), "path", "unmatched")
 
 

@@ -1,4 +1,4 @@
-"""/health, /ready and /metrics: answered from what the front knows, never by asking an engine."""
+"""/health, /ready and /metrics, answered from the front's state without asking an engine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from jan_serve.api.served_models import ServedModels
 
 
 class ModelHealth(BaseModel):
-    """One model that was asked for since the start. lost_devices: accelerators that went away since an earlier load."""
+    """A model that was requested since the start. lost_devices: accelerators lost since an earlier load."""
 
     name: str
     state: str
@@ -28,8 +28,8 @@ class ModelHealth(BaseModel):
 
 
 class Health(BaseModel):
-    """The state of the server. busy: it works on requests. degraded: a model failed, or goes on without an
-    accelerator that is gone. asleep: it refuses requests until it is woken. uptime_s: seconds.
+    """The state of the server. busy: requests are running. degraded: a model failed, or runs without an accelerator
+    that was lost. asleep: requests are rejected until it is woken. uptime_s: seconds.
     """
 
     status: Literal["ok", "draining"]
@@ -42,7 +42,7 @@ class Health(BaseModel):
 
 
 class Readiness(BaseModel):
-    """Whether a request would be taken now, and why not."""
+    """Whether a request would be accepted now, and if not, why."""
 
     ready: bool
     reason: str | None
@@ -51,7 +51,7 @@ class Readiness(BaseModel):
 def health_of(
     models: ServedModels, lifecycle: Lifecycle, control: ControlPlane | None = None
 ) -> Callable[[], Health]:
-    """What says the state of now. control: None never sleeps."""
+    """A function that returns the current state. control: None if the server cannot sleep."""
 
     def current() -> Health:
         states = models.snapshot().models
@@ -82,7 +82,7 @@ def health_router(
     metrics: Metrics,
     control: ControlPlane | None = None,
 ) -> APIRouter:
-    """The routes. health_now: see `health_of`. control: None never sleeps."""
+    """health_now: from `health_of`."""
     router = APIRouter(tags=["Server"])
 
     @router.get("/health", response_model=Health, responses={503: {"model": Health}})

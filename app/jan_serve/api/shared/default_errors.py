@@ -22,7 +22,7 @@ class FieldErrorBody(BaseModel):
 
 
 class ErrorDetail(BaseModel):
-    """What is wrong, in OpenAI's form."""
+    """The error, in OpenAI's form."""
 
     message: str
     type: str
@@ -31,13 +31,13 @@ class ErrorDetail(BaseModel):
 
 
 class ErrorBody(BaseModel):
-    """Every refusal and failure."""
+    """Every rejection and failure."""
 
     error: ErrorDetail
 
 
 class ValidationErrorBody(ErrorBody):
-    """A request that breaks the schema: the fields, beside the common form."""
+    """A request that breaks the schema: the common form, and the fields."""
 
     detail: list[FieldErrorBody]
 
@@ -45,8 +45,8 @@ class ValidationErrorBody(ErrorBody):
 ERROR_BODY: Final[dict[str, Any]] = {
     "content": {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorBody"}}}
 }
-"""The common body of a status. FastAPI would make a validator of its model for each status of each route: status 400
-has the model, so that the document does, and the others refer to it."""
+"""FastAPI would build a validator of a model for each status of each route, so only status 400 has the model, and the
+others refer to its schema."""
 ERROR_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
     400: {"model": ErrorBody, "description": "A value or the whole request is refused"},
     401: {**ERROR_BODY, "description": "A key is needed"},
@@ -62,7 +62,7 @@ ERROR_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
     503: {**ERROR_BODY, "description": "Loading failed, or the server stops"},
     504: {**ERROR_BODY, "description": "The request took too long"},
 }
-"""As the document of the API has them, for every route with this body."""
+"""For the OpenAPI document of every route with this body."""
 
 _TYPES: Final = {
     HTTPStatus.UNAUTHORIZED: "authentication_error",
@@ -97,7 +97,6 @@ def error_body(problem: Problem) -> dict[str, Any]:
 
 
 def render_error(problem: Problem) -> Response:
-    """The response."""
     return json_reply(error_body(problem), problem.status)
 
 
@@ -108,7 +107,7 @@ def _type(status: int) -> str:
 
 
 def _context_message(error: ContextLengthExceeded) -> str:
-    """OpenAI's wording, whose numbers clients read."""
+    """OpenAI's wording, because clients parse its numbers."""
     completion = error.max_tokens or 0
     total = error.n_prompt + completion
     if error.param == "messages":

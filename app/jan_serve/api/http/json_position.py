@@ -1,4 +1,4 @@
-"""Where in the text of a JSON body a value lies, so that a refusal can say it. Pure."""
+"""Finds the position of a value in the text of a JSON body, for error messages. Pure."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ _SPACE: Final = re.compile(rb"[ \t\r\n]*")
 _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _SCALAR: Final = re.compile(rb"[^\s,\]}]+")
 _NESTING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{}]', re.DOTALL)
-_MOST_STEPS: Final = 20_000
-"""Texts and brackets that are looked at: some milliseconds. A place behind more of them is not told."""
+_MAX_STEPS: Final = 20_000
+"""Limit on the strings and brackets that are scanned: some milliseconds."""
 
 
 class Span(NamedTuple):
-    """Bytes of a value: its first, and the one behind its last."""
+    """Half-open range of bytes."""
 
     start: int
     end: int
 
 
 class _TooFar(Exception):
-    """The value lies behind more than is looked at."""
+    """The value lies beyond the scan limit."""
 
 
 def line_and_column(body: bytes, offset: int) -> tuple[int, int]:
@@ -34,9 +34,9 @@ def line_and_column(body: bytes, offset: int) -> tuple[int, int]:
 
 
 def span_of(body: bytes, path: Sequence[str | int]) -> Span | None:
-    """Where the value at this path lies; None where that would take long to find.
+    """The span of the value at this path; None if it lies beyond the scan limit.
 
-    body: JSON that was read without an error. path: names and indices that exist; of a repeated name, the last counts.
+    body: valid JSON. path: names and indices that exist; of a repeated name, the last counts.
     """
     try:
         return _Reader(body).span(path)
@@ -56,7 +56,7 @@ class _Reader:
         return Span(at, self._end(at))
 
     def _member(self, at: int, name: str) -> int:
-        """The value of the last member of this name in the object at this place."""
+        """Start of the value of the last member of this name in the object at `at`."""
         at = self._space(at + 1)
         found = at
         while self._body[at] != ord("}"):
@@ -74,12 +74,12 @@ class _Reader:
         return at
 
     def _next(self, at: int) -> int:
-        """Behind the value here and the comma that may follow."""
+        """After the value at `at` and a comma that may follow."""
         at = self._space(self._end(at))
         return self._space(at + 1) if self._body[at] == ord(",") else at
 
     def _end(self, at: int) -> int:
-        """The end of the value that begins here."""
+        """The end of the value at `at`."""
         first = self._body[at : at + 1]
         if first not in (b"{", b"["):
             self._count()
@@ -92,7 +92,7 @@ class _Reader:
             depth += {b"[": 1, b"{": 1, b"]": -1, b"}": -1}.get(match[0], 0)
             if depth == 0:
                 return match.end()
-        raise AssertionError("an object or array without an end was read without an error")
+        raise AssertionError("an unclosed object or array is not valid JSON")
 
     def _space(self, at: int) -> int:
         match = _SPACE.match(self._body, at)
@@ -101,5 +101,5 @@ class _Reader:
 
     def _count(self) -> None:
         self._steps += 1
-        if self._steps > _MOST_STEPS:
+        if self._steps > _MAX_STEPS:
             raise _TooFar

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jan_serve.api.http.json_place import Span, line_and_column, span_of
+from jan_serve.api.http.json_position import Span, line_and_column, span_of
 
 VALUES: Any = st.recursive(
     st.none()
