@@ -194,7 +194,7 @@ def test_ids_are_unique_over_the_chat(client: openai.OpenAI) -> None:
     assert len({*ids, first.tool_calls[0].id}) == len(ids) + 1
 
 
-def test_row_74_ids_of_a_history_that_are_not_unique_are_taken_as_they_come(client: openai.OpenAI) -> None:
+def test_ids_of_a_history_that_are_not_unique_are_taken_as_they_come(client: openai.OpenAI) -> None:
     calls = [
         {
             "id": "same",
@@ -211,7 +211,7 @@ def test_row_74_ids_of_a_history_that_are_not_unique_are_taken_as_they_come(clie
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_row_74_calls_are_counted_from_0_and_have_ids_of_their_own(random_url: str, seed: int) -> None:
+def test_calls_are_counted_from_0_and_have_ids_of_their_own(random_url: str, seed: int) -> None:
     now = tool("now", {"type": "object", "properties": {}, "additionalProperties": False})
     body = {"messages": ASK, "tools": [now], "tool_choice": "required", "seed": seed, "max_tokens": 200}
     whole = post(random_url, CHATS, body).json()["choices"][0]["message"]["tool_calls"]

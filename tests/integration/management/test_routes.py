@@ -95,7 +95,7 @@ async def test_a_load_is_broken_off_by_unload(tmp_path: Path) -> None:
         assert (answer.status_code, answer.json()["error"]["code"]) == (503, "unavailable")
 
 
-async def test_row_34_a_client_that_leaves_stops_its_load(tmp_path: Path) -> None:
+async def test_a_client_that_leaves_stops_its_load(tmp_path: Path) -> None:
     Gate(add_model(tmp_path, "slow-load").with_suffix(".gguf.gate"))
     async with managed_app(tmp_path) as managed, listening(managed) as port:
         for stream in (False, True):
@@ -215,7 +215,7 @@ async def test_what_cannot_be_pulled_has_a_status_of_its_own(
         assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
 
 
-async def test_row_56_damaged_files_are_listed_with_the_reason_and_refused(tmp_path: Path) -> None:
+async def test_damaged_files_are_listed_with_the_reason_and_refused(tmp_path: Path) -> None:
     whole = GgufBytes().build()
     shuffled = random.Random(56)
     for number in range(40):

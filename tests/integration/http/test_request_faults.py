@@ -1,7 +1,6 @@
-"""Requests that ended or blocked other servers, over HTTP against a real model: refused or served, and nothing else.
+"""Requests that crashed or blocked other servers, over HTTP against a real model: each is served or rejected.
 
-Test names carry the row of the list of faults. After each, the server is the one from before (`Healthy.check`).
-Signals and processes are in `test_process_rows`.
+After each test the server still works as before (`Healthy.check`). Signals and processes: `test_process_faults`.
 """
 
 from __future__ import annotations
@@ -185,7 +184,9 @@ def test_refused_before_a_stream_begins(server: Served, case: str) -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("excess", [-1, 0, 1, 1000])
-def test_row_15_prompts_about_as_long_as_the_context(healthy: Healthy, stream: bool, excess: int) -> None:
+def test_prompts_about_as_long_as_the_context_are_answered_or_rejected(
+    healthy: Healthy, stream: bool, excess: int
+) -> None:
     length = N_CTX + excess
     response = complete(healthy.url, [40] * length, max_tokens=None, stream=stream)
     if excess < 0:  # one token of the answer fits
@@ -201,7 +202,7 @@ def test_row_15_prompts_about_as_long_as_the_context(healthy: Healthy, stream: b
     healthy.check()
 
 
-def test_row_15_a_very_short_context(tmp_path: Path, exact_llama: Path) -> None:
+def test_a_very_short_context_still_answers(tmp_path: Path, exact_llama: Path) -> None:
     with serving_models(tmp_path, exact_llama, flags=("--n-ctx", "64")) as served:
         healthy = Healthy(served)
         for text in ("hello " * 2000, "hello " * 40):
@@ -211,7 +212,7 @@ def test_row_15_a_very_short_context(tmp_path: Path, exact_llama: Path) -> None:
         healthy.check("hello hello")
 
 
-def test_row_16_answers_end_at_the_servers_limit(tmp_path: Path, exact_llama: Path) -> None:
+def test_answers_end_at_the_servers_limit(tmp_path: Path, exact_llama: Path) -> None:
     flags = ("--n-ctx", str(N_CTX), "--max-tokens-ceiling", "30")
     with serving_models(tmp_path, exact_llama, flags=flags) as served:
         healthy = Healthy(served)
@@ -228,7 +229,7 @@ def test_row_16_answers_end_at_the_servers_limit(tmp_path: Path, exact_llama: Pa
         healthy.check(CANARY)
 
 
-def test_row_16_answers_end_with_the_time(tmp_path: Path, exact_llama: Path) -> None:
+def test_answers_end_with_the_time(tmp_path: Path, exact_llama: Path) -> None:
     flags = ("--n-ctx", str(LONG_CTX), "--request-timeout-s", "3")
     with serving_models(tmp_path, exact_llama, flags=flags) as served:
         healthy = Healthy(served)
@@ -241,7 +242,7 @@ def test_row_16_answers_end_with_the_time(tmp_path: Path, exact_llama: Path) -> 
 
 
 @pytest.mark.parametrize("text", ["a" * 2_000_000, "word " * 10_000, " " * 200_000, "é" * 1_000_000])
-def test_row_17_health_answers_while_a_large_text_is_tokenised(healthy: Healthy, text: str) -> None:
+def test_health_answers_while_a_large_text_is_tokenised(healthy: Healthy, text: str) -> None:
     with connect(healthy.url) as connection:
         connection.send(post_bytes(healthy.url, COMPLETIONS, {"prompt": text}))
         for _ in range(5):
@@ -253,7 +254,7 @@ def test_row_17_health_answers_while_a_large_text_is_tokenised(healthy: Healthy,
     healthy.check(text[:100] if text.strip() else CANARY)
 
 
-def test_row_17_a_body_over_the_limit(healthy: Healthy) -> None:
+def test_a_body_over_the_limit_is_rejected(healthy: Healthy) -> None:
     with connect(healthy.url) as connection:
         connection.send(post_bytes(healthy.url, COMPLETIONS, {"prompt": "a" * 9_000_000}))
         response = connection.response()
@@ -277,7 +278,7 @@ def answer_one_way(url: str, kind: str, text: str) -> str | None:
     return None
 
 
-def test_row_18_an_answer_among_32_equals_the_answer_alone(healthy: Healthy) -> None:
+def test_an_answer_among_32_equals_the_answer_alone(healthy: Healthy) -> None:
     url = healthy.url
     alone = {text: text_of(complete(url, text, max_tokens=60)) for text in PROMPTS}
     assert len(set(alone.values())) == 2
@@ -297,7 +298,7 @@ def test_row_18_an_answer_among_32_equals_the_answer_alone(healthy: Healthy) -> 
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_row_23_a_client_that_leaves_frees_its_place(slow: Healthy, stream: bool) -> None:
+def test_a_client_that_leaves_frees_its_place(slow: Healthy, stream: bool) -> None:
     before = metric(slow.url, "jan_serve_cancelled_total")
     with connect(slow.url) as connection:
         if stream:
@@ -316,7 +317,7 @@ def test_row_23_a_client_that_leaves_frees_its_place(slow: Healthy, stream: bool
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_row_24_a_client_that_leaves_during_prefill_frees_its_place(slow: Healthy, stream: bool) -> None:
+def test_a_client_that_leaves_during_prefill_frees_its_place(slow: Healthy, stream: bool) -> None:
     ids = random.Random(stream).choices(range(100, 250), k=LONG_CTX - 100)
     before, computed = metric(slow.url, "jan_serve_cancelled_total"), metric(slow.url, COMPUTED)
     with connect(slow.url) as connection:
@@ -330,7 +331,7 @@ def test_row_24_a_client_that_leaves_during_prefill_frees_its_place(slow: Health
     slow.check()
 
 
-def test_row_71_a_nul_is_kept(healthy: Healthy) -> None:
+def test_a_nul_is_kept(healthy: Healthy) -> None:
     text = "a\x00b" + CANARY
     assert text_of(complete(healthy.url, text, echo=True, max_tokens=2)).startswith(text)
     ids = post(healthy.url, "/extras/tokenize", {"input": text}).json()["tokens"]
@@ -350,7 +351,7 @@ def wide(url: str, **fields: Any) -> tuple[dict[str, Any], list[str]]:
 
 
 @pytest.mark.parametrize("length", range(1, len(WIDE_BYTES) + 1))
-def test_row_72_characters_split_across_tokens_at_every_cut(healthy: Healthy, length: int) -> None:
+def test_characters_split_across_tokens_are_whole_at_every_cut(healthy: Healthy, length: int) -> None:
     whole, events = wide(healthy.url, max_tokens=length)
     assert texts(events) == whole["text"]
     characters = WIDE_BYTES[:length].decode(errors="ignore")
@@ -373,20 +374,20 @@ def test_row_72_characters_split_across_tokens_at_every_cut(healthy: Healthy, le
     healthy.check(CANARY)
 
 
-def test_row_72_a_limit_inside_a_character_shows_no_replacement(healthy: Healthy) -> None:
+def test_a_limit_inside_a_character_shows_no_replacement(healthy: Healthy) -> None:
     cuts = [wide(healthy.url, max_tokens=length)[0]["text"] for length in range(1, len(WIDE_BYTES))]
     assert cuts == [WIDE_BYTES[:length].decode(errors="ignore") for length in range(1, len(WIDE_BYTES))]
 
 
 @pytest.mark.parametrize("stop", [*WIDE, WIDE[1:], "é模"])
-def test_row_72_stops_of_split_characters(healthy: Healthy, stop: str) -> None:
+def test_stops_of_split_characters_end_the_text(healthy: Healthy, stop: str) -> None:
     whole, events = wide(healthy.url, max_tokens=20, stop=stop)
     assert (whole["text"], whole["finish_reason"]) == (WIDE[: WIDE.index(stop)], "stop")
     assert texts(events) == whole["text"]
     assert events[-1] == "[DONE]"
 
 
-def test_row_73_a_silent_prefill_sends_comments_and_the_client_reads_on(slow: Healthy) -> None:
+def test_a_silent_prefill_sends_comments_and_the_client_reads_on(slow: Healthy) -> None:
     ids = random.Random(73).choices(range(100, 250), k=LONG_CTX // 4)
     fields: dict[str, Any] = {"max_tokens": 4, "stream": True, "stream_options": {"include_usage": True}}
     response = complete(slow.url, ids, **fields)

@@ -1,4 +1,4 @@
-"""Workers that die and servers that are told to stop, with real llama.cpp: signals between real processes."""
+"""Workers that die and servers that receive signals, with real processes and llama.cpp."""
 
 from __future__ import annotations
 
@@ -43,9 +43,7 @@ def worker_of(server: Served) -> int:
 
 
 @pytest.mark.parametrize("name", ["SEGV", "ABRT", "KILL"])
-def test_row_20_a_dead_worker_is_one_error_and_is_replaced(
-    tmp_path: Path, exact_llama: Path, name: str
-) -> None:
+def test_a_dead_worker_is_one_error_and_is_replaced(tmp_path: Path, exact_llama: Path, name: str) -> None:
     number = signal.Signals[f"SIG{name}"]
     with serving_models(tmp_path, exact_llama, flags=LONG) as served:
         healthy = Healthy(served)
@@ -66,7 +64,7 @@ def test_row_20_a_dead_worker_is_one_error_and_is_replaced(
         healthy.check(CANARY)
 
 
-def test_rows_20_and_73_openais_client_sees_the_code_of_a_crash(tmp_path: Path, exact_llama: Path) -> None:
+def test_openais_client_sees_the_code_of_a_crash(tmp_path: Path, exact_llama: Path) -> None:
     with serving_models(tmp_path, exact_llama, flags=LONG) as served:
         healthy = Healthy(served)
         options: dict[str, Any] = {"base_url": f"{healthy.url}/v1", "api_key": "any", "max_retries": 0}
@@ -85,7 +83,7 @@ def test_rows_20_and_73_openais_client_sees_the_code_of_a_crash(tmp_path: Path, 
         healthy.check(CANARY)
 
 
-def test_row_22_a_model_that_goes_on_crashing_is_given_up_and_others_are_served(
+def test_a_model_that_goes_on_crashing_is_given_up_and_others_are_served(
     tmp_path: Path, exact_llama: Path, tiny_bert: Path
 ) -> None:
     ids = random.Random(22).choices(range(100, 250), k=ENDLESS // 2)
@@ -115,9 +113,7 @@ def test_row_22_a_model_that_goes_on_crashing_is_given_up_and_others_are_served(
         assert_clean_log(served, CANARY)
 
 
-def test_row_22_a_damaged_file_is_refused_each_time_and_others_are_served(
-    tmp_path: Path, exact_llama: Path
-) -> None:
+def test_a_damaged_file_is_refused_each_time_and_others_are_served(tmp_path: Path, exact_llama: Path) -> None:
     damaged = tmp_path / "damaged.gguf"
     damaged.write_bytes(exact_llama.read_bytes()[:40_000])
     with serving_models(tmp_path, exact_llama, damaged, flags=("--n-ctx", "128")) as served:
@@ -130,7 +126,7 @@ def test_row_22_a_damaged_file_is_refused_each_time_and_others_are_served(
 
 
 @pytest.mark.parametrize("limit_s", [30, 1])
-def test_row_30_sigterm_ends_streams_in_order(tmp_path: Path, exact_llama: Path, limit_s: int) -> None:
+def test_sigterm_ends_streams_in_order(tmp_path: Path, exact_llama: Path, limit_s: int) -> None:
     flags = (*LONG, "--drain-timeout-s", str(limit_s))
     length = 1500 if limit_s == 30 else 5000
     with serving_models(tmp_path, exact_llama, flags=flags) as served, contextlib.ExitStack() as stack:
@@ -159,9 +155,7 @@ def test_row_30_sigterm_ends_streams_in_order(tmp_path: Path, exact_llama: Path,
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_row_31_a_second_signal_ends_at_once(
-    tmp_path: Path, exact_llama: Path, number: signal.Signals
-) -> None:
+def test_a_second_signal_ends_at_once(tmp_path: Path, exact_llama: Path, number: signal.Signals) -> None:
     with serving_models(tmp_path, exact_llama, flags=LONG) as served:
         url = served.url()
         with connect(url) as connection:
@@ -175,9 +169,7 @@ def test_row_31_a_second_signal_ends_at_once(
         assert_clean_log(served, CANARY)
 
 
-def test_row_32_a_killed_server_leaves_no_worker_and_its_port_is_free(
-    tmp_path: Path, exact_llama: Path
-) -> None:
+def test_a_killed_server_leaves_no_worker_and_its_port_is_free(tmp_path: Path, exact_llama: Path) -> None:
     with serving_models(tmp_path, exact_llama, flags=LONG) as served:
         healthy = Healthy(served)
         with connect(healthy.url) as connection:
@@ -192,7 +184,7 @@ def test_row_32_a_killed_server_leaves_no_worker_and_its_port_is_free(
         assert Healthy(again).golden == healthy.golden
 
 
-def test_row_36_a_second_start_does_not_disturb_the_first(tmp_path: Path, exact_llama: Path) -> None:
+def test_a_second_start_does_not_disturb_the_first(tmp_path: Path, exact_llama: Path) -> None:
     with serving_models(tmp_path, exact_llama, flags=LONG) as served:
         healthy = Healthy(served)
         with connect(healthy.url) as connection:
