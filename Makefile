@@ -2,7 +2,7 @@
 #
 #   make serve                          the server, on http://127.0.0.1:1337
 #   make serve ARGS="--model my.gguf"   ARGS goes to the command of the target
-#   make install CMAKE_ARGS="-DGGML_CUDA=on"   llama.cpp for an accelerator (see README.md)
+#   make install CMAKE_ARGS="-DGGML_CUDA=on"   llama.cpp for an accelerator (docs/accelerators.md)
 #   make install LLAMA_COMPILER=system         llama.cpp compiled by what this machine has
 
 SHELL := /usr/bin/env bash

@@ -102,7 +102,7 @@ def single_models() -> list[str]:
             SamplingSettings,
             "In place of the defaults of each API, as far as it has such a value. What a request says wins.",
         ),
-        ("`lora`", LoraSettings, "Adapters that requests may choose. See the README for how."),
+        ("`lora`", LoraSettings, "Adapters that requests may choose. How: [configuration](configuration.md#lora-adapters)."),
     ):
         rows = [(key, meaning) for key, _, meaning in field_rows(kind, kind.model_fields)]
         lines += ["", f"### {title}", "", text, "", *table(("key", "meaning"), rows)]
