@@ -1,4 +1,4 @@
-"""A control plane whose links are real and whose other parts remember what was asked of them."""
+"""A control plane with real links; its other parts record their calls."""
 
 from __future__ import annotations
 
@@ -25,11 +25,9 @@ class FakeSleeper:
 
     @property
     def is_sleeping(self) -> bool:
-        """Until both tags are awake."""
         return bool(self.asleep)
 
     async def sleep(self, level: int) -> None:
-        """Both tags."""
         self.levels.append(level)
         self.asleep = {"weights", "kv_cache"}
 
@@ -39,14 +37,14 @@ class FakeSleeper:
 
 
 class FakeWeights:
-    """Takes what begins as a GGUF file."""
+    """Accepts data that begins like a GGUF file."""
 
     def __init__(self) -> None:
         self.updates: list[tuple[str | None, list[bytes], bool]] = []
         self.failure: JanServeError | None = None
 
     async def add(self, model: str | None, parts: Sequence[bytes], *, finished: bool) -> None:
-        """Remember it. Raises `failure`."""
+        """Record it. Raises `failure`."""
         if self.failure is not None:
             raise self.failure
         if not all(part.startswith(b"GGUF") for part in parts):
@@ -66,7 +64,6 @@ class FakeControl:
         self.terminations = 0
 
     def terminate(self) -> None:
-        """Count it."""
         self.terminations += 1
 
 

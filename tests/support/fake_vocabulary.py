@@ -29,7 +29,7 @@ def to_text(tokens: tuple[int, ...]) -> str:
 
 
 def infos(text: str, top: int | None, *, first: bool = False) -> tuple[TokenInfo, ...]:
-    """Tokens with made-up but steady log-probabilities; the first prompt token has none."""
+    """Tokens with invented but constant log-probabilities; the first prompt token has none."""
     result: list[TokenInfo] = []
     for number, token in enumerate(to_tokens(text)):
         if top is None or (first and number == 0):
@@ -55,7 +55,7 @@ def vector_of(tokens: tuple[int, ...]) -> bytes:
 
 
 def facts_of(name: str, settings: EngineSettings) -> ModelFacts:
-    """What a small llama would report."""
+    """The facts of a small llama."""
     cpu = DeviceInfo(name="CPU", description="fake", kind="cpu", free_bytes=2**33, total_bytes=2**34)
     return ModelFacts(
         description="fake 1B Q8_0",

@@ -1,4 +1,4 @@
-"""The server over fake engines as a process of its own, for signals and exits. Prints its port on standard output.
+"""The server over fake engines as a separate process, for signals and exits. Prints its port on standard output.
 
 Run with: FOLDER DRAIN_SECONDS.
 """
@@ -26,7 +26,6 @@ _START = (
 
 
 def main() -> int:
-    """The process."""
     from jan_serve.api.server import run
     from jan_serve.logs.log_lines import configure_logging
     from jan_serve.supervisor.models.model_manager import ModelManager
@@ -72,7 +71,6 @@ class FrontProcess:
             return response.status, json.loads(response.read())["status"]
 
     def close(self) -> None:
-        """Close every connection."""
         self._open.close()
 
     def signal(self, number: int) -> None:
@@ -80,14 +78,14 @@ class FrontProcess:
         self.process.send_signal(number)
 
     def end(self, limit_s: float = 20.0) -> tuple[int, str]:
-        """Wait for the exit: the status, and everything it logged."""
+        """Wait for the exit; returns the status and the whole log."""
         _, log = self.process.communicate(timeout=limit_s)
         return self.process.returncode, log
 
 
 @contextlib.contextmanager
 def front_process(folder: Path, drain_s: float) -> Generator[FrontProcess]:
-    """Start it; kill what is left at the end."""
+    """Start it; kills the rest at the end."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("JAN_SERVE_")}
     process = subprocess.Popen(
         [sys.executable, "-c", _START, str(folder), str(drain_s)],
