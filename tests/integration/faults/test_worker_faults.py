@@ -41,7 +41,7 @@ def start_stream(url: str, connection: RawConnection, prompt: str) -> str:
 
 
 def rest_of_stream(connection: RawConnection) -> list[str]:
-    """The data lines that are left, until the server closes or the body ends."""
+    """The remaining data lines, until the server closes or the body ends."""
     data = connection.read_until(b"0\r\n\r\n")
     return [line[6:].strip() for line in data.decode().split("\n") if line.startswith("data: ")]
 
@@ -53,7 +53,7 @@ def worker_of(server: Served) -> psutil.Process:
 
 
 def assert_no_harm(server: Served, url: str) -> None:
-    """What holds after every fault: same process, healthy, answers, no traceback."""
+    """Checks after every fault: same process, healthy, answers, no traceback."""
     assert server.process.poll() is None
     assert get(url, "/health").status == 200
     assert text_of(complete(url, "!say golden")) == "golden"
@@ -202,7 +202,7 @@ def test_there_is_one_listening_socket_in_all(tmp_path: Path) -> None:
         worker = worker_of(server)
         own = [c for c in psutil.Process(server.process.pid).net_connections("all") if c.status == "LISTEN"]
         assert [f"http://{c.laddr.ip}:{c.laddr.port}" for c in own] == [url]
-        # What is left is the pipe, which some event loops make of unnamed socket pairs.
+        # The rest is the pipe, which some event loops make of unnamed socket pairs.
         assert [c for c in worker.net_connections("all") if c.laddr or c.family != socket.AF_UNIX] == []
 
 

@@ -43,14 +43,14 @@ from tests.support.served import Served
 pytestmark = pytest.mark.integration
 
 CANARY: Final = "zebra-quartz"
-"""A prompt that no log line may hold."""
+"""A prompt that no log line may contain."""
 
 DETOKENIZE: Final = "/extras/detokenize"
 HI: Final = [{"role": "user", "content": CANARY}]
 COMPUTED: Final = "jan_serve_engine_computed_tokens_total"
 LONG_CTX: Final = 16384
 STOP_LIMIT_S: Final = 2.0
-"""A cancelled request is promised to stop within 1 s; what runs on would hold the only place for much longer."""
+"""A cancelled request has to stop within 1 s; if it continued it would hold the only slot for much longer."""
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def healthy(server: Served) -> Healthy:
 
 @pytest.fixture(scope="module")
 def slow(tmp_path_factory: pytest.TempPathFactory, exact_llama: Path) -> Generator[Healthy]:
-    """A context so long that requests take many seconds, with one place: who does not stop is in the way."""
+    """A context so long that requests take many seconds, with one slot: one that does not stop blocks the next."""
     flags = ("--n-ctx", str(LONG_CTX), "--parallel", "1", "--sse-ping-s", "0.1")
     with serving_models(tmp_path_factory.mktemp("slow"), exact_llama, flags=flags) as served:
         yield Healthy(served)
@@ -75,60 +75,60 @@ def chat(**fields: Any) -> dict[str, Any]:
 
 
 REFUSED: Final[dict[str, tuple[str, dict[str, Any] | bytes, str, str]]] = {
-    # row and case: (path, body, code, words of the message)
-    "1 undefined rule": (COMPLETIONS, prompt(grammar="root ::= nowhere"), "invalid_grammar", "nowhere"),
-    "1 left recursion": (COMPLETIONS, prompt(grammar='root ::= root "a" | "b"'), "invalid_grammar", "line 1"),
-    "1 nonsense": (COMPLETIONS, prompt(grammar="this is not gbnf ((("), "invalid_grammar", "line 1"),
-    "1 other language": (COMPLETIONS, prompt(grammar="%llguidance {}"), "invalid_grammar", "line 1"),
-    "1 empty": (COMPLETIONS, prompt(grammar=""), "invalid_grammar", "root"),
-    "1 on the second line": (CHATS, chat(grammar='root ::= a\na ::= "x'), "invalid_grammar", "line 2"),
-    "10 large id": (DETOKENIZE, {"tokens": [99999999]}, "invalid_request", "99999999"),
-    "10 next id": (DETOKENIZE, {"tokens": [VOCABULARY]}, "invalid_request", f"0 to {VOCABULARY - 1}"),
-    "10 negative id": (DETOKENIZE, {"tokens": [-5]}, "invalid_request", "-5"),
-    "11 large id": (COMPLETIONS, prompt(prompt=[1, 999999]), "invalid_request", "999999"),
-    "11 negative id": (COMPLETIONS, prompt(prompt=[1, -7]), "invalid_request", "-7"),
-    "11 empty": (COMPLETIONS, prompt(prompt=[]), "invalid_request", "empty"),
-    "11 empty inside": (COMPLETIONS, prompt(prompt=[[1], []]), "invalid_request", "empty"),
-    "11 embedding": ("/v1/embeddings", {"input": [1, 999999]}, "invalid_request", "999999"),
-    "12 large id": (COMPLETIONS, prompt(logit_bias={"999999": 5}), "invalid_request", "999999"),
-    "12 next id": (CHATS, chat(logit_bias={str(VOCABULARY): 5}), "invalid_request", str(VOCABULARY)),
-    "12 negative id": (COMPLETIONS, prompt(logit_bias={"-1": 100}), "invalid_request", "-1"),
-    "12 no number": (COMPLETIONS, prompt(logit_bias={"AI": 1}), "invalid_request", "AI"),
-    "12 too much": (COMPLETIONS, prompt(logit_bias={"5": 101}), "invalid_request", "100"),
-    "12 too many": (
+    # case: (path, body, code, words of the message)
+    "grammar: undefined rule": (COMPLETIONS, prompt(grammar="root ::= nowhere"), "invalid_grammar", "nowhere"),
+    "grammar: left recursion": (COMPLETIONS, prompt(grammar='root ::= root "a" | "b"'), "invalid_grammar", "line 1"),
+    "grammar: nonsense": (COMPLETIONS, prompt(grammar="this is not gbnf ((("), "invalid_grammar", "line 1"),
+    "grammar: other language": (COMPLETIONS, prompt(grammar="%llguidance {}"), "invalid_grammar", "line 1"),
+    "grammar: empty": (COMPLETIONS, prompt(grammar=""), "invalid_grammar", "root"),
+    "grammar: on the second line": (CHATS, chat(grammar='root ::= a\na ::= "x'), "invalid_grammar", "line 2"),
+    "detokenize: large id": (DETOKENIZE, {"tokens": [99999999]}, "invalid_request", "99999999"),
+    "detokenize: next id": (DETOKENIZE, {"tokens": [VOCABULARY]}, "invalid_request", f"0 to {VOCABULARY - 1}"),
+    "detokenize: negative id": (DETOKENIZE, {"tokens": [-5]}, "invalid_request", "-5"),
+    "prompt ids: large id": (COMPLETIONS, prompt(prompt=[1, 999999]), "invalid_request", "999999"),
+    "prompt ids: negative id": (COMPLETIONS, prompt(prompt=[1, -7]), "invalid_request", "-7"),
+    "prompt ids: empty": (COMPLETIONS, prompt(prompt=[]), "invalid_request", "empty"),
+    "prompt ids: empty inside": (COMPLETIONS, prompt(prompt=[[1], []]), "invalid_request", "empty"),
+    "embedding ids: large id": ("/v1/embeddings", {"input": [1, 999999]}, "invalid_request", "999999"),
+    "logit_bias: large id": (COMPLETIONS, prompt(logit_bias={"999999": 5}), "invalid_request", "999999"),
+    "logit_bias: next id": (CHATS, chat(logit_bias={str(VOCABULARY): 5}), "invalid_request", str(VOCABULARY)),
+    "logit_bias: negative id": (COMPLETIONS, prompt(logit_bias={"-1": 100}), "invalid_request", "-1"),
+    "logit_bias: no number": (COMPLETIONS, prompt(logit_bias={"AI": 1}), "invalid_request", "AI"),
+    "logit_bias: too much": (COMPLETIONS, prompt(logit_bias={"5": 101}), "invalid_request", "100"),
+    "logit_bias: too many": (
         COMPLETIONS, prompt(logit_bias={str(i): 1 for i in range(100_000)}), "invalid_request", "1024"
     ),
-    "13 not a number": (COMPLETIONS, b'{"prompt":"a","temperature":NaN}', "invalid_json", "JSON"),
-    "13 infinite": (COMPLETIONS, b'{"prompt":"a","temperature":1e999}', "invalid_json", "JSON"),
-    "13 hot": (COMPLETIONS, prompt(temperature=1e9), "invalid_request", "from 0 to 100"),
-    "13 cold": (COMPLETIONS, prompt(temperature=-5), "invalid_request", "from 0 to 100"),
-    "13 top_p": (COMPLETIONS, prompt(top_p=-1), "validation_error", "from 0 to 1"),
-    "13 min_p": (CHATS, chat(min_p=5), "validation_error", "from 0 to 1"),
-    "13 repeat_penalty": (COMPLETIONS, prompt(repeat_penalty=0), "invalid_request", "above 0"),
-    "13 seed": (COMPLETIONS, prompt(seed=1 << 40), "invalid_request", "4294967295"),
-    "13 max_tokens": (COMPLETIONS, prompt(max_tokens=-5), "validation_error", "0 or more"),
-    "13 max_tokens of a chat": (CHATS, chat(max_tokens=-5), "invalid_request", "-1"),
-    "13 empty stop": (COMPLETIONS, prompt(stop=[""]), "invalid_request", "empty"),
-    "14 n": (COMPLETIONS, prompt(n=1000), "invalid_request", "128"),
-    "14 best_of": (COMPLETIONS, prompt(best_of=1000), "invalid_request", "128"),
-    "14 n of prompts": (COMPLETIONS, prompt(prompt=["a"] * 20, n=20), "invalid_request", "128"),
-    "14 prompts": (COMPLETIONS, prompt(prompt=["a"] * 100_000), "invalid_request", "128"),
-    "14 stops": (COMPLETIONS, prompt(stop=["b"] * 500_000), "invalid_request", "64"),
-    "14 top_logprobs": (CHATS, chat(logprobs=True, top_logprobs=100_000), "invalid_request", "100"),
-    "14 logprobs": (COMPLETIONS, prompt(logprobs=100_000), "invalid_request", "100"),
-    "14 tools": (
+    "not a number": (COMPLETIONS, b'{"prompt":"a","temperature":NaN}', "invalid_json", "JSON"),
+    "infinite": (COMPLETIONS, b'{"prompt":"a","temperature":1e999}', "invalid_json", "JSON"),
+    "hot": (COMPLETIONS, prompt(temperature=1e9), "invalid_request", "from 0 to 100"),
+    "cold": (COMPLETIONS, prompt(temperature=-5), "invalid_request", "from 0 to 100"),
+    "top_p": (COMPLETIONS, prompt(top_p=-1), "validation_error", "from 0 to 1"),
+    "min_p": (CHATS, chat(min_p=5), "validation_error", "from 0 to 1"),
+    "repeat_penalty": (COMPLETIONS, prompt(repeat_penalty=0), "invalid_request", "above 0"),
+    "seed": (COMPLETIONS, prompt(seed=1 << 40), "invalid_request", "4294967295"),
+    "max_tokens": (COMPLETIONS, prompt(max_tokens=-5), "validation_error", "0 or more"),
+    "max_tokens of a chat": (CHATS, chat(max_tokens=-5), "invalid_request", "-1"),
+    "empty stop": (COMPLETIONS, prompt(stop=[""]), "invalid_request", "empty"),
+    "too many: n": (COMPLETIONS, prompt(n=1000), "invalid_request", "128"),
+    "too many: best_of": (COMPLETIONS, prompt(best_of=1000), "invalid_request", "128"),
+    "too many: n of prompts": (COMPLETIONS, prompt(prompt=["a"] * 20, n=20), "invalid_request", "128"),
+    "too many: prompts": (COMPLETIONS, prompt(prompt=["a"] * 100_000), "invalid_request", "128"),
+    "too many: stops": (COMPLETIONS, prompt(stop=["b"] * 500_000), "invalid_request", "64"),
+    "too many: top_logprobs": (CHATS, chat(logprobs=True, top_logprobs=100_000), "invalid_request", "100"),
+    "too many: logprobs": (COMPLETIONS, prompt(logprobs=100_000), "invalid_request", "100"),
+    "too many: tools": (
         CHATS,
         chat(tools=[{"type": "function", "function": {"name": "f"}}] * 10_000),
         "invalid_request",
         "512",
     ),
-    "14 inputs": ("/v1/embeddings", {"input": ["a"] * 100_000}, "invalid_request", "2048"),
-    "71 no UTF-8": (COMPLETIONS, b'{"prompt":"\xff\xfe"}', "invalid_json", "UTF-8"),
-    "71 GBK": (COMPLETIONS, '{"prompt":"你好"}'.encode("gbk"), "invalid_json", "UTF-8"),
-    "71 surrogate": (COMPLETIONS, rb'{"prompt":"\ud800"}', "invalid_json", "not valid JSON"),
-    "71 surrogate in stop": (COMPLETIONS, rb'{"prompt":"a","stop":"\udc00"}', "invalid_json", "not valid JSON"),
-    "71 surrogate in model": (COMPLETIONS, rb'{"prompt":"a","model":"\ud800"}', "invalid_json", "not valid JSON"),
-    "71 surrogate in a tool": (
+    "too many: inputs": ("/v1/embeddings", {"input": ["a"] * 100_000}, "invalid_request", "2048"),
+    "text: no UTF-8": (COMPLETIONS, b'{"prompt":"\xff\xfe"}', "invalid_json", "UTF-8"),
+    "text: GBK": (COMPLETIONS, '{"prompt":"你好"}'.encode("gbk"), "invalid_json", "UTF-8"),
+    "text: surrogate": (COMPLETIONS, rb'{"prompt":"\ud800"}', "invalid_json", "not valid JSON"),
+    "text: surrogate in stop": (COMPLETIONS, rb'{"prompt":"a","stop":"\udc00"}', "invalid_json", "not valid JSON"),
+    "text: surrogate in model": (COMPLETIONS, rb'{"prompt":"a","model":"\ud800"}', "invalid_json", "not valid JSON"),
+    "text: surrogate in a tool": (
         CHATS,
         rb'{"messages":[],"tools":[{"type":"function","function":{"name":"\ud800"}}]}',
         "invalid_json",
@@ -155,8 +155,8 @@ STREAMED: Final = [
 ]
 
 
-def test_refused_requests_leave_no_memory_behind(healthy: Healthy) -> None:
-    """All of them again and again: what they took the first time (compiled patterns, buffers) is all that they take."""
+def test_refused_requests_leak_no_memory(healthy: Healthy) -> None:
+    """All of them repeatedly: memory grows only the first time (compiled patterns, buffers)."""
 
     def resident() -> list[int]:
         processes = [psutil.Process(healthy.server.process.pid), *workers_of(healthy.server)]
@@ -266,7 +266,7 @@ PROMPTS: Final = ("the people said that water was great", "every good house has 
 
 
 def answer_one_way(url: str, kind: str, text: str) -> str | None:
-    """The answer, asked for in one of three ways; None when the client hung up."""
+    """The answer, requested in one of three ways; None if the client disconnected."""
     if kind == "whole":
         return text_of(complete(url, text, max_tokens=60))
     if kind == "stream":

@@ -31,7 +31,7 @@ async def managed(tmp_path: Path, hub: FakeHub) -> AsyncGenerator[Managed]:
 
 
 def pull_request(**body: Any) -> bytes:
-    """A pull as it goes over the wire."""
+    """A pull's request as bytes."""
     return raw_post("/models/pull", json.dumps({"model": f"{REPO}:Q8_0", **body}).encode())
 
 

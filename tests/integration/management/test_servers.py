@@ -31,7 +31,7 @@ ROOT: Final = Path(__file__).resolve().parents[3]
 
 
 class Client:
-    """A caller of one server. Keeps every body that came back."""
+    """A caller of one server. Keeps every received body."""
 
     def __init__(self, url: str, key: str | None = None) -> None:
         self.address = urlsplit(url)
@@ -39,7 +39,7 @@ class Client:
         self.bodies: list[str] = []
 
     def call(self, method: str, path: str, body: Any = None, *, key: str | None = None) -> tuple[int, Any]:
-        """One request on a connection of its own: the status, and the JSON value or the text."""
+        """One request on its own connection: the status, and the JSON value or the text."""
         connection = http.client.HTTPConnection(self.address.hostname or "", self.address.port, timeout=60)
         headers = {"Content-Type": "application/json"}
         if key or self.key:
@@ -136,7 +136,7 @@ def test_secrets_and_prompts_are_in_no_log_and_no_answer(server: tuple[Served, C
     ):
         assert client.call(method, path, body)[0] < 504, path
     assert client.call("GET", "/v1/models", key="wrong-" + KEY)[0] == 401
-    # What the model says may be anything; everything else is ours.
+    # The model's text may be anything; everything else is ours.
     ours = [body for body in client.bodies if '"choices"' not in body]
     logs = [path.read_text() for path in served_folder(served).rglob("*.log*")]
     for secret in SECRETS:
@@ -145,7 +145,7 @@ def test_secrets_and_prompts_are_in_no_log_and_no_answer(server: tuple[Served, C
 
 
 def served_folder(served: Served) -> Path:
-    """Where the server keeps what it writes."""
+    """The files that the server writes."""
     return Path(psutil.Process(served.process.pid).cwd())
 
 
