@@ -1,4 +1,4 @@
-"""An engine and a supervisor inside the test's process: scripted events, everything that was asked is remembered.
+"""An engine and a supervisor inside the test's process: scripted events, every request is recorded.
 
 For tests that need a real worker process (crashes, pipes) there is `engines.fake_manager`.
 """
@@ -122,7 +122,7 @@ def endings(request: EngineRequest, completion_tokens: int, **ending: Any) -> li
 
 
 def prompt_text(request: EngineRequest) -> str:
-    """The prompt as text, ids as bytes."""
+    """The prompt as text; token ids become bytes."""
     return "".join(
         piece if isinstance(piece, str) else bytes(i for i in piece if i < 256).decode("utf-8", "replace")
         for piece in request.prompt
@@ -131,7 +131,7 @@ def prompt_text(request: EngineRequest) -> str:
 
 @dataclass
 class FakeClient:
-    """One loaded model. `script` answers generate; the lists say what came and what was closed before its end."""
+    """One loaded model. `script` answers generate; the lists record requests and those closed before their end."""
 
     name: str = "fake"
     facts: ModelFacts = field(default_factory=fake_facts)
@@ -143,11 +143,9 @@ class FakeClient:
     _ids: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
     def next_id(self) -> int:
-        """Never the same."""
         return next(self._ids)
 
     async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineEvent]:
-        """What the script says."""
         self.requests.append(request)
         ended = False
         try:
@@ -169,7 +167,7 @@ class FakeClient:
         )
 
     async def tokenize(self, request: TokenizeRequest) -> Tokenized:
-        """Bytes, after BOS where it is asked for."""
+        """Bytes, after BOS if requested."""
         ids = tuple(request.text.encode())
         tokens = (256, *ids) if request.add_special else ids
         pieces = tuple(b"<s>" if token == 256 else bytes([token]) for token in tokens)
@@ -183,19 +181,16 @@ class FakeClient:
         return bytes(token for token in request.tokens if token < 256).decode("utf-8", "replace")
 
     async def read_state(self, request: ReadState) -> StatePart:
-        """A part of `states`."""
         data = self.states[request.state]
         part = data[request.offset : request.offset + request.length]
         return StatePart(id=request.id, data=part, total=len(data))
 
     async def store_state(self, request: StoreState) -> StateStored:
-        """Into `states`."""
         data = self.states.get(request.state, b"") + request.data
         self.states[request.state] = data
         return StateStored(request.id, len(data))
 
     def drop_state(self, state: int) -> None:
-        """From `states`."""
         self.states.pop(state, None)
 
 

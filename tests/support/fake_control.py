@@ -1,4 +1,4 @@
-"""A control plane whose links are real and whose other parts record their calls."""
+"""A control plane with real links; its other parts record their calls."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class _Replaceable:
 
 
 _FREE: dict[object, list[tuple[FastAPI, _Replaceable]]] = {}
-"""Applications that no test uses now, by what they were made with: making one takes longer than most tests."""
+"""Idle applications by their arguments: making one takes longer than most tests."""
 
 
 @contextlib.asynccontextmanager
@@ -56,7 +56,7 @@ async def http_client(
     fresh: bool = False,
     **settings: Any,
 ) -> AsyncGenerator[httpx.AsyncClient]:
-    """A client whose requests go to the application without a socket. dialects: fewer are made faster.
+    """A client that calls the application without a socket. dialects: fewer are made faster.
 
     fresh: an application that nobody has used, where counters or stored answers of another test would matter.
     """
@@ -78,7 +78,7 @@ async def http_client(
 
 
 class NoShutdown:
-    """Models that have no workers to end."""
+    """Models without workers."""
 
     def __init__(self, models: ServedModels) -> None:
         self._models = models
@@ -94,7 +94,7 @@ class NoShutdown:
 async def live_server(
     models: ServedModels | None = None, *, connection: type[HttpConnection] = HttpConnection, **settings: Any
 ) -> AsyncGenerator[int]:
-    """A server on this event loop; the value is its port. It has ended when the block has."""
+    """A server on this event loop; the value is its port. It ends with the block."""
     served: Any = NoShutdown(models or FakeModels())
     app = create_app(make_settings(**settings), served, InlineRenderer(), InlineTranslator())
     async with serve_app(app, served, connection=connection) as port:
@@ -105,7 +105,7 @@ async def live_server(
 async def serve_app(
     app: FastAPI, models: Any, *, connection: type[HttpConnection] = HttpConnection
 ) -> AsyncGenerator[int]:
-    """As live_server, for an application that the caller has made over `models`."""
+    """As live_server, for the caller's application over `models`."""
     config = server_config(app, connection=connection)
     server = DrainingServer(config, app.state.parts, models, drain_s=0.0)
     with socket.create_server(("127.0.0.1", 0)) as sock:
@@ -119,14 +119,13 @@ async def serve_app(
 
 
 class RawClient:
-    """A TCP client that sends and reads bytes as they are."""
+    """A TCP client that sends and reads raw bytes."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
 
     async def send(self, data: bytes) -> None:
-        """Send all of it."""
         self.writer.write(data)
         await self.writer.drain()
 
@@ -145,7 +144,6 @@ class RawClient:
         self.writer.write_eof()
 
     def close(self) -> None:
-        """Close both directions."""
         self.writer.close()
 
 

@@ -55,7 +55,7 @@ def add_model(folder: Path, name: str, content: bytes | None = None) -> Path:
 async def managed_app(
     folder: Path, *, hub: str | None = None, retry_policy: RetryPolicy = QUICK, **settings: Any
 ) -> AsyncGenerator[Managed]:
-    """The application over the models in `folder`; its workers are gone when the block ends. hub: its endpoint."""
+    """The application over the models in `folder`; its workers end with the block. hub: its endpoint."""
     made = Settings(data_dir=folder / ".data", models_dir=folder, **settings)
     resolver = build_resolver(made)
     manager = ModelManager(ModelSources(resolver, made), FAKE_ENGINE, manager_limits(made))
@@ -74,6 +74,6 @@ async def managed_app(
 
 @contextlib.asynccontextmanager
 async def listening(managed: Managed) -> AsyncGenerator[int]:
-    """The application on a real socket, for clients that leave; the value is its port."""
+    """The application on a real socket, for clients that leave; yields its port."""
     async with serve_app(managed.app, NoShutdown(managed.manager)) as port:
         yield port

@@ -1,4 +1,4 @@
-"""/v1/responses over fake models: bodies, streams cut everywhere, refusals, and the answers that are kept."""
+"""/v1/responses over fake models: bodies, streams cut at every point, rejections, and stored answers."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ async def stream(script: Script, **body: Any) -> list[Event]:
 
 
 def shape(response: Event) -> list[Any]:
-    """What an answer says, without ids."""
+    """The content of an answer, without ids."""
     return [(item["type"], item["status"], _said(item)) for item in response["output"]]
 
 
@@ -331,7 +331,7 @@ async def test_errors_name_the_fields_of_this_route(fields: dict[str, Any], para
     assert (status, body["error"]["param"]) == (400, param)
 
 
-async def test_what_is_not_done_as_asked_is_said_in_headers() -> None:
+async def test_warning_headers_name_what_is_not_done_as_requested() -> None:
     async with application(models(saying("a"))) as client:
         for streamed in (False, True):
             body = {

@@ -1,4 +1,4 @@
-"""Calls of the application with the dialects of this folder alone, over the models that each call brings."""
+"""Calls to the application with this folder's dialects only, over the models of each call."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ GENERATIONS = pytest.mark.parametrize(
 
 
 @GENERATIONS
-async def test_a_prefill_says_what_it_kept_until_it_is_freed(path: str, body: dict[str, Any]) -> None:
+async def test_a_prefill_reports_its_kept_state_until_it_is_freed(path: str, body: dict[str, Any]) -> None:
     client = FakeClient(script=keeping)
     control = FakeControl()
     async with controlled_client(control, FakeModels(client)) as http:
@@ -147,7 +147,7 @@ async def test_a_prefill_says_what_it_kept_until_it_is_freed(path: str, body: di
 
 
 @GENERATIONS
-async def test_an_ordinary_reply_says_nothing_of_caches(path: str, body: dict[str, Any]) -> None:
+async def test_an_ordinary_reply_has_no_cache_fields(path: str, body: dict[str, Any]) -> None:
     client = FakeClient(script=keeping)
     async with controlled_client(FakeControl(), FakeModels(client)) as http:
         reply = (await http.post(f"/lmdeploy{path}", json={**body, "max_tokens": 1})).json()

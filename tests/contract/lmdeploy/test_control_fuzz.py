@@ -1,4 +1,4 @@
-"""Calls drawn from the document of the control plane's routes: no 5xx but the one that is documented."""
+"""Calls drawn from the document of the control plane's routes: no 5xx except the documented one."""
 
 from __future__ import annotations
 

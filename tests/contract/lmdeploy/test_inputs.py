@@ -135,7 +135,7 @@ async def test_adapters_are_models_too() -> None:
 
 
 @pytest.mark.parametrize("prefix", ["", "/lmdeploy"])
-async def test_the_old_chat_says_what_to_use(prefix: str) -> None:
+async def test_the_old_chat_route_names_its_successor(prefix: str) -> None:
     status, reply = await call(f"{prefix}/v1/chat/interactive", {"prompt": "a"})
     assert (status, reply["object"]) == (400, "error")
     assert "use /v1/chat/completions" in reply["message"]
@@ -177,7 +177,7 @@ async def test_health_and_metrics_are_served_while_the_server_drains() -> None:
         ("draining", {"a": "ready"}, (503, "unhealthy"), "shutting down"),
     ],
 )
-async def test_health_says_what_a_proxy_may_expect(
+async def test_health_reports_the_state_to_a_proxy(
     state: Any, models: dict[str, str], status: tuple[int, str], words: str
 ) -> None:
     server = Health(

@@ -1,4 +1,4 @@
-"""Threads that stay between graphs: as many as asked for, for all contexts of an engine, and gone with the last one."""
+"""Threads persist between graphs: as many as configured, shared by an engine's contexts, and gone with the last one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def context_of(model: LlamaModel, threads: ThreadPool) -> LlamaContext:
 
 
 def logits_of(context: LlamaContext, steps: int = 6) -> list[Floats]:
-    """A prompt and some steps behind it."""
+    """A prompt and some steps after it."""
     batch = Batch(64)
     found: list[Floats] = []
     pos = 0

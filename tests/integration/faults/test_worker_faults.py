@@ -1,4 +1,4 @@
-"""Rows 20, 22, 23, 30, 31, 32 and 76 of the fault list over HTTP: the whole front, fake engines, real signals."""
+"""Workers that crash and servers that stop, over HTTP: the whole front with fake engines and real signals."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def start_stream(url: str, connection: RawConnection, prompt: str) -> str:
 
 
 def rest_of_stream(connection: RawConnection) -> list[str]:
-    """The data lines that are left, until the server closes or the body ends."""
+    """The remaining data lines, until the server closes or the body ends."""
     data = connection.read_until(b"0\r\n\r\n")
     return [line[6:].strip() for line in data.decode().split("\n") if line.startswith("data: ")]
 
@@ -53,7 +53,7 @@ def worker_of(server: Served) -> psutil.Process:
 
 
 def assert_no_harm(server: Served, url: str) -> None:
-    """What holds after every fault: same process, healthy, answers, no traceback."""
+    """Checks after every fault: same process, healthy, answers, no traceback."""
     assert server.process.poll() is None
     assert get(url, "/health").status == 200
     assert text_of(complete(url, "!say golden")) == "golden"
@@ -86,7 +86,7 @@ def test_a_crash_ends_the_stream_with_one_error_event_and_the_model_comes_back(
         assert worker_of(server).pid != before
 
 
-def test_a_request_right_behind_the_end_of_an_idle_worker_is_served(tmp_path: Path) -> None:
+def test_a_request_right_after_an_idle_worker_dies_is_served(tmp_path: Path) -> None:
     with fake_server(tmp_path) as server:
         url = server.url()
         assert text_of(complete(url, "!say one")) == "one"
@@ -202,7 +202,7 @@ def test_there_is_one_listening_socket_in_all(tmp_path: Path) -> None:
         worker = worker_of(server)
         own = [c for c in psutil.Process(server.process.pid).net_connections("all") if c.status == "LISTEN"]
         assert [f"http://{c.laddr.ip}:{c.laddr.port}" for c in own] == [url]
-        # What is left is the pipe, which some event loops make of unnamed socket pairs.
+        # The rest is the pipe, which some event loops make of unnamed socket pairs.
         assert [c for c in worker.net_connections("all") if c.laddr or c.family != socket.AF_UNIX] == []
 
 

@@ -1,4 +1,4 @@
-"""Tool calls and thoughts over HTTP: the built-in model, and random weights, which write what a grammar allows."""
+"""Tool calls and thoughts over HTTP: the built-in model, and random weights, which write all that a grammar allows."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def calls_of(message: Any) -> list[tuple[str, Any]]:
 
 
 def streamed(client: openai.OpenAI, **fields: Any) -> tuple[dict[str, Any], list[Any]]:
-    """The message put together as clients do it, and the chunks."""
+    """The message assembled as clients do it, and the chunks."""
     chunks = list(ask(client, stream=True, **fields))
     message: dict[str, Any] = {"content": "", "reasoning": "", "calls": [], "finish": None}
     for chunk in chunks:
@@ -250,7 +250,7 @@ def test_a_thought_ends_with_its_budget(client: openai.OpenAI) -> None:
     assert reply.choices[0].message.content
 
 
-def test_a_schema_begins_behind_the_thought(client: openai.OpenAI) -> None:
+def test_a_schema_begins_after_the_thought(client: openai.OpenAI) -> None:
     form = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "integer", "minimum": 0}}}
     reply = ask(client, SUM, response_format=form, extra_body={"enable_thinking": True}, max_tokens=60)
     assert json.loads(reply.choices[0].message.content) >= 0

@@ -1,4 +1,4 @@
-"""Pulling by a request: clients that leave, hubs that break off, bodies that try to go elsewhere. Rows 46 to 55."""
+"""`POST /models/pull`: clients that leave, hubs that drop the connection, names and redirects that lead elsewhere."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ async def managed(tmp_path: Path, hub: FakeHub) -> AsyncGenerator[Managed]:
 
 
 def pull_request(**body: Any) -> bytes:
-    """A pull as it goes over the wire."""
+    """A pull's request as bytes."""
     return raw_post("/models/pull", json.dumps({"model": f"{REPO}:Q8_0", **body}).encode())
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_a_client_that_leaves_ends_its_pull_and_the_next_goes_on(
+async def test_a_client_that_leaves_ends_its_pull_and_the_next_resumes(
     managed: Managed, hub: FakeHub, stream: bool
 ) -> None:
     hub.file_faults.append(Fault(stall_at=1 << 20))
@@ -82,7 +82,7 @@ async def test_many_pulls_at_once_are_one_transfer(managed: Managed, hub: FakeHu
         "file:///etc/passwd", "http://169.254.169.254/latest/meta-data",
     ],
 )  # fmt: skip
-async def test_names_that_lead_elsewhere_are_refused_before_anything_is_asked(
+async def test_names_that_lead_elsewhere_are_refused_before_any_request(
     managed: Managed, hub: FakeHub, name: str
 ) -> None:
     for method, path, body in (
@@ -95,7 +95,7 @@ async def test_names_that_lead_elsewhere_are_refused_before_anything_is_asked(
     assert hub.requests == []
 
 
-async def test_other_fields_of_a_pull_reach_nobody(managed: Managed, hub: FakeHub) -> None:
+async def test_other_fields_of_a_pull_reach_no_other_host(managed: Managed, hub: FakeHub) -> None:
     with_url = {"url": "http://127.0.0.1:1/", "endpoint": "http://127.0.0.1:1/", "insecure": True}
     body = {"model": f"{REPO}:Q8_0", "stream": False, **with_url}
     assert (await managed.client.post("/models/pull", json=body)).status_code == 200

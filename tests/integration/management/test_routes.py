@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.integration]
 
 
 async def entry(managed: Managed, name: str) -> dict[str, Any]:
-    """What GET /models says of one model."""
+    """A model's entry in GET /models."""
     answer = await managed.client.get("/models")
     assert answer.status_code == 200
     return next(model for model in answer.json()["data"] if model["id"] == name)
@@ -115,7 +115,7 @@ async def test_a_load_without_waiting_goes_on_by_itself(tmp_path: Path) -> None:
         await until(lambda: any(model.state == "ready" for model in managed.manager.snapshot().models))
 
 
-async def test_a_failed_load_says_why_now_and_in_the_list(tmp_path: Path) -> None:
+async def test_a_failed_load_reports_the_reason_now_and_in_the_list(tmp_path: Path) -> None:
     add_model(tmp_path, "fail-load")
     async with managed_app(tmp_path) as managed:
         answer = await post(managed, "/models/load", model="fail-load")
@@ -155,7 +155,7 @@ async def test_deleting_never_means_a_model_whose_name_only_begins_so(tmp_path: 
     other = add_model(tmp_path, "qwen3-0.6b-instruct")
     async with managed_app(tmp_path) as managed:
         assert (await managed.client.delete("/models/qwen3")).status_code == 404
-        # At once and again: whichever comes later finds nothing, or the first at work.
+        # Both at once, repeatedly: the later one finds nothing, or the first one at work.
         answers = await asyncio.gather(*(managed.client.delete("/models/qwen3-0.6b") for _ in range(2)))
         statuses = sorted(answer.status_code for answer in answers)
         assert statuses[0] == 200 and statuses[1] in (404, 409)
@@ -182,15 +182,17 @@ async def test_a_name_that_two_models_share_deletes_neither(tmp_path: Path) -> N
 
 async def test_a_pull_tells_its_progress_and_the_model_is_there(tmp_path: Path, hub: FakeHub) -> None:
     async with managed_app(tmp_path, hub=hub.url) as managed:
-        told = events(await post(managed, "/models/pull", model=f"{REPO}:Q8_0"))
-        kinds = [event["event"] for event in told]
+        received = events(await post(managed, "/models/pull", model=f"{REPO}:Q8_0"))
+        kinds = [event["event"] for event in received]
         assert kinds[0] == "download_started" and kinds[-1] == "download_finished"
-        assert {event["model"] for event in told} == {f"{REPO}:Q8_0"}
+        assert {event["model"] for event in received} == {f"{REPO}:Q8_0"}
         total = len(hub.repos[REPO].files[FILE])
-        assert told[0]["data"]["total"] == total
-        counts = [event["data"][f"{REPO}/{FILE}"] for event in told if event["event"] == "download_progress"]
+        assert received[0]["data"]["total"] == total
+        counts = [
+            event["data"][f"{REPO}/{FILE}"] for event in received if event["event"] == "download_progress"
+        ]
         assert counts[-1] == {"done": total, "total": total}
-        name = told[-1]["data"]["model"]
+        name = received[-1]["data"]["model"]
         assert (await entry(managed, name))["source"] == "hub"
         again = await post(managed, "/models/pull", model=f"{REPO}:Q8_0", stream=False)
         assert again.json() == {"success": True, "model": name, "aliases": [], "size_bytes": total}
@@ -237,7 +239,7 @@ async def test_damaged_files_are_listed_with_the_reason_and_refused(tmp_path: Pa
         assert len([model for model in listed if model["status"].get("failed")]) == refused
 
 
-async def test_openais_list_says_what_each_model_is_and_loads_none(tmp_path: Path) -> None:
+async def test_openais_list_describes_each_model_and_loads_none(tmp_path: Path) -> None:
     header = GgufBytes(keys=[uint_key("llama.context_length", 2048)]).build()
     add_model(tmp_path, "org/repo/a-Q4_K_M", header)
     add_model(tmp_path, "broken", b"GGUF")

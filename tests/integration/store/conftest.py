@@ -1,4 +1,4 @@
-"""A hub on loopback, a models folder, and the pulling of one into the other."""
+"""A hub on loopback, a models folder, and pulls from one into the other."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def model_bytes(size: int = 3 << 20, *, fill: int = 7) -> bytes:
 
 @dataclass
 class Seen:
-    """A watcher that remembers."""
+    """A watcher that records."""
 
     counts: list[int] = field(default_factory=list[int])
     notes: list[str] = field(default_factory=list[str])
@@ -63,11 +63,11 @@ class Bench:
         return self.models / repo / name
 
     def content(self, name: str = FILE, repo: str = REPO) -> bytes:
-        """What the hub has under that name."""
+        """The hub's bytes of that file."""
         return self.hub.repos[repo].files[name]
 
     def incoming(self, suffix: str = "") -> list[Path]:
-        """Files under way, without locks."""
+        """Incomplete files, without locks."""
         folder = self.models / ".jan-serve" / "incoming"
         return [path for path in folder.glob(f"*{suffix}") if path.suffix != ".lock"]
 
@@ -82,7 +82,7 @@ def hub() -> Generator[FakeHub]:
 
 @pytest.fixture
 def bench(hub: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    """The hub with an empty models folder. A developer's proxy must not come between."""
+    """The hub with an empty models folder. A developer's proxy is not used."""
     for name in ("http_proxy", "https_proxy", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)

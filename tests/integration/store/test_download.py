@@ -1,4 +1,4 @@
-"""What happens to a download when the network, the hub or the disk misbehaves (faults 46 to 50)."""
+"""Downloads while the network, the hub or the disk misbehaves."""
 
 from __future__ import annotations
 
@@ -264,7 +264,7 @@ async def test_nobody_listening_is_offline_at_once(bench: Bench) -> None:
         await Puller(bench.models, HubAccess("http://no-such-host.invalid"), retry_policy=QUICK).plan(REPO)
 
 
-async def test_a_full_disk_is_reported_before_the_download(
+async def test_no_room_is_reported_before_anything_is_downloaded(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def nearly_full(_: Path) -> Any:
@@ -295,7 +295,7 @@ class FullDisk:
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EFBIG, errno.EDQUOT])
-async def test_a_disk_that_fills_up_keeps_no_partial_file(
+async def test_a_disk_that_fills_up_leaves_no_files(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     other = bench.models / "other.gguf"

@@ -1,4 +1,4 @@
-"""What a hub, a redirect or a name may not make us do (faults 41, 43, 51 to 53, 55)."""
+"""Hostile hubs, redirects and names."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Requests that ended or blocked other servers, over HTTP against a real model: refused or served, and nothing else.
+"""Requests that crashed or blocked other servers, over HTTP against a real model: each is served or rejected.
 
-Test names carry the row of the list of faults. After each, the server is the one from before (`Healthy.check`).
-Signals and processes are in `test_process_rows`.
+After each test the server still works as before (`Healthy.check`). Signals and processes: `test_process_faults`.
 """
 
 from __future__ import annotations
@@ -44,14 +43,14 @@ from tests.support.served import Served
 pytestmark = pytest.mark.integration
 
 CANARY: Final = "zebra-quartz"
-"""A prompt that no log line may hold."""
+"""A prompt that no log line may contain."""
 
 DETOKENIZE: Final = "/extras/detokenize"
 HI: Final = [{"role": "user", "content": CANARY}]
 COMPUTED: Final = "jan_serve_engine_computed_tokens_total"
 LONG_CTX: Final = 16384
 STOP_LIMIT_S: Final = 2.0
-"""A cancelled request is promised to stop within 1 s; what runs on would hold the only place for much longer."""
+"""A cancelled request has to stop within 1 s; if it continued it would hold the only slot for much longer."""
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +60,7 @@ def healthy(server: Served) -> Healthy:
 
 @pytest.fixture(scope="module")
 def slow(tmp_path_factory: pytest.TempPathFactory, exact_llama: Path) -> Generator[Healthy]:
-    """A context so long that requests take many seconds, with one place: who does not stop is in the way."""
+    """A context so long that requests take many seconds, with one slot: one that does not stop blocks the next."""
     flags = ("--n-ctx", str(LONG_CTX), "--parallel", "1", "--sse-ping-s", "0.1")
     with serving_models(tmp_path_factory.mktemp("slow"), exact_llama, flags=flags) as served:
         yield Healthy(served)
@@ -76,60 +75,60 @@ def chat(**fields: Any) -> dict[str, Any]:
 
 
 REFUSED: Final[dict[str, tuple[str, dict[str, Any] | bytes, str, str]]] = {
-    # row and case: (path, body, code, words of the message)
-    "1 undefined rule": (COMPLETIONS, prompt(grammar="root ::= nowhere"), "invalid_grammar", "nowhere"),
-    "1 left recursion": (COMPLETIONS, prompt(grammar='root ::= root "a" | "b"'), "invalid_grammar", "line 1"),
-    "1 nonsense": (COMPLETIONS, prompt(grammar="this is not gbnf ((("), "invalid_grammar", "line 1"),
-    "1 other language": (COMPLETIONS, prompt(grammar="%llguidance {}"), "invalid_grammar", "line 1"),
-    "1 empty": (COMPLETIONS, prompt(grammar=""), "invalid_grammar", "root"),
-    "1 on the second line": (CHATS, chat(grammar='root ::= a\na ::= "x'), "invalid_grammar", "line 2"),
-    "10 large id": (DETOKENIZE, {"tokens": [99999999]}, "invalid_request", "99999999"),
-    "10 next id": (DETOKENIZE, {"tokens": [VOCABULARY]}, "invalid_request", f"0 to {VOCABULARY - 1}"),
-    "10 negative id": (DETOKENIZE, {"tokens": [-5]}, "invalid_request", "-5"),
-    "11 large id": (COMPLETIONS, prompt(prompt=[1, 999999]), "invalid_request", "999999"),
-    "11 negative id": (COMPLETIONS, prompt(prompt=[1, -7]), "invalid_request", "-7"),
-    "11 empty": (COMPLETIONS, prompt(prompt=[]), "invalid_request", "empty"),
-    "11 empty inside": (COMPLETIONS, prompt(prompt=[[1], []]), "invalid_request", "empty"),
-    "11 embedding": ("/v1/embeddings", {"input": [1, 999999]}, "invalid_request", "999999"),
-    "12 large id": (COMPLETIONS, prompt(logit_bias={"999999": 5}), "invalid_request", "999999"),
-    "12 next id": (CHATS, chat(logit_bias={str(VOCABULARY): 5}), "invalid_request", str(VOCABULARY)),
-    "12 negative id": (COMPLETIONS, prompt(logit_bias={"-1": 100}), "invalid_request", "-1"),
-    "12 no number": (COMPLETIONS, prompt(logit_bias={"AI": 1}), "invalid_request", "AI"),
-    "12 too much": (COMPLETIONS, prompt(logit_bias={"5": 101}), "invalid_request", "100"),
-    "12 too many": (
+    # case: (path, body, code, words of the message)
+    "grammar: undefined rule": (COMPLETIONS, prompt(grammar="root ::= nowhere"), "invalid_grammar", "nowhere"),
+    "grammar: left recursion": (COMPLETIONS, prompt(grammar='root ::= root "a" | "b"'), "invalid_grammar", "line 1"),
+    "grammar: nonsense": (COMPLETIONS, prompt(grammar="this is not gbnf ((("), "invalid_grammar", "line 1"),
+    "grammar: other language": (COMPLETIONS, prompt(grammar="%llguidance {}"), "invalid_grammar", "line 1"),
+    "grammar: empty": (COMPLETIONS, prompt(grammar=""), "invalid_grammar", "root"),
+    "grammar: on the second line": (CHATS, chat(grammar='root ::= a\na ::= "x'), "invalid_grammar", "line 2"),
+    "detokenize: large id": (DETOKENIZE, {"tokens": [99999999]}, "invalid_request", "99999999"),
+    "detokenize: next id": (DETOKENIZE, {"tokens": [VOCABULARY]}, "invalid_request", f"0 to {VOCABULARY - 1}"),
+    "detokenize: negative id": (DETOKENIZE, {"tokens": [-5]}, "invalid_request", "-5"),
+    "prompt ids: large id": (COMPLETIONS, prompt(prompt=[1, 999999]), "invalid_request", "999999"),
+    "prompt ids: negative id": (COMPLETIONS, prompt(prompt=[1, -7]), "invalid_request", "-7"),
+    "prompt ids: empty": (COMPLETIONS, prompt(prompt=[]), "invalid_request", "empty"),
+    "prompt ids: empty inside": (COMPLETIONS, prompt(prompt=[[1], []]), "invalid_request", "empty"),
+    "embedding ids: large id": ("/v1/embeddings", {"input": [1, 999999]}, "invalid_request", "999999"),
+    "logit_bias: large id": (COMPLETIONS, prompt(logit_bias={"999999": 5}), "invalid_request", "999999"),
+    "logit_bias: next id": (CHATS, chat(logit_bias={str(VOCABULARY): 5}), "invalid_request", str(VOCABULARY)),
+    "logit_bias: negative id": (COMPLETIONS, prompt(logit_bias={"-1": 100}), "invalid_request", "-1"),
+    "logit_bias: no number": (COMPLETIONS, prompt(logit_bias={"AI": 1}), "invalid_request", "AI"),
+    "logit_bias: too much": (COMPLETIONS, prompt(logit_bias={"5": 101}), "invalid_request", "100"),
+    "logit_bias: too many": (
         COMPLETIONS, prompt(logit_bias={str(i): 1 for i in range(100_000)}), "invalid_request", "1024"
     ),
-    "13 not a number": (COMPLETIONS, b'{"prompt":"a","temperature":NaN}', "invalid_json", "JSON"),
-    "13 infinite": (COMPLETIONS, b'{"prompt":"a","temperature":1e999}', "invalid_json", "JSON"),
-    "13 hot": (COMPLETIONS, prompt(temperature=1e9), "invalid_request", "from 0 to 100"),
-    "13 cold": (COMPLETIONS, prompt(temperature=-5), "invalid_request", "from 0 to 100"),
-    "13 top_p": (COMPLETIONS, prompt(top_p=-1), "validation_error", "from 0 to 1"),
-    "13 min_p": (CHATS, chat(min_p=5), "validation_error", "from 0 to 1"),
-    "13 repeat_penalty": (COMPLETIONS, prompt(repeat_penalty=0), "invalid_request", "above 0"),
-    "13 seed": (COMPLETIONS, prompt(seed=1 << 40), "invalid_request", "4294967295"),
-    "13 max_tokens": (COMPLETIONS, prompt(max_tokens=-5), "validation_error", "0 or more"),
-    "13 max_tokens of a chat": (CHATS, chat(max_tokens=-5), "invalid_request", "-1"),
-    "13 empty stop": (COMPLETIONS, prompt(stop=[""]), "invalid_request", "empty"),
-    "14 n": (COMPLETIONS, prompt(n=1000), "invalid_request", "128"),
-    "14 best_of": (COMPLETIONS, prompt(best_of=1000), "invalid_request", "128"),
-    "14 n of prompts": (COMPLETIONS, prompt(prompt=["a"] * 20, n=20), "invalid_request", "128"),
-    "14 prompts": (COMPLETIONS, prompt(prompt=["a"] * 100_000), "invalid_request", "128"),
-    "14 stops": (COMPLETIONS, prompt(stop=["b"] * 500_000), "invalid_request", "64"),
-    "14 top_logprobs": (CHATS, chat(logprobs=True, top_logprobs=100_000), "invalid_request", "100"),
-    "14 logprobs": (COMPLETIONS, prompt(logprobs=100_000), "invalid_request", "100"),
-    "14 tools": (
+    "not a number": (COMPLETIONS, b'{"prompt":"a","temperature":NaN}', "invalid_json", "JSON"),
+    "infinite": (COMPLETIONS, b'{"prompt":"a","temperature":1e999}', "invalid_json", "JSON"),
+    "hot": (COMPLETIONS, prompt(temperature=1e9), "invalid_request", "from 0 to 100"),
+    "cold": (COMPLETIONS, prompt(temperature=-5), "invalid_request", "from 0 to 100"),
+    "top_p": (COMPLETIONS, prompt(top_p=-1), "validation_error", "from 0 to 1"),
+    "min_p": (CHATS, chat(min_p=5), "validation_error", "from 0 to 1"),
+    "repeat_penalty": (COMPLETIONS, prompt(repeat_penalty=0), "invalid_request", "above 0"),
+    "seed": (COMPLETIONS, prompt(seed=1 << 40), "invalid_request", "4294967295"),
+    "max_tokens": (COMPLETIONS, prompt(max_tokens=-5), "validation_error", "0 or more"),
+    "max_tokens of a chat": (CHATS, chat(max_tokens=-5), "invalid_request", "-1"),
+    "empty stop": (COMPLETIONS, prompt(stop=[""]), "invalid_request", "empty"),
+    "too many: n": (COMPLETIONS, prompt(n=1000), "invalid_request", "128"),
+    "too many: best_of": (COMPLETIONS, prompt(best_of=1000), "invalid_request", "128"),
+    "too many: n of prompts": (COMPLETIONS, prompt(prompt=["a"] * 20, n=20), "invalid_request", "128"),
+    "too many: prompts": (COMPLETIONS, prompt(prompt=["a"] * 100_000), "invalid_request", "128"),
+    "too many: stops": (COMPLETIONS, prompt(stop=["b"] * 500_000), "invalid_request", "64"),
+    "too many: top_logprobs": (CHATS, chat(logprobs=True, top_logprobs=100_000), "invalid_request", "100"),
+    "too many: logprobs": (COMPLETIONS, prompt(logprobs=100_000), "invalid_request", "100"),
+    "too many: tools": (
         CHATS,
         chat(tools=[{"type": "function", "function": {"name": "f"}}] * 10_000),
         "invalid_request",
         "512",
     ),
-    "14 inputs": ("/v1/embeddings", {"input": ["a"] * 100_000}, "invalid_request", "2048"),
-    "71 no UTF-8": (COMPLETIONS, b'{"prompt":"\xff\xfe"}', "invalid_json", "UTF-8"),
-    "71 GBK": (COMPLETIONS, '{"prompt":"你好"}'.encode("gbk"), "invalid_json", "UTF-8"),
-    "71 surrogate": (COMPLETIONS, rb'{"prompt":"\ud800"}', "invalid_json", "not valid JSON"),
-    "71 surrogate in stop": (COMPLETIONS, rb'{"prompt":"a","stop":"\udc00"}', "invalid_json", "not valid JSON"),
-    "71 surrogate in model": (COMPLETIONS, rb'{"prompt":"a","model":"\ud800"}', "invalid_json", "not valid JSON"),
-    "71 surrogate in a tool": (
+    "too many: inputs": ("/v1/embeddings", {"input": ["a"] * 100_000}, "invalid_request", "2048"),
+    "text: no UTF-8": (COMPLETIONS, b'{"prompt":"\xff\xfe"}', "invalid_json", "UTF-8"),
+    "text: GBK": (COMPLETIONS, '{"prompt":"你好"}'.encode("gbk"), "invalid_json", "UTF-8"),
+    "text: surrogate": (COMPLETIONS, rb'{"prompt":"\ud800"}', "invalid_json", "not valid JSON"),
+    "text: surrogate in stop": (COMPLETIONS, rb'{"prompt":"a","stop":"\udc00"}', "invalid_json", "not valid JSON"),
+    "text: surrogate in model": (COMPLETIONS, rb'{"prompt":"a","model":"\ud800"}', "invalid_json", "not valid JSON"),
+    "text: surrogate in a tool": (
         CHATS,
         rb'{"messages":[],"tools":[{"type":"function","function":{"name":"\ud800"}}]}',
         "invalid_json",
@@ -156,8 +155,8 @@ STREAMED: Final = [
 ]
 
 
-def test_refused_requests_leave_no_memory_behind(healthy: Healthy) -> None:
-    """All of them again and again: what they took the first time (compiled patterns, buffers) is all that they take."""
+def test_refused_requests_leak_no_memory(healthy: Healthy) -> None:
+    """All of them repeatedly: memory grows only the first time (compiled patterns, buffers)."""
 
     def resident() -> list[int]:
         processes = [psutil.Process(healthy.server.process.pid), *workers_of(healthy.server)]
@@ -185,7 +184,9 @@ def test_refused_before_a_stream_begins(server: Served, case: str) -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("excess", [-1, 0, 1, 1000])
-def test_prompts_about_as_long_as_the_context(healthy: Healthy, stream: bool, excess: int) -> None:
+def test_prompts_about_as_long_as_the_context_are_answered_or_rejected(
+    healthy: Healthy, stream: bool, excess: int
+) -> None:
     length = N_CTX + excess
     response = complete(healthy.url, [40] * length, max_tokens=None, stream=stream)
     if excess < 0:  # one token of the answer fits
@@ -201,7 +202,7 @@ def test_prompts_about_as_long_as_the_context(healthy: Healthy, stream: bool, ex
     healthy.check()
 
 
-def test_a_very_short_context(tmp_path: Path, exact_llama: Path) -> None:
+def test_a_very_short_context_still_answers(tmp_path: Path, exact_llama: Path) -> None:
     with serving_models(tmp_path, exact_llama, flags=("--n-ctx", "64")) as served:
         healthy = Healthy(served)
         for text in ("hello " * 2000, "hello " * 40):
@@ -253,7 +254,7 @@ def test_health_answers_while_a_large_text_is_tokenised(healthy: Healthy, text: 
     healthy.check(text[:100] if text.strip() else CANARY)
 
 
-def test_a_body_over_the_limit(healthy: Healthy) -> None:
+def test_a_body_over_the_limit_is_rejected(healthy: Healthy) -> None:
     with connect(healthy.url) as connection:
         connection.send(post_bytes(healthy.url, COMPLETIONS, {"prompt": "a" * 9_000_000}))
         response = connection.response()
@@ -265,7 +266,7 @@ PROMPTS: Final = ("the people said that water was great", "every good house has 
 
 
 def answer_one_way(url: str, kind: str, text: str) -> str | None:
-    """The answer, asked for in one of three ways; None when the client hung up."""
+    """The answer, requested in one of three ways; None if the client disconnected."""
     if kind == "whole":
         return text_of(complete(url, text, max_tokens=60))
     if kind == "stream":
@@ -350,7 +351,7 @@ def wide(url: str, **fields: Any) -> tuple[dict[str, Any], list[str]]:
 
 
 @pytest.mark.parametrize("length", range(1, len(WIDE_BYTES) + 1))
-def test_characters_split_across_tokens_at_every_cut(healthy: Healthy, length: int) -> None:
+def test_characters_split_across_tokens_are_whole_at_every_cut(healthy: Healthy, length: int) -> None:
     whole, events = wide(healthy.url, max_tokens=length)
     assert texts(events) == whole["text"]
     characters = WIDE_BYTES[:length].decode(errors="ignore")
@@ -379,7 +380,7 @@ def test_a_limit_inside_a_character_shows_no_replacement(healthy: Healthy) -> No
 
 
 @pytest.mark.parametrize("stop", [*WIDE, WIDE[1:], "é模"])
-def test_stops_of_split_characters(healthy: Healthy, stop: str) -> None:
+def test_stops_of_split_characters_end_the_text(healthy: Healthy, stop: str) -> None:
     whole, events = wide(healthy.url, max_tokens=20, stop=stop)
     assert (whole["text"], whole["finish_reason"]) == (WIDE[: WIDE.index(stop)], "stop")
     assert texts(events) == whole["text"]

@@ -1,4 +1,4 @@
-"""Workers that die and servers that are told to stop, with real llama.cpp: signals between real processes."""
+"""Workers that die and servers that receive signals, with real processes and llama.cpp."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_dead_worker_is_one_error_and_is_replaced(tmp_path: Path, exact_llama:
             start_stream(connection, healthy.url, CANARY, max_tokens=ENDLESS)
             os.kill(first, number)
             assert_one_error_at_the_end(rest_of_stream(connection), "engine_crashed")
-        # Nobody does anything: the next request is served, by a new worker.
+        # Without intervention a new worker serves the next request.
         assert text_of(complete(healthy.url, "hello", max_tokens=8)) == healthy.golden
         second = worker_of(served)
         assert second != first
@@ -64,7 +64,7 @@ def test_a_dead_worker_is_one_error_and_is_replaced(tmp_path: Path, exact_llama:
         healthy.check(CANARY)
 
 
-def test_rows_20_and_73_openais_client_sees_the_code_of_a_crash(tmp_path: Path, exact_llama: Path) -> None:
+def test_openais_client_sees_the_code_of_a_crash(tmp_path: Path, exact_llama: Path) -> None:
     with serving_models(tmp_path, exact_llama, flags=LONG) as served:
         healthy = Healthy(served)
         options: dict[str, Any] = {"base_url": f"{healthy.url}/v1", "api_key": "any", "max_retries": 0}
@@ -87,7 +87,7 @@ def test_a_model_that_goes_on_crashing_is_given_up_and_others_are_served(
     tmp_path: Path, exact_llama: Path, tiny_bert: Path
 ) -> None:
     ids = random.Random(22).choices(range(100, 250), k=ENDLESS // 2)
-    # An answer that would go on after the prompt: however late the signal comes, it is not over.
+    # An answer long enough that the signal always comes before its end.
     long = {"prompt": ids, "max_tokens": ENDLESS // 2, "logit_bias": {"0": -100}}
     with serving_models(tmp_path, exact_llama, tiny_bert, flags=LONG) as served:
         url = served.url()
