@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 import httpx
 
 from jan_serve.api.app import create_app
-from jan_serve.api.dialects.lmdeploy import LMDEPLOY
+from jan_serve.api.dialects.lmdeploy import lmdeploy_dialect
 from jan_serve.errors import InvalidRequest, JanServeError
 from jan_serve.supervisor.kv_transfer.peer_links import Migrations
 from tests.support.compiling import InlineTranslator
@@ -82,7 +82,7 @@ async def controlled_client(
         InlineRenderer(),
         InlineTranslator(),
         control=control,
-        dialects=(LMDEPLOY,),
+        dialects=(lmdeploy_dialect,),
     )
     transport = httpx.ASGITransport(app, raise_app_exceptions=True)
     try:

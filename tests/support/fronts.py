@@ -14,8 +14,7 @@ import httpx
 from fastapi import FastAPI
 
 from jan_serve.api.app import create_app
-from jan_serve.api.dialect import Dialect
-from jan_serve.api.dialects import DIALECTS
+from jan_serve.api.dialects import DIALECTS, DialectFactory
 from jan_serve.api.http.connection import HttpConnection
 from jan_serve.api.models_port import Models
 from jan_serve.api.server import DrainingServer, server_config
@@ -53,7 +52,7 @@ async def http_client(
     models: Models | None = None,
     *,
     headers: dict[str, str] | None = None,
-    dialects: tuple[Dialect, ...] = DIALECTS,
+    dialects: tuple[DialectFactory, ...] = DIALECTS,
     fresh: bool = False,
     **settings: Any,
 ) -> AsyncGenerator[httpx.AsyncClient]:

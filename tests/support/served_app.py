@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jan_serve.api.dialect import StreamSettings
+from jan_serve.api.http.sse import StreamSettings
 from jan_serve.api.routes.log import log_router
 from jan_serve.api.routes.recent_log import RecentLog
 from tests.support.fronts import NoShutdown, serve_app

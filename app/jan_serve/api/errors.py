@@ -109,17 +109,19 @@ ErrorRenderer = Callable[[Problem], Response]
 class Envelopes:
     """Error renderers by path. The longest prefix wins; a prefix covers whole path segments, and "/" the root alone."""
 
-    def __init__(self, families: Sequence[tuple[str, ErrorRenderer]]) -> None:
-        """families: at least one with the prefix "", which takes what no other does."""
-        self._families = sorted(families, key=lambda family: len(family[0]), reverse=True)
+    def __init__(self, renderers: Mapping[str, ErrorRenderer], default: ErrorRenderer) -> None:
+        """renderers: by path prefix. default: for all other paths."""
+        self._renderers = sorted(renderers.items(), key=lambda item: len(item[0]), reverse=True)
+        self._default = default
 
     def render(self, path: str, problem: Problem) -> Response:
         """The response for a problem on this path, with the problem's headers."""
-        renderer = next(
+        found = (
             renderer
-            for prefix, renderer in self._families
-            if not prefix or path == prefix or (prefix != "/" and path.startswith(prefix + "/"))
+            for prefix, renderer in self._renderers
+            if path == prefix or (prefix != "/" and path.startswith(prefix + "/"))
         )
+        renderer = next(found, self._default)
         response = renderer(problem)
         response.headers.update(problem.headers)
         return response

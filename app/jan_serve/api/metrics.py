@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final, Protocol
+from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -21,18 +21,14 @@ _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 
 _TOKENS_PER_SECOND: Final = (1, 2, 5, 10, 20, 40, 60, 80, 100, 150, 200, 400)
 
 
-class RequestObserver(Protocol):
-    """Counts finished requests in the series of one protocol."""
-
-    def observe(self, status: int, record: RequestRecord) -> None:
-        """A request has ended; status as in the log, also of one whose client left."""
-        ...
+RequestObserver = Callable[[int, RequestRecord], None]
+"""Called with the status and the record of each finished request; the status is 499 if its client left."""
 
 
 class Metrics:
     """Counts finished requests, and reads the supervisor's state when asked for the page.
 
-    observers: of dialects whose own series are on the page too; they register with `registry` by themselves.
+    observers: of dialects, whose series are in `registry` too.
     """
 
     def __init__(self, snapshot: Callable[[], ModelsState], lifecycle: Lifecycle) -> None:
@@ -97,7 +93,7 @@ class Metrics:
         if record.decode_s and record.completion_tokens:
             self._speed.observe(record.completion_tokens / record.decode_s)
         for observer in self.observers:
-            observer.observe(status, record)
+            observer(status, record)
 
     def page(self) -> bytes:
         """The text exposition."""

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from jan_serve.core.listed_model import HeaderFacts
 from jan_serve.store.files.atomic_file import write_atomically
 from jan_serve.store.versions import LaterVersion, Steps, latest, upgrade
 
@@ -51,18 +52,6 @@ class FileRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     path: str
     size_bytes: int
     sha256: str | None = None
-
-
-class HeaderFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the GGUF header says, kept so that a list of models needs no headers."""
-
-    architecture: str
-    title: str | None = None
-    n_ctx_train: int | None = None
-    n_parameters: int = 0
-    quantisation: str | None = None
-    has_chat_template: bool = False
-    pooling: str | None = None
 
 
 class ModelRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -8,40 +8,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jan_serve.core.listed_model import HeaderFacts, ListedModel
 from jan_serve.errors import JanServeError, ModelNotFound
 from jan_serve.store.entry import ModelEntry
 from jan_serve.store.gguf.model_file import MAX_PARTS, part_number
-from jan_serve.store.index import HeaderFacts, ModelIndex, ModelRecord
+from jan_serve.store.index import ModelIndex, ModelRecord
 from jan_serve.store.remove import Removed, remove_model
 from jan_serve.store.resolve import ModelResolver
 
 if TYPE_CHECKING:
     # Loaded with the first pull: the HTTP client takes a while.
     from jan_serve.store.hub.pull import Puller, PullPlan, PullWatcher
-
-
-@dataclass(frozen=True, slots=True)
-class ListedModel:
-    """A model that is here. size_bytes: all its files. source: `hub`, `ollama` …, `folder`, `built in`, `--model`.
-
-    adapters: names of LoRA adapters that it is loaded with. facts: None where the header was not read yet, or cannot
-    be, for the reason in `problem`.
-    """
-
-    name: str
-    aliases: tuple[str, ...]
-    adapters: tuple[str, ...]
-    source: str
-    source_name: str
-    size_bytes: int
-    modified_at: int
-    can_remove: bool
-    facts: HeaderFacts | None
-    problem: str | None
 
 
 class ModelLibrary:

@@ -17,12 +17,13 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import Final
 
+from jan_serve.core.listed_model import HeaderFacts
 from jan_serve.errors import InvalidRequest, ModelNotFound, SettingsError
 from jan_serve.store.configured import ConfiguredEntries
 from jan_serve.store.entry import ConfiguredNames, ModelEntry
 from jan_serve.store.gguf.facts import facts_of
 from jan_serve.store.gguf.model_file import ModelFile, part_number, read_model_file
-from jan_serve.store.index import FileRecord, HeaderFacts, ModelIndex, ModelRecord, Source
+from jan_serve.store.index import FileRecord, ModelIndex, ModelRecord, Source
 from jan_serve.store.names import (
     adapter_matches,
     best_matches,

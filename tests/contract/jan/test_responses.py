@@ -12,7 +12,7 @@ import pytest
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
-from jan_serve.api.dialects.openai import JAN
+from jan_serve.api.dialects.openai import openai_dialect
 from jan_serve.errors import ContextLengthExceeded, EngineCrashed, Overloaded
 from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, EngineRequest
 from tests.support.fake_client import FakeClient, FakeModels, Script, endings, fake_facts, prompt_text, saying
@@ -55,7 +55,7 @@ def models(script: Script) -> FakeModels:
 
 
 def application(found: FakeModels, **settings: Any) -> AbstractAsyncContextManager[httpx.AsyncClient]:
-    return http_client(found, dialects=(JAN,), **settings)
+    return http_client(found, dialects=(openai_dialect,), **settings)
 
 
 async def post(script: Script | None = None, **body: Any) -> tuple[int, Event]:

@@ -12,7 +12,7 @@ import pytest
 from fastapi import APIRouter, FastAPI
 
 from jan_serve.api.app import create_app
-from jan_serve.api.dialects.lmdeploy import LMDEPLOY
+from jan_serve.api.dialects.lmdeploy import lmdeploy_dialect
 from jan_serve.api.dialects.lmdeploy.routes_facts import add_model_route, add_state_routes
 from jan_serve.api.routes.health import Health, ModelHealth
 from tests.contract.lmdeploy.support import http_client, post
@@ -150,7 +150,7 @@ async def test_health_is_open_and_in_the_form_of_0_16() -> None:
 
 async def test_health_and_metrics_are_served_while_the_server_drains() -> None:
     app = create_app(
-        make_settings(), FakeModels(), InlineRenderer(), InlineTranslator(), dialects=(LMDEPLOY,)
+        make_settings(), FakeModels(), InlineRenderer(), InlineTranslator(), dialects=(lmdeploy_dialect,)
     )
     app.state.parts.lifecycle.draining = True
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:

@@ -8,8 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from jan_serve.core.listed_model import HeaderFacts
 from jan_serve.store.files.atomic_file import write_atomically
-from jan_serve.store.index import FileRecord, HeaderFacts, ModelIndex, ModelRecord, Source
+from jan_serve.store.index import FileRecord, ModelIndex, ModelRecord, Source
 
 RECORD = ModelRecord(
     name="org/repo/m-Q8_0",

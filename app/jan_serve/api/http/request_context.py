@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import uuid
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from starlette.datastructures import MutableHeaders
@@ -22,25 +23,37 @@ _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,128}\Z")
 WARNING_HEADER: Final = "x-jan-serve-warning"
 """Says what of the request is held to less than was asked. May stand several times."""
 
-PROBE_PATHS: Final = frozenset(
-    {"/health", "/ready", "/metrics", "/logs", "/tgi/health", "/lmdeploy/health", "/lmdeploy/metrics"}
-)
-"""About the server, and often asked: not worth a log line, and a drain does not wait for them."""
+_PROBE_PATHS: Final = frozenset({"/health", "/ready", "/metrics", "/logs"})
+"""Polled about the server: they get no log line, and a drain does not wait for them."""
 
 
 class RequestContext:
     """Wraps every HTTP request."""
 
-    def __init__(self, app: ASGIApp, *, envelopes: Envelopes, metrics: Metrics, lifecycle: Lifecycle) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        envelopes: Envelopes,
+        metrics: Metrics,
+        lifecycle: Lifecycle,
+        probe_paths: Iterable[str] = (),
+        rewrites: Iterable[Callable[[Scope], None]] = (),
+    ) -> None:
+        """probe_paths: besides the server's own. rewrites: of dialects, see Dialect.rewrite_head."""
         self._app = app
         self._envelopes = envelopes
         self._metrics = metrics
         self._lifecycle = lifecycle
+        self._probe_paths = _PROBE_PATHS | frozenset(probe_paths)
+        self._rewrites = tuple(rewrites)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        for rewrite in self._rewrites:
+            rewrite(scope)
         record = RequestRecord(request_id=_request_id(scope))
         attach_record(scope, record)
         status = 0
@@ -56,7 +69,7 @@ class RequestContext:
                     headers.append(WARNING_HEADER, _header_text(warning))
             await send(message)
 
-        probe = scope["path"] in PROBE_PATHS
+        probe = scope["path"] in self._probe_paths
         with self._lifecycle.request(counted=not probe):
             try:
                 await self._app(scope, receive, send_with_headers)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import anyio
@@ -40,6 +41,19 @@ def named_frame(value: Mapping[str, Any]) -> bytes:
     return b"event: " + str(value["type"]).encode() + b"\n" + frame(value)
 
 
+@dataclass(frozen=True, slots=True)
+class StreamSettings:
+    """ping_s: seconds between keep-alive comments, 0 for none. ping: the comment.
+
+    write_timeout_s: a reader that takes nothing for this long is dropped.
+    """
+
+    ping_s: float
+    write_timeout_s: float
+    ping: bytes = PING
+    media_type: str = "text/event-stream"
+
+
 class _Comment(ServerSentEvent):
     """A comment as it is written."""
 
@@ -55,17 +69,18 @@ class _Comment(ServerSentEvent):
 class EventStream(EventSourceResponse):
     """The response over frames. Closes the frames' generator when the client leaves.
 
-    Drops the connection of a reader that takes nothing for `write_timeout_s`. A drain does not end it: whoever makes
-    the frames ends them, with an error event.
+    A drain does not end it: the generator of the frames does, with an error event.
     """
 
-    def __init__(
-        self, frames: AsyncIterator[bytes], *, ping_s: float, write_timeout_s: float, ping: bytes = PING
-    ) -> None:
-        """ping_s: the comment `ping` is sent this often; 0 is never, for clients that read every line as JSON."""
-        comment = _Comment(ping)
+    def __init__(self, frames: AsyncIterator[bytes], streams: StreamSettings) -> None:
+        comment = _Comment(streams.ping)
         super().__init__(  # pyright: ignore[reportUnknownMemberType]: its annotations have a bare `dict`
-            frames, ping=ping_s, sep="\n", ping_message_factory=lambda: comment, send_timeout=write_timeout_s
+            frames,
+            media_type=streams.media_type,
+            ping=streams.ping_s,
+            sep="\n",
+            ping_message_factory=lambda: comment,
+            send_timeout=streams.write_timeout_s,
         )
         del self.headers[
             "connection"

@@ -9,7 +9,7 @@ from jan_serve.api.management import wire
 from jan_serve.api.management.management_port import ManagedState
 from jan_serve.api.management.pulls import Download, progress_of
 from jan_serve.api.shared.model_cards import OWNER, context_length, meta
-from jan_serve.store.library import ListedModel
+from jan_serve.core.listed_model import ListedModel
 
 _VALUES: Final[dict[str, wire.StatusValue]] = {
     "loading": "loading",

@@ -11,18 +11,17 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from jan_serve.api.dialect import StreamSettings
-from jan_serve.api.dialects.openai.errors import ERROR_BODY, ERROR_RESPONSES, error_body
 from jan_serve.api.http.disconnect import while_connected
 from jan_serve.api.http.json_body import JsonRoute
 from jan_serve.api.http.replies import json_reply
 from jan_serve.api.http.request_record import record_of
-from jan_serve.api.http.sse import SSE_RESPONSE, EventStream, frame, frames_of, resumed
+from jan_serve.api.http.sse import SSE_RESPONSE, EventStream, StreamSettings, frame, frames_of, resumed
 from jan_serve.api.management import wire
 from jan_serve.api.management.listing import model_list
 from jan_serve.api.management.management_port import Management
 from jan_serve.api.management.pulls import Pulls
 from jan_serve.api.management.watching import Event, all_events, load_events
+from jan_serve.api.shared.default_errors import ERROR_BODY, ERROR_RESPONSES, error_body
 from jan_serve.api.shared.durations import keep_alive_s
 from jan_serve.errors import JanServeError
 
@@ -62,7 +61,7 @@ def _list_routes(router: APIRouter, management: Management, pulls: Pulls, stream
         """Events of all models, for as long as the client listens."""
         events = all_events(management, pulls)
         frames = (frame(event) async for event in events)
-        return EventStream(frames, ping_s=streams.ping_s, write_timeout_s=streams.write_timeout_s)
+        return EventStream(frames, streams)
 
 
 def _memory_routes(router: APIRouter, management: Management, pulls: Pulls, streams: StreamSettings) -> None:
@@ -146,4 +145,4 @@ async def _stream(request: Request, events: AsyncGenerator[Event], streams: Stre
     record.stream = True
     first = await while_connected(request, anext(events))
     frames = frames_of(resumed(first, events), lambda event: (event,), error_body, record=record)
-    return EventStream(frames, ping_s=streams.ping_s, write_timeout_s=streams.write_timeout_s)
+    return EventStream(frames, streams)

@@ -12,9 +12,8 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from jan_serve.api.dialect import StreamSettings
 from jan_serve.api.http.replies import json_reply
-from jan_serve.api.http.sse import SSE_RESPONSE, EventStream, frame
+from jan_serve.api.http.sse import SSE_RESPONSE, EventStream, StreamSettings, frame
 from jan_serve.api.lifecycle import Lifecycle
 from jan_serve.api.routes.recent_log import KEPT, LogEntry, RecentLog
 
@@ -50,7 +49,7 @@ def log_router(log: RecentLog, lifecycle: Lifecycle, streams: StreamSettings) ->
             return json_reply(answer)
         after = found[-1].number if found else _last_number(log)
         frames = _follow(log, lifecycle, found, after, least)
-        return EventStream(frames, ping_s=streams.ping_s, write_timeout_s=streams.write_timeout_s)
+        return EventStream(frames, streams)
 
     return router
 

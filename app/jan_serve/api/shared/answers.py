@@ -8,12 +8,11 @@ from typing import Any, Protocol
 from starlette.requests import Request
 from starlette.responses import Response
 
-from jan_serve.api.dialect import StreamSettings
 from jan_serve.api.errors import Problem
 from jan_serve.api.http.disconnect import while_connected
 from jan_serve.api.http.replies import json_reply
 from jan_serve.api.http.request_record import record_of
-from jan_serve.api.http.sse import DONE, EventStream, frame, frames_of, resumed
+from jan_serve.api.http.sse import DONE, EventStream, StreamSettings, frame, frames_of, resumed
 from jan_serve.core.events import Started
 from jan_serve.generation.batch import PromptEvent
 from jan_serve.generation.closing import closing
@@ -89,6 +88,4 @@ async def answer_stream(
         done_after_error=done_after_error,
         framed=framed,
     )
-    return EventStream(
-        frames, ping_s=streams.ping_s, write_timeout_s=streams.write_timeout_s, ping=streams.ping
-    )
+    return EventStream(frames, streams)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from jan_serve.api.models_port import ModelState
-from jan_serve.store.library import ListedModel
+from jan_serve.core.listed_model import ListedModel
 
 OWNER: Final = "jan-serve"
 

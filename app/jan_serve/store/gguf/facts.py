@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from jan_serve.core.listed_model import HeaderFacts
 from jan_serve.store.gguf.model_file import ModelFile
 from jan_serve.store.gguf.quantisation import quantisation_of
-from jan_serve.store.index import HeaderFacts
 
 
 def facts_of(model: ModelFile) -> HeaderFacts:

@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path, PurePosixPath
 
+from jan_serve.core.listed_model import HeaderFacts
 from jan_serve.errors import JanServeError
 from jan_serve.store.files.disk import storage_error
 from jan_serve.store.gguf.facts import facts_of
 from jan_serve.store.gguf.model_file import read_model_file
 from jan_serve.store.hub.references import is_safe_file
 from jan_serve.store.imports.found import FoundFile, FoundModel
-from jan_serve.store.index import FileRecord, HeaderFacts, ModelIndex, ModelRecord, Source
+from jan_serve.store.index import FileRecord, ModelIndex, ModelRecord, Source
 from jan_serve.store.names import name_of
 
 

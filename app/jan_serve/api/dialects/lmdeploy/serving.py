@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from jan_serve.api.control_port import ControlPlane
-from jan_serve.api.dialect import Services, StreamSettings
+from jan_serve.api.dialect import Services
 from jan_serve.api.dialects.lmdeploy.sessions import Sessions
+from jan_serve.api.http.sse import StreamSettings
 from jan_serve.api.models_port import Models
 from jan_serve.generation.embeddings import EmbeddingService
 from jan_serve.generation.pooling import PoolingService

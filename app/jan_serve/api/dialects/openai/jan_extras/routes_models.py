@@ -12,18 +12,18 @@ from jan_serve.api.dialects.openai.jan_extras import wire
 from jan_serve.api.http.replies import json_reply
 from jan_serve.api.models_port import ModelState
 from jan_serve.api.shared.model_cards import OWNER, context_length, meta
+from jan_serve.core.listed_model import ListedModel
 from jan_serve.errors import ModelNotFound
-from jan_serve.store.library import ListedModel
 
 
 def add_model_routes(router: APIRouter, services: Services) -> None:
     """Add them to the dialect's router."""
 
     async def cards() -> list[wire.ModelData]:
-        if services.library is None:
+        if services.list_models is None:
             return [_bare(model.name) for model in await services.models.models()]
         states = {state.name: state for state in services.models.snapshot().models}
-        return list(_cards(await services.library.models(), states.values()))
+        return list(_cards(await services.list_models(), states.values()))
 
     @router.get("/v1/models", tags=["OpenAI V1"], summary="Models", response_model=wire.ModelList)
     async def get_models() -> Response:

@@ -15,9 +15,9 @@ from jan_serve.api.dialects.tgi.generate.wire import (
     Parameters,
     RegexValue,
 )
+from jan_serve.api.dialects.tgi.launcher_limits import GenerateLimits
 from jan_serve.api.dialects.tgi.limits import SLICE_TOKENS
 from jan_serve.api.shared.explicit_fields import given_fields
-from jan_serve.api.shared.launcher_limits import GenerateLimits
 from jan_serve.core.constraint import Constraint, JsonSchemaConstraint, RegexConstraint
 from jan_serve.core.request import AdapterChoice, GenerationRequest, TokenPrompt
 from jan_serve.core.sampling import SamplingParams, StopConditions

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
-from jan_serve.api.routes.generate_dispatch import LMDEPLOY_PATH, SHARED_PATH
+from jan_serve.api.dialects.lmdeploy.generate.dispatch import LMDEPLOY_PATH, SHARED_PATH
 
 _Object = dict[str, Any]
 
 
-def with_both_protocols(document_of: Callable[[], _Object]) -> Callable[[], _Object]:
-    """A way to get the document, as FastAPI keeps it, whose shared route has the bodies and answers of both."""
-
-    def document() -> _Object:
-        found = document_of()
-        paths: _Object = found["paths"]
-        shared, other = (paths.get(path, {}).get("post") for path in (SHARED_PATH, LMDEPLOY_PATH))
-        if shared is None or other is None or set(other["tags"]) <= set(shared["tags"]):
-            return found  # one protocol only, or done already
+def show_both_protocols(document: _Object) -> None:
+    """Give the shared route the bodies and answers of both, where both are served."""
+    paths: _Object = document["paths"]
+    shared, other = (paths.get(path, {}).get("post") for path in (SHARED_PATH, LMDEPLOY_PATH))
+    if shared is not None and other is not None:
         paths[SHARED_PATH]["post"] = _both(shared, other)
-        return found
-
-    return document
 
 
 def _both(shared: _Object, other: _Object) -> _Object:

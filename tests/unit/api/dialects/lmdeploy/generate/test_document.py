@@ -3,9 +3,8 @@ from __future__ import annotations
 from typing import Any
 
 from jan_serve.api.app import create_app
-from jan_serve.api.dialects.lmdeploy import LMDEPLOY
-from jan_serve.api.dialects.openai import JAN
-from jan_serve.api.routes.generate_document import with_both_protocols
+from jan_serve.api.dialects.lmdeploy import lmdeploy_dialect
+from jan_serve.api.dialects.openai import openai_dialect
 from tests.support.compiling import InlineTranslator
 from tests.support.fake_client import FakeModels
 from tests.support.fronts import make_settings
@@ -34,8 +33,10 @@ def test_the_shared_route_has_what_both_protocols_take_and_answer() -> None:
 
 def test_without_the_other_protocol_nothing_changes() -> None:
     app = create_app(
-        make_settings(), FakeModels(), InlineRenderer(), InlineTranslator(), dialects=(JAN, LMDEPLOY)
+        make_settings(),
+        FakeModels(),
+        InlineRenderer(),
+        InlineTranslator(),
+        dialects=(openai_dialect, lmdeploy_dialect),
     )
     assert "/generate" not in app.openapi()["paths"]
-    empty: dict[str, Any] = {"paths": {}}
-    assert with_both_protocols(lambda: empty)() == {"paths": {}}

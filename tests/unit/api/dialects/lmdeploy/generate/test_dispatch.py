@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jan_serve.api.routes.generate_dispatch import is_lmdeploys
+from jan_serve.api.dialects.lmdeploy.generate.dispatch import is_lmdeploys
 from tests.support.fronts import http_client
 
 

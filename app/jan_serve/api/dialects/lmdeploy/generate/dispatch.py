@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from jan_serve.api.dialect import reroute
 from jan_serve.api.errors import HttpError
 
 SHARED_PATH: Final = "/generate"
@@ -54,8 +55,7 @@ class GenerateDispatch:
             return
         body = _ReadBody(receive)
         if is_lmdeploys(await body.read()):
-            # In place: the guards outside name the route in the log, and render errors by the path.
-            scope["path"], scope["raw_path"] = LMDEPLOY_PATH, LMDEPLOY_PATH.encode()
+            reroute(scope, LMDEPLOY_PATH)
         await self._app(scope, body, send)
 
 

@@ -1,16 +1,46 @@
-"""Jan's error body: OpenAI's `{"error": {message, type, param, code}}`, and `detail` where the API says so."""
+"""The server's default error body: OpenAI's `{"error": {message, type, param, code}}`, with `detail` on 401 and 422."""
 
 from __future__ import annotations
 
 from http import HTTPStatus
 from typing import Any, Final
 
+from pydantic import BaseModel
 from starlette.responses import Response
 
-from jan_serve.api.dialects.openai.jan_extras import wire
 from jan_serve.api.errors import Problem
 from jan_serve.api.http.replies import json_reply
 from jan_serve.errors import ContextLengthExceeded
+
+
+class FieldErrorBody(BaseModel):
+    """A field that breaks the schema."""
+
+    loc: list[str | int]
+    msg: str
+    type: str
+
+
+class ErrorDetail(BaseModel):
+    """What is wrong, in OpenAI's form."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class ErrorBody(BaseModel):
+    """Every refusal and failure."""
+
+    error: ErrorDetail
+
+
+class ValidationErrorBody(ErrorBody):
+    """A request that breaks the schema: the fields, beside the common form."""
+
+    detail: list[FieldErrorBody]
+
 
 ERROR_BODY: Final[dict[str, Any]] = {
     "content": {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorBody"}}}
@@ -18,14 +48,14 @@ ERROR_BODY: Final[dict[str, Any]] = {
 """The common body of a status. FastAPI would make a validator of its model for each status of each route: status 400
 has the model, so that the document does, and the others refer to it."""
 ERROR_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
-    400: {"model": wire.ErrorBody, "description": "A value or the whole request is refused"},
+    400: {"model": ErrorBody, "description": "A value or the whole request is refused"},
     401: {**ERROR_BODY, "description": "A key is needed"},
     403: {**ERROR_BODY, "description": "Host or Origin is not allowed"},
     404: {**ERROR_BODY, "description": "There is no model"},
     413: {**ERROR_BODY, "description": "The body is too large"},
     415: {**ERROR_BODY, "description": "The body is not JSON"},
     422: {
-        "model": wire.ValidationErrorBody | wire.ErrorBody,
+        "model": ValidationErrorBody | ErrorBody,
         "description": "The request breaks the schema, or the model's file cannot be used",
     },
     429: {**ERROR_BODY, "description": "The queue is full"},
