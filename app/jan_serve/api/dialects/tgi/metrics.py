@@ -8,21 +8,19 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from jan_serve.api.dialects.tgi.batch_metrics import batch_series, counter, skipped_tokens
+from jan_serve.api.dialects.tgi.job import Job
 from jan_serve.api.models_port import ModelsState
 from jan_serve.core.events import Completed, Finished, Timings
 from jan_serve.errors import EngineFailure, InvalidRequest, JanServeError, Overloaded, TemplateError
 from jan_serve.generation.batch import PromptEvent
 from jan_serve.ipc.engine_stats import STEP_SECONDS, EngineStats
-
-if TYPE_CHECKING:
-    from jan_serve.api.dialects.tgi.serving import Job
 
 _LENGTH_BUCKETS: Final = 100
 _MOST_SEQUENCES: Final = 1024

@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Any, cast
 
-from jan_serve.api.dialects.tgi.chat.schemas import read_schema
 from jan_serve.api.dialects.tgi.errors import ValidationFailed
+from jan_serve.api.dialects.tgi.generate.json_schema import read_schema
 from jan_serve.api.dialects.tgi.generate.wire import (
     GrammarValue,
     JsonSchemaValue,
@@ -138,7 +138,6 @@ def generation_request(
     ids: Sequence[int],
     limits: GenerateLimits,
     *,
-    model: str | None,
     max_total: int,
     constraint: Constraint | None,
     adapters: tuple[AdapterChoice, ...] | None,
@@ -147,7 +146,6 @@ def generation_request(
     best_of = p.best_of or 1
     sampled = samples(p)
     return GenerationRequest(
-        model=model,
         prompt=TokenPrompt(tuple(ids)),
         sampling=SamplingParams(
             temperature=(p.temperature or 1.0) if sampled else 0.0,
