@@ -54,7 +54,8 @@ async def test_events_come_in_order_from_started_to_completed() -> None:
     models = FakeModels(FakeClient(script=saying("Hel", "lo.")))
     with service_over(models) as service:
         events = await collect(service, text_request(n=2, best_of=2))
-    assert [type(event) for event in events] == [Started, *[TextDelta] * 4, *[Finished] * 2, Completed]
+    kinds = [Started, *[TextDelta] * 4, *[Finished] * 2, Completed]
+    assert all(isinstance(event, kind) for event, kind in zip(events, kinds, strict=True))
     assert events[0] == Started(model="fake", prompt_tokens=4)
     texts = ["".join(e.text for e in events if isinstance(e, TextDelta) and e.index == i) for i in (0, 1)]
     assert texts == ["Hello.", "Hello."]

@@ -32,7 +32,7 @@ from jan_serve.errors import (
     UnsupportedSchema,
 )
 from jan_serve.generation.constraint.call_grammar import call_grammars
-from jan_serve.generation.constraint.grammar_of import compile_constraint
+from jan_serve.generation.constraint.constraint_grammar import compile_constraint
 from jan_serve.ipc.compiling import CompileCalls, CompileConstraint, encode_request
 from jan_serve.supervisor.constraint_compiler import ConstraintCompilerPool, default_compile_command
 from jan_serve.supervisor.workers.helper_process import PROCESSES
@@ -107,7 +107,7 @@ async def test_grammars_are_those_of_the_translator() -> None:
     async with compilers() as pool:
         assert children() == [], "a server that only chats needs none"
         for constraint in cases:
-            assert await pool.translate(asked(constraint)) == compile_constraint(constraint, {})
+            assert await pool.translate(asked(constraint)) == compile_constraint(constraint)
         assert len(children()) == 1
 
 
@@ -174,7 +174,7 @@ async def test_row_103_an_idle_process_that_was_killed_is_replaced() -> None:
         await pool.translate(asked(SMALL))
         [process] = children()
         process.send_signal(signal.SIGKILL)
-        assert await pool.translate(asked(SMALL)) == compile_constraint(SMALL, {})
+        assert await pool.translate(asked(SMALL)) == compile_constraint(SMALL)
 
 
 async def test_a_command_that_cannot_be_started_is_our_fault() -> None:

@@ -144,7 +144,7 @@ def status_of(problem: Problem) -> int:
             return problem.status
 
 
-def _reason(message: str) -> str:
+def _json_reason(message: str) -> str:
     reason = message.removeprefix("The request body is not valid JSON: ").removesuffix(".")
     return _BYTE.sub("", reason)
 
@@ -154,7 +154,7 @@ def render_error(problem: Problem) -> Response:
         return Response(status_code=HTTPStatus.UNAUTHORIZED)
     if isinstance(problem.error, InvalidJson):
         place = problem.error.place
-        text = f"Failed to parse the request body as JSON: {_reason(problem.message)}"
+        text = f"Failed to parse the request body as JSON: {_json_reason(problem.message)}"
         if place is not None:
             text += f" at line {place[0]} column {place[1]}"
         return PlainTextResponse(text, HTTPStatus.BAD_REQUEST)
