@@ -11,9 +11,8 @@ from typing import NamedTuple
 import msgspec
 
 from jan_serve.chat.billing_line import without_billing_line
-from jan_serve.chat.detect import knows_tools
-from jan_serve.chat.formats.format import ChatFormat
-from jan_serve.chat.template import format_of
+from jan_serve.chat.chat_format import ChatFormat
+from jan_serve.chat.detect import detect_format, knows_tools
 from jan_serve.core.constraint import CompiledGrammar, Constraint
 from jan_serve.core.messages import Tool
 from jan_serve.core.request import ChatPrompt, GenerationRequest, InfillPrompt, TextPrompt, TokenPrompt
@@ -148,7 +147,7 @@ class RequestPreparer:
         self, prompt: ChatPrompt, constraint: Constraint | None, client: EngineClient
     ) -> tuple[EnginePrompt, _ChatAnswer]:
         template = self._template(client, prompt)
-        chat_format = format_of(template)
+        chat_format = detect_format(template)
         text = await self._render(prompt, template, client.facts)
         thought = thought_guide(prompt, chat_format, template, text)
         answer_constraint = await constrain_answer(prompt, chat_format, thought, constraint, self._grammars)

@@ -124,7 +124,7 @@ class Library:
 
 
 async def test_adapters_are_models_too() -> None:
-    services: Any = SimpleNamespace(library=Library())
+    services: Any = SimpleNamespace(list_models=Library().models)
     app = FastAPI()
     router = APIRouter()
     add_model_route(router, services, "")

@@ -292,11 +292,11 @@ async def test_an_answer_that_is_never_completed_is_an_engine_failure(last: Any)
         await collect(service, text_request())
 
 
-async def test_row_59_a_missing_template_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_missing_template_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     chat = GenerationRequest(prompt=ChatPrompt(messages=(Message(role="user", content="Hi"),)))
     with service_over(FakeModels(FakeClient())) as service:
         await collect(service, chat)
         await collect(service, chat)
     assert [record.message for record in caplog.records].count(
-        "fake brings no chat template: chats are written to it as ChatML"
+        "fake has no chat template: chats are rendered as ChatML"
     ) == 1

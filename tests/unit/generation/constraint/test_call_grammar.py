@@ -9,10 +9,10 @@ from typing import Any
 import jsonschema
 import pytest
 
+from jan_serve.chat.call_writer import write_calls
+from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.detect import FORMATS
-from jan_serve.chat.formats.format import ChatFormat
 from jan_serve.chat.formats.hermes import HERMES
-from jan_serve.chat.formats.writer import write_calls
 from jan_serve.chat.stream_parser import StreamParser
 from jan_serve.core.constraint import CompiledGrammar, JsonSchemaConstraint
 from jan_serve.core.events import TextDelta, ToolCallDelta
@@ -162,7 +162,7 @@ def test_a_schema_beyond_the_translator_leaves_a_warning() -> None:
         call_grammars(form, (Tool(name="odd", parameters=odd.parameters, strict=True),), parallel=True)
 
 
-def test_control_tokens_are_told_apart() -> None:
+def test_control_tokens_are_separate() -> None:
     form = next(form for form in FORMATS if form.name == "gpt-oss")
     whole = call_grammars(form, TOOLS[:1], parallel=False).whole
     assert {special.text for special in whole.specials} >= {"<|channel|>", "<|message|>", "<|constrain|>"}

@@ -21,7 +21,7 @@ def test_what_is_too_long_as_terminals_is_written_as_rules() -> None:
     assert len(compiled.lark) < 50_000
 
 
-def test_row_104_llama_cpp_gets_no_grammar_that_llguidance_cannot_hold(
+def test_a_grammar_over_the_limits_of_llguidance_is_rejected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refuse(*_: object, **__: object) -> None:

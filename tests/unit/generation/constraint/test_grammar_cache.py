@@ -82,7 +82,7 @@ async def test_the_order_of_properties_makes_a_difference(
     assert len(translator.calls) == 2
 
 
-async def test_kinds_with_equal_content_are_told_apart(cache: GrammarCache, translator: Translator) -> None:
+async def test_kinds_with_equal_content_are_different(cache: GrammarCache, translator: Translator) -> None:
     await cache.compile(JsonSchemaConstraint("x"))
     await cache.compile(GbnfConstraint("x"))
     assert len(translator.calls) == 2

@@ -1,14 +1,14 @@
-"""Tools as text: the instructions, and a history whose calls a template cannot write."""
+"""Instructions, and calls and results as text."""
 
 from __future__ import annotations
 
 import pytest
 
-from jan_serve.chat.detect import FORMATS, knows_tools
-from jan_serve.chat.formats.format import ChatFormat
+from jan_serve.chat.chat_format import ChatFormat
+from jan_serve.chat.detect import FORMATS
 from jan_serve.chat.formats.generic import GENERIC
 from jan_serve.chat.formats.llama3 import LLAMA3
-from jan_serve.chat.instructions import tool_instructions, with_tools_as_text
+from jan_serve.chat.tool_instructions import tool_instructions, with_tools_as_text
 from jan_serve.core.messages import FunctionCall, ImagePart, Message, TextPart, Tool, ToolCall
 from tests.unit.chat.formats.answers import TOOLS, WEATHER, call, parse
 
@@ -26,15 +26,15 @@ def test_instructions_name_every_tool_and_its_schema() -> None:
     assert all(f'"name": "{tool.name}"' in text for tool in TOOLS)
 
 
-@pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
-def test_the_example_in_the_instructions_is_a_call(form: ChatFormat) -> None:
-    text = tool_instructions([WEATHER], form)
+@pytest.mark.parametrize("chat_format", FORMATS, ids=lambda chat_format: chat_format.name)
+def test_the_example_in_the_instructions_is_a_call(chat_format: ChatFormat) -> None:
+    text = tool_instructions([WEATHER], chat_format)
     example = text[text.index("in place:\n\n") + 11 : text.rindex("\n\n")]
-    calls = parse(form, [example], tools=[Tool(name="function_name")]).values()
+    calls = parse(chat_format, [example], tools=[Tool(name="function_name")]).values()
     assert calls == [("function_name", {"argument_name": "value"})]
 
 
-def test_one_call_at_a_time() -> None:
+def test_instructions_allow_several_calls_only_if_the_format_does() -> None:
     assert "Several calls" in tool_instructions(TOOLS, GENERIC)
     assert "one call at a time" in tool_instructions(TOOLS, LLAMA3)
 
@@ -72,10 +72,10 @@ def test_calls_stay_where_the_template_writes_them() -> None:
     )
 
 
-def test_arguments_that_are_no_json_are_kept() -> None:
+def test_invalid_json_arguments_are_kept() -> None:
     broken = Message(role="assistant", tool_calls=(ToolCall("a", FunctionCall("f", '{"a": ')),))
-    for form in FORMATS:
-        (message,) = with_tools_as_text([broken], (), form, calls_too=True)
+    for chat_format in FORMATS:
+        (message,) = with_tools_as_text([broken], (), chat_format, calls_too=True)
         assert isinstance(message.content, str)
         assert '{"a": ' in message.content or '{\\"a\\": ' in message.content
 
@@ -86,20 +86,3 @@ def test_images_of_a_result_are_not_lost() -> None:
     (message,) = with_tools_as_text([result], (), GENERIC, calls_too=True)
     assert isinstance(message.content, tuple)
     assert image in message.content
-
-
-@pytest.mark.parametrize(
-    ("template", "knows"),
-    [
-        (None, False),
-        ("", False),
-        ("{% if tools %}x{% endif %}", True),
-        ("{{ tools | tojson }}", True),
-        ("{%- for tool in available_tools -%}", True),
-        ("You have tools. {{ messages }}", False),
-        ("{{ 'no tools here' }}", False),
-        ("{{ message.tools }}", False),
-    ],
-)
-def test_templates_that_show_tools(template: str | None, knows: bool) -> None:
-    assert knows_tools(template) == knows

@@ -1,4 +1,4 @@
-"""Types that a schema gives a parameter, and values by them."""
+"""Types of parameters from a schema, and values converted by them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.chat.tool_types import ALL_TYPES, item_schema, property_schema, types_of, value_to_json
+from jan_serve.chat.schema_types import ALL_TYPES, item_schema, property_schema, types_of, value_to_json
 
 CITY: dict[str, Any] = {"$ref": "#/$defs/a~1b"}
 ROOT: dict[str, Any] = {
@@ -40,11 +40,11 @@ ROOT: dict[str, Any] = {
         ({"$ref": "#/$defs/many"}, {"object"}),
     ],
 )
-def test_types(schema: object, types: set[str]) -> None:
+def test_types_of_a_schema(schema: object, types: set[str]) -> None:
     assert types_of(schema, ROOT) == types
 
 
-def test_members() -> None:
+def test_schemas_of_properties_and_items() -> None:
     schema = {"anyOf": [{"properties": {"a": CITY}}, {"additionalProperties": {"type": "null"}}]}
     assert property_schema(schema, ROOT, "a") is CITY
     assert property_schema(schema, ROOT, "b") == {"type": "null"}
@@ -54,7 +54,7 @@ def test_members() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "types", "wanted"),
+    ("text", "types", "expected"),
     [
         ("2", {"string"}, '"2"'),
         (" 2 ", {"integer"}, "2"),
@@ -77,5 +77,5 @@ def test_members() -> None:
         ("", ALL_TYPES, '""'),
     ],
 )
-def test_values(text: str, types: set[str], wanted: str) -> None:
-    assert value_to_json(text, frozenset(types)) == wanted
+def test_values_are_converted_by_type(text: str, types: set[str], expected: str) -> None:
+    assert value_to_json(text, frozenset(types)) == expected

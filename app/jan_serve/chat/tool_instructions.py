@@ -1,6 +1,6 @@
-"""Tools for models whose template does not show them: as text in the messages.
+"""Tools, calls and results as text in the messages, for templates that do not write them.
 
-What a template cannot write is written by the format's layout, so the model sees its calls as it is told to write them.
+Calls use the format's layout, so a history shows them as the instructions ask for them.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Final
 
 import msgspec
 
-from jan_serve.chat.formats.format import ChatFormat
-from jan_serve.chat.formats.writer import write_calls
+from jan_serve.chat.call_writer import write_calls
+from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.core.messages import FunctionCall, ImagePart, Message, TextPart, Tool, ToolCall
 
 Content = str | tuple[TextPart | ImagePart, ...] | None
@@ -20,9 +20,11 @@ Content = str | tuple[TextPart | ImagePart, ...] | None
 _EXAMPLE: Final = ToolCall("call00000", FunctionCall("function_name", '{"argument_name": "value"}'))
 
 
-def tool_instructions(tools: Sequence[Tool], form: ChatFormat) -> str:
-    """What tells a model which tools it has and how to call them."""
-    count = "Several calls may follow one another" if form.calls.parallel else "Write one call at a time"
+def tool_instructions(tools: Sequence[Tool], chat_format: ChatFormat) -> str:
+    """The text that lists the tools and explains how to call them."""
+    count = (
+        "Several calls may follow one another" if chat_format.calls.parallel else "Write one call at a time"
+    )
     lines = [
         "You can call functions to help with the user's request. They are listed below, one JSON object a line,"
         " with the JSON Schema of their arguments:",
@@ -33,7 +35,7 @@ def tool_instructions(tools: Sequence[Tool], form: ChatFormat) -> str:
         "",
         "To call a function, write exactly this, with its name and arguments in place:",
         "",
-        write_calls(form.calls, [_EXAMPLE]),
+        write_calls(chat_format.calls, [_EXAMPLE]),
         "",
         f"{count}. Then stop: the results come with the next message, in <tool_response> tags."
         " If no function is needed, answer as usual.",
@@ -42,36 +44,38 @@ def tool_instructions(tools: Sequence[Tool], form: ChatFormat) -> str:
 
 
 def with_tools_as_text(
-    messages: Sequence[Message], tools: Sequence[Tool], form: ChatFormat, *, calls_too: bool
+    messages: Sequence[Message], tools: Sequence[Tool], chat_format: ChatFormat, *, calls_too: bool
 ) -> tuple[Message, ...]:
-    """The messages with the instructions in the system message, which is added where there is none.
+    """The messages with instructions appended to the system message, which is created if missing.
 
     calls_too: the template does not write calls and results either; calls become text of the assistant's turn, and
-    results one user turn for each run of them. Without tools nothing is added.
+    each run of results becomes one user turn. Without tools, no instructions are added.
     """
-    folded = _fold_calls(messages, form) if calls_too else list(messages)
+    folded = _with_calls_and_results_as_text(messages, chat_format) if calls_too else list(messages)
     if not tools:
         return tuple(folded)
-    text = tool_instructions(tools, form)
+    text = tool_instructions(tools, chat_format)
     if folded and folded[0].role == "system":
         system = msgspec.structs.replace(folded[0], content=joined_content(folded[0].content, text))
         return (system, *folded[1:])
     return (Message(role="system", content=text), *folded)
 
 
-def with_calls_as_text(messages: Sequence[Message], form: ChatFormat) -> tuple[Message, ...]:
-    """The messages with the calls of a turn as its text, for templates that leave them out but know results."""
-    return tuple(_called_as_text(message, form) for message in messages)
+def with_calls_as_text(messages: Sequence[Message], chat_format: ChatFormat) -> tuple[Message, ...]:
+    """The messages with each turn's calls as text, for templates that write results but not calls."""
+    return tuple(_with_call_text(message, chat_format) for message in messages)
 
 
-def _called_as_text(message: Message, form: ChatFormat) -> Message:
+def _with_call_text(message: Message, chat_format: ChatFormat) -> Message:
     if not message.tool_calls:
         return message
-    content = joined_content(message.content, write_calls(form.calls, message.tool_calls), between="\n")
+    content = joined_content(
+        message.content, write_calls(chat_format.calls, message.tool_calls), between="\n"
+    )
     return msgspec.structs.replace(message, content=content, tool_calls=())
 
 
-def _fold_calls(messages: Sequence[Message], form: ChatFormat) -> list[Message]:
+def _with_calls_and_results_as_text(messages: Sequence[Message], chat_format: ChatFormat) -> list[Message]:
     folded: list[Message] = []
     after_result = False
     for message in messages:
@@ -85,7 +89,7 @@ def _fold_calls(messages: Sequence[Message], form: ChatFormat) -> list[Message]:
             else:
                 folded.append(Message(role="user", content=content))
         else:
-            folded.append(_called_as_text(message, form))
+            folded.append(_with_call_text(message, chat_format))
         after_result = is_result
     return folded
 
@@ -98,7 +102,7 @@ def _description(tool: Tool) -> str:
 
 
 def joined_content(*contents: Content, between: str = "\n\n") -> Content:
-    """Contents one after another; parts stay parts."""
+    """The contents concatenated, with `between` as separator; a list of parts stays a list."""
     if all(content is None or isinstance(content, str) for content in contents):
         return between.join(content for content in contents if isinstance(content, str) and content)
     parts: list[TextPart | ImagePart] = []

@@ -1,7 +1,7 @@
-"""The JSON types that a tool's schema gives a parameter, for models that write arguments as plain text between tags.
+"""Types of tool parameters from their JSON Schema, for models that write arguments as plain text between tags.
 
-A model that writes `<days>2</days>` does not say whether it means 2 or "2"; the schema does. Not a validator: a value
-that fits no type of the schema is passed on as a string.
+In `<days>2</days>` only the schema tells 2 from "2". Not a validator: a value that fits no type of the schema becomes a
+string.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PYTHON_WORDS: Final = {"True": "true", "False": "false", "None": "null"}
 
 
 def property_schema(schema: object, root: object, name: str) -> object:
-    """The schema of an object's property; None where the schema says nothing of it."""
+    """The schema of an object's property; None if the schema does not define it."""
     for part in _alternatives(schema, root):
         properties = part.get("properties")
         if isinstance(properties, dict) and name in properties:
@@ -31,7 +31,7 @@ def property_schema(schema: object, root: object, name: str) -> object:
 
 
 def item_schema(schema: object, root: object) -> object:
-    """The schema of an array's items; None where the schema says nothing of them."""
+    """The schema of an array's items; None if the schema does not define it."""
     for part in _alternatives(schema, root):
         if isinstance(part.get("items"), dict):
             return part["items"]
@@ -39,7 +39,7 @@ def item_schema(schema: object, root: object) -> object:
 
 
 def types_of(schema: object, root: object) -> frozenset[str]:
-    """The types a value may have. ALL_TYPES where the schema does not say. root: what `$ref` points into."""
+    """The types a value may have; ALL_TYPES if the schema has none. root: the schema that `$ref` points into."""
     found: set[str] = set()
     for part in _alternatives(schema, root):
         found |= _own_types(part)
@@ -47,30 +47,30 @@ def types_of(schema: object, root: object) -> frozenset[str]:
 
 
 def value_to_json(text: str, types: frozenset[str]) -> str:
-    """The JSON for a value that a model wrote as `text`.
+    """Convert a value that a model wrote as `text` to JSON.
 
-    What reads as JSON (or as a Python literal) of one of `types` is that; anything else is a string, even where `types`
-    has none. Quotes belong to the string: a value in quotes is never read as JSON.
+    JSON or a Python literal of one of `types` stays that value; anything else becomes a string, even if `types` has
+    none. A value in quotes is never read as JSON: the quotes belong to the string.
     """
     if types == STRING:
         return json.dumps(text, ensure_ascii=False)
     stripped = text.strip()
-    for reading in (stripped, _python(stripped)):
-        kind = _type_of(reading)
+    for candidate in (stripped, _python_to_json(stripped)):
+        kind = _type_of(candidate)
         if kind in (None, "string"):
             continue
         if kind in types or (kind == "integer" and "number" in types):
-            return reading
+            return candidate
     return json.dumps(text if "string" in types else stripped, ensure_ascii=False)
 
 
 def _alternatives(schema: object, root: object) -> list[Mapping[str, Any]]:
-    """The schema and what its references and unions hold, each a mapping, each once."""
+    """The schema and the members of its references and unions: mappings only, each once."""
     parts: list[Mapping[str, Any]] = []
     seen: set[int] = set()
-    waiting = [schema]
-    while waiting:
-        part = waiting.pop(0)
+    queue = [schema]
+    while queue:
+        part = queue.pop(0)
         if not isinstance(part, dict) or id(cast(object, part)) in seen:
             continue
         found = cast(dict[str, Any], part)
@@ -78,24 +78,24 @@ def _alternatives(schema: object, root: object) -> list[Mapping[str, Any]]:
         parts.append(found)
         reference = found.get("$ref")
         if isinstance(reference, str):
-            waiting.append(_resolve(reference, root))
+            queue.append(_resolve(reference, root))
         for keyword in ("anyOf", "oneOf", "allOf"):
             members = found.get(keyword)
             if isinstance(members, list):
-                waiting += cast(list[object], members)
+                queue += cast(list[object], members)
     return parts
 
 
 def _resolve(reference: str, root: object) -> object:
-    """What a local JSON pointer (RFC 6901) points at; None where it points nowhere."""
-    at = root
+    """The target of a local JSON pointer (RFC 6901); None if it does not exist."""
+    node = root
     if not reference.startswith("#"):
         return None
     for step in reference[1:].split("/")[1:]:
-        if not isinstance(at, dict):
+        if not isinstance(node, dict):
             return None
-        at = cast(dict[str, object], at).get(step.replace("~1", "/").replace("~0", "~"))
-    return at
+        node = cast(dict[str, object], node).get(step.replace("~1", "/").replace("~0", "~"))
+    return node
 
 
 def _own_types(part: Mapping[str, Any]) -> set[str]:
@@ -118,7 +118,7 @@ def _refuse(name: str) -> NoReturn:
 
 
 def _type_of(text: str) -> str | None:
-    """The type of a JSON text; None where it is none."""
+    """The type of a JSON text; None for any other text."""
     try:
         return _type_name(json.loads(text, parse_constant=_refuse))
     except (ValueError, RecursionError):
@@ -143,7 +143,7 @@ def _type_name(value: object) -> str:
             return "array"
 
 
-def _python(text: str) -> str:
+def _python_to_json(text: str) -> str:
     if text[:1] in ("{", "[", "("):
         return literal_to_json(text) or text
     return _PYTHON_WORDS.get(text, text)

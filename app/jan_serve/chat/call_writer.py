@@ -1,4 +1,4 @@
-"""Writes calls as a model of a format does: for histories that a template does not write, and for instructions."""
+"""Writes calls in a family's layout: for histories that a template does not write, and for instructions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from jan_serve.chat.formats.layout import (
+from jan_serve.chat.call_layout import (
     ArgumentSyntax,
     CallLayout,
     GemmaArguments,
@@ -20,11 +20,11 @@ from jan_serve.chat.formats.layout import (
 from jan_serve.core.messages import ToolCall
 
 UNREADABLE = "arguments"
-"""The argument that carries arguments that are no JSON object, in layouts that need names."""
+"""The argument name for arguments that are not a JSON object, in layouts that require names."""
 
 
 def write_calls(layout: CallLayout, calls: Sequence[ToolCall]) -> str:
-    """The calls of one turn, in order. Arguments that are no JSON object are written as they are where JSON stands."""
+    """Write the calls of one turn, in order. In JSON layouts, arguments that are not a JSON object stay unchanged."""
     written = (
         _fill(layout.call, _slots(layout, call, layout.first_index + number))
         for number, call in enumerate(calls)
@@ -46,7 +46,7 @@ def _fill(parts: Parts, slots: Mapping[Slot, str]) -> str:
 
 
 def _arguments(syntax: ArgumentSyntax, text: str) -> str:
-    values = _read(text)
+    values = _parsed(text)
     match syntax:
         case JsonArguments():
             return text if values is None else _json(values)
@@ -61,7 +61,7 @@ def _arguments(syntax: ArgumentSyntax, text: str) -> str:
             return _nested(values if values is not None else {UNREADABLE: text}, syntax.prefix)
 
 
-def _read(text: str) -> dict[str, Any] | None:
+def _parsed(text: str) -> dict[str, Any] | None:
     try:
         value = json.loads(text or "{}")
     except (ValueError, RecursionError):

@@ -1,7 +1,7 @@
-"""What a parser makes of an answer: deltas of text, reasoning and tool calls. White space between them is settled here.
+"""Builds the deltas of one choice: text, reasoning and tool calls.
 
-White space where a thought or a call begins or ends belongs to the format and is dropped; inside of text it is kept.
-So white space is held until what follows it is known.
+White space where a thought or a call begins or ends belongs to the format and is dropped; inside text it is kept.
+So white space is held until the text after it is known.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import Final
 from jan_serve.core.events import ReasoningDelta, TextDelta, TokenInfo, ToolCallDelta
 
 IdFactory = Callable[[str], str]
-"""Makes the id of a new call of the named tool. Must never give the same id twice in a chat."""
+"""Makes the id of a new call of the named tool. Ids must be unique in a chat."""
 
 Delta = TextDelta | ReasoningDelta | ToolCallDelta
 
 BREAK: Final = "\n\n"
-"""Between two messages of one answer, in formats that write several."""
+"""Separates two messages of one answer, in formats that write several."""
 
 
-class AnswerWriter:
-    """Collects the deltas of one choice. Neighbours of a kind are one delta, whatever they were made of."""
+class DeltaBuilder:
+    """Merges adjacent pieces of one kind into one delta."""
 
     __slots__ = (
         "_blank",
@@ -41,44 +41,42 @@ class AnswerWriter:
         self._index = index
         self._new_id = new_id
         self._deltas: list[Delta] = []
-        # The delta that grows, without its text, and its text.
+        # The delta being built, without its text; the text is in _pieces.
         self._open: Delta | None = None
         self._pieces: list[str] = []
         self._tokens: tuple[TokenInfo, ...] = ()
         self._space = ""
         self._thinking = False
-        # Nothing but white space since the last thought or call. Not so at the very start: its white space is kept.
+        # Only white space since the last thought or call. False at the very start, where white space is kept.
         self._blank = False
         self._started = False
         self._calls = 0
 
     @property
     def thinking(self) -> bool:
-        """Whether the answer is inside a thought."""
         return self._thinking
 
     @property
     def calls(self) -> int:
-        """How many calls have been opened."""
         return self._calls
 
     @property
     def has_text(self) -> bool:
-        """Whether there is text since the start, or since the last thought or call."""
+        """Whether text came since the start, or since the last thought or call."""
         return self._started
 
     def add_tokens(self, tokens: tuple[TokenInfo, ...]) -> None:
-        """Tokens to hand out with the next text or reasoning."""
+        """Add tokens, to be sent with the next text or reasoning."""
         self._tokens += tokens
 
     def take(self) -> list[Delta]:
-        """The deltas since the last take."""
+        """Return the deltas since the last take."""
         self._close_delta()
         deltas, self._deltas = self._deltas, []
         return deltas
 
     def text(self, text: str) -> None:
-        """More of the text, or of the thought inside of one."""
+        """Append to the text, or to the thought if one is open."""
         body = text.rstrip()
         if not body:
             self._space += text
@@ -90,36 +88,33 @@ class AnswerWriter:
         self._started = True
 
     def break_text(self) -> None:
-        """A new message begins: set its text apart from what was written before it."""
+        """Begin a new message: BREAK separates it from any text before it."""
         if self._started:
             self._space = BREAK
 
     def open_thought(self) -> None:
-        """What follows is reasoning."""
         self._drop_space()
         self._thinking = True
 
     def close_thought(self) -> None:
-        """What follows is the answer again."""
         self._drop_space()
         self._thinking = False
 
     def open_call(self, name: str) -> None:
-        """A call begins."""
         self._drop_space()
         self._close_delta()
         self._open = ToolCallDelta(self._index, self._calls, self._new_id(name), name)
         self._calls += 1
 
     def arguments(self, text: str) -> None:
-        """More of the JSON text of the open call's arguments."""
+        """Append JSON text to the arguments of the open call."""
         if not isinstance(self._open, ToolCallDelta):
             self._close_delta()
             self._open = ToolCallDelta(self._index, self._calls - 1)
         self._pieces.append(text)
 
     def finish(self) -> None:
-        """The answer has ended: hand out what was held back."""
+        """Emit the white space and tokens still held."""
         if not self._blank and self._space:
             self._emit(self._space)
         self._space = ""

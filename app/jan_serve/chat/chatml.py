@@ -1,7 +1,6 @@
-"""The template for models that bring none: ChatML, the format most GGUF files without a template were tuned on.
+"""ChatML, the template for models without one: most GGUF files without a template were tuned on it.
 
-`<|im_start|>ROLE\\nTEXT<|im_end|>\\n` for every turn, then `<|im_start|>assistant\\n`.
-Tools are not shown to the model.
+`<|im_start|>ROLE\\nTEXT<|im_end|>\\n` for every turn, then `<|im_start|>assistant\\n`. It shows no tools.
 """
 
 from __future__ import annotations

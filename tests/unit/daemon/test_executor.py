@@ -1,4 +1,4 @@
-"""Plans on a real folder: written once, idempotent, and taken back without a trace."""
+"""Plans executed on a real folder: idempotent, and undone completely."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jan_serve.daemon.machine import Done, ServiceFailed, apply, holds, run_command
+from jan_serve.daemon.executor import CommandResult, ServiceFailed, apply, contains, run_command
 from jan_serve.daemon.plan import Command, Plan, UnitFile
 
 
@@ -20,10 +20,14 @@ class Recorder:
         self._failing = failing
         self.calls: list[str] = []
 
-    def __call__(self, words: Sequence[str]) -> Done:
+    def __call__(self, words: Sequence[str]) -> CommandResult:
         line = " ".join(words)
         self.calls.append(line)
-        return Done(1, "it broke") if line.startswith(self._failing) and self._failing else Done(0, "")
+        return (
+            CommandResult(1, "it broke")
+            if line.startswith(self._failing) and self._failing
+            else CommandResult(0, "")
+        )
 
 
 def plan(folder: Path, content: str = "unit\n") -> Plan:
@@ -48,7 +52,7 @@ def uninstall(folder: Path) -> Plan:
     )
 
 
-def test_a_second_time_changes_nothing(tmp_path: Path) -> None:
+def test_a_plan_is_idempotent(tmp_path: Path) -> None:
     run = Recorder()
     assert len(apply(plan(tmp_path), run)) == 2
     assert apply(plan(tmp_path), run) == []
@@ -56,13 +60,13 @@ def test_a_second_time_changes_nothing(tmp_path: Path) -> None:
     assert (tmp_path / "units" / "a.service").stat().st_mode & 0o777 == 0o644
 
 
-def test_folders_are_protected_before_anything_is_in_them(tmp_path: Path) -> None:
+def test_folders_are_protected_while_empty(tmp_path: Path) -> None:
     steps = dataclasses.replace(plan(tmp_path), protect=(Command(("protect",)),))
     seen: list[tuple[str, bool, bool]] = []
 
-    def run(words: Sequence[str]) -> Done:
+    def run(words: Sequence[str]) -> CommandResult:
         seen.append((words[0], (tmp_path / "data").exists(), (tmp_path / "etc").exists()))
-        return Done(0, "")
+        return CommandResult(0, "")
 
     apply(steps, run)
     assert seen == [("stop", False, False), ("protect", True, False), ("start", True, True)]
@@ -70,7 +74,7 @@ def test_folders_are_protected_before_anything_is_in_them(tmp_path: Path) -> Non
         apply(dataclasses.replace(steps, folders=(tmp_path / "more",)), Recorder("protect"))
 
 
-def test_a_link_in_place_of_a_folder_is_not_protected(tmp_path: Path) -> None:
+def test_a_link_is_not_protected(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "data").symlink_to(tmp_path / "other")
     run = Recorder()
@@ -81,7 +85,7 @@ def test_a_link_in_place_of_a_folder_is_not_protected(tmp_path: Path) -> None:
     apply(plan(tmp_path), run)
 
 
-def test_a_change_stops_what_runs_first(tmp_path: Path) -> None:
+def test_a_change_stops_the_service_first(tmp_path: Path) -> None:
     apply(plan(tmp_path), Recorder())
     run = Recorder("stop")
     assert apply(plan(tmp_path, "changed\n"), run) == [tmp_path / "units" / "a.service"]
@@ -96,14 +100,14 @@ def test_a_file_of_the_user_is_kept(tmp_path: Path) -> None:
     assert (tmp_path / "etc" / "config.toml").read_text() == "port = 2\n"
 
 
-def test_nothing_is_left(tmp_path: Path) -> None:
+def test_uninstall_leaves_no_files(tmp_path: Path) -> None:
     apply(plan(tmp_path), Recorder())
     apply(uninstall(tmp_path), Recorder())
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
     assert not (tmp_path / "etc").exists()
 
 
-def test_a_command_that_fails(tmp_path: Path) -> None:
+def test_a_failing_command_raises(tmp_path: Path) -> None:
     with pytest.raises(ServiceFailed, match="`start` failed: it broke"):
         apply(plan(tmp_path), Recorder("start"))
 
@@ -121,16 +125,16 @@ def test_windows_files_have_its_line_ends(tmp_path: Path) -> None:
     assert raw[:2] in (b"\xff\xfe", b"\xfe\xff")
 
 
-def test_commands_are_real_processes() -> None:
-    assert run_command([sys.executable, "-c", "print(1)"]) == Done(0, "1\n")
+def test_run_command_returns_status_and_output() -> None:
+    assert run_command([sys.executable, "-c", "print(1)"]) == CommandResult(0, "1\n")
     done = run_command([sys.executable, "-c", "import sys; sys.exit('no')"])
     assert (done.status, done.output.strip()) == (1, "no")
-    with pytest.raises(ServiceFailed, match="there is no jan-serve-absent"):
+    with pytest.raises(ServiceFailed, match="jan-serve-absent is not installed"):
         run_command(["jan-serve-absent"])
 
 
-def test_what_a_file_holds(tmp_path: Path) -> None:
+def test_contains_finds_text_in_an_existing_file(tmp_path: Path) -> None:
     (tmp_path / "unit").write_text("ListenStream=1")
-    assert holds(tmp_path / "unit", "ListenStream=")
-    assert not holds(tmp_path / "unit", "Sockets")
-    assert not holds(tmp_path / "absent", "")
+    assert contains(tmp_path / "unit", "ListenStream=")
+    assert not contains(tmp_path / "unit", "Sockets")
+    assert not contains(tmp_path / "absent", "")
