@@ -59,7 +59,7 @@ class EnginePrompt(NamedTuple):
 
 
 class PreparedRequest(NamedTuple):
-    """What to submit, and how to read the answer. parsers: None if the answer is plain text."""
+    """parsers: None if the answer is plain text."""
 
     submitted: EngineRequest
     infilled: bool = False

@@ -120,7 +120,7 @@ class _CallWriter:
         return sequence([*self._text(self._layout.opening), self._calls(), *self._text(self._layout.closing)])
 
     def after(self, trigger: str) -> Expr:
-        """What completes the calls behind a trigger. Without a closing text, each call has a trigger of its own."""
+        """The rest of the calls after a trigger. Without a closing text, each call has its own trigger."""
         first = self._any_tool(self._layout.after(trigger))
         if not self._layout.closing:
             return first
@@ -169,7 +169,7 @@ def _braced(grammar: Grammar) -> Grammar:
 
 
 def _object_schema(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Arguments are an object, whether the schema says so or not."""
+    """Arguments are an object even if the schema has no type."""
     return parameters if "type" in parameters else {**parameters, "type": "object"}
 
 
@@ -199,11 +199,11 @@ def _notation(syntax: ArgumentSyntax, specials: Sequence[str]) -> ArgumentNotati
                 for part in syntax.argument
                 for piece in (_texts(part, specials) if isinstance(part, str) else [_ARGUMENT_SLOTS[part]])
             )
-            behind = syntax.argument[syntax.argument.index(Slot.VALUE) + 1]
+            next_part = syntax.argument[syntax.argument.index(Slot.VALUE) + 1]
             return ArgumentNotation(
                 argument=parts,
                 separator=sequence(_texts(syntax.separator, specials)),
-                stop=str(behind).strip(),
+                stop=str(next_part).strip(),
             )
         case PythonArguments():
             return ArgumentNotation(

@@ -94,8 +94,8 @@ def error_body(problem: Problem) -> ErrorBody:
         case SuffixNotSupported() as error:
             return {"error": error.message, "error_type": "suffix not supported"}
         case ContextLengthExceeded() as error:
-            words = f"`inputs` must have less than {error.n_ctx} tokens. Given: {error.n_prompt}"
-            return {"error": f"Input validation error: {error.which}{words}", "error_type": "validation"}
+            text = f"`inputs` must have less than {error.n_ctx} tokens. Given: {error.n_prompt}"
+            return {"error": f"Input validation error: {error.which}{text}", "error_type": "validation"}
         case InvalidSchema() as error:
             words = f"Input validation error: grammar is not valid: {error.message}"
             return {"error": words, "error_type": "validation"}

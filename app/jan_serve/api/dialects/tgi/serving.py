@@ -86,7 +86,7 @@ class Serving:
             self._open -= jobs
 
     def failed_stream(self, request: Request, error: JanServeError, body: object, *, done: bytes) -> Response:
-        """A stream of one error. done: what ends it."""
+        """A stream of one error. done: the bytes that end it."""
         record_of(request.scope).error = error.code
 
         async def frames() -> AsyncIterator[bytes]:
