@@ -11,12 +11,13 @@ from pathlib import Path
 
 import msgspec
 
+from jan_serve.core.model_source import ModelSource
 from jan_serve.errors import ModelNotFound
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.store.memory.footprint import Footprint
 from jan_serve.supervisor.limits import ManagerLimits
 from jan_serve.supervisor.models.model_manager import ModelManager
-from jan_serve.supervisor.models.model_source import ModelSource, Residence
+from jan_serve.supervisor.models.source_resolver import Retention
 from tests.support.processes import wait_until
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -38,7 +39,7 @@ class FakeResolver:
         self.settings = settings or EngineSettings()
         self.revisions: dict[str, int] = {}
         self.sizes: dict[str, Footprint] = {}
-        self.residences: dict[str, Residence] = {}
+        self.retentions: dict[str, Retention] = {}
 
     def resolve(self, name: str | None) -> ModelSource:
         """Raises ModelNotFound."""
@@ -66,9 +67,9 @@ class FakeResolver:
         """What the test says; else nothing."""
         return self.sizes.get(source.name, Footprint(0, 0, 0, 0))
 
-    def residence(self, source: ModelSource) -> Residence:
+    def retention(self, source: ModelSource) -> Retention:
         """What the test says; else the default."""
-        return self.residences.get(source.name, Residence())
+        return self.retentions.get(source.name, Retention())
 
     def list(self) -> tuple[ModelSource, ...]:
         """All names."""

@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jan_serve.core.events import Timings, TokenInfo
+from jan_serve.core.model_facts import ModelFacts, SpecialToken
+from jan_serve.core.model_source import ModelSource
+from jan_serve.core.model_status import ManagerSnapshot, ModelState, ModelStatus
 from jan_serve.errors import InvalidRequest, ModelNotFound
-from jan_serve.ipc.engine_stats import EngineStats
 from jan_serve.ipc.messages import (
     Accepted,
     Chunk,
@@ -23,12 +25,10 @@ from jan_serve.ipc.messages import (
     EmbedRequest,
     EngineEvent,
     EngineRequest,
-    ModelFacts,
     PromptScored,
     ReadState,
     RequestCompleted,
     SequenceFinished,
-    SpecialToken,
     StatePart,
     StateStored,
     StoreState,
@@ -199,36 +199,12 @@ class FakeClient:
         self.states.pop(state, None)
 
 
-@dataclass(frozen=True)
-class FakeState:
-    """As supervisor.snapshot.ModelStatus."""
-
-    name: str
-    state: str = "ready"
-    leases: int = 0
-    waiting: int = 0
-    stats: EngineStats = field(default_factory=EngineStats)
-    loads_total: int = 1
-    crashes_total: int = 0
-    stalls_total: int = 0
-    reason: str | None = None
-    facts: ModelFacts | None = None
-    lost_devices: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class FakeSnapshot:
-    """As supervisor.snapshot.ManagerSnapshot."""
-
-    models: Sequence[FakeState]
-
-
 class FakeModels:
     """Leases of fake clients; the first one is the default. `held` counts the open leases."""
 
     def __init__(self, *clients: FakeClient) -> None:
         self.clients = clients or (FakeClient(),)
-        self.state = "ready"
+        self.state: ModelState = "ready"
         self.lost_devices: tuple[str, ...] = ()
         self.held = 0
         self.leased: list[str | None] = []
@@ -251,13 +227,20 @@ class FakeModels:
         finally:
             self.held -= 1
 
-    async def models(self) -> Sequence[FakeClient]:
+    async def models(self) -> Sequence[ModelSource]:
         """All of them."""
-        return self.clients
+        return [ModelSource(name=client.name, path=f"{client.name}.gguf") for client in self.clients]
 
-    def snapshot(self) -> FakeSnapshot:
-        """All of them, in the state `state`."""
-        states = [
-            FakeState(client.name, self.state, lost_devices=self.lost_devices) for client in self.clients
-        ]
-        return FakeSnapshot(states)
+    def snapshot(self) -> ManagerSnapshot:
+        """All of them, loaded once, in the state `state`."""
+        models = tuple(
+            ModelStatus(
+                name=client.name,
+                path=f"{client.name}.gguf",
+                state=self.state,
+                loads_total=1,
+                lost_devices=self.lost_devices,
+            )
+            for client in self.clients
+        )
+        return ManagerSnapshot(draining=False, models=models)

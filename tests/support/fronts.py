@@ -16,7 +16,7 @@ from fastapi import FastAPI
 from jan_serve.api.app import create_app
 from jan_serve.api.dialects import DIALECTS, DialectFactory
 from jan_serve.api.http.connection import HttpConnection
-from jan_serve.api.models_port import Models
+from jan_serve.api.served_models import ServedModels
 from jan_serve.api.server import DrainingServer, server_config
 from jan_serve.config import Settings
 from tests.support.compiling import InlineTranslator
@@ -33,7 +33,7 @@ def make_settings(**changes: Any) -> Settings:
 class _Replaceable:
     """Models that are looked up at each call."""
 
-    def __init__(self, models: Models) -> None:
+    def __init__(self, models: ServedModels) -> None:
         self.current = models
 
     def __getattr__(self, name: str) -> Any:
@@ -49,7 +49,7 @@ _FREE: dict[object, list[tuple[FastAPI, _Replaceable]]] = {}
 
 @contextlib.asynccontextmanager
 async def http_client(
-    models: Models | None = None,
+    models: ServedModels | None = None,
     *,
     headers: dict[str, str] | None = None,
     dialects: tuple[DialectFactory, ...] = DIALECTS,
@@ -80,7 +80,7 @@ async def http_client(
 class NoShutdown:
     """Models that have no workers to end."""
 
-    def __init__(self, models: Models) -> None:
+    def __init__(self, models: ServedModels) -> None:
         self._models = models
 
     def __getattr__(self, name: str) -> Any:
@@ -92,7 +92,7 @@ class NoShutdown:
 
 @contextlib.asynccontextmanager
 async def live_server(
-    models: Models | None = None, *, connection: type[HttpConnection] = HttpConnection, **settings: Any
+    models: ServedModels | None = None, *, connection: type[HttpConnection] = HttpConnection, **settings: Any
 ) -> AsyncGenerator[int]:
     """A server on this event loop; the value is its port. It has ended when the block has."""
     served: Any = NoShutdown(models or FakeModels())

@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 
 from jan_serve import __version__
-from jan_serve.api.control_port import ControlPlane
+from jan_serve.api.control_plane import ControlPlane
 from jan_serve.api.dialect import Dialect, Services
 from jan_serve.api.dialects import DIALECTS, DialectFactory
 from jan_serve.api.errors import (
@@ -42,16 +42,16 @@ from jan_serve.api.http.request_record import record_of
 from jan_serve.api.http.sse import StreamSettings
 from jan_serve.api.key_document import show_keys
 from jan_serve.api.lifecycle import Lifecycle
-from jan_serve.api.management.management_port import Management
+from jan_serve.api.management import Management
 from jan_serve.api.management.routes import management_router
 from jan_serve.api.metrics import Metrics
-from jan_serve.api.models_port import Models
 from jan_serve.api.routes.catalogue import catalogue_router
 from jan_serve.api.routes.clients import clients_router
 from jan_serve.api.routes.health import health_of, health_router
 from jan_serve.api.routes.log import log_router
 from jan_serve.api.routes.page import page_router
 from jan_serve.api.routes.recent_log import RecentLog
+from jan_serve.api.served_models import ServedModels
 from jan_serve.api.shared.default_errors import render_error
 from jan_serve.config import Settings
 from jan_serve.errors import JanServeError
@@ -73,7 +73,7 @@ class AppParts:
 
 def create_app(
     settings: Settings,
-    models: Models,
+    models: ServedModels,
     renderer: TemplateRenderer,
     translator: ConstraintTranslator,
     *,
@@ -93,8 +93,7 @@ def create_app(
     lifecycle = Lifecycle()
     metrics = Metrics(models.snapshot, lifecycle)
     running = RunningRequests(settings.request_timeout_s or None)
-    sleeper = control.sleeper if control is not None else None
-    health = health_of(models, lifecycle, sleeper)
+    health = health_of(models, lifecycle, control)
     services = Services(
         models=models,
         preparer=RequestPreparer(
@@ -113,7 +112,7 @@ def create_app(
     )
     served = [make(settings, services) for make in dialects]
     routers = [
-        health_router(health, models, metrics, sleeper),
+        health_router(health, models, metrics, control),
         page_router(page),
         *([log_router(log, lifecycle, services.streams)] if log is not None else ()),
         *(_management_routers(management, models, services, settings) if management is not None else ()),
@@ -123,7 +122,7 @@ def create_app(
 
 
 def _management_routers(
-    management: Management, models: Models, services: Services, settings: Settings
+    management: Management, models: ServedModels, services: Services, settings: Settings
 ) -> list[APIRouter]:
     clients = clients_router(models, management.library, needs_key=bool(settings.api_keys))
     return [management_router(management, services.streams), clients, catalogue_router(catalogue_file())]

@@ -10,12 +10,12 @@ from fastapi import APIRouter
 from starlette.middleware import Middleware
 from starlette.types import Scope
 
-from jan_serve.api.control_port import ControlPlane
+from jan_serve.api.control_plane import ControlPlane
 from jan_serve.api.errors import ErrorRenderer
 from jan_serve.api.http.sse import StreamSettings
 from jan_serve.api.metrics import Metrics
-from jan_serve.api.models_port import Models
 from jan_serve.api.routes.health import Health
+from jan_serve.api.served_models import ServedModels
 from jan_serve.core.listed_model import ListedModel
 from jan_serve.generation.deadline import RunningRequests
 from jan_serve.generation.prepare import RequestPreparer
@@ -29,7 +29,7 @@ class Services:
     control: None if the server has no control plane.
     """
 
-    models: Models
+    models: ServedModels
     preparer: RequestPreparer
     running: RunningRequests
     streams: StreamSettings

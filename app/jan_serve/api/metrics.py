@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 from jan_serve.api.errors import CLIENT_CLOSED
 from jan_serve.api.http.request_record import RequestRecord
 from jan_serve.api.lifecycle import Lifecycle
-from jan_serve.api.models_port import ModelsState, ModelState
+from jan_serve.core.model_status import ManagerSnapshot, ModelStatus
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 
@@ -31,7 +31,7 @@ class Metrics:
     observers: of dialects, whose series are in `registry` too.
     """
 
-    def __init__(self, snapshot: Callable[[], ModelsState], lifecycle: Lifecycle) -> None:
+    def __init__(self, snapshot: Callable[[], ManagerSnapshot], lifecycle: Lifecycle) -> None:
         self.registry = CollectorRegistry(auto_describe=True)
         self.observers: list[RequestObserver] = []
         self.registry.register(_EngineCollector(snapshot, lifecycle))
@@ -100,7 +100,7 @@ class Metrics:
         return generate_latest(self.registry)
 
 
-_GAUGES: Final[tuple[tuple[str, str, Callable[[ModelState], float]], ...]] = (
+_GAUGES: Final[tuple[tuple[str, str, Callable[[ModelStatus], float]], ...]] = (
     ("model_ready", "1 while the model is loaded.", lambda model: model.state == "ready"),
     ("model_leases", "Requests that hold the model.", lambda model: model.leases),
     ("model_waiting", "Requests that wait for the model.", lambda model: model.waiting),
@@ -125,7 +125,7 @@ _GAUGES: Final[tuple[tuple[str, str, Callable[[ModelState], float]], ...]] = (
     ),
     ("engine_resident_bytes", "Resident memory of the worker.", lambda model: model.stats.rss_bytes),
 )
-_COUNTERS: Final[tuple[tuple[str, str, Callable[[ModelState], float]], ...]] = (
+_COUNTERS: Final[tuple[tuple[str, str, Callable[[ModelStatus], float]], ...]] = (
     ("model_loads", "Times the model was loaded.", lambda model: model.loads_total),
     ("model_crashes", "Times its worker crashed.", lambda model: model.crashes_total),
     ("model_stalls", "Times its worker was ended for a stall.", lambda model: model.stalls_total),
@@ -192,7 +192,7 @@ _COUNTERS: Final[tuple[tuple[str, str, Callable[[ModelState], float]], ...]] = (
 class _EngineCollector(Collector):
     """Reads the supervisor's snapshot at each scrape; holds no numbers itself."""
 
-    def __init__(self, snapshot: Callable[[], ModelsState], lifecycle: Lifecycle) -> None:
+    def __init__(self, snapshot: Callable[[], ManagerSnapshot], lifecycle: Lifecycle) -> None:
         self._snapshot = snapshot
         self._lifecycle = lifecycle
 

@@ -15,21 +15,21 @@ import uvicorn
 from fastapi import FastAPI
 
 from jan_serve.api.app import AppParts, create_app
-from jan_serve.api.control_port import ControlPlane
 from jan_serve.api.ending_threads import EndingThreads
 from jan_serve.api.guards.drain import RETRY_AFTER_S
 from jan_serve.api.http.connection import HttpConnection
-from jan_serve.api.management.management_port import ManagedSnapshot, Management, ModelControl
-from jan_serve.api.models_port import Models
+from jan_serve.api.management import Management
 from jan_serve.api.observer import NoObserver, ServerObserver
 from jan_serve.api.routes.recent_log import recent_log
 from jan_serve.config import Settings
+from jan_serve.control.control_plane import ServerControl
 from jan_serve.errors import Draining, JanServeError
 from jan_serve.generation.ports import ConstraintTranslator, TemplateRenderer
 from jan_serve.generation.profiles import ModelProfiles
 from jan_serve.resources import page_folder, shipped_grammars
 from jan_serve.store.library import ModelLibrary
-from jan_serve.wiring.grammar_files import NamedGrammars
+from jan_serve.supervisor.models.model_manager import ModelManager
+from jan_serve.wiring.grammar_files import GrammarFiles
 
 logger = logging.getLogger(__name__)
 
@@ -38,18 +38,6 @@ _CLOSING_S: Final = 2.0
 _IN_MEMORY: Final = frozenset({"loading", "ready", "stopping"})
 _TICK_S: Final = 1.0
 """How often the Date header is renewed: all that an idle server does."""
-
-
-class ManagedModels(Models, ModelControl, Protocol):
-    """Models that this server manages, and ends when it stops."""
-
-    def snapshot(self) -> ManagedSnapshot:
-        """Never waits for a worker."""
-        ...
-
-    async def shutdown(self, drain_s: float) -> None:
-        """See supervisor.model_manager."""
-        ...
 
 
 class Helpers(Protocol):
@@ -72,14 +60,6 @@ class ManagedTranslator(ConstraintTranslator, Helpers, Protocol):
     """A translator that this server ends."""
 
 
-class ManagedControl(ControlPlane, Protocol):
-    """A control plane that ends with the server."""
-
-    async def close(self) -> None:
-        """End its links."""
-        ...
-
-
 class DrainingServer(uvicorn.Server):
     """First SIGTERM or SIGINT: new requests are refused, running ones get `drain_s`. Second: everything ends now.
 
@@ -90,7 +70,7 @@ class DrainingServer(uvicorn.Server):
         self,
         config: uvicorn.Config,
         parts: AppParts,
-        models: ManagedModels,
+        models: ModelManager,
         drain_s: float,
         observer: ServerObserver | None = None,
         helpers: Sequence[Helpers] = (),
@@ -185,14 +165,14 @@ def server_config(app: FastAPI, connection: type[HttpConnection] = HttpConnectio
 
 def run(
     settings: Settings,
-    models: ManagedModels,
+    models: ModelManager,
     renderer: ManagedRenderer,
     translator: ManagedTranslator,
     sock: socket.socket,
     library: ModelLibrary | None = None,
     observer: ServerObserver | None = None,
     profiles: ModelProfiles | None = None,
-    control: ManagedControl | None = None,
+    control: ServerControl | None = None,
 ) -> int:
     """Serve on `sock`, which listens already; blocks until the server has stopped. Returns the exit status.
 
@@ -205,7 +185,7 @@ def run(
             models,
             renderer,
             translator,
-            named_grammars=NamedGrammars(shipped_grammars(), settings.grammars_dir),
+            named_grammars=GrammarFiles(shipped_grammars(), settings.grammars_dir),
             profiles=profiles,
             page=page_folder(),
             management=Management(models, library) if library is not None else None,
@@ -225,14 +205,14 @@ def run(
 
 async def _serve(
     server: DrainingServer,
-    models: ManagedModels,
+    models: ModelManager,
     renderer: ManagedRenderer,
     translator: ManagedTranslator,
     sock: socket.socket,
     preload: str | None,
     *,
     library: ModelLibrary | None = None,
-    control: ManagedControl | None = None,
+    control: ServerControl | None = None,
 ) -> int:
     """preload: a model that was asked for by name is loaded before the first request needs it.
 
@@ -259,7 +239,7 @@ async def _serve(
     return 0 if server.started else 1
 
 
-async def _load(models: ManagedModels) -> None:
+async def _load(models: ModelManager) -> None:
     """Load the default model. A failure is the first request's to report; here it is a line in the log."""
     try:
         async with models.lease(None):

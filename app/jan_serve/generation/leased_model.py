@@ -14,6 +14,7 @@ from jan_serve.core.events import (
     TextDelta,
     Usage,
 )
+from jan_serve.core.model_facts import ModelFacts
 from jan_serve.core.request import ChatPrompt, GenerationRequest
 from jan_serve.errors import EngineFailure
 from jan_serve.generation.best_of import BestOf
@@ -28,7 +29,6 @@ from jan_serve.ipc.messages import (
     DetokenizeRequest,
     EngineEvent,
     EngineRequest,
-    ModelFacts,
     PromptScored,
     RequestCompleted,
     SequenceFinished,

@@ -10,13 +10,14 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from jan_serve.core.events import GenerationEvent
+from jan_serve.core.model_facts import ModelFacts
 from jan_serve.core.request import ChatPrompt, GenerationRequest
 from jan_serve.generation.closing import closing
 from jan_serve.generation.deadline import RunningRequests
 from jan_serve.generation.leased_model import LeasedModel
 from jan_serve.generation.ports import ModelLeases, SequenceStates
 from jan_serve.generation.prepare import RequestPreparer
-from jan_serve.ipc.messages import ModelFacts, Tokenized
+from jan_serve.ipc.messages import Tokenized
 
 
 class GenerationService:

@@ -183,7 +183,7 @@ async def test_sleep_and_wakeup(prefix: str) -> None:
         assert (response.status_code, response.content) == (200, b"")
         assert await sleeping() == '{"is_sleeping":false}'
         await client.post(f"{prefix}/sleep?level=2")
-        assert control.sleeper.levels == [1, 2]
+        assert control.levels == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ async def test_other_levels(level: str, words: str) -> None:
     async with controlled_client(control) as client:
         response = await client.post("/sleep", params={"level": level})
         assert response.json() == flat(f'The "level" query parameter must be {words}')
-        assert control.sleeper.levels == []
+        assert control.levels == []
 
 
 @PREFIXES
@@ -263,7 +263,7 @@ async def test_weights_are_taken_as_gguf(prefix: str) -> None:
             response = await client.post(f"{prefix}/update_weights", json=body)
             assert (response.status_code, response.text) == (200, "null")
         part = b"GGUF and more"
-        assert control.weights.updates == [
+        assert control.updates == [
             (None, [part], False),
             (None, [part, part], True),
             (None, [], True),
@@ -287,4 +287,4 @@ async def test_other_weights_are_refused(changes: dict[str, Any], words: str) ->
         body = {"serialized_named_tensors": GGUF, "load_format": "gguf", "finished": True, **changes}
         response = await client.post("/update_weights", json=body)
         assert response.status_code == 400 and words in response.json()["message"]
-        assert control.weights.updates == []
+        assert control.updates == []

@@ -63,7 +63,7 @@ async def text(client: WorkerEngineClient, max_tokens: int = 8) -> str:
 
 
 @pytest.mark.parametrize("name", ["SEGV", "ABRT", "KILL"])
-async def test_row_20_the_same_answer_before_and_after_a_crash_in_decode(tiny_llama: Path, name: str) -> None:
+async def test_the_same_answer_before_and_after_a_crash_in_decode(tiny_llama: Path, name: str) -> None:
     async with real_manager(tiny_llama) as manager:
         async with manager.lease(None) as client:
             golden = await text(client)
@@ -150,7 +150,7 @@ asyncio.run(main())
 """
 
 
-async def test_row_32_the_worker_ends_within_two_seconds_of_its_killed_parent(tiny_llama: Path) -> None:
+async def test_the_worker_ends_within_two_seconds_of_its_killed_parent(tiny_llama: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     with subprocess.Popen(
         [sys.executable, "-c", PARENT, str(tiny_llama)], stdout=subprocess.PIPE, env=environment, text=True

@@ -202,7 +202,7 @@ def test_changes_count_while_the_server_runs(server: Served, url: str, folder: P
     assert completed(url)["usage"]["completion_tokens"] == 9
     assert text(url, model="other", max_tokens=5) == before
     assert loads() == loaded
-    assert "they count from the next request on" in server.log
+    assert "they apply from the next request" in server.log
 
     rewrite(folder / "said.jinja", "{{ messages[-1].content }} and so")
     chat = {"messages": [{"role": "user", "content": PROMPT}]}
@@ -212,7 +212,7 @@ def test_changes_count_while_the_server_runs(server: Served, url: str, folder: P
     assert text(url, max_tokens=5) == before
     assert get(url, "/props").json()["default_generation_settings"]["n_ctx"] == 256
     assert loads() == loaded + 1
-    assert "n_ctx; they count once the model is loaded again" in server.log
+    assert "n_ctx; they apply when the model is reloaded" in server.log
 
     rewrite(folder / "config.toml", changed.replace("n_ctx = 512", "n_ctx = 1"))
     assert text(url, max_tokens=5) == before

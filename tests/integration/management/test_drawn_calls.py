@@ -16,7 +16,7 @@ import pytest
 import schemathesis
 
 from jan_serve.api.app import create_app
-from jan_serve.api.management.management_port import Management
+from jan_serve.api.management import Management
 from jan_serve.store.library import ModelLibrary
 from jan_serve.store.resolve import ModelResolver
 from tests.integration.store.conftest import FILE, REPO, model_bytes

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from jan_serve.store.hub.hub_http import Patience
+from jan_serve.store.hub.hub_http import RetryPolicy
 from tests.integration.store.conftest import FILE, REPO
 from tests.integration.store.conftest import hub as hub
 from tests.support.engines import Gate
@@ -95,7 +95,7 @@ async def test_a_load_is_broken_off_by_unload(tmp_path: Path) -> None:
         assert (answer.status_code, answer.json()["error"]["code"]) == (503, "unavailable")
 
 
-async def test_row_34_a_client_that_leaves_stops_its_load(tmp_path: Path) -> None:
+async def test_a_client_that_leaves_stops_its_load(tmp_path: Path) -> None:
     Gate(add_model(tmp_path, "slow-load").with_suffix(".gguf.gate"))
     async with managed_app(tmp_path) as managed, listening(managed) as port:
         for stream in (False, True):
@@ -215,7 +215,7 @@ async def test_what_cannot_be_pulled_has_a_status_of_its_own(
         assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
 
 
-async def test_row_56_damaged_files_are_listed_with_the_reason_and_refused(tmp_path: Path) -> None:
+async def test_damaged_files_are_listed_with_the_reason_and_refused(tmp_path: Path) -> None:
     whole = GgufBytes().build()
     shuffled = random.Random(56)
     for number in range(40):
@@ -266,7 +266,7 @@ async def until_read(managed: Managed) -> None:
 
 async def test_a_download_in_the_background_is_seen_and_can_be_stopped(tmp_path: Path, hub: FakeHub) -> None:
     hub.file_faults.append(Fault(stall_at=1 << 20))
-    async with managed_app(tmp_path, hub=hub.url, patience=Patience(read_s=60)) as managed:
+    async with managed_app(tmp_path, hub=hub.url, retry_policy=RetryPolicy(read_s=60)) as managed:
         name = (await post(managed, "/models", model=f"{REPO}:Q8_0")).json()["model"]
         await asyncio.to_thread(hub.stalled.wait, 10)
         seen = (await entry(managed, name))["status"]

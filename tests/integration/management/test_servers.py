@@ -74,14 +74,14 @@ def server(tmp_path_factory: pytest.TempPathFactory, exact_llama: Path) -> Gener
         yield served, Client(served.url(), KEY)
 
 
-def test_row_42_folders_with_unusual_names_missing_and_linked(server: tuple[Served, Client]) -> None:
+def test_folders_with_unusual_names_missing_and_linked(server: tuple[Served, Client]) -> None:
     _, client = server
     status, answer = client.call("POST", "/v1/completions", {"prompt": "a", "max_tokens": 2})
     assert status == 200 and answer["usage"]["completion_tokens"] == 2
     assert [model["id"] for model in client.call("GET", "/models")[1]["data"]][:2] == ["chat", "huge"]
 
 
-def test_row_39_a_model_that_cannot_fit_is_refused_with_figures_and_costs_nobody_anything(
+def test_a_model_that_cannot_fit_is_refused_with_figures_and_costs_nobody_anything(
     server: tuple[Served, Client],
 ) -> None:
     served, client = server
@@ -116,7 +116,7 @@ def test_the_estimate_is_near_what_a_worker_takes_at_work(server: tuple[Served, 
     assert 0.75 * seen["resident"] < seen["total"] < 2 * seen["resident"]
 
 
-def test_row_41_secrets_and_prompts_are_in_no_log_and_no_answer(server: tuple[Served, Client]) -> None:
+def test_secrets_and_prompts_are_in_no_log_and_no_answer(server: tuple[Served, Client]) -> None:
     served, client = server
     chat = {"messages": [{"role": "user", "content": PROMPT}], "max_tokens": 2}
     client.bodies.clear()
@@ -169,7 +169,7 @@ with serving(folder, "--port", "0", "--threads", "1", "--model", sys.argv[3]) as
 """
 
 
-def test_row_43_without_any_network_it_starts_serves_and_says_that_it_is_offline(
+def test_without_any_network_it_starts_serves_and_says_that_it_is_offline(
     tmp_path: Path, exact_llama: Path
 ) -> None:
     unshare = shutil.which("unshare")
@@ -183,7 +183,7 @@ def test_row_43_without_any_network_it_starts_serves_and_says_that_it_is_offline
     assert pulled[0] == 503 and pulled[1]["error"]["code"] == "offline"
 
 
-def test_row_45_few_descriptors_are_an_error_and_the_server_goes_on_when_they_are_back(
+def test_few_descriptors_are_an_error_and_the_server_goes_on_when_they_are_back(
     tmp_path: Path,
 ) -> None:
     resource = pytest.importorskip("resource")

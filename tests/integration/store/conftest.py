@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jan_serve.store.hub.hub_http import HubAccess, Patience
+from jan_serve.store.hub.hub_http import HubAccess, RetryPolicy
 from jan_serve.store.hub.pull import Puller, PullPlan
 from jan_serve.store.index import ModelRecord
 from tests.support.fake_hub import FakeHub, FakeRepo, running_hub
@@ -16,7 +16,7 @@ from tests.unit.store.gguf_builder import GgufBytes, Tensor
 
 REPO = "org/Tiny-GGUF"
 FILE = "Tiny-Q8_0.gguf"
-QUICK = Patience(connect_s=2, read_s=0.3, answer_s=2, tries=3, backoff_s=0.01, longest_wait_s=0.2)
+QUICK = RetryPolicy(connect_s=2, read_s=0.3, answer_s=2, tries=3, backoff_s=0.01, max_wait_s=0.2)
 
 
 def model_bytes(size: int = 3 << 20, *, fill: int = 7) -> bytes:
@@ -30,15 +30,13 @@ def model_bytes(size: int = 3 << 20, *, fill: int = 7) -> bytes:
 class Seen:
     """A watcher that remembers."""
 
-    counts: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    counts: list[int] = field(default_factory=list[int])
     notes: list[str] = field(default_factory=list[str])
 
-    def received(self, n_bytes: int, n_total: int) -> None:
-        """Part of PullWatcher."""
-        self.counts.append((n_bytes, n_total))
+    def received(self, n_bytes: int) -> None:
+        self.counts.append(n_bytes)
 
-    def says(self, text: str) -> None:
-        """Part of PullWatcher."""
+    def note(self, text: str) -> None:
         self.notes.append(text)
 
 
@@ -50,9 +48,9 @@ class Bench:
         self.models = models
         self.seen = Seen()
 
-    def puller(self, token: str | None = None, patience: Patience = QUICK) -> Puller:
+    def puller(self, token: str | None = None, retry_policy: RetryPolicy = QUICK) -> Puller:
         """A new one, as a new process would have."""
-        return Puller(self.models, HubAccess(self.hub.url, token), patience=patience)
+        return Puller(self.models, HubAccess(self.hub.url, token), retry_policy=retry_policy)
 
     async def pull(self, name: str = f"{REPO}:Q8_0", puller: Puller | None = None) -> ModelRecord:
         """Plan and run."""

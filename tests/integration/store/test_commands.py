@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jan_serve.cli.main import main
-from jan_serve.store.memory.fit import FreeMemory
+from jan_serve.store.memory.free_memory import FreeMemory
 from tests.integration.store.conftest import FILE, REPO, Bench, model_bytes
 from tests.support.fake_hub import FakeRepo, Fault
 
@@ -70,7 +70,7 @@ def test_from_pull_to_rm(configured: Bench, run: Commands) -> None:
     assert run.json("ls")["models"] == []
 
 
-def test_the_quantisation_is_chosen_by_memory_and_the_reason_said(
+def test_the_quantisation_is_chosen_by_memory_with_a_reason(
     configured: Bench, run: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configured.hub.repos["org/Many"] = FakeRepo(

@@ -58,7 +58,7 @@ def test_two_processes_share_one_transfer(ready: Bench) -> None:
     second = start(ready, "pull", f"{REPO}:Q8_0", "--json")
     assert second.stderr is not None
     with deadline(second):
-        while b"another process downloads it" not in (line := second.stderr.readline()):
+        while b"another process is downloading it" not in (line := second.stderr.readline()):
             assert line, "the second process ended without waiting"
     ready.hub.released.set()
     outcomes = [process.communicate(timeout=60) for process in (first, second)]

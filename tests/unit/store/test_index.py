@@ -28,7 +28,7 @@ def folder(models: Path) -> Path:
     return models / ".jan-serve" / "index"
 
 
-def test_what_is_put_is_there_also_for_another_reader(tmp_path: Path) -> None:
+def test_a_record_is_visible_to_another_reader(tmp_path: Path) -> None:
     index = ModelIndex(tmp_path)
     assert index.records() == {}
     index.put(RECORD)

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from jan_serve.api.http.replies import json_reply
-from jan_serve.api.models_port import Models
+from jan_serve.api.served_models import ServedModels
 from jan_serve.api.shared.model_cards import context_length, meta
 from jan_serve.editors.facts import EditorModel, Folders, ServerFacts, editor_model
 from jan_serve.errors import ModelNotFound
@@ -41,7 +41,7 @@ class ClientList(BaseModel):
     data: list[Client]
 
 
-def clients_router(models: Models, library: ModelLibrary, *, needs_key: bool) -> APIRouter:
+def clients_router(models: ServedModels, library: ModelLibrary, *, needs_key: bool) -> APIRouter:
     """The route."""
     router = APIRouter(tags=["Extras"])
 

@@ -12,11 +12,11 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 from jan_serve import __version__
-from jan_serve.api.control_port import Sleeper
+from jan_serve.api.control_plane import ControlPlane
 from jan_serve.api.http.replies import json_reply
 from jan_serve.api.lifecycle import Lifecycle
 from jan_serve.api.metrics import CONTENT_TYPE, Metrics
-from jan_serve.api.models_port import Models
+from jan_serve.api.served_models import ServedModels
 
 
 class ModelHealth(BaseModel):
@@ -48,15 +48,17 @@ class Readiness(BaseModel):
     reason: str | None
 
 
-def health_of(models: Models, lifecycle: Lifecycle, sleeper: Sleeper | None = None) -> Callable[[], Health]:
-    """What says the state of now. sleeper: None never sleeps."""
+def health_of(
+    models: ServedModels, lifecycle: Lifecycle, control: ControlPlane | None = None
+) -> Callable[[], Health]:
+    """What says the state of now. control: None never sleeps."""
 
     def current() -> Health:
         states = models.snapshot().models
         state = "busy" if lifecycle.open_requests else "ready"
         if any(model.state == "failed" or model.lost_devices for model in states):
             state = "degraded"
-        if sleeper is not None and sleeper.is_sleeping:
+        if control is not None and control.is_sleeping:
             state = "asleep"
         return Health(
             status="draining" if lifecycle.draining else "ok",
@@ -75,9 +77,12 @@ def health_of(models: Models, lifecycle: Lifecycle, sleeper: Sleeper | None = No
 
 
 def health_router(
-    health_now: Callable[[], Health], models: Models, metrics: Metrics, sleeper: Sleeper | None = None
+    health_now: Callable[[], Health],
+    models: ServedModels,
+    metrics: Metrics,
+    control: ControlPlane | None = None,
 ) -> APIRouter:
-    """The routes. health_now: see `health_of`. sleeper: None never sleeps."""
+    """The routes. health_now: see `health_of`. control: None never sleeps."""
     router = APIRouter(tags=["Server"])
 
     @router.get("/health", response_model=Health, responses={503: {"model": Health}})
@@ -93,7 +98,7 @@ def health_router(
     @router.head("/ready", include_in_schema=False)
     async def ready() -> Response:
         """200 only if a request would be accepted now."""
-        if sleeper is not None and sleeper.is_sleeping:
+        if control is not None and control.is_sleeping:
             reason = "the server is asleep until POST /wakeup"
             return json_reply({"ready": False, "reason": reason}, HTTPStatus.SERVICE_UNAVAILABLE)
         failed = [model for model in models.snapshot().models if model.state == "failed"]

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from jan_serve.api.models_port import ModelState
 from jan_serve.core.listed_model import ListedModel
+from jan_serve.core.model_status import ModelStatus
 
 OWNER: Final = "jan-serve"
 
 
-def context_length(model: ListedModel, state: ModelState | None) -> int | None:
+def context_length(model: ListedModel, state: ModelStatus | None) -> int | None:
     """Tokens that a request may take together: of the loaded model, else as it was trained."""
     if state is not None and state.facts is not None:
         return state.facts.n_ctx
     return model.facts.n_ctx_train if model.facts is not None else None
 
 
-def meta(model: ListedModel, state: ModelState | None) -> dict[str, Any]:
+def meta(model: ListedModel, state: ModelStatus | None) -> dict[str, Any]:
     """Facts from the header; those that only a loaded model has, once it was loaded. None where not known yet."""
     told: dict[str, Any] = {"size": model.size_bytes}
     if model.facts is not None:

@@ -116,11 +116,6 @@ class LlamaModel:
         return int(lib.llama_model_n_swa(self.pointer))
 
     @property
-    def has_decoder(self) -> bool:
-        """Whether the model can generate through llama_decode (encoder-only models cannot)."""
-        return bool(lib.llama_model_has_decoder(self.pointer))
-
-    @property
     def is_diffusion(self) -> bool:
         """Whether it fills in many places of a text at once, in rounds (LLaDA, Dream, …)."""
         return bool(lib.llama_model_is_diffusion(self.pointer))

@@ -30,6 +30,7 @@ from jan_serve.api.http.request_record import record_of
 from jan_serve.api.http.sse import EventStream, frame
 from jan_serve.api.shared.answers import Events
 from jan_serve.core.events import Completed, GenerationEvent, Timings, TokenInfo, TokenLogprob
+from jan_serve.core.model_facts import ModelFacts
 from jan_serve.core.request import AdapterChoice, GenerationRequest
 from jan_serve.errors import JanServeError
 from jan_serve.generation.batch import PromptEvent, generate_batch
@@ -37,7 +38,6 @@ from jan_serve.generation.closing import closing
 from jan_serve.generation.leased_model import LeasedModel
 from jan_serve.generation.leases import DefaultingLeases
 from jan_serve.generation.service import GenerationService
-from jan_serve.ipc.messages import ModelFacts
 
 _PING: Final = b":\n\n"
 

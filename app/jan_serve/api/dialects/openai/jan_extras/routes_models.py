@@ -10,9 +10,9 @@ from starlette.responses import Response
 from jan_serve.api.dialect import Services
 from jan_serve.api.dialects.openai.jan_extras import wire
 from jan_serve.api.http.replies import json_reply
-from jan_serve.api.models_port import ModelState
 from jan_serve.api.shared.model_cards import OWNER, context_length, meta
 from jan_serve.core.listed_model import ListedModel
+from jan_serve.core.model_status import ModelStatus
 from jan_serve.errors import ModelNotFound
 
 
@@ -43,7 +43,7 @@ def _bare(name: str) -> wire.ModelData:
     return {"id": name, "object": "model", "created": 0, "owned_by": OWNER, "permissions": []}
 
 
-def _cards(models: Sequence[ListedModel], states: Iterable[ModelState]) -> Iterable[wire.ModelData]:
+def _cards(models: Sequence[ListedModel], states: Iterable[ModelStatus]) -> Iterable[wire.ModelData]:
     by_name = {state.name: state for state in states}
     for model in models:
         state = by_name.get(model.name)

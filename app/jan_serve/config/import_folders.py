@@ -1,6 +1,6 @@
-"""Where other programs on this machine keep their models: by their own variables, else by their defaults.
+"""The model folders of other programs: from their environment variables, else their defaults.
 
-Nothing is read but environment variables; whether the folders exist is the caller's to see.
+Reads environment variables only; the folders may not exist.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import platformdirs
 
 
 @dataclass(frozen=True, slots=True)
-class Neighbours:
-    """Folders to look into, most likely first. lmstudio_home: the home in which LM Studio says where its folder is."""
+class ImportFolders:
+    """Folders to search, most likely first. lmstudio_home: the home folder with LM Studio's settings."""
 
     lmstudio_home: Path
     ollama: tuple[Path, ...]
@@ -23,27 +23,26 @@ class Neighbours:
     hf_cache: tuple[Path, ...]
 
 
-def neighbours() -> Neighbours:
-    """The folders on this machine, for this user."""
+def import_folders() -> ImportFolders:
     home = Path.home()
-    return Neighbours(
+    return ImportFolders(
         lmstudio_home=home,
-        ollama=_given("OLLAMA_MODELS") or _ollama_defaults(home),
-        jan=_given("JAN_DATA_FOLDER")
+        ollama=_from_variable("OLLAMA_MODELS") or _ollama_defaults(home),
+        jan=_from_variable("JAN_DATA_FOLDER")
         or (platformdirs.user_data_path("Jan", appauthor=False, roaming=True) / "data",),
-        hf_cache=_given("HF_HUB_CACHE") or (_hf_home(home) / "hub",),
+        hf_cache=_from_variable("HF_HUB_CACHE") or (_hf_home(home) / "hub",),
     )
 
 
-def _given(variable: str) -> tuple[Path, ...]:
+def _from_variable(variable: str) -> tuple[Path, ...]:
     value = os.environ.get(variable)
     return (Path(value).expanduser().absolute(),) if value else ()
 
 
 def _ollama_defaults(home: Path) -> tuple[Path, ...]:
-    own = home / ".ollama" / "models"
-    # Ollama's Linux installer runs it as a system user of its own.
-    return (own, Path("/usr/share/ollama/.ollama/models")) if sys.platform == "linux" else (own,)
+    default = home / ".ollama" / "models"
+    # Ollama's Linux installer runs it as a separate system user.
+    return (default, Path("/usr/share/ollama/.ollama/models")) if sys.platform == "linux" else (default,)
 
 
 def _hf_home(home: Path) -> Path:

@@ -1,4 +1,4 @@
-"""Rows 20, 22, 32 and 33 of the fault list, at the level of the manager: workers that die, and what follows."""
+"""Workers that crash, stall or lose their parent: one error for each request, back-off, and no leftovers."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ import psutil
 import pytest
 
 from jan_serve.core.constraint import CompiledGrammar
+from jan_serve.core.model_status import ModelStatus
 from jan_serve.errors import EngineCrashed, GrammarTooComplex, JanServeError, ModelFailed
 from jan_serve.ipc.messages import Chunk, EngineRequest
 from jan_serve.supervisor.limits import ManagerLimits, RestartLimits, WorkerLimits
 from jan_serve.supervisor.models.model_manager import ModelManager
-from jan_serve.supervisor.models.snapshot import ModelStatus
 from tests.support.deadline import deadline
 from tests.support.engines import FAKE_ENGINE, FakeResolver, Gate, fake_manager
 from tests.support.processes import alive, children, until, wait_until, zombies
@@ -68,7 +68,7 @@ SIGNALS = ["SEGV", "ABRT", "KILL"]
 
 
 @pytest.mark.parametrize("name", SIGNALS)
-async def test_row_20_in_decode_every_open_request_gets_one_error_and_the_next_is_served(
+async def test_a_crash_in_decode_fails_every_open_request_once_and_the_next_is_served(
     tmp_path: Path, name: str
 ) -> None:
     async with fake_manager(tmp_path, limits=NO_PAUSE) as manager:
@@ -85,7 +85,7 @@ async def test_row_20_in_decode_every_open_request_gets_one_error_and_the_next_i
 
 
 @pytest.mark.parametrize("name", SIGNALS)
-async def test_row_20_in_prefill(tmp_path: Path, name: str) -> None:
+async def test_a_crash_in_prefill_fails_its_request_and_the_next_is_served(tmp_path: Path, name: str) -> None:
     async with fake_manager(tmp_path, limits=NO_PAUSE) as manager:
         with pytest.raises(EngineCrashed, match=f"SIG{name}"):
             await ask(manager, f"!die {name}")
@@ -93,7 +93,7 @@ async def test_row_20_in_prefill(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SIGNALS)
-async def test_row_20_when_idle(tmp_path: Path, name: str) -> None:
+async def test_a_worker_that_dies_idle_is_replaced_for_the_next_request(tmp_path: Path, name: str) -> None:
     async with fake_manager(tmp_path, limits=NO_PAUSE) as manager:
         await ask(manager, "hello")
         pid = status(manager).pid
@@ -105,7 +105,7 @@ async def test_row_20_when_idle(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SIGNALS)
-async def test_row_20_in_load(tmp_path: Path, name: str) -> None:
+async def test_a_crash_in_load_fails_its_request(tmp_path: Path, name: str) -> None:
     model = f"crash-on-load-{name}"
     async with fake_manager(tmp_path, (model, "fake"), limits=NO_PAUSE) as manager:
         with pytest.raises(ModelFailed, match=rf"SIG{name}.*GGML_ASSERT\(tensor != NULL\) failed"):
@@ -113,7 +113,7 @@ async def test_row_20_in_load(tmp_path: Path, name: str) -> None:
         assert await ask(manager, "!say fine", "fake") == "fine"
 
 
-async def test_row_20_a_request_that_comes_with_the_crash_waits_for_the_restart(tmp_path: Path) -> None:
+async def test_a_request_that_comes_with_the_crash_waits_for_the_restart(tmp_path: Path) -> None:
     async with fake_manager(tmp_path) as manager:
         with pytest.raises(EngineCrashed):
             await ask(manager, "!die")
@@ -121,7 +121,7 @@ async def test_row_20_a_request_that_comes_with_the_crash_waits_for_the_restart(
         assert await ask(manager, "!say back") == "back"
 
 
-async def test_row_22_three_crashes_fail_the_model_and_nothing_else(tmp_path: Path) -> None:
+async def test_three_crashes_fail_the_model_and_nothing_else(tmp_path: Path) -> None:
     limits = ManagerLimits(restart=RestartLimits(backoff_s=(0.01, 0.02, 0.04)))
     async with clocked(tmp_path, ("crash-on-load-ABRT", "fake"), limits) as (manager, _, clock):
         crashes: set[int] = set()
@@ -140,7 +140,7 @@ async def test_row_22_three_crashes_fail_the_model_and_nothing_else(tmp_path: Pa
         assert await ask(manager, "!say fine", "fake") == "fine"
 
 
-async def test_row_22_after_the_cool_down_it_is_tried_again(tmp_path: Path) -> None:
+async def test_after_the_cool_down_it_is_tried_again(tmp_path: Path) -> None:
     limits = ManagerLimits(restart=RestartLimits(backoff_s=(0.0,)))
     async with clocked(tmp_path, ("fake",), limits) as (manager, _, clock):
         for _ in range(3):
@@ -156,7 +156,7 @@ async def test_row_22_after_the_cool_down_it_is_tried_again(tmp_path: Path) -> N
         assert await ask(manager, "!say back") == "back"
 
 
-async def test_row_22_a_new_file_is_tried_at_once(tmp_path: Path) -> None:
+async def test_a_new_file_is_tried_at_once(tmp_path: Path) -> None:
     async with clocked(tmp_path, ("fake",), ManagerLimits(restart=RestartLimits(max_crashes=1))) as setting:
         manager, resolver, _ = setting
         with pytest.raises(EngineCrashed):
@@ -216,7 +216,7 @@ async def test_a_command_that_cannot_be_run_is_a_failed_model(tmp_path: Path) ->
         await manager.shutdown(0)
 
 
-async def test_row_33_fifty_restarts_leave_no_zombie_and_no_descriptor(tmp_path: Path) -> None:
+async def test_fifty_restarts_leave_no_zombie_and_no_descriptor(tmp_path: Path) -> None:
     async with fake_manager(tmp_path, limits=NO_PAUSE) as manager:
         await ask(manager, "hello")
         descriptors = psutil.Process().num_fds()
@@ -248,9 +248,7 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("prompt", ["!stream 1000000 1ms", "!stall sample", "!gate {gate}"])
-def test_row_32_a_worker_ends_within_two_seconds_of_a_parent_that_was_killed(
-    tmp_path: Path, prompt: str
-) -> None:
+def test_a_worker_ends_within_two_seconds_of_a_parent_that_was_killed(tmp_path: Path, prompt: str) -> None:
     prompt = prompt.format(gate=Gate(tmp_path / "gate").path)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     command = [sys.executable, "-c", PARENT, str(tmp_path), prompt]

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from jan_serve.core.model_status import ModelStatus
 from jan_serve.errors import Asleep, Draining, InsufficientMemory, ModelInUse, ModelNotFound, Unavailable
 from jan_serve.ipc.messages import Chunk, EngineRequest, TokenizeRequest
-from jan_serve.store.memory.fit import FreeMemory
 from jan_serve.store.memory.footprint import Footprint
+from jan_serve.store.memory.free_memory import FreeMemory
 from jan_serve.supervisor.limits import ManagerLimits
 from jan_serve.supervisor.models.model_manager import ModelManager
-from jan_serve.supervisor.models.model_source import Residence
-from jan_serve.supervisor.models.snapshot import ModelStatus
+from jan_serve.supervisor.models.source_resolver import Retention
 from jan_serve.supervisor.workers.engine_client import WorkerEngineClient
 from tests.support.clock import TurnedClock
 from tests.support.engines import FAKE_ENGINE, FakeResolver, Gate
@@ -190,7 +190,7 @@ async def test_a_budget_holds_whatever_is_free(tmp_path: Path) -> None:
 
 async def test_pinned_models_stay_and_say_so(tmp_path: Path) -> None:
     async with machine(tmp_path, ("a", "b", "c"), free=2 * GB) as m:
-        m.resolver.residences["a"] = Residence(pinned=True)
+        m.resolver.retentions["a"] = Retention(pinned=True)
         for name in ("a", "b", "c"):
             await m.use(name)
         assert m.loaded() == {"a", "c"}
@@ -202,16 +202,16 @@ async def test_pinned_models_stay_and_say_so(tmp_path: Path) -> None:
         m.clock.turn(1e9)
         await m.gone("c")
         assert m.loaded() == {"a"}
-        assert m.status("a").idle_left_s is None
+        assert m.status("a").keep_alive_left_s is None
 
 
 async def test_models_of_a_group_are_not_in_memory_together(tmp_path: Path) -> None:
     async with machine(tmp_path, ("a", "b", "c")) as m:
-        m.resolver.residences |= {"a": Residence(group="large"), "b": Residence(group="large")}
+        m.resolver.retentions |= {"a": Retention(group="large"), "b": Retention(group="large")}
         for name in ("a", "c", "b"):
             await m.use(name)
         assert m.loaded() == {"b", "c"}
-        m.resolver.residences["b"] = Residence(group="large", pinned=True)
+        m.resolver.retentions["b"] = Retention(group="large", pinned=True)
         await m.use("b")
         with pytest.raises(Unavailable, match="beside `b`"):
             await m.use("a")
@@ -219,38 +219,38 @@ async def test_models_of_a_group_are_not_in_memory_together(tmp_path: Path) -> N
 
 async def test_idle_models_go_when_their_time_is_over_and_use_begins_it_anew(tmp_path: Path) -> None:
     async with machine(tmp_path, ("a", "b")) as m:
-        m.resolver.residences |= {"a": Residence(keep_alive_s=600), "b": Residence(keep_alive_s=-1)}
+        m.resolver.retentions |= {"a": Retention(keep_alive_s=600), "b": Retention(keep_alive_s=-1)}
         await m.use("a")
         await m.use("b")
         pid = m.status("a").pid
         m.clock.turn(599)
-        assert 0 < (m.status("a").idle_left_s or 0) < 2
+        assert 0 < (m.status("a").keep_alive_left_s or 0) < 2
         await m.use("a")
         m.clock.turn(599)
         async with m.manager.lease("a"):
             m.clock.turn(3600)
             await m.use("b")
             assert "a" in m.loaded()
-        assert m.status("a").idle_left_s == 600
+        assert m.status("a").keep_alive_left_s == 600
         m.clock.turn(600)
         await m.gone("a")
         assert pid is not None and not alive(pid)
         assert m.loaded() == {"b"}
-        assert m.status("b").idle_left_s is None
+        assert m.status("b").keep_alive_left_s is None
 
 
 async def test_a_request_says_how_long_its_model_stays_and_the_last_one_counts(tmp_path: Path) -> None:
     async with machine(tmp_path, ("a",)) as m:
         await m.use("a", 5)
-        assert m.status("a").idle_left_s == 5
+        assert m.status("a").keep_alive_left_s == 5
         await m.use("a")
-        assert m.status("a").idle_left_s == 5
+        assert m.status("a").keep_alive_left_s == 5
         await m.use("a", -1)
-        assert m.status("a").idle_left_s is None
+        assert m.status("a").keep_alive_left_s is None
         await m.use("a", 0)
         await m.gone("a")
         await m.use("a")
-        assert m.status("a").idle_left_s == 600
+        assert m.status("a").keep_alive_left_s == 600
 
 
 async def test_unload_waits_for_what_runs_and_new_requests_load_again(tmp_path: Path) -> None:
@@ -287,7 +287,7 @@ async def test_unload_by_force_ends_what_runs_with_an_error(tmp_path: Path) -> N
             await endless
 
 
-async def test_row_28_unloading_at_any_moment_of_a_stream_ends_it_whole_or_with_an_error(
+async def test_unloading_at_any_moment_of_a_stream_ends_it_whole_or_with_an_error(
     tmp_path: Path,
 ) -> None:
     whole = "".join(f"{number} " for number in range(40))

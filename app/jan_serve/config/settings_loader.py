@@ -1,6 +1,6 @@
-"""Merges defaults, configuration file, environment and flags into one Settings, and remembers where each value is from.
+"""Merges defaults, configuration file, environment and flags into one Settings, and records the source of each value.
 
-It raises SettingsError with the place of the mistake: a line of the file, a variable or a flag.
+Raises SettingsError that names the source of the mistake: a line of the file, a variable or a flag.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from pydantic_settings import EnvSettingsSource
 from pydantic_settings import SettingsError as SourceError
 
 from jan_serve.config.config_file import ConfigFile, read_config_file
+from jan_serve.config.error_text import brief, near_key, sentence
 from jan_serve.config.file_version import config_version
 from jan_serve.config.model_book import ModelBook
 from jan_serve.config.model_settings import ModelSettings
-from jan_serve.config.model_tables import MODELS_KEY, model_rows, model_tables, near_key, with_templates
+from jan_serve.config.model_tables import MODELS_KEY, model_rows, model_tables, with_templates
 from jan_serve.config.options import setting_options
 from jan_serve.config.settings import ENV_PREFIX, Settings
-from jan_serve.config.wording import brief, sentence
 from jan_serve.errors import SettingsError
 from jan_serve.store.paths import default_config_file
 
@@ -31,7 +31,7 @@ CONFIG_VARIABLE = ENV_PREFIX + "CONFIG"
 URL_VARIABLE = ENV_PREFIX + "URL"
 _KEYS_VARIABLE = ENV_PREFIX + "API_KEYS"
 _ONE_KEY_VARIABLE = ENV_PREFIX + "API_KEY"
-# Variables of other programs that mean one of our settings; our own name wins.
+# Other programs' variables that set one of our settings; our variable takes precedence.
 _BORROWED_VARIABLES = {
     "hf_endpoint": "HF_ENDPOINT",
     "hf_token": "HF_TOKEN",
@@ -43,9 +43,9 @@ MASK = "********"
 
 @dataclass(frozen=True, slots=True)
 class LoadedSettings:
-    """Settings with their history. `origins` names the source of each field that is not a default.
+    """Settings with their sources. origins: the source of each field that is not a default.
 
-    models: the tables of models as they were read, by name. file: what was read, also where there is none.
+    models: the tables of models by name. file: empty if the file does not exist.
     """
 
     settings: Settings
@@ -57,11 +57,11 @@ class LoadedSettings:
     file: ConfigFile | None = None
 
     def book(self) -> ModelBook:
-        """The tables of models, which follow the file."""
+        """The tables of models, reloaded when the file changes."""
         return ModelBook(self.settings, self.models, self.file)
 
     def model_rows(self) -> list[tuple[str, str, str]]:
-        """(key, value, origin) of all that the file says of single models."""
+        """(key, value, origin) of every setting of single models."""
         return model_rows(self.file) if self.file is not None else []
 
     def rows(self) -> list[tuple[str, str, str]]:
@@ -77,19 +77,19 @@ class LoadedSettings:
 
 
 def load_settings(flags: Mapping[str, Any] | None = None, config_file: Path | None = None) -> LoadedSettings:
-    """Read the configuration file and the environment, and put `flags` (by field; None is "not given") over them.
+    """Read the configuration file and the environment; `flags` (by field; None is unset) take precedence.
 
-    `config_file` (--config) must exist, as must the one that JAN_SERVE_CONFIG names; the platform's default need not.
+    `config_file` (--config) and the file in JAN_SERVE_CONFIG must exist; the platform's default may be missing.
     Raises SettingsError.
     """
     path, required = _config_path(config_file)
     file = read_config_file(path, required=required)
     from_file, file_origins = _file_values(file)
     from_env, env_origins, warnings = _read_environment()
-    given = {name: value for name, value in (flags or {}).items() if value is not None and value != []}
+    from_flags = {name: value for name, value in (flags or {}).items() if value is not None and value != []}
     flag_names = {option.field: option.flag.split("/")[0] for option in setting_options()}
-    values = from_file | from_env | given
-    origins = file_origins | env_origins | {name: flag_names[name] for name in given}
+    values = from_file | from_env | from_flags
+    origins = file_origins | env_origins | {name: flag_names[name] for name in from_flags}
     try:
         settings = Settings(**values)
     except ValidationError as error:
@@ -98,7 +98,7 @@ def load_settings(flags: Mapping[str, Any] | None = None, config_file: Path | No
     if {"api_keys", "hf_token"} & file_origins.keys() and _readable_by_others(path):
         warnings = (*warnings, f"{path} holds keys and can be read by other users of this machine")
     if path.is_file() and file.version < config_version():
-        warnings = (*warnings, f"{path} is as of an earlier version: `jan-serve config migrate` rewrites it")
+        warnings = (*warnings, f"{path} has an earlier version: `jan-serve config migrate` rewrites it")
     return LoadedSettings(
         settings,
         origins,
@@ -111,7 +111,7 @@ def load_settings(flags: Mapping[str, Any] | None = None, config_file: Path | No
 
 
 def config_path(config_file: Path | None = None) -> Path:
-    """The configuration file that counts: the given one, else that of JAN_SERVE_CONFIG, else the platform's."""
+    """The configuration file in use: the argument, else JAN_SERVE_CONFIG, else the platform's default."""
     return _config_path(config_file)[0]
 
 
@@ -125,7 +125,7 @@ def _config_path(config_file: Path | None) -> tuple[Path, bool]:
 
 
 def _file_values(file: ConfigFile) -> tuple[dict[str, Any], dict[str, str]]:
-    """The settings at the top level of the file, and where each stands."""
+    """The settings at the top level of the file, and the line of each."""
     values = {name: value for name, value in file.values.items() if name != MODELS_KEY}
     origins = {name: file.place_of(name) for name in values}
     for name in values:
@@ -176,7 +176,7 @@ def _near(name: str) -> str:
 
 
 def _explain(error: ValidationError, values: Mapping[str, Any], origins: Mapping[str, str]) -> str:
-    """One line per mistake: where it is, what it is, and the value (never a secret)."""
+    """One line per mistake: source, reason and value (never a secret)."""
     lines: dict[str, None] = {}
     secrets = {option.field for option in setting_options() if option.is_secret}
     for problem in error.errors(include_url=False, include_context=False):

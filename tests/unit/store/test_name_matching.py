@@ -107,7 +107,7 @@ SHARED = ("same.gguf", "a/same.gguf", "b/Other.gguf", "b/other-GGUF/Q4/other.ggu
         ("b/other-gguf", ("b/other-GGUF/Q4/other.gguf", None)),
     ],
 )
-def test_a_name_that_models_share_deletes_none_also_when_it_is_said_again(
+def test_a_shared_name_deletes_no_model_even_when_repeated(
     tmp_path: Path, name: str, candidates: tuple[str, str | None]
 ) -> None:
     for file in SHARED:

@@ -1,7 +1,4 @@
-"""Which of the models that are here a name means: exact names, file names, aliases, `repo:quant`, unique beginnings.
-
-Pure: it compares strings. What a name may look like at all is checked before.
-"""
+"""Matches a name with models: by exact name, file name, alias, `repo:quant` or unique prefix. Compares strings only."""
 
 from __future__ import annotations
 
@@ -10,9 +7,9 @@ from pathlib import PurePath
 from typing import Final
 
 from jan_serve.errors import AdapterNotFound
-from jan_serve.store.entry import ModelEntry
-from jan_serve.store.gguf.model_file import part_number
+from jan_serve.store.gguf.model_file import PartName
 from jan_serve.store.gguf.quantisation import quantisation_of
+from jan_serve.store.model_entry import ModelEntry
 
 MIN_PREFIX_LENGTH: Final = 3
 _SUFFIX: Final = ".gguf"
@@ -21,17 +18,17 @@ _LATEST: Final = ":latest"
 
 
 def best_matches(name: str, entries: Sequence[ModelEntry]) -> list[ModelEntry]:
-    """The entries that `name` means, by the first rule that finds any; more than one: it is ambiguous.
+    """The entries that `name` matches by the first rule that matches any; more than one is ambiguous.
 
-    The rules, each with the case as written and then without: the name; the file's own name; an alias; the repository
-    with a quantisation behind a colon, or alone; a beginning of the name or the file's name.
+    The rules, each first case-sensitive and then not: the canonical name; the file name; an alias; the repository,
+    alone or with `:QUANT`; a prefix of the canonical or file name.
     """
     wanted = without_suffix(_without_hub(name))
-    return exact_matches(name, entries) or _beginning_with(wanted.casefold(), entries)
+    return exact_matches(name, entries) or _with_prefix(wanted.casefold(), entries)
 
 
 def exact_matches(name: str, entries: Sequence[ModelEntry]) -> list[ModelEntry]:
-    """As `best_matches`, without the rule of beginnings."""
+    """As `best_matches`, without prefixes."""
     wanted = without_suffix(_without_hub(name))
     for names_of in (_canonical, _file_stem, _aliases, _repo_names):
         for fold in (str, str.casefold):
@@ -42,10 +39,10 @@ def exact_matches(name: str, entries: Sequence[ModelEntry]) -> list[ModelEntry]:
 
 
 def deletion_matches(name: str, entries: Sequence[ModelEntry]) -> list[ModelEntry]:
-    """The entries that deleting `name` could mean; more than one: it is refused.
+    """The entries that deleting `name` could mean; more than one is rejected.
 
-    All rules but that of beginnings count at once: a name that two models share must not mean the second one when the
-    same call comes again. With `.gguf` it is the path of one file in the models folder, as written, and nothing else.
+    All rules except prefixes apply at once: if two models share a name, a repeated call must not delete the second one.
+    With `.gguf`, the name is the exact path of one file in the models folder.
     """
     wanted = _without_hub(name)
     if without_suffix(wanted) != wanted:
@@ -60,9 +57,9 @@ def deletion_matches(name: str, entries: Sequence[ModelEntry]) -> list[ModelEntr
 
 
 def adapter_matches(name: str, entries: Sequence[ModelEntry]) -> list[tuple[ModelEntry, str]]:
-    """The LoRA adapters that `name` means: `MODEL:ADAPTER`, or the adapter's own name.
+    """The LoRA adapters that `name` matches: `MODEL:ADAPTER` or the adapter's name.
 
-    Raises AdapterNotFound where MODEL has adapters, and none of that name.
+    Raises AdapterNotFound if MODEL has adapters, but none of that name.
     """
     model, colon, adapter = name.rpartition(":")
     owners = [entry for entry in exact_matches(model, entries) if entry.adapters] if colon and model else []
@@ -81,7 +78,7 @@ def _with_adapter(name: str, entries: Sequence[ModelEntry]) -> list[tuple[ModelE
     ]
 
 
-def _beginning_with(prefix: str, entries: Sequence[ModelEntry]) -> list[ModelEntry]:
+def _with_prefix(prefix: str, entries: Sequence[ModelEntry]) -> list[ModelEntry]:
     if len(prefix) < MIN_PREFIX_LENGTH:
         return []
     return [
@@ -92,18 +89,18 @@ def _beginning_with(prefix: str, entries: Sequence[ModelEntry]) -> list[ModelEnt
 
 
 def without_suffix(name: str) -> str:
-    """`name` without `.gguf`."""
+    """`name` without `.gguf`, in any case."""
     return name[: -len(_SUFFIX)] if name.lower().endswith(_SUFFIX) and len(name) > len(_SUFFIX) else name
 
 
-def name_of(path: PurePath) -> str:
-    """The canonical name of the model whose first file has this path, relative to the models folder."""
-    place = part_number(path.name)
-    return path.with_name(place[0] if place else without_suffix(path.name)).as_posix()
+def canonical_name(path: PurePath) -> str:
+    """The canonical name of a model. path: of its first file, relative to the models folder."""
+    part = PartName.parse(path.name)
+    return path.with_name(part.stem if part else without_suffix(path.name)).as_posix()
 
 
 def repo_of(entry: ModelEntry) -> str | None:
-    """`org/repo` of a model: what its record says, else the first two folders that it lies in."""
+    """`org/repo` of a model: from its record, else its first two folders."""
     if entry.record is not None and entry.record.source.kind in ("hub", "hf-cache"):
         return entry.record.source.name
     parts = entry.name.split("/")

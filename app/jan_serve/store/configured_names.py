@@ -1,35 +1,43 @@
-"""What a configuration says of names, put on the models that are here: tables, aliases, LoRA adapters."""
+"""Applies configured tables, aliases and LoRA adapters to the models of the store."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-from jan_serve.store.entry import ConfiguredNames, ModelEntry
-from jan_serve.store.names import exact_matches
+from jan_serve.store.model_entry import ModelEntry
+from jan_serve.store.name_matching import exact_matches
+
+
+@dataclass(frozen=True, slots=True)
+class ConfiguredNames:
+    """Configured names of a model. adapters: names of its LoRA adapters. adapter_files: never listed as models."""
+
+    aliases: tuple[str, ...] = ()
+    adapters: tuple[str, ...] = ()
+    adapter_files: tuple[Path, ...] = ()
+
 
 Names = Mapping[str, ConfiguredNames]
 
 
 class ConfiguredEntries:
-    """Remembers which table each model goes by until names or models change: finding out takes some milliseconds.
-
-    Any thread may ask.
-    """
+    """Caches the table of each model until names or models change: matching takes some milliseconds. Thread-safe."""
 
     def __init__(self, names: Callable[[], Names]) -> None:
-        """names: what is configured as of now, by a full name of a model; asked each time."""
+        """names: returns the current configuration, by full model name; called at each use."""
         self._names = names
         self._known: tuple[Any, dict[str, str]] | None = None
 
     def apply(self, entries: Sequence[ModelEntry]) -> tuple[ModelEntry, ...]:
-        """The entries with what is configured for each, without those that are adapters."""
+        """The entries with their configuration, without adapter files."""
         names = dict(self._names())
         if not names:
             return tuple(entries)
-        adapters = {os.path.normpath(path) for said in names.values() for path in said.adapter_files}
+        adapters = {os.path.normpath(path) for each in names.values() for path in each.adapter_files}
         if adapters:
             entries = [entry for entry in entries if os.path.normpath(entry.path) not in adapters]
         key = (names, [(entry.name, entry.record) for entry in entries])
@@ -40,7 +48,7 @@ class ConfiguredEntries:
 
 
 def tables_of(entries: Sequence[ModelEntry], names: Names) -> dict[str, str]:
-    """The name among `names` that each model goes by; its own name counts before others."""
+    """The configured name of each model; its canonical name takes precedence."""
     found: dict[str, str] = {}
     for table in names:
         for entry in exact_matches(table, entries):

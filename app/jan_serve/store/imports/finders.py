@@ -1,4 +1,4 @@
-"""The programs whose models can be imported, by the name that `--from` takes."""
+"""The programs to import from, by their `--from` names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TITLES: Final = {"ollama": "Ollama", "lmstudio": "LM Studio", "jan": "Jan", "hf"
 
 
 def find(program: str, folders: Iterable[Path]) -> list[FoundModel]:
-    """The models of a program in these folders, each once. Folders that are not there hold none. Blocks on the disk."""
+    """The models of a program in these folders, each once. Skips missing folders. Blocks on the disk."""
     found: list[FoundModel] = []
     seen: set[Path] = set()
     for folder in folders:

@@ -1,4 +1,4 @@
-"""The machine slept: clocks have jumped, and a worker that stood still as long as its server is not stuck."""
+"""The machine slept: a worker that was suspended together with its server is not stalled."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
+from jan_serve.core.model_facts import ModelFacts
 from jan_serve.errors import EngineStalled
-from jan_serve.ipc.messages import Chunk, EngineRequest, LoadModel, ModelFacts, Pong
+from jan_serve.ipc.messages import Chunk, EngineRequest, LoadModel, Pong
 from jan_serve.supervisor.limits import WorkerLimits
 from jan_serve.supervisor.workers.engine_client import WorkerEngineClient
 from jan_serve.supervisor.workers.watchdog import Stall, Watchdog
