@@ -49,7 +49,7 @@ import os, signal, sys, time
 sys.path.insert(0, {app!r})
 import jan_serve.compiling.worker as worker
 from jan_serve.core.constraint import CompiledGrammar
-def compiled(constraint, named):
+def compiled(constraint):
     text, _, place = constraint.text.partition(" ")
     if text == "once":
         try:
@@ -68,7 +68,7 @@ def compiled(constraint, named):
     if text == "grow":
         return [bytearray(1 << 20) for _ in range(1 << 20)]
     if text == "recurse":
-        return compiled(constraint, named)
+        return compiled(constraint)
     return CompiledGrammar(text)
 worker.compile_constraint = compiled
 worker.CPU_LIMIT_S = 0.2
