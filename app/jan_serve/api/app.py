@@ -55,7 +55,7 @@ from jan_serve.api.served_models import ServedModels
 from jan_serve.api.shared.default_errors import render_error
 from jan_serve.config import Settings
 from jan_serve.errors import JanServeError
-from jan_serve.generation.constraint.compiler import ConstraintCompiler
+from jan_serve.generation.constraint.grammar_cache import GrammarCache
 from jan_serve.generation.deadline import RunningRequests
 from jan_serve.generation.ports import ConstraintTranslator, TemplateRenderer
 from jan_serve.generation.prepare import RequestPreparer
@@ -97,7 +97,7 @@ def create_app(
     services = Services(
         models=models,
         preparer=RequestPreparer(
-            ConstraintCompiler(translator, named_grammars),
+            GrammarCache(translator, named_grammars),
             renderer,
             now=lambda: datetime.now().astimezone(),
             profiles=profiles,

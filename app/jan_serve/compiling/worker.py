@@ -10,7 +10,7 @@ from typing import Final
 from jan_serve.chat.detect import FORMATS
 from jan_serve.errors import GrammarTooComplex, JanServeError, ProtocolError
 from jan_serve.generation.constraint.call_grammar import call_grammars
-from jan_serve.generation.constraint.grammar_of import compile_constraint
+from jan_serve.generation.constraint.constraint_grammar import compile_constraint
 from jan_serve.ipc.compiling import CompileConstraint, CompileReply, decode_request, reply_frame
 from jan_serve.ipc.helper import ran_out_of_memory, serve
 
@@ -53,7 +53,7 @@ class Compiling:
 def _compiled(body: bytes) -> CompileReply:
     request = decode_request(body)
     if isinstance(request, CompileConstraint):
-        return CompileReply(grammar=compile_constraint(request.constraint, {}))
+        return CompileReply(grammar=compile_constraint(request.constraint))
     form = _FORMATS.get(request.form)
     if form is None:
         raise ProtocolError(f"no chat format is named {request.form!r}")

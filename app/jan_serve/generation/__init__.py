@@ -1,1 +1,1 @@
-"""The one path of a request: lease a model, compile the constraint, render the prompt, submit, parse, yield events."""
+"""The path of a request: lease a model, render the prompt, compile the constraint, submit, parse, yield events."""

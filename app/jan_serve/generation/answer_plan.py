@@ -1,4 +1,4 @@
-"""What a chat answer is held to and how it is read: the model's format, the guide for the engine, the parsers."""
+"""The plan of a chat answer: its constraint for the engine, and the parsers of the model's format."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from jan_serve.core.guide import CallGrammars, Guide, ThoughtGuide, Trigger
 from jan_serve.core.messages import Tool
 from jan_serve.core.request import ChatPrompt
 from jan_serve.errors import InvalidRequest
-from jan_serve.generation.constraint.compiler import ConstraintCompiler
+from jan_serve.generation.constraint.grammar_cache import GrammarCache
 
-_BEHIND_THOUGHT: Final = "\n\n"
+_AFTER_THOUGHT: Final = "\n\n"
 _ID_BYTES: Final = 12
 
 ChoiceEvent = TextDelta | ReasoningDelta | ToolCallDelta | Finished
 
 
 def usable_tools(prompt: ChatPrompt) -> tuple[Tool, ...]:
-    """The tools that an answer may call. Raises InvalidRequest for a choice that no tool fulfils."""
+    """The tools that an answer may call. Raises InvalidRequest if `tool_choice` needs a tool that is not there."""
     choice = prompt.tool_choice
     if choice.mode == "none":
         return ()
@@ -45,7 +45,7 @@ def usable_tools(prompt: ChatPrompt) -> tuple[Tool, ...]:
 
 
 class AnswerConstraint(NamedTuple):
-    """What the engine is told of an answer: a grammar for all of it, or a guide. warnings: as in Started."""
+    """A grammar for the whole answer, or a guide. warnings: as in Started."""
 
     grammar: CompiledGrammar | None = None
     guide: Guide | None = None
@@ -54,20 +54,20 @@ class AnswerConstraint(NamedTuple):
 
 async def constrain_answer(
     prompt: ChatPrompt,
-    form: ChatFormat,
+    chat_format: ChatFormat,
     thought: ThoughtGuide | None,
     constraint: Constraint | None,
-    compiler: ConstraintCompiler,
+    grammars: GrammarCache,
 ) -> AnswerConstraint:
-    """How the engine holds an answer to its tools and its constraint. Raises as ConstraintCompiler and `usable_tools`.
+    """The constraint from the tools and the request's own constraint. Raises as GrammarCache and `usable_tools`.
 
-    thought: as `thought_guide` found it in the rendered prompt.
+    thought: as `thought_guide` returns it for the rendered prompt.
     """
     tools = usable_tools(prompt)
     if tools:
         forced = prompt.tool_choice.mode != "auto"
-        calls = await compiler.calls(
-            form,
+        calls = await grammars.compile_calls(
+            chat_format,
             tools,
             parallel=prompt.parallel_tool_calls,
             constraint=None if forced else constraint,
@@ -75,32 +75,37 @@ async def constrain_answer(
         if forced or constraint is not None:
             guide = Guide(
                 thought=_only_open(thought) if forced else thought,
-                lead_after_thought=form.calls.after_thought or _BEHIND_THOUGHT,
+                lead_after_thought=chat_format.calls.after_thought or _AFTER_THOUGHT,
                 grammar=calls.whole,
             )
         else:
-            guide = _free_until_call(prompt, form, thought, calls)
+            guide = _free_until_call(prompt, chat_format, thought, calls)
         return AnswerConstraint(guide=guide, warnings=calls.warnings)
     if constraint is None:
         return AnswerConstraint(guide=None if thought is None else Guide(thought=thought))
-    grammar = await compiler.compile(constraint)
-    if thought is None and not form.text_opens:
+    grammar = await grammars.compile(constraint)
+    if thought is None and not chat_format.text_opens:
         return AnswerConstraint(grammar=grammar)
-    behind = form.calls.after_thought + form.text_opens or _BEHIND_THOUGHT
+    lead_after_thought = chat_format.calls.after_thought + chat_format.text_opens or _AFTER_THOUGHT
     return AnswerConstraint(
-        guide=Guide(thought=thought, lead=form.text_opens, lead_after_thought=behind, grammar=grammar)
+        guide=Guide(
+            thought=thought,
+            lead=chat_format.text_opens,
+            lead_after_thought=lead_after_thought,
+            grammar=grammar,
+        )
     )
 
 
 def _only_open(thought: ThoughtGuide | None) -> ThoughtGuide | None:
-    """A call that is asked for comes first; only a thought that the prompt opened comes before it."""
+    """A required call comes first; only a thought that the prompt opened may precede it."""
     return thought if thought is not None and thought.is_open else None
 
 
 def _free_until_call(
-    prompt: ChatPrompt, form: ChatFormat, thought: ThoughtGuide | None, calls: CallGrammars
+    prompt: ChatPrompt, chat_format: ChatFormat, thought: ThoughtGuide | None, calls: CallGrammars
 ) -> Guide:
-    layout = form.calls
+    layout = chat_format.calls
     triggers = zip(layout.triggers, calls.triggered, strict=True)
     return Guide(
         thought=thought,
@@ -111,70 +116,70 @@ def _free_until_call(
 
 
 def thought_guide(
-    prompt: ChatPrompt, form: ChatFormat, template: str | None, text: str
+    prompt: ChatPrompt, chat_format: ChatFormat, template: str | None, text: str
 ) -> ThoughtGuide | None:
-    """Where the answer to the rendered `text` may hold thoughts; None where the model has none."""
-    thought = form.thought
-    is_open = form.prompt_opens_thought(text)
-    if thought is None or not (is_open or _teaches(template, thought)):
+    """Where the answer to the rendered `text` may contain thoughts; None if the model has none."""
+    thought = chat_format.thought
+    is_open = chat_format.prompt_opens_thought(text)
+    if thought is None or not (is_open or _mentions(template, thought)):
         return None
     closed = any(text.rstrip().endswith(mark.strip()) for mark in thought.closes)
-    wanted = prompt.template_kwargs.get("enable_thinking")
-    if wanted is None:
-        wanted = _thinks_by_default(form, template)
+    enabled = prompt.template_kwargs.get("enable_thinking")
+    if enabled is None:
+        enabled = _thinks_by_default(chat_format, template)
     return ThoughtGuide(
         opens=tuple(mark.strip() for mark in thought.opens),
         closes=tuple(mark.strip() for mark in thought.closes),
         ends=thought.ends,
         is_open=is_open,
         anywhere=thought.anywhere,
-        may_open=bool(wanted) and not closed,
+        may_open=bool(enabled) and not closed,
         budget=prompt.reasoning_budget,
     )
 
 
 @lru_cache(maxsize=32)
-def _thinks_by_default(form: ChatFormat, template: str | None) -> bool:
-    """Whether the model opens thoughts unasked: its template writes an empty one to keep it from that, or it writes all
-    its answers on channels."""
-    thought = form.thought
+def _thinks_by_default(chat_format: ChatFormat, template: str | None) -> bool:
+    """Whether the model opens thoughts by default: its template can write an empty one to prevent that, or all its
+    answers are on channels."""
+    thought = chat_format.thought
     if thought is None:
         return False
-    if form.text_opens and not thought.anywhere:
+    if chat_format.text_opens and not thought.anywhere:
         return True
     empty = rf"{re.escape(thought.opens[0].strip())}(\s|\\n)*{re.escape(thought.closes[0].strip())}"
     return re.search(empty, template or "") is not None
 
 
-def _teaches(template: str | None, thought: Thought) -> bool:
+def _mentions(template: str | None, thought: Thought) -> bool:
     return any(mark.strip() in (template or "") for mark in (*thought.opens, *thought.closes))
 
 
 class AnswerParsers:
-    """Reads the choices of one answer: text in, text, reasoning and calls out. Pure but for the ids it draws."""
+    """Parses the choices of one answer into text, reasoning and calls. Pure except for random call ids."""
 
-    def __init__(self, prompt: ChatPrompt, form: ChatFormat, *, starts_in_thought: bool) -> None:
+    def __init__(self, prompt: ChatPrompt, chat_format: ChatFormat, *, starts_in_thought: bool) -> None:
         self._prompt = prompt
-        self._form = form
+        self._chat_format = chat_format
         self._tools: Sequence[Tool] = usable_tools(prompt)
         self._starts_in_thought = starts_in_thought
-        self._ids = CallIds(form.id_style, ids_in(prompt.messages), _draw)
+        self._ids = CallIds(chat_format.id_style, ids_in(prompt.messages), _random_id)
         self._parsers: dict[int, StreamParser] = {}
 
     def read(self, event: TextDelta | Finished) -> list[ChoiceEvent]:
-        """What the event comes to; a choice that made calls ends for `tool_calls`."""
+        """The events that this one becomes. A choice with calls finishes with `tool_calls`."""
         parser = self._parsers.get(event.index)
         if parser is None:
             parser = self._parsers[event.index] = self._parser(event.index)
         if isinstance(event, TextDelta):
             return list(parser.feed(event.text, event.tokens))
         deltas: list[ChoiceEvent] = list(parser.finish())
-        called = parser.calls > 0 and event.reason == "stop"
-        return [*deltas, msgspec.structs.replace(event, reason="tool_calls") if called else event]
+        has_calls = parser.calls > 0 and event.reason == "stop"
+        return [*deltas, msgspec.structs.replace(event, reason="tool_calls") if has_calls else event]
 
     def _parser(self, index: int) -> StreamParser:
         return StreamParser(
-            self._form,
+            self._chat_format,
             self._ids,
             index=index,
             tools=self._tools,
@@ -183,5 +188,5 @@ class AnswerParsers:
         )
 
 
-def _draw() -> str:
+def _random_id() -> str:
     return secrets.token_hex(_ID_BYTES)

@@ -1,4 +1,4 @@
-"""Several prompts of one call, run at once and answered as one: choice i of prompt p is choice p * n + i."""
+"""Several prompts of one call, run side by side: choice i of prompt p is choice p * n + i of the answer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Generate = Callable[[GenerationRequest], AsyncIterator[GenerationEvent]]
 
 
 class PromptEvent(msgspec.Struct, frozen=True):
-    """An event of one of the prompts: `prompt` counts them from 0. Choice indices are those of the whole call."""
+    """An event of the prompt with this index. Choice indices are those of the whole call."""
 
     prompt: int
     event: GenerationEvent
@@ -36,7 +36,7 @@ async def generate_batch(
 ) -> AsyncGenerator[PromptEvent]:
     """Yield the events of all requests as they come: every Started first, one Completed with the sums last.
 
-    A failure of one ends all, with its error. Closing the generator aborts all.
+    An error of one request ends all of them. Closing the generator aborts all.
     """
     if len(requests) == 1:
         async with closing(generate(requests[0])) as events:
@@ -65,7 +65,7 @@ async def generate_batch(
 
 
 async def _merged(generate: Generate, requests: Sequence[GenerationRequest]) -> AsyncGenerator[PromptEvent]:
-    """Events of all requests, in the order of their arrival. Each reader waits until its event was taken."""
+    """Events of all requests in order of arrival. Each reader waits until its event is taken."""
     queue: asyncio.Queue[PromptEvent | Exception | None] = asyncio.Queue(maxsize=1)
 
     async def read(prompt: int, request: GenerationRequest) -> None:

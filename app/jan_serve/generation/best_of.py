@@ -1,4 +1,4 @@
-"""Keeps the best choices of a request that generated more than it returns. Pure."""
+"""Chooses the best choices of a request with best_of > n. Pure."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ ChoiceEvent = TextDelta | Finished
 
 
 class BestOf:
-    """Collects all choices, then gives those with the highest mean log-probability, best first, as choices 0 to n-1.
+    """Collects all choices, then returns the n with the highest mean log-probability, best first, as choices 0 to n-1.
 
-    keep_tokens: whether the caller asked for tokens; they were computed in any case.
+    keep_tokens: False drops tokens, which the request does not want.
     """
 
     def __init__(self, n: int, *, keep_tokens: bool) -> None:
@@ -25,7 +25,6 @@ class BestOf:
         self._scores: dict[int, float] = {}
 
     def add(self, event: ChoiceEvent) -> None:
-        """One more event, of any choice."""
         self._events[event.index].append(event)
         if isinstance(event, Finished):
             self._scores[event.index] = (
@@ -33,13 +32,13 @@ class BestOf:
             )
 
     def winners(self) -> Iterator[ChoiceEvent]:
-        """The events of the best choices, once all are finished. Equal scores keep their order."""
+        """The events of the best choices, once all are finished. Ties keep their order."""
         ranked = sorted(self._scores, key=lambda index: self._scores[index], reverse=True)
-        for place, index in enumerate(ranked[: self._n]):
+        for rank, index in enumerate(ranked[: self._n]):
             for event in self._events[index]:
-                yield self._placed(event, place)
+                yield self._ranked(event, rank)
 
-    def _placed(self, event: ChoiceEvent, place: int) -> ChoiceEvent:
+    def _ranked(self, event: ChoiceEvent, rank: int) -> ChoiceEvent:
         if isinstance(event, TextDelta) and not self._keep_tokens:
-            return msgspec.structs.replace(event, index=place, tokens=())
-        return msgspec.structs.replace(event, index=place)
+            return msgspec.structs.replace(event, index=rank, tokens=())
+        return msgspec.structs.replace(event, index=rank)

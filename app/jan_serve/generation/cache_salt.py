@@ -1,4 +1,4 @@
-"""Whose prefixes a request may share: set for each request before it is prepared, where callers are told apart."""
+"""The prefix-cache salt of the current request, set by the key guard if keys separate callers."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from contextvars import ContextVar
 from typing import Final
 
 cache_salt: Final[ContextVar[str]] = ContextVar("cache_salt", default="")
-"""Requests under different salts find nothing of each other in the prefix cache. Empty: shared with all such."""
+"""Requests with different salts share no prefixes in the cache."""

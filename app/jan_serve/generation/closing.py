@@ -1,4 +1,4 @@
-"""Closes an async iterator that may or may not be a generator."""
+"""`contextlib.aclosing` for async iterators that may lack `aclose`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 @asynccontextmanager
 async def closing(iterator: AsyncIterator[T]) -> AsyncGenerator[AsyncIterator[T]]:
-    """Run the iterator's `aclose()` at the end of the block, if it has one: an abandoned generator closes too late."""
+    """Run the iterator's `aclose()`, if any, at the end of the block: an abandoned generator is closed too late."""
     try:
         yield iterator
     finally:

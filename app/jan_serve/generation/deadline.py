@@ -1,4 +1,4 @@
-"""How long a request may go on, and how it is ended from outside. Not a cancellation: the request learns the reason."""
+"""Deadlines of requests, and their end from outside: the request raises the reason instead of being cancelled."""
 
 from __future__ import annotations
 
@@ -13,28 +13,29 @@ T = TypeVar("T")
 
 
 class Deadline:
-    """The end of one request. Its waits go through `wait`, one at a time."""
+    """The end of one request. All its waits go through `wait`; several may run side by side."""
 
     def __init__(self, limit_s: float | None) -> None:
         loop = asyncio.get_running_loop()
         self._limit_s = limit_s
         self._at = loop.time() + limit_s if limit_s is not None else None
-        self._waiting: asyncio.Timeout | None = None
+        self._waits: set[asyncio.Timeout] = set()
         self._error: JanServeError | None = None
 
     def expire(self, error: JanServeError) -> None:
-        """End the request with this error at its present or next wait."""
+        """End the request with this error, at its present waits or its next one."""
         self._error = error
         self._at = asyncio.get_running_loop().time()
-        if self._waiting is not None:
-            self._waiting.reschedule(self._at)
+        for timeout in self._waits:
+            if not timeout.expired():
+                timeout.reschedule(self._at)
 
     async def wait(self, awaitable: Awaitable[T]) -> T:
         """Await it, up to the deadline. Raises DeadlineExceeded, or the error that `expire` was given."""
         timeout = asyncio.timeout_at(self._at)
         try:
             async with timeout:
-                self._waiting = timeout
+                self._waits.add(timeout)
                 return await awaitable
         except TimeoutError:
             if not timeout.expired():
@@ -43,14 +44,14 @@ class Deadline:
                 f"The request ran longer than {self._limit_s:g} s, which is the server's limit."
             ) from None
         finally:
-            self._waiting = None
+            self._waits.discard(timeout)
 
 
 class RunningRequests:
-    """All requests that have not ended, so that a server that stops can end them with a reason."""
+    """All requests that have not ended. A server that stops ends them with a reason."""
 
     def __init__(self, limit_s: float | None) -> None:
-        """limit_s: how long each may run; None is as long as it wants."""
+        """limit_s: of each request; None is no limit."""
         self._limit_s = limit_s
         self._deadlines: set[Deadline] = set()
 
@@ -59,7 +60,7 @@ class RunningRequests:
 
     @contextmanager
     def enter(self) -> Generator[Deadline]:
-        """Count a request while the block runs."""
+        """A request runs while the block does."""
         deadline = Deadline(self._limit_s)
         self._deadlines.add(deadline)
         try:
@@ -68,6 +69,5 @@ class RunningRequests:
             self._deadlines.discard(deadline)
 
     def expire_all(self, error: JanServeError) -> None:
-        """End every running request with this error."""
         for deadline in list(self._deadlines):
             deadline.expire(error)

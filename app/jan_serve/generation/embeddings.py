@@ -28,7 +28,7 @@ class Embeddings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EmbeddingService:
-    """Embeds with any model that pools, or can be made to."""
+    """Embeds with any model that pools, or can be loaded to pool."""
 
     def __init__(self, models: ModelLeases, running: RunningRequests) -> None:
         self._models = models
@@ -42,11 +42,11 @@ class EmbeddingService:
         *,
         keep_alive_s: float | None = None,
     ) -> Embeddings:
-        """Embed all inputs; `dimensions` keeps the first ones and scales them to unit length again.
+        """Embed all inputs. dimensions: keep the first ones, and scale them to unit length again.
 
         keep_alive_s: see ModelLeases.
         Raises InvalidRequest (an input over the context, dimensions out of range), UnsupportedOperation, Unavailable
-        and EngineFailure. Cancelling it aborts the work.
+        and EngineFailure. Cancelling the call aborts the work.
         """
         with self._running.enter() as deadline:
             async with AsyncExitStack() as stack:
@@ -83,7 +83,7 @@ def to_floats(vector: bytes) -> tuple[float, ...]:
 
 
 def shorten(vector: bytes, dimensions: int) -> bytes:
-    """The first components, scaled to unit length (all zero stays so): what Matryoshka embeddings are made for."""
+    """The first components, scaled to unit length (all zero stays zero), as Matryoshka embeddings allow."""
     kept = to_floats(vector[: dimensions * FLOAT_BYTES])
     norm = math.sqrt(math.fsum(value * value for value in kept))
     if norm == 0.0:

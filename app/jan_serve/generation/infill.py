@@ -1,4 +1,4 @@
-"""The prompt of a gap in code, as models with FIM tokens were trained on it.
+"""Fill-in-the-middle prompts, as models with FIM tokens were trained on them.
 
 Source: llama.cpp's `format_infill` (tools/server) and the repository pattern of Qwen2.5-Coder (arXiv:2409.12186).
 """
@@ -20,11 +20,11 @@ _PROJECT: Final = "myproject\n"
 _FILENAME: Final = "filename\n"
 _PREFIX_SHARE: Final = 0.75
 _ANSWER: Final = 256
-"""Tokens of the context that are kept for the answer where the request sets no limit."""
+"""Context tokens reserved for the answer if the request sets no limit."""
 
 
 class InfillPieces(NamedTuple):
-    """As GenerateRequest.prompt has it. truncated: not all of the text is in it."""
+    """As EngineRequest.prompt. truncated: some of the text was left out."""
 
     pieces: Pieces
     truncated: bool = False
@@ -33,9 +33,9 @@ class InfillPieces(NamedTuple):
 async def infill_pieces(
     prompt: InfillPrompt, client: EngineClient, max_tokens: int | None
 ) -> InfillPieces | None:
-    """The prompt; None where the model has no FIM tokens and `prefix_only` allows that.
+    """The prompt; None if the model has no FIM tokens and `prefix_only` allows that.
 
-    The text is somebody's code: what looks like a special token in it is text. Raises UnsupportedOperation.
+    The text is code: nothing in it is parsed as a special token. Raises UnsupportedOperation.
     """
     facts = client.facts
     if not set(_FIM) <= facts.special_tokens.keys():
@@ -51,7 +51,7 @@ async def infill_pieces(
 
 
 async def _fitted(prompt: InfillPrompt, client: EngineClient, max_tokens: int | None) -> InfillPieces:
-    """As much as the context holds: the text nearest to the gap first, then the last of the files."""
+    """As much as fits the context: the text nearest to the gap first, then the last files."""
     facts = client.facts
     marks = len(_FIM) + 8
     room = facts.n_ctx - (_ANSWER if max_tokens is None else max_tokens) - marks
@@ -75,7 +75,7 @@ async def _fitted(prompt: InfillPrompt, client: EngineClient, max_tokens: int | 
 
 
 def _files(facts: ModelFacts, files: tuple[InfillFile, ...] | list[InfillFile]) -> Pieces:
-    """Other files, and the name of this one; without tokens for that, their text alone."""
+    """Other files, and the name of this one; only their text if the model has no tokens for that."""
     if not files:
         return ()
     repository, separator = facts.special_tokens.get("fim_rep"), facts.special_tokens.get("fim_sep")
@@ -103,5 +103,5 @@ def _gap(
 async def _tokens(client: EngineClient, text: str) -> tuple[int, ...]:
     if not text:
         return ()
-    ask = TokenizeRequest(id=client.next_id(), text=text, add_special=False, parse_special=False)
-    return (await client.tokenize(ask)).tokens
+    request = TokenizeRequest(id=client.next_id(), text=text, add_special=False, parse_special=False)
+    return (await client.tokenize(request)).tokens

@@ -1,4 +1,4 @@
-"""One request of disaggregated serving: its prompt comes computed from another server, or is kept for one."""
+"""KV transfer of one request: its prompt was computed by another server, or is kept for another one."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from jan_serve.ipc.messages import EngineRequest, ResumeState, StateKept
 
 
 class KvTransfer:
-    """What one request has to do with states of sequences. `close` gives back whatever nobody took over."""
+    """The sequence states of one request. `close` drops those that no one took over."""
 
     def __init__(
         self, request: GenerationRequest, client: EngineClient, states: SequenceStates | None
     ) -> None:
-        """states: None where this service knows no other servers."""
+        """states: None if this service knows no other servers."""
         self._request = request
         self._client = client
         self._states = states
         self._to_drop: set[int] = set()
 
     async def submitted(self, prepared: EngineRequest) -> EngineRequest:
-        """The request for the worker, once what it goes on from is there.
+        """The request for the worker, once the state that it resumes is there.
 
         Raises UnsupportedOperation, InvalidRequest, PeerFailed, Overloaded.
         """
@@ -42,13 +42,12 @@ class KvTransfer:
         return msgspec.structs.replace(prepared, keep_state=self._request.keep_state, resume=resume)
 
     def kept(self, event: StateKept) -> StatePreserved:
-        """The worker keeps the state: from now on it is the other servers' affair."""
+        """The worker keeps the state; from now on SequenceStates owns it."""
         handle = self._other_servers().keep(self._client, event.id)
         self._to_drop.discard(event.id)
         return StatePreserved(handle=handle, tokens=event.tokens, next_token=event.next_token)
 
     def close(self) -> None:
-        """The request is over."""
         for state in self._to_drop:
             self._client.drop_state(state)
 

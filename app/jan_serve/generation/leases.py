@@ -1,4 +1,4 @@
-"""What a dialect makes of a model name that is not here, as a ModelLeases around the real one."""
+"""A ModelLeases that serves unknown names of models with the default model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jan_serve.generation.ports import EngineClient, ModelLeases
 
 
 class DefaultingLeases:
-    """Serves names that are not known with the default model: clients send names of models that they know elsewhere."""
+    """For clients that send the names of other servers' models."""
 
     def __init__(self, models: ModelLeases) -> None:
         self._models = models
@@ -19,7 +19,7 @@ class DefaultingLeases:
     async def lease(
         self, name: str | None, keep_alive_s: float | None = None
     ) -> AsyncGenerator[EngineClient]:
-        """As ModelLeases.lease; ModelNotFound is raised only when there is no default model either."""
+        """As ModelLeases.lease; raises ModelNotFound only if there is no default model either."""
         async with contextlib.AsyncExitStack() as stack:
             try:
                 client = await stack.enter_async_context(self._models.lease(name, keep_alive_s))

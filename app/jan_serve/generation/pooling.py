@@ -17,8 +17,8 @@ from jan_serve.ipc.messages import EmbedRequest
 class Pooled(msgspec.Struct, frozen=True, kw_only=True):
     """The answer for all inputs, in their order.
 
-    vectors: little-endian float32, `dimensions` of them each, not normalised. score_at: which of them is the score, for
-    a model that gives one; None where all of them are the answer.
+    vectors: little-endian float32, `dimensions` of them each, not normalised. score_at: index of the score; None if the
+    model has no single score.
     """
 
     model: str
@@ -29,9 +29,9 @@ class Pooled(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PoolingService:
-    """Pools whole inputs with models that are made for it. Generative ones are refused: they have no pooled output.
+    """Pools whole inputs with reward, reranking and embedding models. Rejects models that generate text.
 
-    Special tokens count where texts hold them: what reward models score are chats in their template.
+    Special tokens in texts are parsed: reward models score chats rendered with their template.
     """
 
     def __init__(self, models: ModelLeases, running: RunningRequests) -> None:
@@ -39,7 +39,7 @@ class PoolingService:
         self._running = running
 
     async def pool(self, model: str | None, inputs: Sequence[str | tuple[int, ...]]) -> Pooled:
-        """Pool every input by itself; cancelling it aborts the work.
+        """Pool each input separately. Cancelling the call aborts the work.
 
         Raises InvalidRequest (an input that is empty or over the context), UnsupportedOperation (a generative model),
         Unavailable and EngineFailure.
@@ -67,9 +67,9 @@ class PoolingService:
 
 
 def _score_at(facts: ModelFacts, outputs: int) -> int | None:
-    """The only output, or the chance of `yes` where a decoder judges by `yes` and `no`, as Qwen3-Reranker does.
+    """The only output, or the probability of `yes` if a decoder judges by `yes` and `no`, as Qwen3-Reranker does.
 
-    Classifiers with other labels have no one score.
+    Classifiers with other labels have no single score.
     """
     if facts.pooling != "rank":
         return None

@@ -1,4 +1,4 @@
-"""From a GenerationRequest to the EngineRequest that a worker takes."""
+"""Turns a GenerationRequest into an EngineRequest."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from jan_serve.generation.answer_plan import (
     usable_tools,
 )
 from jan_serve.generation.cache_salt import cache_salt
-from jan_serve.generation.constraint.compiler import ConstraintCompiler
+from jan_serve.generation.constraint.grammar_cache import GrammarCache
 from jan_serve.generation.infill import infill_pieces
 from jan_serve.generation.ports import EngineClient, TemplateRenderer
-from jan_serve.generation.profiles import ModelProfiles, NoProfiles, with_defaults
+from jan_serve.generation.profiles import ModelProfile, ModelProfiles, with_defaults
 from jan_serve.generation.template_choice import template_of
 from jan_serve.ipc.messages import EngineRequest, TokenizeRequest
 from jan_serve.ipc.rendering import RenderRequest
@@ -40,16 +40,16 @@ from jan_serve.ipc.rendering import RenderRequest
 logger = logging.getLogger(__name__)
 
 RANDOM_SEED_BITS = 31
-"""Leaves room for seed + choice below llama.cpp's 0xFFFFFFFF, which means "any seed" there."""
+"""Leaves room for seed + choice below 0xFFFFFFFF, which means "any seed" in llama.cpp."""
 
 
 def draw_seed() -> int:
-    """A seed that nobody can foresee."""
+    """Unpredictable."""
     return int.from_bytes(os.urandom(4), "little") >> (32 - RANDOM_SEED_BITS)
 
 
 class EnginePrompt(NamedTuple):
-    """A prompt as EngineRequest has it; `infilled` when it holds the suffix too."""
+    """The prompt of an EngineRequest. infilled: it contains the suffix too."""
 
     pieces: tuple[str | tuple[int, ...], ...]
     param: str = "prompt"
@@ -60,7 +60,7 @@ class EnginePrompt(NamedTuple):
 
 
 class PreparedRequest(NamedTuple):
-    """What to submit, and how to read the answer. parsers: None where the answer is plain text."""
+    """parsers: None if the answer is plain text."""
 
     submitted: EngineRequest
     infilled: bool = False
@@ -70,19 +70,17 @@ class PreparedRequest(NamedTuple):
 
 
 class _ChatAnswer(NamedTuple):
-    """The part of a prepared chat that is not the prompt."""
-
-    hold: AnswerConstraint
+    constraint: AnswerConstraint
     parsers: AnswerParsers
-    form: ChatFormat
+    chat_format: ChatFormat
 
 
 class RequestPreparer:
-    """Renders, compiles, draws. Holds no request."""
+    """Renders the prompt, then compiles the constraint. Keeps no state of requests."""
 
     def __init__(
         self,
-        constraints: ConstraintCompiler,
+        grammars: GrammarCache,
         renderer: TemplateRenderer,
         *,
         now: Callable[[], datetime],
@@ -90,32 +88,32 @@ class RequestPreparer:
         profiles: ModelProfiles | None = None,
         strip_billing_line: bool = True,
     ) -> None:
-        """now: the local time, for templates that print the date. profiles: what is configured for single models.
+        """now: the local time, for templates that print the date. profiles: configuration of single models.
 
         strip_billing_line: see chat.billing_line.
         """
-        self._constraints = constraints
+        self._grammars = grammars
         self._renderer = renderer
         self._strip_billing_line = strip_billing_line
-        self._profiles = profiles or NoProfiles()
-        # Models whose lack of a template was logged.
+        self._profiles = profiles
+        # Models whose missing template was logged.
         self._without_template: set[str] = set()
         self._now = now
         self._seed = seed
 
     async def prepare(self, request: GenerationRequest, client: EngineClient) -> PreparedRequest:
-        """What to submit. Raises InvalidRequest and its subclasses."""
+        """Raises InvalidRequest and its subclasses."""
         _check_generates(client.facts)
-        request = with_defaults(request, self._profiles.profile(client.name))
+        request = with_defaults(request, self._profile(client.name))
         chat: _ChatAnswer | None = None
         if isinstance(request.prompt, ChatPrompt):
             prompt, chat = await self._chat(request.prompt, request.constraint, client)
-            hold = chat.hold
+            answer_constraint = chat.constraint
         else:
             prompt = await self._plain_prompt(request, client)
             constraint = request.constraint
-            hold = AnswerConstraint(
-                None if constraint is None else await self._constraints.compile(constraint)
+            answer_constraint = AnswerConstraint(
+                None if constraint is None else await self._grammars.compile(constraint)
             )
         sequences = max(request.n, request.best_of)
         logprobs = request.logprobs
@@ -129,66 +127,71 @@ class RequestPreparer:
             prompt_param=prompt.param,
             sampling=await self._sampling(request, client),
             stopping=request.stopping,
-            grammar=hold.grammar,
-            guide=hold.guide,
+            grammar=answer_constraint.grammar,
+            guide=answer_constraint.guide,
             n=sequences,
             logprobs=logprobs,
             prompt_logprobs=request.prompt_logprobs,
             return_tokens=request.return_tokens,
             vocabulary_entries=request.vocabulary_entries,
             skip_special_tokens=request.skip_special_tokens,
-            visible_specials=() if chat is None else chat.form.special_tokens,
+            visible_specials=() if chat is None else chat.chat_format.special_tokens,
             adapters=chosen_adapters(request.adapters, client),
             cache_salt=cache_salt.get(),
         )
         parsers = None if chat is None else chat.parsers
-        return PreparedRequest(engine_request, prompt.infilled, prompt.truncated, parsers, hold.warnings)
+        return PreparedRequest(
+            engine_request, prompt.infilled, prompt.truncated, parsers, answer_constraint.warnings
+        )
 
     async def _chat(
         self, prompt: ChatPrompt, constraint: Constraint | None, client: EngineClient
     ) -> tuple[EnginePrompt, _ChatAnswer]:
         template = self._template(client, prompt)
-        form = detect_format(template)
+        chat_format = detect_format(template)
         text = await self._render(prompt, template, client.facts)
-        thought = thought_guide(prompt, form, template, text)
-        hold = await constrain_answer(prompt, form, thought, constraint, self._constraints)
+        thought = thought_guide(prompt, chat_format, template, text)
+        answer_constraint = await constrain_answer(prompt, chat_format, thought, constraint, self._grammars)
         starts_in_thought = thought is not None and thought.is_open
-        parsers = AnswerParsers(prompt, form, starts_in_thought=starts_in_thought)
-        return EnginePrompt((text,), param="messages"), _ChatAnswer(hold, parsers, form)
+        parsers = AnswerParsers(prompt, chat_format, starts_in_thought=starts_in_thought)
+        return EnginePrompt((text,), param="messages"), _ChatAnswer(answer_constraint, parsers, chat_format)
 
     async def chat_text(self, prompt: ChatPrompt, client: EngineClient) -> str:
-        """A chat as the text that the model is given. Raises TemplateError, InvalidRequest."""
+        """The chat as the model reads it. Raises TemplateError, InvalidRequest."""
         _check_generates(client.facts)
         return await self._render(prompt, self._template(client, prompt), client.facts)
 
     def shows_tools(self, client: EngineClient) -> bool:
-        """Whether the model's template writes the tools of a chat; else instructions in words must."""
-        override = self._profiles.profile(client.name).template
+        """Whether the model's template writes the tools of a chat."""
+        override = self._profile(client.name).template
         return knows_tools(template_of(client.name, client.facts, override, with_tools=True))
 
     async def compile(self, constraint: Constraint) -> CompiledGrammar:
-        """The grammar that a request with this constraint is held to. Raises as ConstraintCompiler.compile."""
-        return await self._constraints.compile(constraint)
+        """As GrammarCache.compile."""
+        return await self._grammars.compile(constraint)
+
+    def _profile(self, model: str) -> ModelProfile:
+        return ModelProfile() if self._profiles is None else self._profiles.profile(model)
 
     def _template(self, client: EngineClient, prompt: ChatPrompt) -> str | None:
-        override = self._profiles.profile(client.name).template
+        override = self._profile(client.name).template
         template = template_of(client.name, client.facts, override, with_tools=bool(prompt.tools))
         if template is None and client.name not in self._without_template:
             self._without_template.add(client.name)
-            logger.warning("%s brings no chat template: chats are written to it as ChatML", client.name)
+            logger.warning("%s has no chat template: chats are rendered as ChatML", client.name)
         return template
 
     async def _render(self, prompt: ChatPrompt, template: str | None, facts: ModelFacts) -> str:
-        """With the tools that may be called, and no others."""
+        """The template sees only the tools that may be called."""
         if not prompt.messages:
             raise InvalidRequest("messages: at least one message is needed", param="messages")
-        known = TemplateFacts(
+        template_facts = TemplateFacts(
             source=template, bos_token=_text_of(facts, "bos"), eos_token=_text_of(facts, "eos")
         )
         messages = without_billing_line(prompt.messages) if self._strip_billing_line else prompt.messages
         tools = tuple(_without_dialect(tool) for tool in usable_tools(prompt))
         shown = msgspec.structs.replace(prompt, messages=messages, tools=tools)
-        return await self._renderer.render(RenderRequest(prompt=shown, facts=known, now=self._now()))
+        return await self._renderer.render(RenderRequest(prompt=shown, facts=template_facts, now=self._now()))
 
     async def _plain_prompt(self, request: GenerationRequest, client: EngineClient) -> EnginePrompt:
         match request.prompt:
@@ -210,8 +213,8 @@ class RequestPreparer:
         sampling = request.sampling
         bias = dict(sampling.logit_bias)
         for text, value in request.logit_bias_text.items():
-            ask = TokenizeRequest(id=client.next_id(), text=text, add_special=False, parse_special=True)
-            for token in (await client.tokenize(ask)).tokens:
+            tokenize = TokenizeRequest(id=client.next_id(), text=text, add_special=False, parse_special=True)
+            for token in (await client.tokenize(tokenize)).tokens:
                 bias[token] = value
         _check_tokens(tuple(bias), "logit_bias", client.facts.n_vocab)
         if sampling.seed is None:
@@ -220,7 +223,7 @@ class RequestPreparer:
 
 
 def _without_dialect(tool: Tool) -> Tool:
-    """`$schema` says which draft the schema is written in: nothing to a model, and small ones stumble over it."""
+    """`$schema` names the schema's draft. It is useless to a model and confuses small ones."""
     shown = {key: value for key, value in tool.parameters.items() if key != "$schema"}
     return tool if len(shown) == len(tool.parameters) else msgspec.structs.replace(tool, parameters=shown)
 

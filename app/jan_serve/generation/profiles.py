@@ -1,4 +1,4 @@
-"""What is configured for a model, as far as single requests are concerned."""
+"""Configuration of single models: a chat template and defaults for requests."""
 
 from __future__ import annotations
 
@@ -16,37 +16,29 @@ _STOPPING = frozenset(StopConditions.__struct_fields__)
 
 
 class ModelProfile(msgspec.Struct, frozen=True, kw_only=True):
-    """template: in place of the model's own. defaults: by fields of SamplingParams and StopConditions."""
+    """template: replaces the model's own. defaults: by fields of SamplingParams and StopConditions."""
 
     template: TemplateOverride | None = None
     defaults: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
 
 
 class ModelProfiles(Protocol):
-    """Where profiles come from."""
+    """Read by wiring, which knows the configuration."""
 
     def profile(self, model: str) -> ModelProfile:
-        """The profile of a model by its canonical name, as of now. Looks at the time of change of a file or two."""
+        """The current profile of a model by its canonical name. May look at the modification time of a file or two."""
         ...
 
 
-class NoProfiles:
-    """Nothing is configured for any model."""
-
-    def profile(self, model: str) -> ModelProfile:
-        """An empty one."""
-        return ModelProfile()
-
-
 def with_defaults(request: GenerationRequest, profile: ModelProfile) -> GenerationRequest:
-    """The request, where what its caller did not say is as the model's profile has it."""
+    """The request with the profile's values for fields that its caller did not set."""
     if request.given is None or not profile.defaults:
         return request
-    said = {name: value for name, value in profile.defaults.items() if name not in request.given}
+    defaults = {name: value for name, value in profile.defaults.items() if name not in request.given}
     return msgspec.structs.replace(
         request,
-        sampling=msgspec.structs.replace(request.sampling, **_part(said, _SAMPLING)),
-        stopping=msgspec.structs.replace(request.stopping, **_part(said, _STOPPING)),
+        sampling=msgspec.structs.replace(request.sampling, **_part(defaults, _SAMPLING)),
+        stopping=msgspec.structs.replace(request.stopping, **_part(defaults, _STOPPING)),
     )
 
 

@@ -1,4 +1,4 @@
-"""Which chat template a model is asked with: the one that was set for it, or one of its own."""
+"""Chooses a model's chat template: the configured one, or one of the model's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BUILT_IN: Final = {"chatml": CHATML}
 
 
 class TemplateOverride(msgspec.Struct, frozen=True):
-    """A template in place of a model's own. source: its text; None where `name` is one that the model or we have."""
+    """Replaces a model's template. source: its text; None if `name` is one of the model's or a built-in."""
 
     name: str
     source: str | None = None
@@ -23,9 +23,9 @@ class TemplateOverride(msgspec.Struct, frozen=True):
 def template_of(
     model: str, facts: ModelFacts, override: TemplateOverride | None, *, with_tools: bool
 ) -> str | None:
-    """The template's text; None where there is none. Raises TemplateError for an override that names none.
+    """The template's text; None if there is none. Raises TemplateError if the override names no template.
 
-    Without an override it is the GGUF's own, or its one for tools, where there are tools and it has one.
+    Without an override: the GGUF's template for tools if there are tools, else its default one.
     """
     templates = facts.chat_templates
     if override is None:

@@ -14,7 +14,7 @@ import msgspec
 
 from jan_serve.core.constraint import CompiledGrammar
 from jan_serve.core.engine_stats import EngineStats
-from jan_serve.core.events import FinishReason, Timings, TokenInfo
+from jan_serve.core.events import Finished, Timings, TokenInfo
 from jan_serve.core.guide import Guide
 from jan_serve.core.model_facts import ModelFacts
 from jan_serve.core.sampling import SamplingParams, StopConditions
@@ -289,19 +289,10 @@ class StateKept(msgspec.Struct, frozen=True, kw_only=True, tag="state_kept"):
     next_token: int
 
 
-class SequenceFinished(msgspec.Struct, frozen=True, kw_only=True, tag="finished"):
-    """One sequence of a request ended. Fields as in core.events.Finished."""
+class SequenceFinished(Finished, frozen=True, kw_only=True, tag="finished"):
+    """One sequence of a request ended."""
 
     id: int
-    index: int
-    reason: FinishReason
-    completion_tokens: int
-    stop: str | None = None
-    eos: bool = False
-    mean_logprob: float | None = None
-    seed: int | None = None
-    reasoning_tokens: int = 0
-    end_token: TokenInfo | None = None
 
 
 class RequestCompleted(msgspec.Struct, frozen=True, kw_only=True, tag="completed"):

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from jan_serve.core.events import GenerationEvent
 from jan_serve.core.request import GenerationRequest
-from jan_serve.generation.constraint.compiler import ConstraintCompiler
+from jan_serve.generation.constraint.grammar_cache import GrammarCache
 from jan_serve.generation.deadline import RunningRequests
 from jan_serve.generation.prepare import RequestPreparer
 from jan_serve.generation.service import GenerationService
@@ -22,7 +22,7 @@ SEED = 77
 def preparer() -> RequestPreparer:
     """One whose clock stands and whose seeds are all SEED."""
     return RequestPreparer(
-        ConstraintCompiler(InlineTranslator()),
+        GrammarCache(InlineTranslator()),
         InlineRenderer(),
         now=lambda: datetime(2026, 3, 4, tzinfo=UTC),
         seed=lambda: SEED,

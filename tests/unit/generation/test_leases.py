@@ -3,9 +3,7 @@ from __future__ import annotations
 import pytest
 
 from jan_serve.errors import ModelNotFound, Overloaded
-from jan_serve.generation.deadline import RunningRequests
 from jan_serve.generation.leases import DefaultingLeases
-from jan_serve.generation.tokenize import TokenizerService
 from tests.support.fake_client import FakeClient, FakeModels
 
 pytestmark = pytest.mark.anyio
@@ -43,10 +41,3 @@ async def test_an_error_inside_does_not_lease_again() -> None:
         async with DefaultingLeases(models).lease("fake"):
             raise ModelNotFound("inside")
     assert models.leased == ["fake"]
-
-
-async def test_tokens_there_and_back() -> None:
-    service = TokenizerService(FakeModels(), RunningRequests(None))
-    tokens = (await service.tokenize(None, "é", add_special=False)).tokens
-    assert tokens == (0xC3, 0xA9)
-    assert await service.detokenize(None, tokens) == "é"

@@ -47,7 +47,8 @@ async def test_events_come_in_order_from_started_to_completed() -> None:
     models = FakeModels(FakeClient(script=saying("Hel", "lo.")))
     with service_over(models) as service:
         events = await collect(service, text_request(n=2, best_of=2))
-    assert [type(event) for event in events] == [Started, *[TextDelta] * 4, *[Finished] * 2, Completed]
+    kinds = [Started, *[TextDelta] * 4, *[Finished] * 2, Completed]
+    assert all(isinstance(event, kind) for event, kind in zip(events, kinds, strict=True))
     assert events[0] == Started(model="fake", prompt_tokens=4)
     texts = ["".join(e.text for e in events if isinstance(e, TextDelta) and e.index == i) for i in (0, 1)]
     assert texts == ["Hello.", "Hello."]
@@ -284,11 +285,11 @@ async def test_an_answer_that_is_never_completed_is_an_engine_failure(last: Any)
         await collect(service, text_request())
 
 
-async def test_row_59_a_missing_template_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_missing_template_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     chat = GenerationRequest(prompt=ChatPrompt(messages=(Message(role="user", content="Hi"),)))
     with service_over(FakeModels(FakeClient())) as service:
         await collect(service, chat)
         await collect(service, chat)
     assert [record.message for record in caplog.records].count(
-        "fake brings no chat template: chats are written to it as ChatML"
+        "fake has no chat template: chats are rendered as ChatML"
     ) == 1

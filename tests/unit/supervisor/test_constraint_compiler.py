@@ -32,7 +32,7 @@ from jan_serve.errors import (
     UnsupportedSchema,
 )
 from jan_serve.generation.constraint.call_grammar import call_grammars
-from jan_serve.generation.constraint.grammar_of import compile_constraint
+from jan_serve.generation.constraint.constraint_grammar import compile_constraint
 from jan_serve.ipc.compiling import CompileCalls, CompileConstraint, encode_request
 from jan_serve.supervisor.constraint_compiler import ConstraintCompilerPool, default_compile_command
 from jan_serve.supervisor.workers.helper_process import PROCESSES
@@ -49,7 +49,7 @@ import os, signal, sys, time
 sys.path.insert(0, {app!r})
 import jan_serve.compiling.worker as worker
 from jan_serve.core.constraint import CompiledGrammar
-def compiled(constraint, named):
+def compiled(constraint):
     text, _, place = constraint.text.partition(" ")
     if text == "once":
         try:
@@ -68,7 +68,7 @@ def compiled(constraint, named):
     if text == "grow":
         return [bytearray(1 << 20) for _ in range(1 << 20)]
     if text == "recurse":
-        return compiled(constraint, named)
+        return compiled(constraint)
     return CompiledGrammar(text)
 worker.compile_constraint = compiled
 worker.CPU_LIMIT_S = 0.2
@@ -107,7 +107,7 @@ async def test_grammars_are_those_of_the_translator() -> None:
     async with compilers() as pool:
         assert children() == [], "a server that only chats needs none"
         for constraint in cases:
-            assert await pool.translate(asked(constraint)) == compile_constraint(constraint, {})
+            assert await pool.translate(asked(constraint)) == compile_constraint(constraint)
         assert len(children()) == 1
 
 
@@ -174,7 +174,7 @@ async def test_row_103_an_idle_process_that_was_killed_is_replaced() -> None:
         await pool.translate(asked(SMALL))
         [process] = children()
         process.send_signal(signal.SIGKILL)
-        assert await pool.translate(asked(SMALL)) == compile_constraint(SMALL, {})
+        assert await pool.translate(asked(SMALL)) == compile_constraint(SMALL)
 
 
 async def test_a_command_that_cannot_be_started_is_our_fault() -> None:

@@ -1,6 +1,6 @@
-"""The grammar of tool calls in a model's own format, with the arguments held to each tool's schema.
+"""The grammar of tool calls in a model's own format, with arguments that follow each tool's schema.
 
-Pure and slow (milliseconds a tool): callers run it off the event loop and remember what it made.
+Pure and slow (milliseconds a tool): runs in the compiling process; the server calls GrammarCache.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from jan_serve.core.constraint import CompiledGrammar, Constraint
 from jan_serve.core.guide import CallGrammars
 from jan_serve.core.messages import Tool
 from jan_serve.errors import GrammarTooComplex, InvalidSchema, UnsupportedPattern, UnsupportedSchema
-from jan_serve.generation.constraint.grammar_of import constraint_grammar, printed
+from jan_serve.generation.constraint.constraint_grammar import print_grammar, translate_constraint
 from jan_serve.grammar import (
     json_schema_to_grammar,
     regex_to_grammar,
@@ -47,34 +47,34 @@ _ARGUMENT_SLOTS: Final = {
 
 
 def call_grammars(
-    form: ChatFormat, tools: Sequence[Tool], *, parallel: bool, constraint: Constraint | None = None
+    chat_format: ChatFormat, tools: Sequence[Tool], *, parallel: bool, constraint: Constraint | None = None
 ) -> CallGrammars:
-    """The grammars of calls of any of `tools`. parallel: whether there may be several.
+    """The grammars of calls of any of `tools`. parallel: several calls are allowed.
 
-    constraint: what an answer without a call satisfies. Raises UnsupportedSchema for a tool with `strict` that cannot
-    be enforced; GrammarTooComplex.
+    constraint: for an answer without a call. Raises UnsupportedSchema if a tool with `strict` cannot be enforced;
+    GrammarTooComplex.
     """
-    arguments = _ToolArguments(form, tools)
-    writer = _CallWriter(form, arguments, parallel)
+    arguments = _ToolArguments(chat_format, tools)
+    writer = _CallWriter(chat_format, arguments, parallel)
     wholes = [writer.whole()]
     if constraint is not None:
-        text = _texts(form.text_opens, form.special_tokens)
-        wholes.append(sequence([*text, writer.composer.embed(constraint_grammar(constraint, {}), "answer")]))
-    whole = printed(writer.composer.grammar(choice(wholes)), tokens=not arguments.have_free_text)
+        text = _texts(chat_format.text_opens, chat_format.special_tokens)
+        wholes.append(sequence([*text, writer.composer.embed(translate_constraint(constraint), "answer")]))
+    whole = print_grammar(writer.composer.grammar(choice(wholes)), tokens=not arguments.have_free_text)
     triggered: list[CompiledGrammar] = []
-    for trigger in form.calls.triggers:
-        part = _CallWriter(form, arguments, parallel)
+    for trigger in chat_format.calls.triggers:
+        part = _CallWriter(chat_format, arguments, parallel)
         grammar = part.composer.grammar(part.after(trigger))
-        triggered.append(printed(grammar, tokens=not arguments.have_free_text))
+        triggered.append(print_grammar(grammar, tokens=not arguments.have_free_text))
     return CallGrammars(whole, tuple(triggered), tuple(arguments.warnings))
 
 
 class _ToolArguments:
-    """The grammar of each tool's arguments, translated once. have_free_text: strings may stand in them unquoted."""
+    """The grammar of each tool's arguments, translated once. have_free_text: the syntax has unquoted strings."""
 
-    def __init__(self, form: ChatFormat, tools: Sequence[Tool]) -> None:
-        self._syntax = form.calls.arguments
-        self._special_tokens = form.special_tokens
+    def __init__(self, chat_format: ChatFormat, tools: Sequence[Tool]) -> None:
+        self._syntax = chat_format.calls.arguments
+        self._special_tokens = chat_format.special_tokens
         self.have_free_text = not isinstance(self._syntax, JsonArguments | PythonArguments)
         self.warnings: list[str] = []
         self.grammars = [(tool.name, self._grammar(tool)) for tool in tools]
@@ -93,24 +93,24 @@ class _ToolArguments:
     def _translate(self, tool: Tool, schema: Any) -> Grammar:
         if isinstance(self._syntax, JsonArguments):
             return json_schema_to_grammar(schema)
-        made = translate_arguments(schema, _notation(self._syntax, self._special_tokens))
-        if not made.exact:
+        translated = translate_arguments(schema, _notation(self._syntax, self._special_tokens))
+        if not translated.exact:
             self.warnings.append(
                 f"tool {tool.name}: arrays and objects among its arguments are held to the notation of this model,"
                 " not to their schemas"
             )
         if isinstance(self._syntax, GemmaArguments):
-            return _braced(made.grammar)
-        return made.grammar
+            return _braced(translated.grammar)
+        return translated.grammar
 
 
 class _CallWriter:
     """Writes the calls of one grammar."""
 
-    def __init__(self, form: ChatFormat, arguments: _ToolArguments, parallel: bool) -> None:
-        self._form = form
-        self._layout = form.calls
-        self._parallel = parallel and form.calls.parallel
+    def __init__(self, chat_format: ChatFormat, arguments: _ToolArguments, parallel: bool) -> None:
+        self._chat_format = chat_format
+        self._layout = chat_format.calls
+        self._parallel = parallel and chat_format.calls.parallel
         self.composer = Composer()
         self._arguments = {name: self.composer.embed(grammar, name) for name, grammar in arguments.grammars}
         self._names = [name for name, _ in arguments.grammars]
@@ -120,7 +120,7 @@ class _CallWriter:
         return sequence([*self._text(self._layout.opening), self._calls(), *self._text(self._layout.closing)])
 
     def after(self, trigger: str) -> Expr:
-        """What completes the calls behind a trigger. Without a closing text, each call has a trigger of its own."""
+        """The rest of the calls after a trigger. Without a closing text, each call has its own trigger."""
         first = self._any_tool(self._layout.after(trigger))
         if not self._layout.closing:
             return first
@@ -157,7 +157,7 @@ class _CallWriter:
                     raise ValueError(f"{part} stands outside of arguments")
 
     def _text(self, text: str) -> list[Expr]:
-        pieces = _texts(text, self._form.special_tokens)
+        pieces = _texts(text, self._chat_format.special_tokens)
         if not self._layout.optional_breaks:
             return pieces
         return [loose for piece in pieces for loose in _with_optional_breaks(piece)]
@@ -169,7 +169,7 @@ def _braced(grammar: Grammar) -> Grammar:
 
 
 def _object_schema(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Arguments are an object, whether the schema says so or not."""
+    """Arguments are an object even if the schema has no type."""
     return parameters if "type" in parameters else {**parameters, "type": "object"}
 
 
@@ -181,7 +181,7 @@ def _with_optional_breaks(piece: Expr) -> list[Expr]:
 
 
 def _texts(text: str, specials: Sequence[str]) -> list[Expr]:
-    """A text of the format, with the control tokens in it told apart."""
+    """A text of the format, split at its control tokens."""
     if not text:
         return []
     if not specials:
@@ -199,11 +199,11 @@ def _notation(syntax: ArgumentSyntax, specials: Sequence[str]) -> ArgumentNotati
                 for part in syntax.argument
                 for piece in (_texts(part, specials) if isinstance(part, str) else [_ARGUMENT_SLOTS[part]])
             )
-            behind = syntax.argument[syntax.argument.index(Slot.VALUE) + 1]
+            next_part = syntax.argument[syntax.argument.index(Slot.VALUE) + 1]
             return ArgumentNotation(
                 argument=parts,
                 separator=sequence(_texts(syntax.separator, specials)),
-                stop=str(behind).strip(),
+                stop=str(next_part).strip(),
             )
         case PythonArguments():
             return ArgumentNotation(

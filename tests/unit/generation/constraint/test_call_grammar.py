@@ -162,7 +162,7 @@ def test_a_schema_beyond_the_translator_leaves_a_warning() -> None:
         call_grammars(form, (Tool(name="odd", parameters=odd.parameters, strict=True),), parallel=True)
 
 
-def test_control_tokens_are_told_apart() -> None:
+def test_control_tokens_are_separate() -> None:
     form = next(form for form in FORMATS if form.name == "gpt-oss")
     whole = call_grammars(form, TOOLS[:1], parallel=False).whole
     assert {special.text for special in whole.specials} >= {"<|channel|>", "<|message|>", "<|constrain|>"}

@@ -136,7 +136,7 @@ async def _answer(
 async def _check_bias(request: Request, serving: Serving, generation: GenerationRequest) -> None:
     bias = generation.sampling.logit_bias
     if bias:
-        _, facts = await while_connected(request, serving.templates.facts(generation.model))
+        _, facts = await while_connected(request, serving.generation.facts(generation.model))
         check_bias(bias, facts.n_vocab)
 
 

@@ -13,8 +13,6 @@ from jan_serve.api.served_models import ServedModels
 from jan_serve.generation.embeddings import EmbeddingService
 from jan_serve.generation.pooling import PoolingService
 from jan_serve.generation.service import GenerationService
-from jan_serve.generation.templates import TemplateService
-from jan_serve.generation.tokenize import TokenizerService
 
 _NO_COMMENTS: Final = 0.0
 
@@ -28,8 +26,6 @@ class Serving:
     """
 
     generation: GenerationService
-    tokenizer: TokenizerService
-    templates: TemplateService
     embeddings: EmbeddingService
     pooling: PoolingService
     models: ServedModels
@@ -45,8 +41,6 @@ def serving_over(services: Services) -> Serving:
         generation=GenerationService(
             models, services.preparer, running, None if control is None else control.links
         ),
-        tokenizer=TokenizerService(models, running),
-        templates=TemplateService(models, services.preparer, running),
         embeddings=EmbeddingService(models, running),
         pooling=PoolingService(models, running),
         models=models,

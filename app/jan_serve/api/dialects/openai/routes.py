@@ -44,7 +44,6 @@ from jan_serve.generation.embeddings import EmbeddingService
 from jan_serve.generation.leases import DefaultingLeases
 from jan_serve.generation.ports import ModelLeases
 from jan_serve.generation.service import GenerationService
-from jan_serve.generation.tokenize import TokenizerService
 
 _STREAMED: Final[dict[int | str, dict[str, Any]]] = {**ERROR_RESPONSES, 200: {"content": SSE_RESPONSE}}
 
@@ -56,7 +55,7 @@ def openai_router(services: Services, *, serves_unknown_names: bool, response_st
     _generation_routes(router, services, leases)
     _embedding_route(router, EmbeddingService(leases, services.running))
     add_model_routes(router, services)
-    _token_routes(router, TokenizerService(leases, services.running))
+    _token_routes(router, GenerationService(leases, services.preparer, services.running))
     add_grammar_route(router, services.preparer)
     add_llama_routes(router, services, leases)
     add_response_routes(router, services, leases, response_store_bytes)
@@ -65,7 +64,6 @@ def openai_router(services: Services, *, serves_unknown_names: bool, response_st
 
 def _generation_routes(router: APIRouter, services: Services, leases: ModelLeases) -> None:
     service = GenerationService(leases, services.preparer, services.running)
-    tokenizer = TokenizerService(leases, services.running)
     streams = services.streams
 
     @router.post(
@@ -82,7 +80,7 @@ def _generation_routes(router: APIRouter, services: Services, leases: ModelLease
         prompts: list[str] = []
         for item in prompt_items(body) if body.echo or body.logprobs is not None else ():
             if isinstance(item, tuple):
-                item = await while_connected(request, tokenizer.detokenize(requests[0].model, item))
+                item = await while_connected(request, service.detokenize(requests[0].model, item))
             prompts.append(item)
         form = CompletionForm(prompts, requests[0].n, body.echo, body.suffix, body.logprobs is not None)
         events = generate_batch(service.generate, requests)
@@ -141,7 +139,7 @@ def _embedding_route(router: APIRouter, service: EmbeddingService) -> None:
         )
 
 
-def _token_routes(router: APIRouter, service: TokenizerService) -> None:
+def _token_routes(router: APIRouter, service: GenerationService) -> None:
     @router.post(
         "/extras/tokenize", tags=["Extras"], summary="Tokenize", response_model=wire.TokenizeInputResponse
     )

@@ -1,5 +1,6 @@
-"""The `tgi_batch_*` series of steps, and the tokens that steps bring in advance, as the engines count them: for the
-requests of all protocols, which share the steps.
+"""The `tgi_batch_*` series of steps, and the tokens of accepted drafts, from the engines' counters.
+
+Steps are shared, so the series count the requests of all protocols.
 
 A prefill joins the running batch without waiting for it and in pieces, which TGI calls chunking.
 """
@@ -35,7 +36,7 @@ Kinds = Sequence[tuple[str, Sequence[StepTimes]]]
 
 
 class CounterType(str):
-    """The word `counter`. The text writer appends `_total` to what equals its own word; TGI's names have none."""
+    """Equal to no string: the text writer appends `_total` to names of the type "counter"; TGI's names have none."""
 
     __slots__ = ()
 
@@ -46,7 +47,7 @@ class CounterType(str):
 
 
 def counter(name: str, text: str, values: Iterable[tuple[dict[str, str], float]]) -> Metric:
-    """A counter of exactly this name. values: by their labels."""
+    """A counter of exactly this name. values: by labels."""
     family = Metric(name, text, "unknown")
     family.type = CounterType("counter")
     for labels, value in values:
@@ -55,7 +56,7 @@ def counter(name: str, text: str, values: Iterable[tuple[dict[str, str], float]]
 
 
 def batch_series(engines: Sequence[EngineStats]) -> Iterable[Metric]:
-    """Those that have a value."""
+    """Only series that have a value."""
     kinds = (
         ("decode", [engine.decode_steps for engine in engines]),
         ("prefill", [engine.prefill_steps for engine in engines]),
@@ -96,7 +97,7 @@ def _count(part: PartTimes) -> int:
 
 
 def skipped_tokens(engines: Sequence[EngineStats]) -> Metric:
-    """How many guessed tokens a turn of a sequence brought beside the sampled one."""
+    """Accepted draft tokens of each turn of a sequence, beside the sampled token."""
     name = "tgi_request_skipped_tokens"
     columns = itertools.zip_longest(*(engine.extra_tokens for engine in engines), fillvalue=0)
     reached = list(itertools.accumulate(sum(column) for column in columns))

@@ -1,4 +1,4 @@
-"""Limits of the native generation routes: the launcher's of Text Generation Inference, with its defaults."""
+"""The limits of Text Generation Inference's launcher, with its defaults."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from jan_serve.core.sampling import Watermark
 
 @dataclass(frozen=True, slots=True)
 class GenerateLimits:
-    """What one request may ask for. /info shows them. None: what the model's context gives.
+    """Limits of one request, shown by /info. None: as the model's context allows.
 
-    max_concurrent_requests: beyond it, requests are refused as overloaded. max_body_bytes: of a request, not in /info.
-    watermark: what `watermark: true` means. compute_type: what the header x-compute-type says; None: what computes.
+    max_concurrent_requests: more are rejected as overloaded. max_body_bytes: of a request, not in /info.
+    watermark: for requests with `watermark: true`. compute_type: the header x-compute-type; None: from the device.
     """
 
     max_concurrent_requests: int = 128
@@ -33,5 +33,5 @@ class GenerateLimits:
 
     def input_tokens(self, facts: ModelFacts) -> int:
         """The prompt. Always leaves room for a token."""
-        most = self.total_tokens(facts) - 1
-        return most if self.max_input_tokens is None else min(self.max_input_tokens, most)
+        max_input = self.total_tokens(facts) - 1
+        return max_input if self.max_input_tokens is None else min(self.max_input_tokens, max_input)

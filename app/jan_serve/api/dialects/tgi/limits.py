@@ -1,4 +1,4 @@
-"""What of Text Generation Inference's limits cannot be set."""
+"""Text Generation Inference's limits that are fixed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 VALIDATION_WORKERS: Final = 2
 SLICE_TOKENS: Final = 1024
-"""What `max_new_tokens` counts as at most when the length of a request is checked."""
+"""The check of a request's length counts `max_new_tokens` up to this."""
 MAX_U32: Final = (1 << 32) - 1
 MAX_U64: Final = (1 << 64) - 1
 MAX_INSTANCES: Final = 128

@@ -1,6 +1,6 @@
 """The `tgi_*` series of Text Generation Inference, which count the requests to its routes.
 
-What its batching server measures of steps is the engines' to tell: see batch_metrics.
+For the series of TGI's batching server see batch_metrics.
 """
 
 from __future__ import annotations
@@ -8,24 +8,22 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from jan_serve.api.dialects.tgi.batch_metrics import batch_series, counter, skipped_tokens
+from jan_serve.api.dialects.tgi.job import Job
 from jan_serve.core.engine_stats import STEP_SECONDS, EngineStats
 from jan_serve.core.events import Completed, Finished, Timings
 from jan_serve.core.model_status import ManagerSnapshot
 from jan_serve.errors import EngineFailure, InvalidRequest, JanServeError, Overloaded, TemplateError
 from jan_serve.generation.batch import PromptEvent
 
-if TYPE_CHECKING:
-    from jan_serve.api.dialects.tgi.serving import Job
-
 _LENGTH_BUCKETS: Final = 100
-_MOST_SEQUENCES: Final = 1024
+_MAX_SEQUENCES: Final = 1024
 
 _DURATIONS: Final = {
     "tgi_request_duration": "Seconds of a request.",
@@ -42,7 +40,7 @@ _COUNTERS: Final = {
 
 
 class TgiMetrics:
-    """Registers the series; each appears on the page once it has a value."""
+    """Registers the series. Each appears on the page once it has a value."""
 
     def __init__(self, registry: CollectorRegistry, snapshot: Callable[[], ManagerSnapshot]) -> None:
         self._registry = registry
@@ -52,22 +50,20 @@ class TgiMetrics:
         registry.register(_Series(self._counts, snapshot))
 
     def count(self, name: str, label: str = "", value: str = "", by: int = 1) -> None:
-        """Add to a counter."""
         self._counts[name, label, value] += by
 
     def failed(self, error: JanServeError) -> None:
-        """A request ended with this error."""
         self.count("tgi_request_failure", "err", _reason(error))
 
     def sized(self, *, max_input: int, max_total: int) -> None:
-        """What lengths there may be: the first model that is served decides about the buckets."""
+        """The limits of lengths. Those of the first model that is served set the buckets."""
         self._lengths("tgi_request_input_length", "Tokens of the prompt.", max_input)
         self._lengths("tgi_request_max_new_tokens", "Tokens that were asked for.", max_total)
         self._lengths("tgi_request_generated_tokens", "Tokens that were generated.", max_total)
 
     def watch(self, jobs: Sequence[Job], timings: Sequence[Timings]) -> Watch:
-        """For the events of these jobs. timings: of each, once all are over."""
-        sizes = tuple(float(size) for size in range(1, _MOST_SEQUENCES + 1))
+        """Observe the events of these jobs. timings: of each job, read when all have ended."""
+        sizes = tuple(float(size) for size in range(1, _MAX_SEQUENCES + 1))
         histogram = self._histogram("tgi_batch_next_size", "Sequences that begin together.", sizes)
         histogram.observe(sum(job.request.n for job in jobs))
         for job in jobs:
@@ -83,9 +79,9 @@ class TgiMetrics:
             histogram = self._histogram(name, _DURATIONS[name], STEP_SECONDS)
         histogram.observe(value)
 
-    def _lengths(self, name: str, text: str, longest: int) -> None:
+    def _lengths(self, name: str, text: str, max_length: int) -> None:
         self._histogram(
-            name, text, tuple(longest * (step + 1) / _LENGTH_BUCKETS for step in range(_LENGTH_BUCKETS))
+            name, text, tuple(max_length * (step + 1) / _LENGTH_BUCKETS for step in range(_LENGTH_BUCKETS))
         )
 
     def _histogram(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
@@ -95,7 +91,7 @@ class TgiMetrics:
 
 
 class Watch:
-    """Reads the events of one answer."""
+    """Observes the events of one answer."""
 
     def __init__(self, metrics: TgiMetrics, jobs: Sequence[Job], timings: Sequence[Timings]) -> None:
         self._metrics = metrics
@@ -105,7 +101,6 @@ class Watch:
         self._over = False
 
     def observe(self, item: PromptEvent) -> None:
-        """Take the next event."""
         metrics = self._metrics
         match item.event:
             case Finished() as finished:
@@ -129,12 +124,11 @@ class Watch:
                 pass
 
     def failed(self, error: JanServeError) -> None:
-        """It ended with an error."""
         self._over = True
         self._metrics.failed(error)
 
     def close(self) -> None:
-        """Nothing follows. Without an end, the client has left."""
+        """No event follows. Without Completed or an error, the client has left."""
         if not self._over:
             self._metrics.count("tgi_request_failure", "err", "dropped")
 
@@ -158,7 +152,7 @@ def _reason(error: JanServeError) -> str:
 
 
 class _Series(Collector):
-    """Counters, what the engines are doing now, and the one summary."""
+    """Counters, gauges of the engines, and the summary."""
 
     def __init__(
         self, counts: Counter[tuple[str, str, str]], snapshot: Callable[[], ManagerSnapshot]
@@ -167,7 +161,6 @@ class _Series(Collector):
         self._snapshot = snapshot
 
     def collect(self) -> Iterable[Metric]:
-        """At each scrape."""
         for name, text in _COUNTERS.items():
             found = {key: count for key, count in self._counts.items() if key[0] == name}
             if found:
@@ -183,7 +176,7 @@ class _Series(Collector):
         yield from batch_series(engines)
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: the registry need not know the names in advance."""
+        """Empty: the registry does not need the names in advance."""
         return ()
 
     @staticmethod

@@ -11,11 +11,11 @@ from pydantic import TypeAdapter
 from jan_serve.api.dialect import Services
 from jan_serve.api.dialects.tgi.chat.routes import add_chat_routes
 from jan_serve.api.dialects.tgi.completions.routes import add_completion_routes
+from jan_serve.api.dialects.tgi.errors import deserialize_error
 from jan_serve.api.dialects.tgi.generate.routes import add_native_routes
 from jan_serve.api.dialects.tgi.generate.wire import ErrorBody
 from jan_serve.api.dialects.tgi.launcher_limits import GenerateLimits
 from jan_serve.api.dialects.tgi.platforms.routes import add_platform_routes
-from jan_serve.api.dialects.tgi.rejections import rejection
 from jan_serve.api.dialects.tgi.routes_facts import add_info_route, add_mounted_facts
 from jan_serve.api.dialects.tgi.serving import Serving
 from jan_serve.api.errors import HttpError, validation_problem
@@ -28,7 +28,7 @@ ROOT_PATHS: Final = (
 )  # fmt: skip
 """At the root, where no other protocol has them."""
 OPEN_PATHS: Final = ("/ping", PREFIX, f"{PREFIX}/", f"{PREFIX}/ping", f"{PREFIX}/health")
-"""Signs of life. TGI tells its facts and metrics without a key too; here facts load a model."""
+"""Signs of life. TGI serves its facts and metrics without a key too; here facts load a model."""
 
 _TEXT: Final[dict[str, Any]] = {"content": {"text/plain": {"schema": {"type": "string"}}}}
 _ERROR: Final[dict[str, Any]] = {
@@ -55,7 +55,7 @@ _ERRORS: Final[dict[int | str, dict[str, Any]]] = {
 
 
 class TgiRoute(JsonRoute):
-    """A route that says where in the body it stops fitting, as TGI's do, with their limit on its size."""
+    """A route with TGI's limit on the body, and with TGI's texts for a body that does not fit."""
 
     max_body_bytes: ClassVar[int]
 
@@ -65,14 +65,11 @@ class TgiRoute(JsonRoute):
             raise too_large(self.max_body_bytes)
 
     def refusal(self, error: RequestValidationError, body: bytes) -> Exception:
-        """Of one error: the first in the text."""
-        words = rejection(error.errors(), error.body, body)
-        return HttpError(validation_problem([{"loc": ("body",), "msg": words, "type": "rejected"}]))
+        message = deserialize_error(error.errors(), error.body, body)
+        return HttpError(validation_problem([{"loc": ("body",), "msg": message, "type": "rejected"}]))
 
 
 def tgi_router(services: Services, limits: GenerateLimits) -> APIRouter:
-    """All routes."""
-
     class Limited(TgiRoute):
         max_body_bytes = limits.max_body_bytes
 

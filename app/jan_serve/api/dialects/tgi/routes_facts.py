@@ -1,4 +1,4 @@
-"""What TGI tells about itself: /info at the root; /info, /health, /metrics and /v1/models under /tgi."""
+"""TGI's facts about itself: /info at the root; /info, /health, /metrics and /v1/models under /tgi."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from starlette.responses import Response
 
 from jan_serve.api.dialects.tgi.generate.routes import TAGS
 from jan_serve.api.dialects.tgi.generate.wire import ErrorBody, Info, ModelList
-from jan_serve.api.dialects.tgi.head import DOCKER_LABEL, TGI_VERSION
 from jan_serve.api.dialects.tgi.limits import VALIDATION_WORKERS
+from jan_serve.api.dialects.tgi.reply_head import DOCKER_LABEL, TGI_VERSION
 from jan_serve.api.dialects.tgi.serving import Serving
 from jan_serve.api.http.disconnect import while_connected
 from jan_serve.api.http.replies import json_reply
@@ -19,12 +19,10 @@ _UNHEALTHY: ErrorBody = {"error": "unhealthy", "error_type": "healthcheck"}
 
 
 def add_info_route(router: APIRouter, serving: Serving, prefix: str) -> None:
-    """Add it to the dialect's router."""
-
     @router.get(f"{prefix}/info", tags=TAGS, response_model=Info)
     async def info(request: Request) -> Response:
         """What runs here: the default model, which is loaded for it."""
-        name, facts = await while_connected(request, serving.templates.facts(None))
+        name, facts = await while_connected(request, serving.generation.facts(None))
         limits = serving.limits
         max_input, max_total = limits.input_tokens(facts), limits.total_tokens(facts)
         body: Info = {
@@ -54,7 +52,7 @@ def add_info_route(router: APIRouter, serving: Serving, prefix: str) -> None:
 
 
 def add_mounted_facts(router: APIRouter, serving: Serving) -> None:
-    """What at the root belongs to the whole server, as TGI has it."""
+    """Routes of TGI whose root paths belong to the whole server."""
 
     async def health() -> Response:
         """Alive: an empty 200, or 503 while a model is failed."""
@@ -73,6 +71,6 @@ def add_mounted_facts(router: APIRouter, serving: Serving) -> None:
     @router.get("/tgi/v1/models", tags=TAGS, response_model=ModelList)
     async def models(request: Request) -> Response:
         """The model that is served."""
-        name, _ = await while_connected(request, serving.templates.facts(None))
+        name, _ = await while_connected(request, serving.generation.facts(None))
         entry = {"id": name, "object": "model", "created": 0, "owned_by": name}
         return json_reply({"object": "list", "data": [entry]})

@@ -89,7 +89,7 @@ def test_values_of_two_engines_add_up() -> None:
     assert 'tgi_batch_inference_failure{method="decode"}' not in "\n".join(lines)
 
 
-def test_nothing_is_told_of_engines_that_did_nothing() -> None:
+def test_idle_engines_have_no_batch_series() -> None:
     assert list(batch_series([EngineStats()])) == []
     assert [sample.value for sample in skipped_tokens([]).samples] == [0.0] * 9
 

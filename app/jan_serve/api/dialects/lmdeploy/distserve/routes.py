@@ -41,7 +41,7 @@ def add_distserve_routes(router: APIRouter, serving: Serving, links: PeerLinks, 
     @router.get(f"{prefix}{DISTSERVE}/engine_info", tags=_TAGS, response_model=str)
     async def engine_info(request: Request) -> Response:
         """The layout of the default model's engine: JSON as text in JSON. Loads the model."""
-        _, facts = await while_connected(request, serving.templates.facts(None))
+        _, facts = await while_connected(request, serving.generation.facts(None))
         layout = {
             "tp_size": 1,
             "ep_size": 1,

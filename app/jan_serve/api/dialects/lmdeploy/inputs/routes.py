@@ -44,20 +44,20 @@ def add_encode_route(router: APIRouter, serving: Serving, prefix: str) -> None:
 
 
 async def _encoded(serving: Serving, texts: Sequence[str], body: wire.EncodeRequest) -> list[list[int]]:
-    _, facts = await serving.templates.facts(None)
-    bos = facts.special_tokens.get("bos")
     rows: list[list[int]] = []
-    for text in texts:
-        if body.do_preprocess:
-            chat = ChatPrompt(messages=(Message(role="user", content=text),))
-            text = await serving.templates.apply(None, chat)
-        row = list((await serving.tokenizer.tokenize(None, text)).tokens)
-        if bos is not None:
-            if row[:2] == [bos.id, bos.id]:
-                row = row[1:]  # a template, or the text itself, brought one
-            if body.add_bos is False and row[:1] == [bos.id]:
-                row = row[1:]
-        rows.append(row)
+    async with serving.generation.open(None) as model:
+        bos = model.facts.special_tokens.get("bos")
+        for text in texts:
+            if body.do_preprocess:
+                chat = ChatPrompt(messages=(Message(role="user", content=text),))
+                text = await model.chat_text(chat)
+            row = list((await model.tokenize(text)).tokens)
+            if bos is not None:
+                if row[:2] == [bos.id, bos.id]:
+                    row = row[1:]  # a template, or the text itself, brought one
+                if body.add_bos is False and row[:1] == [bos.id]:
+                    row = row[1:]
+            rows.append(row)
     return rows
 
 

@@ -24,7 +24,6 @@ from jan_serve.core.request import ChatPrompt
 from jan_serve.generation.batch import generate_batch
 from jan_serve.generation.ports import ModelLeases
 from jan_serve.generation.service import GenerationService
-from jan_serve.generation.templates import TemplateService
 
 _STREAMED: Final[dict[int | str, dict[str, Any]]] = {200: {"content": SSE_RESPONSE}}
 
@@ -32,7 +31,6 @@ _STREAMED: Final[dict[int | str, dict[str, Any]]] = {200: {"content": SSE_RESPON
 def add_llama_routes(router: APIRouter, services: Services, leases: ModelLeases) -> None:
     """Add them to the dialect's router."""
     generation = GenerationService(leases, services.preparer, services.running)
-    templates = TemplateService(leases, services.preparer, services.running)
 
     @router.post(
         "/infill",
@@ -61,13 +59,13 @@ def add_llama_routes(router: APIRouter, services: Services, leases: ModelLeases)
         asked = chat_request(body)
         assert isinstance(asked.prompt, ChatPrompt)
         return json_reply(
-            {"prompt": await while_connected(request, templates.apply(asked.model, asked.prompt))}
+            {"prompt": await while_connected(request, generation.chat_text(asked.model, asked.prompt))}
         )
 
     @router.get("/props", tags=["llama-server"], summary="Props", response_model=wire_llama.Props)
     async def props(request: Request, model: str | None = None) -> Response:
         """Facts of a model, the default one if none is named, which is loaded for it."""
-        name, facts = await while_connected(request, templates.facts(model or None))
+        name, facts = await while_connected(request, generation.facts(model or None))
         return json_reply(_props(name, facts))
 
     @router.get(
@@ -78,7 +76,7 @@ def add_llama_routes(router: APIRouter, services: Services, leases: ModelLeases)
     )
     async def lora_adapters(request: Request, model: str | None = None) -> Response:
         """The adapters of a model, by the ids that `lora` takes. None applies to a request that does not choose it."""
-        _, facts = await while_connected(request, templates.facts(model or None))
+        _, facts = await while_connected(request, generation.facts(model or None))
         return json_reply(
             [
                 {"id": place, "name": adapter.name, "path": adapter.name, "scale": adapter.scale}

@@ -35,8 +35,6 @@ from jan_serve.generation.batch import PromptEvent, generate_batch
 from jan_serve.generation.closing import closing
 from jan_serve.generation.ports import ModelLeases
 from jan_serve.generation.service import GenerationService
-from jan_serve.generation.templates import TemplateService
-from jan_serve.generation.tokenize import TokenizerService
 
 _STREAMED: Final[dict[int | str, dict[str, Any]]] = {**ERROR_RESPONSES, 200: {"content": SSE_RESPONSE}}
 
@@ -104,8 +102,11 @@ def _kept_routes(router: APIRouter, store: ResponseStore) -> None:
 
 
 def _count_route(router: APIRouter, services: Services, leases: ModelLeases, store: ResponseStore) -> None:
-    templates = TemplateService(leases, services.preparer, services.running)
-    tokenizer = TokenizerService(leases, services.running)
+    service = GenerationService(leases, services.preparer, services.running)
+
+    async def count(model_name: str | None, prompt: ChatPrompt) -> int:
+        async with service.open(model_name) as model:
+            return len((await model.tokenize(await model.chat_text(prompt))).tokens)
 
     @router.post(
         "/v1/responses/input_tokens",
@@ -119,9 +120,8 @@ def _count_route(router: APIRouter, services: Services, leases: ModelLeases, sto
         generation = parsed.generation
         assert isinstance(generation.prompt, ChatPrompt)
         with _renamed_fields(body):
-            text = await while_connected(request, templates.apply(generation.model, generation.prompt))
-            tokenized = await while_connected(request, tokenizer.tokenize(generation.model, text))
-        return json_reply({"object": "response.input_tokens", "input_tokens": len(tokenized.tokens)})
+            tokens = await while_connected(request, count(generation.model, generation.prompt))
+        return json_reply({"object": "response.input_tokens", "input_tokens": tokens})
 
 
 def _parsed(

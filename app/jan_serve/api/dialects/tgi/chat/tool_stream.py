@@ -1,4 +1,4 @@
-"""A tool call of TGI's chat as it is generated: its name, then its arguments in the pieces in which they come. Pure."""
+"""The stream of a tool call in TGI's chat: first its name, then its arguments piece by piece. Pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import uuid
 from collections.abc import Iterator
 from typing import Final
 
-from jan_serve.api.dialects.tgi.chat.parse import chunk_of, finish_word, usage_chunk
+from jan_serve.api.dialects.tgi.chat.render import chunk_of, finish_reason, usage_chunk
 from jan_serve.api.dialects.tgi.chat.tools import NO_TOOL
 from jan_serve.api.dialects.tgi.chat.wire import ChatChunk, ChatRequest, ToolCallPart
 from jan_serve.api.dialects.tgi.errors import ToolFailed
 from jan_serve.api.dialects.tgi.generate.render import Ending, Generated
-from jan_serve.api.dialects.tgi.head import ReplyHead
+from jan_serve.api.dialects.tgi.reply_head import ReplyHead
 from jan_serve.core.events import Completed, Finished, Started, TextDelta
 from jan_serve.generation.batch import PromptEvent
 
@@ -22,14 +22,14 @@ _MAY_END: Final = re.compile(r"[\s}]*\Z")
 
 
 class CallPieces:
-    """Reads `{"function":{"_name":"f",…}}`: the name once it is whole, then the arguments without the outer brace."""
+    """Reads `{"function":{"_name":"f",…}}`: the complete name, then the arguments without the outer brace."""
 
     def __init__(self) -> None:
         self.name: str | None = None
         self._text = ""
 
     def feed(self, text: str) -> str:
-        """Add text; the arguments that are certain by now, as JSON text."""
+        """Add text. Returns the next certain part of the arguments, as JSON text."""
         self._text += text
         if self.name is not None:
             return self._released()
@@ -41,12 +41,12 @@ class CallPieces:
         return "{" + self._released()
 
     def finish(self, *, complete: bool) -> str:
-        """The end: what was held back, without the outer brace where the call is complete."""
+        """Returns the rest, without the outer brace if the call is complete."""
         rest, self._text = self._text, ""
         return rest.rstrip().removesuffix("}").rstrip() if complete else rest
 
     def _released(self) -> str:
-        """All but what the end of the outer object may be."""
+        """All but a possible end of the outer object."""
         ending = _MAY_END.search(self._text)
         at = len(self._text) if ending is None else ending.start()
         released, self._text = self._text[:at], self._text[at:]
@@ -54,7 +54,7 @@ class CallPieces:
 
 
 class CallChunks:
-    """The stream of a call. `declined` once the model has chosen to use no tool: then nothing was sent."""
+    """The chunks of a call."""
 
     def __init__(self, body: ChatRequest, head: ReplyHead, ending: Ending) -> None:
         self._body = body
@@ -67,11 +67,11 @@ class CallChunks:
 
     @property
     def declined(self) -> bool:
-        """Whether the answer is to be a text instead."""
+        """The model chose to call no tool. Then no chunk was made."""
         return self._pieces.name == NO_TOOL
 
     def chunks(self, event: PromptEvent) -> Iterator[ChatChunk]:
-        """The chunks of one event. Raises ToolFailed where a limit cut the call off before its name."""
+        """Raises ToolFailed if a limit cut the call off before its name."""
         match event.event:
             case Started() as started:
                 self._prompt_tokens = started.prompt_tokens
@@ -98,8 +98,8 @@ class CallChunks:
         rest = self._pieces.finish(complete=reason != "length")
         if rest:
             yield self._part(None, rest)
-        # TGI sends no reason behind a call; agents wait for one.
-        yield chunk_of(self._head, {"role": "assistant", "content": ""}, finish=finish_word(reason))
+        # TGI sends no finish reason after a call, but agents wait for one.
+        yield chunk_of(self._head, {"role": "assistant", "content": ""}, finish=finish_reason(reason))
 
     def _part(self, name: str | None, arguments: str) -> ChatChunk:
         part: ToolCallPart = {

@@ -1,4 +1,4 @@
-"""TGI's tools: the answer is a JSON object that names a function, or `no_tool` where the model may choose. Pure."""
+"""TGI's tools: the answer is a JSON object that names a function, or `no_tool` if the model may decline. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PROMPT: Final = (
 
 
 def offered(body: ChatRequest) -> list[Tool]:
-    """What the answer may call, `no_tool` last where the model may decline; none where it has to be text.
+    """The tools that the answer may call, with `no_tool` last if the model may decline. Empty: the answer is text.
 
     Raises ToolFailed for an unknown name.
     """
@@ -63,7 +63,7 @@ def tool_constraint(tools: list[Tool]) -> JsonSchemaConstraint:
 
 
 def _definitions(tools: list[Tool]) -> dict[str, Any]:
-    """What `#/$defs/…` inside of the arguments' schemas means, since these are no documents of their own any more."""
+    """The targets of `#/$defs/…` references: the arguments' schemas are parts of one document now."""
     found: dict[str, Any] = {}
     for keyword in ("$defs", "definitions"):
         for tool in tools:
@@ -87,7 +87,7 @@ def _call_schema(function: Function) -> dict[str, Any]:
 
 
 def tool_prompt(body: ChatRequest, tools: list[Tool], *, shown: bool) -> str:
-    """What is added to the last message. shown: the template writes the tools itself."""
+    """The text to add to the last message. shown: the template writes the tools itself."""
     listed = "" if shown else _listed(tools) + "\n"
     return f"\n---\n{listed}{body.tool_prompt or _PROMPT}"
 
@@ -108,7 +108,6 @@ def _listed(tools: list[Tool]) -> str:
 
 
 def core_tools(tools: list[Tool]) -> tuple[core.Tool, ...]:
-    """For the template."""
     return tuple(
         core.Tool(
             name=tool.function.name,
@@ -120,14 +119,14 @@ def core_tools(tools: list[Tool]) -> tuple[core.Tool, ...]:
 
 
 class Called(NamedTuple):
-    """A call that the model wrote. arguments: compact JSON text."""
+    """arguments: compact JSON text."""
 
     name: str
     arguments: str
 
 
 def read_call(text: str) -> Called:
-    """Raises ToolFailed for text that a limit cut off."""
+    """Raises ToolFailed if a limit cut the text off."""
     try:
         function: Any = json.loads(text)["function"]
         name: str = function.pop("_name")

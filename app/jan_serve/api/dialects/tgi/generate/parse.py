@@ -1,4 +1,4 @@
-"""TGI's checks of a request, in its order and in its words, and what passes them as a GenerationRequest. Pure."""
+"""TGI's checks of a request, in TGI's order and with its texts, and the GenerationRequest from it. Pure."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Any, cast
 
-from jan_serve.api.dialects.tgi.chat.schemas import read_schema
 from jan_serve.api.dialects.tgi.errors import ValidationFailed
+from jan_serve.api.dialects.tgi.generate.json_schema import read_schema
 from jan_serve.api.dialects.tgi.generate.wire import (
     GrammarValue,
     JsonSchemaValue,
@@ -24,7 +24,7 @@ from jan_serve.core.sampling import SamplingParams, StopConditions
 
 
 def samples(parameters: Parameters) -> bool:
-    """Whether tokens are drawn; else the most likely one is taken."""
+    """False: greedy."""
     p = parameters
     return (
         p.do_sample
@@ -36,9 +36,9 @@ def samples(parameters: Parameters) -> bool:
 
 
 def check_before_queue(p: Parameters, limits: GenerateLimits, *, stream: bool) -> None:
-    """What is said before it matters whether the server has room. Raises ValidationFailed.
+    """The checks that precede the limit on concurrent requests. Raises ValidationFailed.
 
-    A `best_of` of 0 counts as 1, but for streams.
+    A `best_of` of 0 counts as 1, except for streams.
     """
     best_of = 1 if p.best_of is None else p.best_of
     if stream and best_of != 1:
@@ -52,7 +52,7 @@ def check_before_queue(p: Parameters, limits: GenerateLimits, *, stream: bool) -
 
 
 def check(inputs: str, p: Parameters, limits: GenerateLimits, max_input: int) -> None:
-    """Everything else that can be said without counting tokens. Raises ValidationFailed."""
+    """All other checks that need no token counts. Raises ValidationFailed."""
     best_of = p.best_of or 1
     if best_of > 1 and not samples(p):
         raise ValidationFailed("you must use sampling when `best_of` is > 1")
@@ -96,25 +96,25 @@ def _check_ranges(p: Parameters) -> None:
 
 def check_length(p: Parameters, n_input: int, *, max_input: int, max_total: int) -> None:
     """n_input: tokens after truncation. Raises ValidationFailed."""
-    wanted = max(0, max_total - n_input) if p.max_new_tokens is None else p.max_new_tokens
-    wanted = min(wanted, SLICE_TOKENS)
-    if n_input + wanted > max_total:
+    max_new = max(0, max_total - n_input) if p.max_new_tokens is None else p.max_new_tokens
+    max_new = min(max_new, SLICE_TOKENS)
+    if n_input + max_new > max_total:
         raise ValidationFailed(
             f"`inputs` tokens + `max_new_tokens` must be <= {max_total}. Given: {n_input} `inputs` tokens and"
-            f" {wanted} `max_new_tokens`"
+            f" {max_new} `max_new_tokens`"
         )
     if n_input > max_input:
         raise ValidationFailed(f"`inputs` must have less than {max_input} tokens. Given: {n_input}")
 
 
 def max_new_tokens(p: Parameters, n_input: int, max_total: int) -> int:
-    """Tokens that the answer may have: what is left of the context where more was asked for, or nothing."""
+    """The limit of the answer: the rest of the context if the request has a higher limit or none."""
     left = max_total - n_input
     return left if p.max_new_tokens is None else min(p.max_new_tokens, left)
 
 
 def constraint_of(grammar: GrammarValue | None) -> Constraint | None:
-    """Raises ValidationFailed, as TGI does also for schemas that it could compile."""
+    """Raises ValidationFailed, like TGI even for some schemas that could be compiled."""
     if grammar is None:
         return None
     if isinstance(grammar, RegexValue):
@@ -138,16 +138,14 @@ def generation_request(
     ids: Sequence[int],
     limits: GenerateLimits,
     *,
-    model: str | None,
     max_total: int,
     constraint: Constraint | None,
     adapters: tuple[AdapterChoice, ...] | None,
 ) -> GenerationRequest:
-    """ids: the input's tokens, cut as `truncate` says."""
+    """ids: the input's tokens after `truncate`."""
     best_of = p.best_of or 1
     sampled = samples(p)
     return GenerationRequest(
-        model=model,
         prompt=TokenPrompt(tuple(ids)),
         sampling=SamplingParams(
             temperature=(p.temperature or 1.0) if sampled else 0.0,
@@ -178,6 +176,6 @@ def generation_request(
 
 
 def _given(p: Parameters) -> frozenset[str]:
-    """What the caller set. A `do_sample` of false is a temperature of 0."""
-    said = explicit_fields(p, max_new_tokens="max_tokens", repetition_penalty="repeat_penalty")
-    return said | {"temperature"} if "do_sample" in said and not p.do_sample else said
+    """The fields that the caller set. A `do_sample` of false is a temperature of 0."""
+    names = explicit_fields(p, max_new_tokens="max_tokens", repetition_penalty="repeat_penalty")
+    return names | {"temperature"} if "do_sample" in names and not p.do_sample else names

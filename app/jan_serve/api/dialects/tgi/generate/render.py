@@ -1,4 +1,4 @@
-"""Events of an answer in TGI's native forms, whole and as a stream. Pure."""
+"""Renders an answer in TGI's native forms, whole and as a stream. Pure."""
 
 from __future__ import annotations
 
@@ -33,36 +33,34 @@ _NO_LOGPROB: Final = 0.0
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """What decides how an answer ends. eos: the token that a text gets at whose end its grammar allows nothing else."""
+    """How an answer ends. eos: the last token, not computed by the engine, if the grammar allows no more text."""
 
     max_new_tokens: int
     eos: TokenInfo | None
 
     def token(self, finished: Finished) -> TokenInfo | None:
-        """The token that ended the text, which counts like any other. None where a stop string or a limit did."""
+        """The token that ended the text; it counts like any other. None if a stop string or a limit ended it."""
         if finished.end_token is not None or finished.reason == "length" or finished.stop is not None:
             return finished.end_token
         return self.eos
 
     def reason(self, finished: Finished, generated: int) -> str:
-        """TGI's words. The limit comes first, whatever the last token was. generated: tokens, the last one too."""
+        """TGI's finish reason. The limit has precedence over the last token. generated: tokens, the last one too."""
         if generated >= self.max_new_tokens or finished.reason == "length":
             return "length"
         return "eos_token" if finished.stop is None else "stop_sequence"
 
 
 class TokenTexts:
-    """Texts of tokens: a character that several tokens make belongs to the one that completes it."""
+    """Texts of tokens. A character of several tokens belongs to the one that completes it."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def text(self, info: TokenInfo) -> str:
-        """The text of the next token."""
         return info.piece.decode("utf-8", "replace") if info.special else self._decoder.decode(info.piece)
 
     def token(self, info: TokenInfo) -> Token:
-        """The token in TGI's form."""
         return {
             "id": info.id,
             "text": self.text(info),
@@ -72,12 +70,12 @@ class TokenTexts:
 
 
 def logprob_of(info: TokenInfo) -> float:
-    """Its log-probability; a token that was not drawn was certain."""
+    """A token that was not sampled was certain."""
     return _NO_LOGPROB if info.logprob is None else info.logprob
 
 
 class TokenHold:
-    """Keeps the newest token back until it is known whether it is the last one, which looks different."""
+    """Delays the newest token until it is known whether it is the last one, which has another form."""
 
     def __init__(self, ending: Ending) -> None:
         self._ending = ending
@@ -90,7 +88,7 @@ class TokenHold:
             yield from self._release(info)
 
     def rest(self, finished: Finished) -> tuple[list[TokenInfo], TokenInfo | None, str]:
-        """Tokens before the last one, the last one if there is any, and why the text ends."""
+        """Tokens before the last one, the last one if any, and the finish reason."""
         before: list[TokenInfo] = []
         end = self._ending.token(finished)
         if end is not None:
@@ -108,7 +106,7 @@ class TokenHold:
 
 @dataclass(slots=True)
 class Generated:
-    """One generation as it comes together."""
+    """One generation, event by event."""
 
     texts: list[str] = field(default_factory=list[str])
     tokens: list[TokenInfo] = field(default_factory=list[TokenInfo])
@@ -117,11 +115,9 @@ class Generated:
 
     @property
     def text(self) -> str:
-        """All of it."""
         return "".join(self.texts)
 
     def add(self, event: TextDelta | Finished, ending: Ending) -> None:
-        """Take the next event."""
         if isinstance(event, TextDelta):
             self.texts.append(event.text)
             self.tokens.extend(event.tokens)
@@ -134,15 +130,15 @@ class Generated:
 
     @property
     def score(self) -> float:
-        """The mean log-probability, by which best_of chooses."""
+        """The mean log-probability, which ranks best_of."""
         return sum(map(logprob_of, self.tokens)) / max(1, len(self.tokens))
 
 
 class WholeAnswer:
-    """The whole answer. as_list: in an array of one, as `POST /` gives it."""
+    """The whole answer. as_list: in an array of one, as in `POST /`."""
 
     def __init__(self, parameters: Parameters, ending: Ending, *, prefix: str, as_list: bool) -> None:
-        """prefix: what comes before the generated text: the input, where the full text is wanted."""
+        """prefix: text before the generated text: the input, if the request wants the full text."""
         self._parameters = parameters
         self._ending = ending
         self._prefix = prefix
@@ -152,7 +148,6 @@ class WholeAnswer:
         self.timings = Timings()
 
     def add(self, event: PromptEvent) -> None:
-        """Take the next event."""
         match event.event:
             case PromptTokens(tokens=tokens):
                 self._prefill = [
@@ -167,7 +162,6 @@ class WholeAnswer:
                 pass
 
     def body(self) -> GenerateResponse | list[GenerateResponse]:
-        """The response."""
         best, *others = self._ranked()
         answer: GenerateResponse = {"generated_text": self._prefix + best.text}
         if self._parameters.details or self._parameters.decoder_input_details:
@@ -176,7 +170,7 @@ class WholeAnswer:
 
     @property
     def generated_tokens(self) -> int:
-        """Of the answer, the token that ended it too."""
+        """Of the best answer, the end-of-generation token too."""
         return len(self._ranked()[0].tokens)
 
     def _ranked(self) -> list[Generated]:
@@ -230,7 +224,7 @@ def _candidate(entry: TokenLogprob) -> Token:
 
 
 class TokenStream:
-    """The stream: one event a token, of which the last brings the whole text."""
+    """The stream: one event a token. The last one has the whole text."""
 
     def __init__(self, parameters: Parameters, ending: Ending, *, prefix: str) -> None:
         self._parameters = parameters
@@ -242,7 +236,6 @@ class TokenStream:
         self._n_input = 0
 
     def chunks(self, event: PromptEvent) -> Iterator[StreamResponse]:
-        """The events of one event."""
         match event.event:
             case Started() as started:
                 self._n_input = started.prompt_tokens

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from enum import Enum
 from typing import Any, Final
 
@@ -11,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from jan_serve.api.dialects.tgi.errors import stream_error_body
-from jan_serve.api.dialects.tgi.generate.render import Ending, TokenStream, WholeAnswer
+from jan_serve.api.dialects.tgi.generate.render import TokenStream, WholeAnswer
 from jan_serve.api.dialects.tgi.generate.spans import spans
 from jan_serve.api.dialects.tgi.generate.wire import (
     CompatRequest,
@@ -19,12 +18,13 @@ from jan_serve.api.dialects.tgi.generate.wire import (
     GenerateResponse,
     SimpleToken,
 )
-from jan_serve.api.dialects.tgi.serving import Asked, Serving, answer_headers, stream_headers
+from jan_serve.api.dialects.tgi.headers import answer_headers, stream_headers
+from jan_serve.api.dialects.tgi.job import NativeRequest
+from jan_serve.api.dialects.tgi.serving import Serving
 from jan_serve.api.errors import problem_of
 from jan_serve.api.http.disconnect import while_connected
 from jan_serve.api.http.replies import json_reply
-from jan_serve.api.http.request_record import record_of
-from jan_serve.api.http.sse import SSE_RESPONSE, EventStream, frame
+from jan_serve.api.http.sse import SSE_RESPONSE
 from jan_serve.api.shared.answers import answer_stream, answer_whole
 from jan_serve.errors import JanServeError
 
@@ -33,8 +33,6 @@ STREAMED: Final[dict[int | str, dict[str, Any]]] = {200: {"content": SSE_RESPONS
 
 
 def add_native_routes(router: APIRouter, serving: Serving, prefix: str) -> None:
-    """Add them to the dialect's router."""
-
     @router.post(f"{prefix}/generate", tags=TAGS, response_model=GenerateResponse)
     async def generate(request: Request, body: GenerateRequest) -> Response:
         """Generate tokens."""
@@ -56,7 +54,7 @@ def add_native_routes(router: APIRouter, serving: Serving, prefix: str) -> None:
     async def tokenize(request: Request, body: GenerateRequest) -> Response:
         """The tokens of a text, with the bytes that each covers."""
         found = await while_connected(
-            request, serving.tokenizer.tokenize(None, body.inputs, with_pieces=True)
+            request, serving.generation.tokenize(None, body.inputs, with_pieces=True)
         )
         return json_reply(spans(body.inputs, found.tokens, found.pieces))
 
@@ -71,12 +69,12 @@ async def serve_compat(request: Request, serving: Serving, body: CompatRequest) 
 async def _whole(
     request: Request, serving: Serving, body: GenerateRequest, *, full_text: bool, as_list: bool
 ) -> Response:
-    job = await serving.job(request, Asked(body.inputs, body.parameters))
-    ending = Ending(job.max_new_tokens, job.eos)
-    answer = WholeAnswer(body.parameters, ending, prefix=_prefix(body, full_text), as_list=as_list)
-    response = await answer_whole(request, serving.events([job]), answer)
-    response.headers.update(answer_headers([job], [answer.timings], [answer.generated_tokens]))
-    return response
+    async with serving.session(request) as session:
+        job = await session.job(NativeRequest(body.inputs, body.parameters))
+        answer = WholeAnswer(body.parameters, job.ending, prefix=_prefix(body, full_text), as_list=as_list)
+        response = await answer_whole(request, session.events([job]), answer)
+        response.headers.update(answer_headers([job], [answer.timings], [answer.generated_tokens]))
+        return response
 
 
 def _prefix(body: GenerateRequest, full_text: bool) -> str:
@@ -85,28 +83,16 @@ def _prefix(body: GenerateRequest, full_text: bool) -> str:
 
 
 async def _stream(request: Request, serving: Serving, body: GenerateRequest, *, full_text: bool) -> Response:
-    """Always 200: what goes wrong is an event."""
-    try:
-        job = await serving.job(request, Asked(body.inputs, body.parameters, stream=True))
-        renderer = TokenStream(
-            body.parameters, Ending(job.max_new_tokens, job.eos), prefix=_prefix(body, full_text)
-        )
-        response = await answer_stream(
-            request, serving.events([job]), renderer, stream_error_body, serving.streams, done=b""
-        )
-        response.headers.update(stream_headers([job]))
-    except JanServeError as error:
-        return _failed_stream(request, serving, error)
-    return response
-
-
-def _failed_stream(request: Request, serving: Serving, error: JanServeError) -> Response:
-    problem = problem_of(error)
-    record_of(request.scope).error = problem.code
-
-    async def frames() -> AsyncIterator[bytes]:
-        yield frame(stream_error_body(problem))
-
-    response = EventStream(frames(), serving.streams)
-    response.headers.update(stream_headers([]))
-    return response
+    """Always 200: errors are events."""
+    async with serving.session(request) as session:
+        try:
+            job = await session.job(NativeRequest(body.inputs, body.parameters, stream=True))
+            renderer = TokenStream(body.parameters, job.ending, prefix=_prefix(body, full_text))
+            events = session.stream(session.events([job]))
+            response = await answer_stream(
+                request, events, renderer, stream_error_body, serving.streams, done=b""
+            )
+            response.headers.update(stream_headers([job]))
+        except JanServeError as error:
+            return serving.failed_stream(request, error, stream_error_body(problem_of(error)), done=b"")
+        return response

@@ -1,4 +1,4 @@
-"""Which bytes of a text its tokens cover, in TGI's form. Pure."""
+"""The bytes of a text that each token covers, in TGI's form. Pure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _SPACES: Final = re.compile(rb"\s*")
 
 
 def spans(text: str, tokens: Sequence[int], pieces: Sequence[bytes]) -> list[SimpleToken]:
-    """Where each token lies in the text's bytes, the end excluded. Tokens that were added lie nowhere: from 0 to 0.
+    """The bytes of the text that each token covers, end excluded. Added tokens cover none: from 0 to 0.
 
-    pieces: the bytes of each token, special ones by their names.
+    pieces: the bytes of each token; of special tokens, their names.
     """
     data = text.encode()
     at = 0
@@ -32,16 +32,16 @@ def spans(text: str, tokens: Sequence[int], pieces: Sequence[bytes]) -> list[Sim
 
 
 def _covered(data: bytes, at: int, piece: bytes) -> tuple[int, bytes]:
-    """Where from `at` on the piece begins, and what of it the text has; nothing where it is not there."""
-    # SentencePiece puts a space before a text, which is not in it; some special tokens take the spaces around away.
+    """The start of the piece from `at` on, and the part of it in the text; empty if it is not there."""
+    # SentencePiece adds a space before the text; some special tokens remove the spaces around them.
     forms = (piece, piece[1:]) if piece.startswith(b" ") else (piece,)
-    for start in (at, _behind_spaces(data, at)):
+    for start in (at, _after_spaces(data, at)):
         for form in forms:
             if form and data.startswith(form, start):
                 return start, form
     return at, b""
 
 
-def _behind_spaces(data: bytes, at: int) -> int:
+def _after_spaces(data: bytes, at: int) -> int:
     found = _SPACES.match(data, at)
     return at if found is None else found.end()

@@ -1,6 +1,6 @@
 """Wire types of TGI's native routes. They never leave this folder.
 
-What is unsigned there refuses a negative number while the body is read; other ranges are checked in TGI's order.
+Unsigned fields reject negative numbers while the body is parsed; other ranges are checked in TGI's order.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What hosting platforms call: /invocations (SageMaker) and /vertex (Vertex AI), at the root and under /tgi."""
+"""Routes that hosting platforms call: /invocations (SageMaker) and /vertex (Vertex AI), at the root and under /tgi."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from jan_serve.api.dialects.tgi.chat.parse import chat_messages, chat_parameters
-from jan_serve.api.dialects.tgi.chat.routes import ending_of, serve_chat
+from jan_serve.api.dialects.tgi.chat.routes import serve_chat
 from jan_serve.api.dialects.tgi.chat.wire import ChatReply, ChatRequest
-from jan_serve.api.dialects.tgi.completions.parse import CompletionAnswer
+from jan_serve.api.dialects.tgi.completions.render import CompletionAnswer
 from jan_serve.api.dialects.tgi.completions.routes import serve_completions
 from jan_serve.api.dialects.tgi.completions.wire import CompletionReply, CompletionRequest
 from jan_serve.api.dialects.tgi.generate.routes import STREAMED, TAGS, serve_compat
 from jan_serve.api.dialects.tgi.generate.wire import CompatRequest, GenerateResponse, Parameters
-from jan_serve.api.dialects.tgi.head import ReplyHead
+from jan_serve.api.dialects.tgi.headers import answer_headers
+from jan_serve.api.dialects.tgi.job import NativeRequest
 from jan_serve.api.dialects.tgi.platforms.wire import VertexInstance, VertexReply, VertexRequest
-from jan_serve.api.dialects.tgi.serving import Asked, Serving, answer_headers
+from jan_serve.api.dialects.tgi.reply_head import ReplyHead
+from jan_serve.api.dialects.tgi.serving import Serving, Session
 from jan_serve.api.errors import HttpError, validation_problem
 from jan_serve.api.http.disconnect import while_connected
 from jan_serve.api.http.replies import json_reply
@@ -33,8 +35,6 @@ Replies = list[GenerateResponse] | ChatReply | CompletionReply
 
 
 def add_platform_routes(router: APIRouter, serving: Serving, prefix: str) -> None:
-    """Add them to the dialect's router."""
-
     @router.post(f"{prefix}/invocations", tags=TAGS, response_model=Replies, responses=STREAMED)
     async def invocations(request: Request, body: dict[str, Any]) -> Response:
         """A text, a chat or completions, by the form of the body."""
@@ -49,15 +49,16 @@ def add_platform_routes(router: APIRouter, serving: Serving, prefix: str) -> Non
     @router.post(f"{prefix}/vertex", tags=TAGS, response_model=VertexReply)
     async def vertex(request: Request, body: VertexRequest) -> Response:
         """The texts for several instances at once."""
-        asked = [await _asked(request, serving, instance) for instance in body.instances]
-        if not asked:
-            return json_reply({"predictions": []})
-        jobs = [await serving.job(request, each) for each in asked]
-        answer = _Predictions(CompletionAnswer(ReplyHead(jobs[0].model), [ending_of(job) for job in jobs]))
-        timings: list[Timings] = []
-        response = await answer_whole(request, serving.events(jobs, timings), answer)
-        response.headers.update(answer_headers(jobs, timings, answer.texts.generated_tokens))
-        return response
+        async with serving.session(request) as session:
+            natives = [await _native(request, session, instance) for instance in body.instances]
+            if not natives:
+                return json_reply({"predictions": []})
+            jobs = [await session.job(native) for native in natives]
+            answer = _Predictions(CompletionAnswer(ReplyHead(jobs[0].model), [job.ending for job in jobs]))
+            timings: list[Timings] = []
+            response = await answer_whole(request, session.events(jobs, timings), answer)
+            response.headers.update(answer_headers(jobs, timings, answer.texts.generated_tokens))
+            return response
 
     @router.get(f"{prefix}/ping", tags=TAGS, response_class=Response)
     async def ping() -> Response:
@@ -65,24 +66,29 @@ def add_platform_routes(router: APIRouter, serving: Serving, prefix: str) -> Non
         return Response()
 
 
-async def _asked(request: Request, serving: Serving, value: dict[str, Any]) -> Asked:
+async def _native(request: Request, session: Session, value: dict[str, Any]) -> NativeRequest:
     if (instance := _fitting(VertexInstance, value)) is not None:
-        given = instance.parameters
+        fields = instance.parameters
         parameters = Parameters(
             do_sample=True,
-            max_new_tokens=None if given is None else given.max_new_tokens,
-            seed=None if given is None else given.seed,
+            max_new_tokens=None if fields is None else fields.max_new_tokens,
+            seed=None if fields is None else fields.seed,
         )
-        return Asked(instance.inputs, parameters)
+        return NativeRequest(instance.inputs, parameters)
     if (chat := _fitting(ChatRequest, value)) is None:
         raise _fits_nothing("VertexInstance")
     prompt = ChatPrompt(messages=chat_messages(chat, ""))
-    text = await while_connected(request, serving.templates.apply(None, prompt))
-    return Asked(text, chat_parameters(chat), add_special=False)
+    text = await while_connected(request, _chat_text(session, prompt))
+    return NativeRequest(text, chat_parameters(chat), add_special=False)
+
+
+async def _chat_text(session: Session, prompt: ChatPrompt) -> str:
+    model = await session.model()
+    return await model.chat_text(prompt)
 
 
 def _fitting(model: type[M], value: dict[str, Any]) -> M | None:
-    """The value as this form, if it has it. Raises what a cap of the form raises."""
+    """None if the value does not fit. Raises if it is over a size limit of the model."""
     try:
         return model.model_validate(value)
     except ValidationError:
@@ -98,13 +104,12 @@ def _fits_nothing(name: str) -> HttpError:
 
 
 class _Predictions:
-    """WholeRenderer of the texts alone."""
+    """WholeRenderer of the texts, in the order of the instances."""
 
     def __init__(self, texts: CompletionAnswer) -> None:
         self.texts = texts
         self.add = texts.add
 
     def body(self) -> VertexReply:
-        """In the order of the instances."""
         choices = sorted(self.texts.body()["choices"], key=lambda choice: choice["index"])
         return {"predictions": [choice["text"] for choice in choices]}

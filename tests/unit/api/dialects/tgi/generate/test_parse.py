@@ -100,7 +100,7 @@ def test_what_is_let_through(fields: dict[str, Any]) -> None:
         ({"best_of": 1}, True, 1, None),
     ],
 )
-def test_what_is_said_before_the_queue(
+def test_checks_before_the_queue(
     fields: dict[str, Any], stream: bool, most: int, expected: str | None
 ) -> None:
     limits = GenerateLimits(max_best_of=most)

@@ -1,4 +1,4 @@
-"""What is said of bodies that do not fit: path, reason, and the place where a reader from the front finds out."""
+"""Texts for bodies that do not fit: path, reason and position."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pydantic import BaseModel, ValidationError
 
 from jan_serve.api.dialects.tgi.chat.wire import ChatRequest
 from jan_serve.api.dialects.tgi.completions.wire import CompletionRequest
+from jan_serve.api.dialects.tgi.errors import deserialize_error
 from jan_serve.api.dialects.tgi.generate.wire import GenerateRequest
-from jan_serve.api.dialects.tgi.rejections import rejection
 
 NATIVE: dict[str, str] = {
     "{}": "missing field `inputs` at line 1 column 2",
@@ -99,7 +99,7 @@ def test_words(model: type[BaseModel], body: str, words: str) -> None:
     value = msgspec.json.decode(body)
     with pytest.raises(ValidationError) as refused:
         model.model_validate(value)
-    assert rejection(refused.value.errors(), value, body.encode()) == words
+    assert deserialize_error(refused.value.errors(), value, body.encode()) == words
 
 
 def test_a_place_that_takes_long_to_find_is_left_out() -> None:
@@ -107,7 +107,7 @@ def test_a_place_that_takes_long_to_find_is_left_out() -> None:
     value = msgspec.json.decode(body)
     with pytest.raises(ValidationError) as refused:
         GenerateRequest.model_validate(value)
-    found = rejection(refused.value.errors(), value, body.encode())
+    found = deserialize_error(refused.value.errors(), value, body.encode())
     assert found == "inputs: invalid type: integer `1`, expected a string"
 
 
@@ -116,5 +116,5 @@ def test_numbers_are_cut() -> None:
     value = msgspec.json.decode(body)
     with pytest.raises(ValidationError) as refused:
         GenerateRequest.model_validate(value)
-    found = rejection(refused.value.errors(), value, body.encode())
+    found = deserialize_error(refused.value.errors(), value, body.encode())
     assert found == "inputs: invalid type: integer `…`, expected a string at line 1 column 4010"

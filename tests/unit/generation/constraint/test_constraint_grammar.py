@@ -4,8 +4,8 @@ import pytest
 
 from jan_serve.core.constraint import GbnfConstraint, RegexConstraint
 from jan_serve.errors import GrammarTooComplex
-from jan_serve.generation.constraint import grammar_of as translate
-from jan_serve.generation.constraint.grammar_of import compile_constraint
+from jan_serve.generation.constraint import constraint_grammar as module
+from jan_serve.generation.constraint.constraint_grammar import compile_constraint
 from jan_serve.grammar import print_lark, regex_to_grammar
 
 # As one terminal it is longer than any print may be.
@@ -15,18 +15,18 @@ LONG_TERMINAL = "[a-z]*a[a-z]{6}|[a-z]*b[a-z]{6}"
 def test_what_is_too_long_as_terminals_is_written_as_rules() -> None:
     with pytest.raises(GrammarTooComplex):
         print_lark(regex_to_grammar(LONG_TERMINAL))
-    compiled = compile_constraint(RegexConstraint(LONG_TERMINAL), {})
+    compiled = compile_constraint(RegexConstraint(LONG_TERMINAL))
     assert compiled.lark is not None
     assert compiled.lark.startswith("start:")
     assert len(compiled.lark) < 50_000
 
 
-def test_row_104_llama_cpp_gets_no_grammar_that_llguidance_cannot_hold(
+def test_a_grammar_over_the_limits_of_llguidance_is_rejected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise GrammarTooComplex("the grammar is too large to be printed as Lark")
 
-    monkeypatch.setattr(translate.translator, "print_lark_open", refuse)
+    monkeypatch.setattr(module.grammar, "print_lark_open", refuse)
     with pytest.raises(GrammarTooComplex, match="too large"):
-        compile_constraint(GbnfConstraint('root ::= "a"'), {})
+        compile_constraint(GbnfConstraint('root ::= "a"'))

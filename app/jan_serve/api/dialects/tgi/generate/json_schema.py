@@ -1,7 +1,7 @@
 """JSON schemas as TGI reads them. Pure.
 
-There, a schema becomes a regular expression in which whatever has `properties` is an object with no others. By JSON
-Schema itself such a schema allows numbers and texts too, unless it says `type`, and members of any other name.
+TGI turns a schema into a regular expression in which a schema with `properties` is an object with no other members. In
+JSON Schema, a schema with `properties` but no `type` allows numbers and texts too, and members of any other name.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ _BY_NAME: Final = ("properties", "$defs", "definitions")
 _SHARED: Final = frozenset(
     ("allOf", "not", "if", "dependentSchemas", "patternProperties", "unevaluatedProperties", "$dynamicRef")
 )
-"""With one of these, what a schema allows depends on its neighbours: closing one of them could forbid everything."""
+"""With one of these, a schema depends on its neighbours: closing one of them could forbid everything."""
 _BESIDE_REFERENCES: Final = frozenset(("$ref", "title", "description", "default", "examples"))
 _SPEAKS_FOR_ITSELF: Final = ("additionalProperties", "anyOf", "oneOf", "$ref")
 
 
 def read_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema in JSON Schema's words. Allows nothing that the original forbids."""
+    """The same schema in standard JSON Schema. Allows nothing that the original forbids."""
     if _any_shared(schema):
         return {**schema, "type": schema.get("type", "object")}
     return _closed(schema)

@@ -9,8 +9,8 @@ from jan_serve.core.constraint import CompiledGrammar, Constraint, GbnfConstrain
 from jan_serve.core.guide import CallGrammars
 from jan_serve.core.messages import Tool
 from jan_serve.errors import EngineCrashed, JanServeError, UnsupportedSchema
-from jan_serve.generation.constraint import compiler as compiler_module
-from jan_serve.generation.constraint.compiler import ConstraintCompiler
+from jan_serve.generation.constraint import grammar_cache as cache_module
+from jan_serve.generation.constraint.grammar_cache import GrammarCache
 from jan_serve.ipc.compiling import CompileConstraint, Compiled, decode_request
 from tests.support.clock import TurnedClock
 
@@ -54,8 +54,8 @@ def clock() -> TurnedClock:
 
 
 @pytest.fixture
-def compiler(translator: Translator, clock: TurnedClock) -> ConstraintCompiler:
-    return ConstraintCompiler(translator, clock=clock)
+def cache(translator: Translator, clock: TurnedClock) -> GrammarCache:
+    return GrammarCache(translator, clock=clock)
 
 
 def schema(number: int) -> JsonSchemaConstraint:
@@ -68,49 +68,45 @@ async def _after_a_turn(*tasks: asyncio.Task[CompiledGrammar]) -> None:
     await asyncio.sleep(0)
 
 
-async def test_equal_constraints_are_compiled_once(
-    compiler: ConstraintCompiler, translator: Translator
-) -> None:
-    first = await compiler.compile(schema(1))
-    assert await compiler.compile(JsonSchemaConstraint({"const": 1})) is first
+async def test_equal_constraints_are_compiled_once(cache: GrammarCache, translator: Translator) -> None:
+    first = await cache.compile(schema(1))
+    assert await cache.compile(JsonSchemaConstraint({"const": 1})) is first
     assert len(translator.calls) == 1
 
 
 async def test_the_order_of_properties_makes_a_difference(
-    compiler: ConstraintCompiler, translator: Translator
+    cache: GrammarCache, translator: Translator
 ) -> None:
-    await compiler.compile(JsonSchemaConstraint({"properties": {"a": {}, "b": {}}}))
-    await compiler.compile(JsonSchemaConstraint({"properties": {"b": {}, "a": {}}}))
+    await cache.compile(JsonSchemaConstraint({"properties": {"a": {}, "b": {}}}))
+    await cache.compile(JsonSchemaConstraint({"properties": {"b": {}, "a": {}}}))
     assert len(translator.calls) == 2
 
 
-async def test_kinds_with_equal_content_are_told_apart(
-    compiler: ConstraintCompiler, translator: Translator
-) -> None:
-    await compiler.compile(JsonSchemaConstraint("x"))
-    await compiler.compile(GbnfConstraint("x"))
+async def test_kinds_with_equal_content_are_different(cache: GrammarCache, translator: Translator) -> None:
+    await cache.compile(JsonSchemaConstraint("x"))
+    await cache.compile(GbnfConstraint("x"))
     assert len(translator.calls) == 2
 
 
-async def test_numbers_beyond_64_bits_arrive(compiler: ConstraintCompiler, translator: Translator) -> None:
-    await compiler.compile(schema(10**30))
+async def test_numbers_beyond_64_bits_arrive(cache: GrammarCache, translator: Translator) -> None:
+    await cache.compile(schema(10**30))
     assert translator.calls == [schema(10**30)]
 
 
 async def test_a_named_grammar_is_asked_for_by_its_text(translator: Translator) -> None:
-    compiler = ConstraintCompiler(translator, {"list": 'root ::= "a"'})
-    await compiler.compile(GbnfConstraint("list"))
+    cache = GrammarCache(translator, {"list": 'root ::= "a"'})
+    await cache.compile(GbnfConstraint("list"))
     assert translator.calls == [GbnfConstraint('root ::= "a"')]
 
 
-async def test_calls_carry_the_format_and_the_tools(compiler: ConstraintCompiler) -> None:
-    calls = await compiler.calls(HERMES, [Tool(name="now")], parallel=True, constraint=None)
+async def test_calls_carry_the_format_and_the_tools(cache: GrammarCache) -> None:
+    calls = await cache.compile_calls(HERMES, [Tool(name="now")], parallel=True, constraint=None)
     assert (calls.whole.gbnf, calls.warnings) == (HERMES.name, ("now",))
 
 
-async def test_requests_at_once_share_the_work(compiler: ConstraintCompiler, translator: Translator) -> None:
+async def test_requests_at_once_share_the_work(cache: GrammarCache, translator: Translator) -> None:
     translator.gate.clear()
-    both = [asyncio.create_task(compiler.compile(schema(1))) for _ in range(2)]
+    both = [asyncio.create_task(cache.compile(schema(1))) for _ in range(2)]
     await _after_a_turn(*both)
     translator.gate.set()
     first, second = await asyncio.gather(*both)
@@ -119,11 +115,11 @@ async def test_requests_at_once_share_the_work(compiler: ConstraintCompiler, tra
 
 
 async def test_a_request_that_leaves_does_not_stop_the_others(
-    compiler: ConstraintCompiler, translator: Translator, monkeypatch: pytest.MonkeyPatch
+    cache: GrammarCache, translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compiler_module, "GRACE_S", 0.0)
+    monkeypatch.setattr(cache_module, "GRACE_S", 0.0)
     translator.gate.clear()
-    leaving, staying = (asyncio.create_task(compiler.compile(schema(1))) for _ in range(2))
+    leaving, staying = (asyncio.create_task(cache.compile(schema(1))) for _ in range(2))
     await _after_a_turn(leaving, staying)
     leaving.cancel()
     await asyncio.wait([leaving])
@@ -134,11 +130,11 @@ async def test_a_request_that_leaves_does_not_stop_the_others(
 
 
 async def test_work_that_nobody_waits_for_is_ended(
-    compiler: ConstraintCompiler, translator: Translator, monkeypatch: pytest.MonkeyPatch
+    cache: GrammarCache, translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compiler_module, "GRACE_S", 0.0)
+    monkeypatch.setattr(cache_module, "GRACE_S", 0.0)
     translator.gate.clear()
-    leaving = [asyncio.create_task(compiler.compile(schema(1))) for _ in range(2)]
+    leaving = [asyncio.create_task(cache.compile(schema(1))) for _ in range(2)]
     await _after_a_turn(*leaving)
     for task in leaving:
         task.cancel()
@@ -146,87 +142,85 @@ async def test_work_that_nobody_waits_for_is_ended(
         while not translator.ended:
             await asyncio.sleep(0)
     translator.gate.set()
-    assert (await compiler.compile(schema(1))).gbnf.strip() == "2"
+    assert (await cache.compile(schema(1))).gbnf.strip() == "2"
     assert translator.ended == 1
 
 
 async def test_work_that_is_done_soon_after_its_client_left_is_kept(
-    compiler: ConstraintCompiler, translator: Translator, monkeypatch: pytest.MonkeyPatch
+    cache: GrammarCache, translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compiler_module, "GRACE_S", 60.0)
+    monkeypatch.setattr(cache_module, "GRACE_S", 60.0)
     translator.gate.clear()
-    leaving = asyncio.create_task(compiler.compile(schema(1)))
+    leaving = asyncio.create_task(cache.compile(schema(1)))
     await _after_a_turn(leaving)
     leaving.cancel()
     await asyncio.wait([leaving])
     translator.gate.set()
-    assert (await compiler.compile(schema(1))).gbnf.strip() == "1"
+    assert (await cache.compile(schema(1))).gbnf.strip() == "1"
 
 
-async def test_the_cache_is_bounded_in_entries(compiler: ConstraintCompiler, translator: Translator) -> None:
-    for number in range(compiler_module.MAX_ENTRIES + 5):
-        await compiler.compile(schema(number))
-    assert len(compiler) == compiler_module.MAX_ENTRIES
+async def test_the_cache_is_bounded_in_entries(cache: GrammarCache, translator: Translator) -> None:
+    for number in range(cache_module.MAX_ENTRIES + 5):
+        await cache.compile(schema(number))
+    assert len(cache) == cache_module.MAX_ENTRIES
     before = len(translator.calls)
-    await compiler.compile(schema(compiler_module.MAX_ENTRIES))
+    await cache.compile(schema(cache_module.MAX_ENTRIES))
     assert len(translator.calls) == before
-    await compiler.compile(schema(0))
+    await cache.compile(schema(0))
     assert len(translator.calls) == before + 1
 
 
 async def test_the_cache_is_bounded_in_bytes(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiler_module, "MAX_BYTES", 25)
-    compiler = ConstraintCompiler(translator)
+    monkeypatch.setattr(cache_module, "MAX_BYTES", 25)
+    cache = GrammarCache(translator)
     for number in range(5):
-        await compiler.compile(schema(number))
-    assert (len(compiler), compiler.cached_bytes) == (2, 20)
+        await cache.compile(schema(number))
+    assert (len(cache), cache.cached_bytes) == (2, 20)
     translator.size = 26
-    await compiler.compile(schema(9))
-    assert (len(compiler), compiler.cached_bytes) == (2, 20)
+    await cache.compile(schema(9))
+    assert (len(cache), cache.cached_bytes) == (2, 20)
 
 
 async def test_a_refusal_is_remembered_for_a_while_and_raised_anew(
-    compiler: ConstraintCompiler, translator: Translator, clock: TurnedClock
+    cache: GrammarCache, translator: Translator, clock: TurnedClock
 ) -> None:
     translator.error = UnsupportedSchema("/a", "not", "no")
     raised: list[UnsupportedSchema] = []
     for _ in range(2):
         with pytest.raises(UnsupportedSchema) as caught:
-            await compiler.compile(schema(1))
+            await cache.compile(schema(1))
         raised.append(caught.value)
     assert raised[0] is not raised[1]
     assert raised[0].pointer == raised[1].pointer == "/a"
     assert len(translator.calls) == 1
     translator.error = None
-    clock.turn(compiler_module.REFUSED_FOR_S)
-    await compiler.compile(schema(1))
-    assert (len(compiler), len(translator.calls)) == (1, 2)
+    clock.turn(cache_module.REFUSED_FOR_S)
+    await cache.compile(schema(1))
+    assert (len(cache), len(translator.calls)) == (1, 2)
 
 
 async def test_refusals_are_bounded_and_take_no_place_from_results(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compiler_module, "MAX_REFUSALS", 3)
-    compiler = ConstraintCompiler(translator)
-    kept = await compiler.compile(schema(0))
+    monkeypatch.setattr(cache_module, "MAX_REFUSALS", 3)
+    cache = GrammarCache(translator)
+    kept = await cache.compile(schema(0))
     translator.error = UnsupportedSchema("/a", "not", "no")
     for number in (1, 2, 3, 4):
         with pytest.raises(UnsupportedSchema):
-            await compiler.compile(schema(number))
+            await cache.compile(schema(number))
     before = len(translator.calls)
     for number, asked in ((4, 0), (1, 1)):
         with pytest.raises(UnsupportedSchema):
-            await compiler.compile(schema(number))
+            await cache.compile(schema(number))
         assert len(translator.calls) == before + asked
-    assert await compiler.compile(schema(0)) is kept
+    assert await cache.compile(schema(0)) is kept
 
 
-async def test_a_fault_of_ours_is_not_remembered(
-    compiler: ConstraintCompiler, translator: Translator
-) -> None:
+async def test_a_fault_of_ours_is_not_remembered(cache: GrammarCache, translator: Translator) -> None:
     translator.error = EngineCrashed("gone")
     with pytest.raises(EngineCrashed):
-        await compiler.compile(schema(1))
+        await cache.compile(schema(1))
     translator.error = None
-    await compiler.compile(schema(1))
+    await cache.compile(schema(1))
     assert len(translator.calls) == 2

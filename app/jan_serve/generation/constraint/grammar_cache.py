@@ -1,7 +1,4 @@
-"""From what a caller asked of the output to the grammars that the engine takes: off the event loop, and remembered.
-
-The grammar package does the work and sets its limits; here is the memory of what came of it.
-"""
+"""A cache of compiled constraints and tool calls, and of their refusals. The compiling process does the work."""
 
 from __future__ import annotations
 
@@ -26,16 +23,16 @@ MAX_BYTES: Final = 32 << 20
 MAX_REFUSALS: Final = 1024
 MAX_REFUSAL_BYTES: Final = 1 << 20
 REFUSED_FOR_S: Final = 60.0
-"""How long a refusal is remembered: one for want of time may be the fault of a machine that was busy."""
+"""How long a refusal is kept. A refusal for lack of time may be due to a busy machine."""
 
 GRACE_S: Final = 0.25
-"""For work that nobody waits for any more: most is done by then, and ending it costs a process."""
+"""How long abandoned work goes on: most of it ends by then, and cancelling it costs a process."""
 
 T = TypeVar("T")
 
 
-class ConstraintCompiler:
-    """Has constraints and tool calls compiled, and remembers the results and the refusals, each bounded by itself."""
+class GrammarCache:
+    """Compiles what it does not have. Results and refusals are bounded separately; equal requests share the work."""
 
     def __init__(
         self,
@@ -44,7 +41,7 @@ class ConstraintCompiler:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """named: GBNF texts that a request may ask for by name."""
+        """named: GBNF texts that a request may use by name."""
         self._translator = translator
         self._clock = clock
         self._named = named or {}
@@ -54,28 +51,25 @@ class ConstraintCompiler:
 
     @property
     def cached_bytes(self) -> int:
-        """Size of the remembered grammars."""
         return self._done.bytes
 
     def __len__(self) -> int:
         return len(self._done)
 
     async def compile(self, constraint: Constraint) -> CompiledGrammar:
-        """The grammar, from the cache where it is known.
-
-        Raises InvalidGrammar, InvalidSchema, UnsupportedSchema, UnsupportedPattern, GrammarTooComplex; EngineCrashed,
-        Unavailable.
-        """
+        """Raises as ConstraintTranslator."""
         if isinstance(constraint, GbnfConstraint) and constraint.text in self._named:
-            # By its text, so that a file that was edited is another grammar.
+            # The key is the text: an edited file is another grammar.
             constraint = GbnfConstraint(self._named[constraint.text])
         return cast(CompiledGrammar, await self._get(CompileConstraint(constraint)))
 
-    async def calls(
-        self, form: ChatFormat, tools: Sequence[Tool], *, parallel: bool, constraint: Constraint | None
+    async def compile_calls(
+        self, chat_format: ChatFormat, tools: Sequence[Tool], *, parallel: bool, constraint: Constraint | None
     ) -> CallGrammars:
-        """The grammars of calls of these tools, as `call_grammars` makes them. Raises as `compile`."""
-        request = CompileCalls(form=form.name, tools=tuple(tools), parallel=parallel, constraint=constraint)
+        """Raises as `compile`. constraint: for an answer without a call."""
+        request = CompileCalls(
+            form=chat_format.name, tools=tuple(tools), parallel=parallel, constraint=constraint
+        )
         return cast(CallGrammars, await self._get(request))
 
     async def _get(self, request: CompileRequest) -> Compiled:
@@ -111,7 +105,7 @@ class ConstraintCompiler:
     async def _wait(self, key: bytes, job: _Job) -> Compiled:
         job.waiting += 1
         try:
-            # A request that leaves must not take the result from others that wait for it.
+            # A request that is cancelled must not cancel the work of others that wait for it.
             result = await asyncio.shield(job.task)
         finally:
             job.waiting -= 1
@@ -132,7 +126,7 @@ class ConstraintCompiler:
 
 
 class _Job:
-    """Something that is being compiled. waiting: the requests that want it."""
+    """A compilation that runs. waiting: requests that wait for it."""
 
     def __init__(self, task: asyncio.Task[Compiled | _Failure]) -> None:
         self.task = task
@@ -140,19 +134,18 @@ class _Job:
 
 
 class _Failure(NamedTuple):
-    """An error, to be raised as a new object for each that asks. until: by the clock, when it is remembered."""
+    """An error, raised as a new object for each request. until: by the clock."""
 
     code: str
     payload: dict[str, Any]
     until: float
 
     def size(self) -> int:
-        """In bytes."""
         return sum(len(str(value)) for value in self.payload.values())
 
 
 class _Recent(Generic[T]):
-    """Bounded in entries and bytes. The least recently used go first."""
+    """Bounded in entries and bytes; evicts the least recently used."""
 
     def __init__(self, max_entries: int, max_bytes: int, size: Callable[[T], int]) -> None:
         self._max_entries = max_entries
@@ -165,13 +158,12 @@ class _Recent(Generic[T]):
         return len(self._entries)
 
     def get(self, key: bytes) -> T | None:
-        """What is known of the key."""
         if key in self._entries:
             self._entries.move_to_end(key)
         return self._entries.get(key)
 
     def put(self, key: bytes, value: T) -> None:
-        """Keep it, unless it is larger than all that may be kept."""
+        """Keep it, unless it alone is over the bound in bytes."""
         size = self._size(value)
         known = self._entries.pop(key, None)
         if known is not None:

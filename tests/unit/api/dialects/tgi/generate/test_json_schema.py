@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.api.dialects.tgi.chat.schemas import read_schema
+from jan_serve.api.dialects.tgi.generate.json_schema import read_schema
 
 INT: dict[str, Any] = {"type": "integer"}
 A: dict[str, Any] = {"properties": {"a": INT}}

@@ -1,4 +1,4 @@
-"""What every reply of TGI's /v1 routes begins with, and the version that it is told to be."""
+"""The head of every reply of TGI's /v1 routes, and the TGI version that the server claims."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ TGI_VERSION: Final = "3.3.6"
 DOCKER_LABEL: Final = f"jan-serve-{__version__}"
 FINGERPRINT: Final = f"{TGI_VERSION}-{DOCKER_LABEL}"
 SERVED: Final = "tgi"
-"""The name that stands for whatever model is served."""
+"""The model name that stands for the default model."""
 
 
-def asked_model(name: str | None) -> str | None:
-    """The model or adapter that a request names, if it names any."""
+def requested_model(name: str | None) -> str | None:
+    """The model or adapter that a request names, if any."""
     return None if name in (None, "", SERVED) else name
 
 
 class ReplyHead:
-    """One answer's."""
+    """Of one answer."""
 
     def __init__(self, model: str) -> None:
         self.model = model

@@ -1,0 +1,65 @@
+"""Compiles constraints: translates to a grammar, prints it for the engine. Pure; blocks for milliseconds.
+
+Runs in the compiling process; the server calls GrammarCache.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from jan_serve import grammar
+from jan_serve.core.constraint import (
+    CompiledGrammar,
+    Constraint,
+    GbnfConstraint,
+    JsonObjectConstraint,
+    JsonSchemaConstraint,
+    RegexConstraint,
+    SpecialText,
+)
+from jan_serve.errors import GrammarTooComplex
+from jan_serve.grammar.print_lark import LarkText
+
+_ANY_OBJECT: Final = {"type": "object"}
+
+
+def compile_constraint(constraint: Constraint) -> CompiledGrammar:
+    """Translate and print. Raises as `translate_constraint`."""
+    return print_grammar(translate_constraint(constraint))
+
+
+def translate_constraint(constraint: Constraint) -> grammar.Grammar:
+    """Translate. Blocks for as long as the grammar package's budget allows.
+
+    Raises InvalidGrammar, InvalidSchema, UnsupportedSchema, UnsupportedPattern, GrammarTooComplex.
+    """
+    match constraint:
+        case JsonObjectConstraint():
+            return grammar.json_schema_to_grammar(_ANY_OBJECT)
+        case JsonSchemaConstraint(schema=schema):
+            return grammar.json_schema_to_grammar(schema)
+        case RegexConstraint(pattern=pattern):
+            return grammar.regex_to_grammar(pattern)
+        case GbnfConstraint(text=text):
+            return grammar.parse_gbnf(text)
+
+
+def print_grammar(translated: grammar.Grammar, *, tokens: bool = True) -> CompiledGrammar:
+    """Print a grammar for the engine. tokens: see `print_lark_open`. Raises GrammarTooComplex.
+
+    A grammar over llguidance's limits is rejected. llama.cpp's sampler, which takes GBNF, is no substitute: it has no
+    limits, and a short grammar can fill its memory or never end.
+    """
+    lark = _lark(translated, tokens=tokens)
+    specials = tuple(SpecialText(rule, text, grammar.spelled_out(text)) for rule, text in lark.specials)
+    return CompiledGrammar(gbnf=grammar.print_gbnf(translated), lark=lark.text, specials=specials)
+
+
+def _lark(translated: grammar.Grammar, *, tokens: bool) -> LarkText:
+    try:
+        return grammar.print_lark_open(translated, tokens=tokens)
+    except GrammarTooComplex:
+        if not tokens:
+            raise
+    # Terminals of many characters can be far longer than the rules that they replace.
+    return grammar.print_lark_open(translated, tokens=False)

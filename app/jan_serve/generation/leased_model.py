@@ -1,0 +1,187 @@
+"""A model held for one request: its facts, tokens, prompts and answers, under one lease and one deadline."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from contextlib import ExitStack
+
+from jan_serve.core.events import (
+    Completed,
+    Finished,
+    GenerationEvent,
+    PromptTokens,
+    Started,
+    TextDelta,
+    Usage,
+)
+from jan_serve.core.model_facts import ModelFacts
+from jan_serve.core.request import ChatPrompt, GenerationRequest
+from jan_serve.errors import EngineFailure
+from jan_serve.generation.best_of import BestOf
+from jan_serve.generation.closing import closing
+from jan_serve.generation.deadline import Deadline
+from jan_serve.generation.kv_transfer import KvTransfer
+from jan_serve.generation.ports import EngineClient, SequenceStates
+from jan_serve.generation.prepare import PreparedRequest, RequestPreparer
+from jan_serve.ipc.messages import (
+    Accepted,
+    Chunk,
+    DetokenizeRequest,
+    EngineEvent,
+    EngineRequest,
+    PromptScored,
+    RequestCompleted,
+    SequenceFinished,
+    StateKept,
+    Tokenized,
+    TokenizeRequest,
+)
+
+
+class LeasedModel:
+    """Made by GenerationService.open; valid inside its block only. Several answers may be generated side by side.
+
+    Every method raises DeadlineExceeded, the error that ended all requests, and EngineFailure.
+    """
+
+    def __init__(
+        self,
+        client: EngineClient,
+        deadline: Deadline,
+        preparer: RequestPreparer,
+        states: SequenceStates | None,
+    ) -> None:
+        self._client = client
+        self._deadline = deadline
+        self._preparer = preparer
+        self._states = states
+
+    @property
+    def name(self) -> str:
+        """The canonical name."""
+        return self._client.name
+
+    @property
+    def facts(self) -> ModelFacts:
+        return self._client.facts
+
+    def shows_tools(self) -> bool:
+        """Whether the chat template writes the tools of a chat."""
+        return self._preparer.shows_tools(self._client)
+
+    async def chat_text(self, prompt: ChatPrompt) -> str:
+        """The chat as the model reads it. Raises TemplateError and InvalidRequest."""
+        return await self._deadline.wait(self._preparer.chat_text(prompt, self._client))
+
+    async def tokenize(
+        self, text: str, *, add_special: bool = True, parse_special: bool = True, with_pieces: bool = False
+    ) -> Tokenized:
+        """add_special: BOS and EOS as the GGUF says. parse_special: the text of a special token becomes that token."""
+        request = TokenizeRequest(
+            id=self._client.next_id(),
+            text=text,
+            add_special=add_special,
+            parse_special=parse_special,
+            with_pieces=with_pieces,
+        )
+        return await self._deadline.wait(self._client.tokenize(request))
+
+    async def detokenize(self, tokens: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        """Bytes that are not UTF-8 become U+FFFD. Raises InvalidRequest for an unknown id."""
+        request = DetokenizeRequest(
+            id=self._client.next_id(), tokens=tuple(tokens), skip_special_tokens=skip_special_tokens
+        )
+        return await self._deadline.wait(self._client.detokenize(request))
+
+    async def generate(self, request: GenerationRequest) -> AsyncGenerator[GenerationEvent]:
+        """As GenerationService.generate, with this model whatever `request.model` is."""
+        wait = self._deadline.wait
+        prepared = await wait(self._preparer.prepare(request, self._client))
+        with ExitStack() as stack:
+            transfer = KvTransfer(request, self._client, self._states)
+            stack.callback(transfer.close)
+            submitted = await wait(transfer.submitted(prepared.submitted))
+            answer = _Answer(self.name, prepared, _best_of(request, submitted), transfer)
+            async with closing(self._client.generate(submitted)) as events:
+                completed = False
+                while not completed:
+                    event = await wait(_next(events))
+                    completed = isinstance(event, RequestCompleted)
+                    for translated in answer.translate(event):
+                        yield translated
+
+
+def _best_of(request: GenerationRequest, submitted: EngineRequest) -> BestOf | None:
+    if submitted.n == request.n:
+        return None
+    return BestOf(request.n, keep_tokens=request.logprobs is not None or request.return_tokens)
+
+
+async def _next(events: AsyncIterator[EngineEvent]) -> EngineEvent:
+    try:
+        return await anext(events)
+    except StopAsyncIteration:
+        raise EngineFailure("The engine ended the answer without completing it.") from None
+
+
+class _Answer:
+    """Translates the engine's events: keeps the best choices and reads them by the model's format."""
+
+    def __init__(
+        self, model: str, prepared: PreparedRequest, best: BestOf | None, transfer: KvTransfer
+    ) -> None:
+        self._model = model
+        self._prepared = prepared
+        self._best = best
+        self._transfer = transfer
+        self._reasoning_tokens = 0
+
+    def translate(self, event: EngineEvent) -> Iterable[GenerationEvent]:
+        match event:
+            case Accepted():
+                return [
+                    Started(
+                        model=self._model,
+                        prompt_tokens=event.prompt_tokens,
+                        infilled=self._prepared.infilled,
+                        truncated=self._prepared.truncated,
+                        warnings=self._prepared.warnings,
+                    )
+                ]
+            case PromptScored():
+                return [PromptTokens(event.tokens)]
+            case StateKept():
+                return [self._transfer.kept(event)]
+            case Chunk():
+                return self._choice(TextDelta(event.index, event.text, event.tokens))
+            case SequenceFinished():
+                self._reasoning_tokens += event.reasoning_tokens
+                return self._choice(event)
+            case RequestCompleted():
+                return [*self._winners(), self._completed(event)]
+            case _:
+                raise EngineFailure(f"The engine sent {type(event).__name__} in place of an answer.")
+
+    def _choice(self, event: TextDelta | Finished) -> Iterable[GenerationEvent]:
+        if self._best is None:
+            return self._read(event)
+        self._best.add(event)
+        return ()
+
+    def _winners(self) -> Iterable[GenerationEvent]:
+        if self._best is not None:
+            for event in self._best.winners():
+                yield from self._read(event)
+
+    def _read(self, event: TextDelta | Finished) -> Iterable[GenerationEvent]:
+        parsers = self._prepared.parsers
+        return [event] if parsers is None else parsers.read(event)
+
+    def _completed(self, event: RequestCompleted) -> Completed:
+        usage = Usage(
+            prompt_tokens=event.prompt_tokens,
+            completion_tokens=event.completion_tokens,
+            cached_tokens=event.cached_tokens,
+            reasoning_tokens=self._reasoning_tokens,
+        )
+        return Completed(usage=usage, timings=event.timings)
