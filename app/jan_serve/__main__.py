@@ -1,7 +1,6 @@
-"""Entry of `python -m jan_serve` and of the `jan-serve` script.
+"""Entry point of `python -m jan_serve` and of the `jan-serve` script.
 
-The workers are dispatched before anything of the CLI is imported: a model swap, a template and a constraint pay
-for this start-up.
+Workers start without importing the CLI: their start-up time delays model swaps, templates and constraints.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import sys
 
 
 def main() -> int:
-    """Run the command of `sys.argv`; the value is the exit status."""
+    """Run the command of `sys.argv`. Returns the exit status."""
     if sys.argv[1:2] == ["worker"]:
         from jan_serve.engine.worker import main as worker_main
 

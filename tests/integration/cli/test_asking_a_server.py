@@ -240,7 +240,7 @@ def test_a_chat_in_a_terminal(chat: Terminal, home: Home) -> None:
     chat.type('"""two\rlines"""\r')
     chat.see("...")
     chat.type("/stats\r")
-    chat.see("tokens of prompt")
+    chat.see("prompt tokens")
     chat.type(f"/mod{TAB}s\r")
     chat.see("  jan-tiny\n")
     chat.see_prompt(">>>")

@@ -1,4 +1,4 @@
-"""Row 40: the log of a busy server stays within its limit, and one of two servers writes it."""
+"""The log of a busy server stays within its limit, and one of two servers writes it."""
 
 from __future__ import annotations
 

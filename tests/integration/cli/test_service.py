@@ -141,11 +141,11 @@ def test_a_dry_run_changes_nothing(machine: Machine) -> None:
     ("words", "variables", "said"),
     [
         (("--at-login", "--on-demand"), {}, "exclude each other"),
-        ((), {"JAN_SERVE_PORT": "4000"}, "JAN_SERVE_PORT: set in this shell"),
+        ((), {"JAN_SERVE_PORT": "4000"}, "JAN_SERVE_PORT: the service has no variables"),
         (("--config", "absent.toml"), {}, "there is no configuration file"),
     ],
 )
-def test_what_cannot_be_installed(
+def test_unsupported_settings_are_rejected(
     machine: Machine, words: tuple[str, ...], variables: dict[str, str], said: str
 ) -> None:
     done = machine.run("install", *words, **variables)

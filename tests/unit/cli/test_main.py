@@ -120,7 +120,7 @@ def test_ls(capsys: pytest.CaptureFixture[str], own_folders: Path) -> None:
     assert "bad\\x1b[31m" in captured.out
 
 
-def test_help_and_mistakes_know_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     text = capsys.readouterr().out
     for name in COMMANDS:
@@ -148,7 +148,7 @@ def test_names_from_the_configuration(own_folders: Path, capsys: pytest.CaptureF
         'lora = [{ name = "sql", file = "sql.gguf" }]\n[models.nil]\n'
     )
     assert main(["config", "check"]) == 0
-    assert "config.toml:6: 'nil' is no name of a model that is here" in capsys.readouterr().err
+    assert "config.toml:6: no local model is named 'nil'" in capsys.readouterr().err
     assert main(["ls"]) == 0
     assert "also short; with :sql" in capsys.readouterr().out
     assert main(["show", "short", "--json"]) == 0

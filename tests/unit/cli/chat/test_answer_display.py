@@ -1,11 +1,11 @@
-"""Text and thoughts as they come: which stream they go to, and where lines end."""
+"""Streamed text and reasoning: their stream, and where lines end."""
 
 from __future__ import annotations
 
 import pytest
 
-from jan_serve.cli.chat.answer import Answer
-from jan_serve.cli.chat.show_answer import AnswerDisplay
+from jan_serve.cli.chat.answer_display import AnswerDisplay
+from jan_serve.cli.chat.chat_answer import ChatAnswer
 from jan_serve.cli.output import Output
 
 CASES: list[tuple[list[str], str, str]] = [
@@ -20,28 +20,28 @@ CASES: list[tuple[list[str], str, str]] = [
 
 
 @pytest.mark.parametrize(("pieces", "out", "err"), CASES)
-def test_where_it_goes(
+def test_each_part_goes_to_its_stream(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     pieces: list[str],
     out: str,
     err: str,
 ) -> None:
-    for watched in (True, False):
-        monkeypatch.setattr(Output, "is_watched", property(lambda self, value=watched: value))
+    for on_terminal in (True, False):
+        monkeypatch.setattr(Output, "notes_on_terminal", property(lambda self, value=on_terminal: value))
         display = AnswerDisplay(Output())
         for piece in pieces:
-            (display.text if piece[0] == "t" else display.thought)(piece[2:])
+            (display.text if piece[0] == "t" else display.reasoning)(piece[2:])
         display.end()
         captured = capsys.readouterr()
         assert captured.out == out
-        assert captured.err == (err if watched else "")
+        assert captured.err == (err if on_terminal else "")
 
 
-def test_silence(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Output, "is_watched", property(lambda self: True))
+def test_silent_prints_nothing(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Output, "notes_on_terminal", property(lambda self: True))
     display = AnswerDisplay(Output(), silent=True)
-    display.thought("hm")
+    display.reasoning("hm")
     display.text("Hello")
     display.end()
     assert capsys.readouterr() == ("", "")
@@ -50,7 +50,7 @@ def test_silence(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyP
 def test_statistics() -> None:
     usage = {"prompt_tokens": 9, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 4}}
     timings = {"prompt_per_second": 100.04, "predicted_per_second": 0.0}
-    assert Answer(usage=usage, timings=timings).statistics() == (
-        "9 tokens of prompt (4 cached), 3 of answer, read at 100.0 tokens/s"
+    assert ChatAnswer(usage=usage, timings=timings).statistics() == (
+        "9 prompt tokens (4 cached), 3 answer tokens, processed at 100.0 tokens/s"
     )
-    assert "did not reach its end" in Answer().statistics()
+    assert "incomplete" in ChatAnswer().statistics()
