@@ -65,7 +65,7 @@ def store_names(config: Path | None, models_dir: Path | None) -> tuple[Settings,
     return loaded.settings, build_resolver(loaded.settings, loaded.book())
 
 
-def server_client(config: Path | None, url: str | None) -> ServerClient:
+def running_server(config: Path | None, url: str | None) -> ServerClient:
     """A client of the running server, not connected yet. Raises SettingsError."""
     return ServerClient(server_address(load_settings(config_file=config), url))
 

@@ -1,4 +1,4 @@
-"""`jan-serve connect` against a running server: shown, written, written again, and refused."""
+"""`jan-serve connect` against a running server: shows and writes settings, and rejects wrong use."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_the_route_for_codex_exists(url: str, home: Path) -> None:
     profile = tomllib.loads(path.read_text())
     provider = profile["model_providers"][profile["model_provider"]]
     body = {"model": profile["model"], "input": "Hello", "max_output_tokens": 4}
-    # Codex asks at this address for its wire_api.
+    # Codex sends requests to this address for its wire_api.
     base, wire_api = provider["base_url"], provider["wire_api"]
     assert base == f"{url}/v1"
     answer = post(url, f"/v1/{wire_api}", body)

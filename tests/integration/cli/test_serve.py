@@ -30,7 +30,7 @@ def ask(url: str, path: str, body: dict[str, Any] | None = None) -> dict[str, An
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
+    """A port without a listener."""
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         return sock.getsockname()[1]

@@ -1,4 +1,4 @@
-"""`jan-serve service` as a process, over a systemctl that only remembers; and what it starts, for real."""
+"""`jan-serve service` with a fake systemctl that records calls, and the real command of its unit."""
 
 from __future__ import annotations
 
@@ -61,7 +61,6 @@ class Machine:
         self.variables = dict(os.environ)
 
     def run(self, *words: str, **variables: str) -> Result:
-        """One command."""
         self._capture.readouterr()
         with self._patch.context() as patch:
             for name, value in variables.items():
@@ -71,7 +70,7 @@ class Machine:
         return Result(status, captured.out, captured.err)
 
     def files(self) -> list[str]:
-        """What is in the home but the configuration."""
+        """The files in the home except the configuration."""
         found = [path for path in self.home.rglob("*") if path.is_file() and path != self.config]
         return sorted(str(path.relative_to(self.home)) for path in found)
 

@@ -1,4 +1,4 @@
-"""A server that a service manager starts: it takes the socket that it is handed, and tells when it is ready."""
+"""A server that a service manager starts: it takes the passed socket and notifies when it is ready."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SERVE = (sys.executable, "-P", "-m", "jan_serve", "serve")
 
 
 def configured(folder: Path, *lines: str) -> dict[str, str]:
-    """The variables of a server with a configuration file of its own."""
+    """Environment variables of a server with this configuration."""
     path = folder / "config.toml"
     path.write_text("\n".join(('data_dir = "data"', *lines)) + "\n", encoding="utf-8")
     return {"JAN_SERVE_CONFIG": str(path)}
@@ -42,7 +42,7 @@ def health(port: int) -> dict[str, object]:
 
 
 def ended_in_order(server: Served) -> None:
-    """It stops on SIGTERM as a service does."""
+    """Stop it with SIGTERM, like a service manager."""
     server.process.send_signal(signal.SIGTERM)
     assert server.wait() == 0
     assert "Traceback" not in server.log
@@ -56,7 +56,7 @@ def test_a_connection_waits_for_the_server_that_it_starts(tmp_path: Path, tiny_l
         manager.bind(str(tmp_path / "notify"))
         manager.settimeout(20)
         port = sock.getsockname()[1]
-        # As systemd: the first connection is there before the server is.
+        # Like systemd: the first connection precedes the server.
         with socket.create_connection(("127.0.0.1", port), timeout=20) as first:
             first.sendall(
                 f"GET /health HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n".encode()
@@ -75,7 +75,7 @@ def test_a_connection_waits_for_the_server_that_it_starts(tmp_path: Path, tiny_l
                 told = [manager.recv(1024)]
                 while not told[-1].startswith(b"STOPPING=1"):
                     told.append(manager.recv(1024))
-        # The socket is the manager's: it outlives the server, and the next connection would start it again.
+        # The socket belongs to the manager and outlives the server: the next connection starts it again.
         with socket.create_connection(("127.0.0.1", port), timeout=5):
             pass
 

@@ -1,4 +1,4 @@
-"""A command imports what it needs: those that ask a server are quick to start."""
+"""Commands that ask a server avoid slow imports."""
 
 from __future__ import annotations
 

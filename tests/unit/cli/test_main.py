@@ -1,4 +1,4 @@
-"""The command line as a whole: which command runs, what it prints where, and its exit status."""
+"""The command line: the selected command, its output and its exit status."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.store.gguf_builder import GgufBytes, uint_key
 
 @pytest.fixture(autouse=True)
 def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A configuration of the test's own; the value is the models folder."""
+    """A configuration for the test. Returns its models folder."""
     models = tmp_path / "models"
     models.mkdir()
     config = tmp_path / "config.toml"

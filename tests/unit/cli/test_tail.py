@@ -21,11 +21,11 @@ def test_the_last_lines(tmp_path: Path) -> None:
 
 
 def following(path: Path, *steps: Callable[[], object], n_lines: int = 0) -> list[str]:
-    """What is seen when a step happens at every pause."""
+    """The lines seen when one step runs at each pause."""
     todo: Iterator[Callable[[], object]] = iter(steps)
 
     class Over(Exception):
-        """No step is left."""
+        """All steps are done."""
 
     def wait() -> None:
         step = next(todo, None)

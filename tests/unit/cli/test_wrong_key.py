@@ -36,7 +36,7 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> Generator[ServedApp]:
 def test_a_missing_or_wrong_key_is_rejected(
     run: Run, locked: ServedApp, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
-    # An open route tells that a server is there; with the wrong key no other is started in place of it.
+    # A public route shows that a server runs; with a wrong key, the command does not start another one.
     monkeypatch.setenv("JAN_SERVE_URL", locked.url)
     without = run(*words)
     assert (without.status, without.out) == (2, "")

@@ -8,7 +8,7 @@ import typer
 
 from jan_serve.cli.client.load_progress import load_model
 from jan_serve.cli.commands.completion import complete_model
-from jan_serve.cli.options import ConfigOption, JsonOption, KeepAliveOption, UrlOption, server_client
+from jan_serve.cli.options import ConfigOption, JsonOption, KeepAliveOption, UrlOption, running_server
 from jan_serve.cli.output import Output
 
 
@@ -29,7 +29,7 @@ def load(
     output = Output()
     names: list[str] = []
     fields = {"keep_alive": keep_alive} if keep_alive is not None else {}
-    with server_client(config, url) as client:
+    with running_server(config, url) as client:
         for model in models:
             if wait:
                 names.append(load_model(client, model, output, **fields))

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from jan_serve.cli.options import ConfigOption, JsonOption, UrlOption, server_client
+from jan_serve.cli.options import ConfigOption, JsonOption, UrlOption, running_server
 from jan_serve.cli.output import Output, size_text
 
 
@@ -20,7 +20,7 @@ def ps(
 ) -> None:
     """List the loaded models of the running server. The exit status is 3 if no server runs."""
     output = Output()
-    with server_client(config, url) as client:
+    with running_server(config, url) as client:
         health = client.get("/health")
         models: list[dict[str, Any]] = client.get("/models")["data"]
         url_in_use = client.url

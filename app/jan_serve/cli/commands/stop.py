@@ -8,7 +8,7 @@ import typer
 
 from jan_serve.cli.commands.completion import complete_model
 from jan_serve.cli.errors import WRONG_USE, CommandError
-from jan_serve.cli.options import ConfigOption, JsonOption, UrlOption, server_client
+from jan_serve.cli.options import ConfigOption, JsonOption, UrlOption, running_server
 from jan_serve.cli.output import Output
 
 
@@ -31,7 +31,7 @@ def stop(
             "Pass the models to unload, or --all.", "`jan-serve ps` lists the loaded models.", WRONG_USE
         )
     output = Output()
-    with server_client(config, url) as client:
+    with running_server(config, url) as client:
         listed: list[dict[str, Any]] = client.get("/models")["data"]
         loaded = {model["id"] for model in listed if model["status"]["value"] in ("loaded", "loading")}
         names = sorted(loaded) if everything else models or []

@@ -79,7 +79,7 @@ def test_a_file_in_place_of_a_folder_is_a_problem(config: Path, tmp_path: Path) 
 def test_folders_that_cannot_be_written_are_warned_of(
     config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The superuser may write everywhere, so what the permissions say is set here.
+    # Root may write everywhere, so the check of permissions is replaced.
     def can_write(folder: Path) -> bool:
         return folder != tmp_path / "shelf"
 

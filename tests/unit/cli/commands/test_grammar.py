@@ -1,4 +1,4 @@
-"""`jan-serve grammar` prints what is enforced, and says where a text leaves it."""
+"""`jan-serve grammar` prints a grammar, and finds where a text leaves it."""
 
 from __future__ import annotations
 

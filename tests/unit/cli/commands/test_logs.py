@@ -1,4 +1,4 @@
-"""logs: of the running server, and of the file where none runs."""
+"""logs: of the running server, or of the log file if none runs."""
 
 from __future__ import annotations
 

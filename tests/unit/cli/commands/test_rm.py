@@ -1,4 +1,4 @@
-"""rm: what it refuses before it asks or deletes anything."""
+"""rm: checks before it deletes anything."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ LETTERS = [ord(letter) for letter in string.ascii_letters]
 
 
 def marked(length: int) -> str:
-    """Letters of which each is green behind the one before."""
+    """Letters that are each green after the previous one."""
     rng = random.Random(3)
     tokens = [rng.choice(LETTERS)]
     while len(tokens) < length:

@@ -1,4 +1,4 @@
-"""Limits of control groups, over files as the kernel shows them."""
+"""Limits of control groups, from files in the format of the kernel."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GB = 1 << 30
 
 
 def group(folder: Path, names: tuple[str, str], limit: int | str, used: int, cache: int = 0) -> None:
-    """A control group. cache: bytes of files among those that are used, half of them active."""
+    """A control group. cache: bytes of file pages within `used`, half of them active."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / names[0]).write_text(f"{limit}\n")
     (folder / names[1]).write_text(f"{used}\n")

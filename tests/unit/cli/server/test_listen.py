@@ -81,7 +81,7 @@ def test_unknown_host_names() -> None:
 
 @contextmanager
 def health_server(status: int, body: bytes) -> Generator[int]:
-    """Something that answers /health; the value is its port."""
+    """A server that answers /health. Yields its port."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -107,7 +107,7 @@ def health_server(status: int, body: bytes) -> Generator[int]:
 @pytest.mark.parametrize("status", [200, 503])
 def test_a_port_that_jan_serve_has(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(port: int) -> None:
-        """As on systems where only root may see who listens."""
+        """As on systems where only root sees the listeners."""
 
     monkeypatch.setattr("jan_serve.cli.server.listen._listening_pid", unknown)
     with (
@@ -169,7 +169,7 @@ def test_a_listener_that_does_not_answer_is_found_by_its_process() -> None:
 def test_of_two_starts_at_once_exactly_one_wins(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def silent(host: str, port: int) -> None:
-        """The winner of these rounds is closed at once and would not answer."""
+        """The winner closes at once and would not answer."""
 
     monkeypatch.setattr("jan_serve.cli.server.listen._ask_health", silent)
 

@@ -15,7 +15,7 @@ ENGINE: dict[str, Any] = {"llama_cpp": "1.2.3", "devices": [{"name": "CUDA0"}, {
 
 
 def printing(text: str, status: int = 0) -> list[str]:
-    """A command that prints `text` and ends with `status`."""
+    """A command that prints `text` and exits with `status`."""
     return [
         sys.executable,
         "-c",
@@ -59,4 +59,4 @@ def test_the_real_engine_answers() -> None:
     assert engine["devices"]
     assert engine["llama_cpp"]
     processor = next(device for device in engine["devices"] if device["kind"] == "cpu")
-    assert 0 < processor["free_bytes"] < processor["total_bytes"]  # some of it is this process's
+    assert 0 < processor["free_bytes"] < processor["total_bytes"]  # this process uses some

@@ -58,7 +58,7 @@ def test_the_script_keeps_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     link.parent.mkdir()
     link.symlink_to(versioned)
     monkeypatch.setattr(sys, "argv", [str(link)])
-    # Not the file behind the link: an upgrade moves that.
+    # The link, not its target: an upgrade moves the target.
     assert launcher() == (str(link),)
     monkeypatch.setenv("PATH", str(link.parent))
     monkeypatch.setattr(sys, "argv", ["jan-serve"])
