@@ -22,8 +22,10 @@ def main() -> int:
         from jan_serve.compiling.worker import main as compile_main
 
         return compile_main()
-    from jan_serve.cli.interrupts import INTERRUPTED, end_by_interrupts, interrupts_end_at_once
-
+    try:
+        from jan_serve.cli.interrupts import INTERRUPTED, end_by_interrupts, interrupts_end_at_once
+    except KeyboardInterrupt:
+        return 130
     try:
         with interrupts_end_at_once():
             from jan_serve.cli.main import main as cli_main
