@@ -139,7 +139,7 @@ def main() -> None:
         try:
             use(server.url())
             server.stop()
-            check("it stops when told to", True)
+            check("it stops on SIGTERM", True)
         except SystemExit:
             print("\n".join(server.lines), file=sys.stderr)
             raise

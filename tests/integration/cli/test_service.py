@@ -137,7 +137,7 @@ def test_a_dry_run_changes_nothing(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "variables", "said"),
+    ("words", "variables", "message"),
     [
         (("--at-login", "--on-demand"), {}, "exclude each other"),
         ((), {"JAN_SERVE_PORT": "4000"}, "JAN_SERVE_PORT: the service has no variables"),
@@ -145,11 +145,11 @@ def test_a_dry_run_changes_nothing(machine: Machine) -> None:
     ],
 )
 def test_unsupported_settings_are_rejected(
-    machine: Machine, words: tuple[str, ...], variables: dict[str, str], said: str
+    machine: Machine, words: tuple[str, ...], variables: dict[str, str], message: str
 ) -> None:
     done = machine.run("install", *words, **variables)
     assert done.returncode == 2
-    assert said in done.stderr
+    assert message in done.stderr
     assert (machine.files(), machine.systemctl.calls()) == ([], [])
 
 

@@ -72,9 +72,9 @@ def test_a_connection_waits_for_the_server_that_it_starts(tmp_path: Path, tiny_l
                 assert manager.recv(1024).startswith(b"READY=1")
                 assert manager.recv(1024) == b"WATCHDOG=1"
                 ended_in_order(server)
-                told = [manager.recv(1024)]
-                while not told[-1].startswith(b"STOPPING=1"):
-                    told.append(manager.recv(1024))
+                notified = [manager.recv(1024)]
+                while not notified[-1].startswith(b"STOPPING=1"):
+                    notified.append(manager.recv(1024))
         # The socket belongs to the manager and outlives the server: the next connection starts it again.
         with socket.create_connection(("127.0.0.1", port), timeout=5):
             pass

@@ -26,7 +26,7 @@ Run = Callable[..., Ran]
 
 @pytest.fixture(scope="package")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[ServedApp]:
-    """Fake engines behind the real routes: the models `alpha`, `beta-7b` and one that cannot be loaded."""
+    """Real routes with fake engines: the models `alpha`, `beta-7b` and one that cannot be loaded."""
     folder = tmp_path_factory.mktemp("served")
     for name in ("alpha", "beta-7b", "fail-load"):
         add_model(folder, name)

@@ -55,9 +55,7 @@ def pull(
         _show_catalogue(output, as_json)
         return
     if name is None:
-        raise CommandError(
-            "Name the model to pull.", "`jan-serve pull --list` shows suggestions.", WRONG_USE
-        )
+        raise CommandError("Name the model to pull.", "`jan-serve pull --list` shows suggestions.", WRONG_USE)
     settings = store_settings(config, models_dir)
     try:
         plan, record = asyncio.run(_pull(settings, name, revision, mmproj, output))
