@@ -227,7 +227,7 @@ def test_its_own_server_ends_with_it(lonely: Home) -> None:
 def chat(home: Home) -> Generator[Terminal]:
     """An interactive chat that is ready for input."""
     with terminal([*_COMMAND, "run", "jan-tiny"], home.variables(), home.folder) as shown:
-        shown.see("/help lists commands")
+        shown.see("/help lists the commands")
         shown.see_prompt(">>>")
         yield shown
 
