@@ -2,9 +2,8 @@
 
     .venv/bin/python packaging/render_manifests.py --homepage URL --url URL --date YYYY-MM-DD [--windows FILE]
 
---url: the folder that the files of the release are downloaded from. The sdist of dist/ is what the formula builds;
-FILE is the folder of packaging/build-frozen, built on Windows and zipped (`jan-serve/jan-serve.exe` in it). Without it
-no winget manifest is written.
+--url: the folder with the files of the release. The formula builds the sdist of dist/. FILE is the zipped folder of
+packaging/build-frozen, built on Windows (with `jan-serve/jan-serve.exe`). Without FILE, no winget manifest is written.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _MARK = re.compile(r"@([A-Z0-9_]+)@")
 
 
 def rendered(template: str, values: Mapping[str, str]) -> str:
-    """The text with each @NAME@ replaced. Raises KeyError for a name that has no value."""
+    """The text with each @NAME@ replaced. Raises KeyError for an unknown name."""
     return _MARK.sub(lambda mark: values[mark[1]], template)
 
 
@@ -37,7 +36,6 @@ def templates(kind: str) -> list[Path]:
 
 
 def main() -> None:
-    """The script."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,11 +1,11 @@
-"""Starts an installed jan-serve and uses it as people do: the page, a chat, a schema, a stop. Standard library only.
+"""Starts an installed jan-serve and tests the page, a chat, a schema and a stop. Uses only the standard library.
 
     python3 packaging/smoke.py PROGRAM [ARGUMENT ...]
     python3 packaging/smoke.py --service COMMAND [ARGUMENT ...]
 
-PROGRAM is for example /usr/bin/jan-serve: it serves with a data folder of its own. COMMAND is what a service manager
-starts, with the folders of the service. Both take a free port and the built-in model. Prints what it saw; fails with
-the first thing that is not as it should be.
+PROGRAM is for example /usr/bin/jan-serve; it serves with a temporary data folder. COMMAND is the command of a service
+manager, with the folders of the service. Both use a free port and the built-in model. Prints each result and exits at
+the first failed check.
 """
 
 from __future__ import annotations
@@ -55,7 +55,6 @@ class Server:
             self.lines.append(line.rstrip())
 
     def url(self) -> str:
-        """Where it listens."""
         until = time.monotonic() + START_S
         while time.monotonic() < until and self.process.poll() is None:
             found = _URL.search("\n".join(self.lines))
@@ -65,7 +64,6 @@ class Server:
         raise SystemExit("the server did not start:\n" + "\n".join(self.lines))
 
     def stop(self) -> None:
-        """As service managers do."""
         self.process.send_signal(signal.SIGTERM)
         status = self.process.wait(STOP_S)
         if status != 0:
@@ -73,7 +71,7 @@ class Server:
 
 
 def call(url: str, path: str, body: object = None, accept: str = "*/*") -> tuple[Any, bytes]:
-    """(headers, body) of an answer with a good status."""
+    """(headers, body) of a successful answer."""
     data = None if body is None else json.dumps(body).encode()
     headers = {"accept": accept, "content-type": "application/json"}
     request = urllib.request.Request(url + path, data, headers)
@@ -92,15 +90,15 @@ def chat(url: str, question: str, **fields: object) -> str:
     return text
 
 
-def check(what: str, fine: bool, seen: object = "") -> None:
-    """Say it, or end with it."""
-    if not fine:
-        raise SystemExit(f"not as it should be: {what}: {seen}")
-    print(f"ok  {what}{f': {seen}' if seen else ''}")
+def check(name: str, passed: bool, value: object = "") -> None:
+    """Print the result, or exit with the failure."""
+    if not passed:
+        raise SystemExit(f"failed: {name}: {value}")
+    print(f"ok  {name}{f': {value}' if value else ''}")
 
 
 def use(url: str) -> None:
-    """What every package has to do."""
+    """The checks that every package must pass."""
     _, health = call(url, "/health")
     check("it is healthy", json.loads(health)["status"] == "ok", json.loads(health)["version"])
     headers, page = call(url, "/", accept="text/html")
@@ -121,7 +119,6 @@ def use(url: str) -> None:
 
 
 def main() -> None:
-    """The script."""
     arguments = sys.argv[1:]
     service = arguments[:1] == ["--service"]
     if not arguments[service:]:
@@ -142,7 +139,7 @@ def main() -> None:
         try:
             use(server.url())
             server.stop()
-            check("it stops when told to", True)
+            check("it stops on SIGTERM", True)
         except SystemExit:
             print("\n".join(server.lines), file=sys.stderr)
             raise

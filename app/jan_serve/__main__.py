@@ -1,7 +1,6 @@
 """Entry point of `python -m jan_serve` and of the `jan-serve` script.
 
-Workers and helpers are dispatched before the CLI is imported: every model load, template and constraint pays for this
-start-up.
+Workers start without importing the CLI: their start-up time delays model swaps, templates and constraints.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import sys
 
 
 def main() -> int:
-    """Run the command in `sys.argv` and return the exit status."""
+    """Run the command of `sys.argv`. Returns the exit status."""
     if sys.argv[1:2] == ["worker"]:
         from jan_serve.engine.worker import main as worker_main
 
@@ -23,8 +22,10 @@ def main() -> int:
         from jan_serve.compiling.worker import main as compile_main
 
         return compile_main()
-    from jan_serve.cli.interrupts import INTERRUPTED, end_by_interrupts, interrupts_end_at_once
-
+    try:
+        from jan_serve.cli.interrupts import INTERRUPTED, end_by_interrupts, interrupts_end_at_once
+    except KeyboardInterrupt:
+        return 130
     try:
         with interrupts_end_at_once():
             from jan_serve.cli.main import main as cli_main

@@ -1,4 +1,4 @@
-"""Writes the files of the package that come out of the program: its unit and the settings it begins with.
+"""Writes the generated files of the package: its unit and its initial settings.
 
 .venv/bin/python packaging/deb/render.py FOLDER
 """
@@ -13,7 +13,6 @@ from jan_serve.daemon.systemd import SERVICE, SYSTEM_CONFIG, SYSTEM_DATA, servic
 
 
 def main() -> None:
-    """The script."""
     root = Path(sys.argv[1])
     spec = ServiceSpec(
         command=("/usr/bin/jan-serve",),
@@ -23,7 +22,7 @@ def main() -> None:
         address=("127.0.0.1", 1337),
         data_dir=SYSTEM_DATA,
         models_dir=SYSTEM_DATA / "models",
-        # Where systemd runs, its sysusers have made both; it starts no unit that names a group which is not there.
+        # With systemd, its sysusers created both groups; it does not start a unit that names a missing group.
         device_groups=("render", "video"),
         home=PurePosixPath("/"),
         config_home=SYSTEM_CONFIG.parent,

@@ -1,4 +1,4 @@
-"""Exits with 0 where the server in this container is alive: Docker's HEALTHCHECK."""
+"""HEALTHCHECK of Docker: exits with 0 if the server in this container is alive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exception to message, next step and exit status: the one place. EXIT_STATUSES says what each means."""
+"""Maps exceptions to a message, a next step and an exit status."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ NO_SERVER: Final = 3
 
 EXIT_STATUSES: Final = {
     0: "Done.",
-    FAILED: "It failed: the message says why, and what to do next. Without a message: the reader of the output left.",
-    WRONG_USE: "Wrong use: an argument, a setting, a key or a name that is not known. The same again will not help.",
-    NO_SERVER: "No server answers, or it went away. Of commands that ask the running server.",
-    INTERRUPTED: "Ctrl-C.",
+    FAILED: "Failure: the message gives the reason and a next step. No message: the reader of the output closed it.",
+    WRONG_USE: "Wrong usage: an invalid argument or setting, a wrong API key, an unknown name. Retrying does not help.",
+    NO_SERVER: "No server answers, or it broke the connection (commands that use the running server).",
+    INTERRUPTED: "Interrupted with Ctrl-C.",
 }
 
 
 class CommandError(Exception):
-    """A command cannot do what it was asked for. Never crosses a pipe or HTTP, so it is not in the `errors` tree."""
+    """A command failed. Never crosses a pipe or HTTP, so it is not in the tree of `jan_serve.errors`."""
 
     def __init__(self, message: str, next_step: str | None = None, status: int = FAILED) -> None:
         super().__init__(message)
@@ -48,44 +48,44 @@ class CommandError(Exception):
 
 
 _NEXT_STEPS: Final[tuple[tuple[type[JanServeError], int, str | None], ...]] = (
-    (SettingsError, WRONG_USE, "`jan-serve config` shows every setting and where its value comes from."),
-    (ModelNotFound, WRONG_USE, "--models-dir names another folder."),
+    (SettingsError, WRONG_USE, "`jan-serve config` shows every setting and its source."),
+    (ModelNotFound, WRONG_USE, "Use --models-dir to choose another folder."),
     (InvalidRequest, WRONG_USE, "`jan-serve ls` lists the models."),
     (
         HubNotFound,
         WRONG_USE,
-        "Look at the hub's page for the exact name; `jan-serve pull --list` shows suggestions.",
+        "Check the exact name on the hub; `jan-serve pull --list` shows suggestions.",
     ),
-    (HubAccessDenied, FAILED, "`jan-serve config` shows where the token comes from (setting hf_token)."),
+    (HubAccessDenied, FAILED, "`jan-serve config` shows the source of the token (setting hf_token)."),
     (
         HubError,
         FAILED,
-        "Try again; if it stays so, the hub or a proxy on the way to it changes what it sends.",
+        "Try again. If it fails again, the hub or a proxy alters the answers.",
     ),
     (
         Offline,
         FAILED,
-        "Models that are here work without a network: `jan-serve ls`. A mirror is set with HF_ENDPOINT.",
+        "Local models work without a network: `jan-serve ls` lists them. HF_ENDPOINT sets a mirror.",
     ),
     (
         HubUnavailable,
         FAILED,
-        "Run the same command later: what was downloaded is kept, and it goes on from there.",
+        "Run the same command later: the download resumes.",
     ),
     (
         InsufficientStorage,
         FAILED,
-        "Make room, choose a smaller quantisation, or another folder with --models-dir.",
+        "Free some space, choose a smaller quantisation, or use another folder with --models-dir.",
     ),
-    (StoreError, FAILED, "`jan-serve doctor` looks at the folders; --models-dir names another one."),
-    (InvalidModel, FAILED, "Download the file again, or convert it again with llama.cpp's tools."),
-    (InsufficientMemory, FAILED, "Use a smaller --n-ctx, a smaller quantisation, or close other programs."),
+    (StoreError, FAILED, "`jan-serve doctor` checks the folders; --models-dir chooses another one."),
+    (InvalidModel, FAILED, "Download the file again, or convert it again with the tools of llama.cpp."),
+    (InsufficientMemory, FAILED, "Use a smaller --n-ctx or a smaller quantisation, or close other programs."),
     (ModelFailed, FAILED, "`jan-serve doctor` shows whether llama.cpp and its devices work."),
 )
 
 
 def advice(code: str) -> tuple[str | None, int] | None:
-    """The next step and the exit status for an error of the server, by its code; None where there is none."""
+    """Next step and exit status for the error code of a server; None for an unknown code."""
     for kind, status, next_step in _NEXT_STEPS:
         if kind.code == code and kind is not InvalidRequest:
             return next_step, status
@@ -93,7 +93,7 @@ def advice(code: str) -> tuple[str | None, int] | None:
 
 
 def report(error: BaseException, output: Output) -> int:
-    """Say what went wrong and what to do; the value is the exit status. A bug of ours shows its traceback."""
+    """Print the error, with a next step or, if unexpected, a traceback. Returns the exit status."""
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else 0 if error.code is None else FAILED
     if isinstance(error, KeyboardInterrupt):
@@ -111,8 +111,8 @@ def report(error: BaseException, output: Output) -> int:
         output.error(error.message)
         return FAILED
     if isinstance(error, OSError):
-        place = f"{error.filename}: " if error.filename is not None else ""
-        output.error(f"{place}{error.strerror or error}")
+        prefix = f"{error.filename}: " if error.filename is not None else ""
+        output.error(f"{prefix}{error.strerror or error}")
         return FAILED
     output.error(
         f"unexpected {type(error).__name__}: {error}", "This is a bug in jan-serve. Please report it with:"

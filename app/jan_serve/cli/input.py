@@ -1,4 +1,4 @@
-"""Standard input and files that a command line names, as text."""
+"""Reads text from standard input and from files named on the command line."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.output import Output
 
 _SILENCE_S: Final = 3.0
-_MAX_BYTES: Final = 16 << 20
-"""Of a file. A device may have no end."""
+_MAX_FILE_BYTES: Final = 16 << 20
+"""A device, such as /dev/zero, may have no end."""
 
 
 def read_input(output: Output) -> str:
-    """Everything on standard input. Blocks until its end, and says so where nobody may know that it is waited for."""
+    """All of standard input. Blocks until its end; prints a note if the user may not know that the command waits."""
     if sys.stdin.isatty():
-        output.note("Reading standard input; Ctrl-D ends it.")
-    elif not _speaks_soon():
-        output.note("Waiting for the end of standard input; `< /dev/null` goes without it.")
+        output.note("Reading standard input until Ctrl-D.")
+    elif not _readable_soon():
+        output.note("Waiting for the end of standard input; `< /dev/null` passes an empty one.")
     try:
         return sys.stdin.buffer.read().decode("utf-8")
     except UnicodeDecodeError as error:
@@ -32,27 +32,27 @@ def read_input(output: Output) -> str:
         ) from None
 
 
-def read_file(path: Path, max_bytes: int = _MAX_BYTES) -> str:
-    """A file of UTF-8 text. Raises CommandError."""
+def read_file(path: Path, max_bytes: int = _MAX_FILE_BYTES) -> str:
+    """The text of a UTF-8 file. Raises CommandError."""
     try:
         with path.open("rb") as file:
             content = file.read(max_bytes + 1)
         if len(content) > max_bytes:
-            raise CommandError(f"{path} has more than {max_bytes} bytes.", status=WRONG_USE)
+            raise CommandError(f"{path} is larger than {max_bytes} bytes.", status=WRONG_USE)
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise CommandError(f"{path} is not UTF-8 text (byte {error.start}).", status=WRONG_USE) from None
-    except (OSError, ValueError) as error:  # ValueError: a name with a NUL
+    except (OSError, ValueError) as error:  # ValueError: the name contains a NUL
         reason = error.strerror if isinstance(error, OSError) else error
         raise CommandError(f"cannot read {path}: {reason}", status=WRONG_USE) from None
 
 
-def _speaks_soon() -> bool:
-    """Whether something, its end included, comes within some seconds. A pipe that a program inherited never does."""
-    if os.name != "posix":  # select() is for sockets only
+def _readable_soon() -> bool:
+    """Whether data or the end arrives within _SILENCE_S. An inherited pipe that nobody writes to stays silent."""
+    if os.name != "posix":  # select() takes only sockets
         return True
     try:
         ready, _, _ = select.select([sys.stdin.fileno()], [], [], _SILENCE_S)
-    except (OSError, ValueError):  # no file behind it, as in tests
+    except (OSError, ValueError):  # a stream without a descriptor, as in tests
         return True
     return bool(ready)

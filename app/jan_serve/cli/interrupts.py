@@ -1,4 +1,7 @@
-"""Ctrl-C while the interpreter imports or ends, where an exception would be shown as a traceback, or lost."""
+"""Ctrl-C while the process starts or ends, where KeyboardInterrupt would print a traceback or be ignored.
+
+Python ignores exceptions in weak reference callbacks and `__del__`, and imports run such callbacks.
+"""
 
 import contextlib
 import os
@@ -13,9 +16,9 @@ INTERRUPTED = 130
 
 @contextlib.contextmanager
 def interrupts_end_at_once() -> Generator[None]:
-    """In the block Ctrl-C ends the process without a word; nothing may need to be put in order there.
+    """In the block, Ctrl-C ends the process at once, without cleanup.
 
-    Where SIGINT is ignored, as in what a shell starts in the background, or handled, that stays.
+    A SIGINT that is ignored, as in background jobs of a shell, or has another handler is left alone.
     """
     is_ours = (
         signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -31,7 +34,7 @@ def interrupts_end_at_once() -> Generator[None]:
 
 
 def end_by_interrupts() -> None:
-    """As in that block, from now on: the command is over."""
+    """From now on, Ctrl-C ends the process at once."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end)
 

@@ -1,4 +1,4 @@
-"""The command line as a whole. Each command is one file (`commands`); `jan-serve` alone is `jan-serve serve`."""
+"""Entry of the command line. Each command is one file in `commands`; `jan-serve` alone means `jan-serve serve`."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from jan_serve.cli.commands.completion import PROGRAM, enable_completion, is_com
 from jan_serve.cli.errors import report
 from jan_serve.cli.interrupts import interrupts_end_at_once
 from jan_serve.cli.output import Output
-from jan_serve.cli.registry import COMMANDS
+from jan_serve.cli.registry import COMMANDS, add_command
 from jan_serve.cli.standard_streams import discard_output
 
 _GLOBAL_FLAGS = frozenset({"--version", "--help", "-h"})
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         Output().data(f"jan-serve {__version__}")
         raise typer.Exit
 
@@ -32,11 +32,11 @@ def _root(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """A local LLM server: any GGUF model behind the HTTP APIs that people's tools already speak."""
+    """A local LLM server for GGUF models, with the HTTP APIs that common tools already use."""
 
 
 def build_app(names: Sequence[str] | None = None) -> typer.Typer:
-    """All commands, or these. Built anew for every call: tests and the documentation build their own."""
+    """An app with all commands, or with these."""
     app = typer.Typer(
         name=PROGRAM,
         add_completion=False,
@@ -46,19 +46,19 @@ def build_app(names: Sequence[str] | None = None) -> typer.Typer:
     )
     app.callback()(_root)
     for name in COMMANDS if names is None else names:
-        COMMANDS[name](app)
+        add_command(app, name)
     return app
 
 
 def with_default_command(arguments: Sequence[str]) -> list[str]:
-    """`jan-serve` and `jan-serve --port 1` mean `jan-serve serve …`."""
+    """Prepend `serve` where the arguments begin with no command: `jan-serve --port 1` is `jan-serve serve --port 1`."""
     if not arguments or (arguments[0].startswith("-") and arguments[0] not in _GLOBAL_FLAGS):
         return ["serve", *arguments]
     return list(arguments)
 
 
-def _needed(words: Sequence[str]) -> Sequence[str] | None:
-    """The commands that a command line can mean; None is all: for help, for the Tab key, for what is misspelt."""
+def _commands_to_import(words: Sequence[str]) -> Sequence[str] | None:
+    """None means all: for help, completion, and suggestions for a misspelt name."""
     if is_completing():
         return None
     if words[0] in COMMANDS:
@@ -67,26 +67,26 @@ def _needed(words: Sequence[str]) -> Sequence[str] | None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command line (that of the process by default); the value is the exit status."""
+    """Run a command line, by default that of the process. Returns the exit status."""
     words = with_default_command(sys.argv[1:] if arguments is None else arguments)
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a terminal that does not know a character shows its code
+        if isinstance(stream, io.TextIOWrapper):  # print the code of a character that the encoding lacks
             stream.reconfigure(errors="backslashreplace")
     try:
         with interrupts_end_at_once():
-            names = _needed(words)
+            names = _commands_to_import(words)
             if names is None:
                 enable_completion()
             command = typer.main.get_command(build_app(names))
-        # typer reports wrong flags itself, and ends every command with SystemExit.
+        # typer reports wrong flags itself and ends every command with SystemExit.
         command.main(words, prog_name=PROGRAM)
-    except BaseException as error:  # the boundary: everything becomes a message and a status
-        return report(_with_output(error), Output())
+    except BaseException as error:  # every exception becomes a message and a status
+        return report(_after_flush(error), Output())
     return 0
 
 
-def _with_output(error: BaseException) -> BaseException:
-    """How the command ended once its output is out: a result that could not be written is a failure."""
+def _after_flush(error: BaseException) -> BaseException:
+    """Flush the output. If that fails, a successful command becomes a failed one."""
     try:
         sys.stdout.flush()
     except OSError as failure:

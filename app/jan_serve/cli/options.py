@@ -1,4 +1,4 @@
-"""The settings as flags of a command. They are derived from the fields of Settings: a new field is a new flag."""
+"""Options shared by commands, and the flags that are derived from the fields of Settings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from jan_serve.cli.client.server_connection import ServerConnection
+from jan_serve.cli.client.server_client import ServerClient
 from jan_serve.config import (
     LoadedSettings,
     Option,
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 ConfigOption = Annotated[
     Path | None,
     typer.Option(
-        "--config", metavar="FILE", help="Configuration file. `jan-serve config` says which is read."
+        "--config", metavar="FILE", help="Configuration file. `jan-serve config` shows the one in use."
     ),
 ]
 
 ModelsDirOption = Annotated[
     Path | None,
-    typer.Option("--models-dir", metavar="FOLDER", help="Models folder, instead of the configured one."),
+    typer.Option("--models-dir", metavar="FOLDER", help="Models folder; default: the configured one."),
 ]
 UrlOption = Annotated[
     str | None,
     typer.Option(
         "--url",
         metavar="URL",
-        help="The server to ask: the configured host and port without it, or what JAN_SERVE_URL says.",
+        help="Address of the server; default: JAN_SERVE_URL, else the configured host and port.",
     ),
 ]
 KeepAliveOption = Annotated[
@@ -46,34 +46,34 @@ KeepAliveOption = Annotated[
     typer.Option(
         "--keep-alive",
         metavar="TIME",
-        help="Unload the model when nobody asked for it for this long: 10m, 1h30m or seconds; -1 is never.",
+        help="Unload the model after this time without requests: 10m, 1h30m or seconds; -1 means never.",
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
 def store_settings(config: Path | None, models_dir: Path | None) -> Settings:
-    """The settings of a command that works on the models folder. Raises SettingsError."""
+    """Settings for a command on the models folder. Raises SettingsError."""
     return load_settings({"models_dir": models_dir}, config).settings
 
 
 def store_names(config: Path | None, models_dir: Path | None) -> tuple[Settings, ModelResolver]:
-    """As `store_settings`, with the models by all names that requests may use. Raises ModelNotFound beside."""
-    from jan_serve.wiring.parts import build_resolver  # commands that ask a server do without
+    """As `store_settings`, with the resolver of model names. Raises ModelNotFound too."""
+    from jan_serve.wiring.parts import build_resolver  # slow, and not needed by commands that ask a server
 
     loaded = load_settings({"models_dir": models_dir}, config)
     return loaded.settings, build_resolver(loaded.settings, loaded.book())
 
 
-def connection_to(config: Path | None, url: str | None) -> ServerConnection:
-    """The running server of a command that works on one. Connects to nothing yet. Raises SettingsError."""
-    return ServerConnection(server_address(load_settings(config_file=config), url))
+def running_server(config: Path | None, url: str | None) -> ServerClient:
+    """A client of the running server, not connected yet. Raises SettingsError."""
+    return ServerClient(server_address(load_settings(config_file=config), url))
 
 
 def with_setting_flags(run: Callable[[LoadedSettings], int]) -> Callable[..., None]:
-    """A command with --config and a flag for every setting: it loads the settings and exits as `run` says.
+    """A command with --config and a flag for every setting; the result of `run` is its exit status.
 
-    Values are passed on as text: `load_settings` checks them all in one way and names the flag.
+    Values stay text: `load_settings` validates them and names the flag in errors.
     """
 
     def command(**values: Any) -> None:

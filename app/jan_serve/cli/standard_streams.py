@@ -1,4 +1,4 @@
-"""The standard streams as commands rely on them: each exists, and notes that cannot be written are lost."""
+"""Prepares the standard streams: all three exist, and failed writes to standard error are ignored."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from collections.abc import Generator
 from typing import Final, TextIO
 
 _CLOSED: Final = ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY))
-"""What a descriptor that was passed closed is opened for. A write to standard output fails with EBADF, as on a closed
-one; without this, the next file that is opened would take its number."""
+"""Flags to open a missing descriptor with; otherwise the next file that is opened would take its number. A write to
+standard output fails with EBADF, as on a closed descriptor."""
 
 
-class _Result(io.TextIOWrapper):
-    """Standard output: errors name it, as those of files name the file."""
+class _Stdout(io.TextIOWrapper):
+    """Errors carry "standard output" as their file name."""
 
     def write(self, text: str, /) -> int:
-        with _named():
+        with _name_in_errors():
             return super().write(text)
 
     def flush(self) -> None:
-        with _named():
+        with _name_in_errors():
             super().flush()
 
 
-class _Notes(io.TextIOWrapper):
-    """Standard error: it is never the result, and there is no other place to report that it cannot be written."""
+class _Stderr(io.TextIOWrapper):
+    """Ignores failed writes: there is no other place to report them."""
 
     def write(self, text: str, /) -> int:
         with contextlib.suppress(OSError):
@@ -40,7 +40,7 @@ class _Notes(io.TextIOWrapper):
 
 
 @contextlib.contextmanager
-def _named() -> Generator[None]:
+def _name_in_errors() -> Generator[None]:
     try:
         yield
     except OSError as error:
@@ -49,37 +49,33 @@ def _named() -> Generator[None]:
 
 
 def prepare_streams() -> None:
-    """Once a process, before anything is opened. Windows gives programs without a console no streams: see `service`."""
+    """Call once, before any file is opened. For Windows without a console, see `commands.service_run`."""
     if os.name != "posix":
         return
     for number, flags in _CLOSED:
         try:
             os.fstat(number)
         except OSError:
-            os.set_inheritable(os.open(os.devnull, flags), True)  # it takes the lowest free number
+            os.set_inheritable(os.open(os.devnull, flags), True)  # takes the lowest free number
     if sys.stdin is None:  # pyright: ignore[reportUnnecessaryComparison]
         sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
-    sys.stdout = _reopened(_Result, 1, sys.stdout)
-    sys.stderr = _reopened(_Notes, 2, sys.stderr)
+    sys.stdout = _reopened(_Stdout, 1, sys.stdout)
+    sys.stderr = _reopened(_Stderr, 2, sys.stderr)
 
 
 def _reopened(kind: type[io.TextIOWrapper], number: int, old: TextIO | None) -> io.TextIOWrapper:
-    """errors: a terminal that does not know a character shows its code."""
     raw = open(number, "wb", closefd=False)  # noqa: SIM115
     return kind(
         raw,
         encoding=old.encoding if old is not None else "utf-8",
-        errors="backslashreplace",
+        errors="backslashreplace",  # prints the code of a character that the encoding lacks
         line_buffering=number == 2 or raw.isatty(),
     )
 
 
 def discard_output() -> None:
-    """What standard output has not taken, and what is written there from now on, goes nowhere.
-
-    The interpreter would try it again at its end, and report the failure in words of its own.
-    """
+    """Discard buffered and future output: otherwise the interpreter would retry the write at exit and report it."""
     with contextlib.suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+        devnull = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(devnull, sys.stdout.fileno())
+        os.close(devnull)

@@ -1,4 +1,4 @@
-"""The commands as processes, against real servers with the built-in model."""
+"""Commands as processes, against real servers with the built-in model."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _LIMIT_S = 60
 
 @dataclass(frozen=True)
 class Home:
-    """A user: a folder, its configuration, and optionally a running server."""
+    """A user with a folder, its configuration and maybe a running server."""
 
     folder: Path
     server: Served | None
@@ -55,7 +55,7 @@ class Home:
         )
 
     def run(self, *words: str, stdin: str = "") -> tuple[int, str, str]:
-        """Exit status and both output streams."""
+        """Exit status, standard output and standard error."""
         with self.start(*words) as process:
             out, err = process.communicate(stdin, timeout=_LIMIT_S)
         return process.returncode, out, err
@@ -69,7 +69,7 @@ def settled(folder: Path, port: int) -> None:
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Generator[Home]:
-    """With a running server, whose port the configuration names."""
+    """With a running server on the configured port."""
     folder = tmp_path_factory.mktemp("home")
     settled(folder, 0)
     config = str(folder / "config.toml")
@@ -80,7 +80,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Generator[Home]:
 
 @pytest.fixture
 def lonely(tmp_path: Path) -> Home:
-    """Without a server: nobody can listen on port 1."""
+    """Without a server: nothing listens on port 1."""
     settled(tmp_path, 1)
     return Home(tmp_path, None)
 
@@ -133,7 +133,7 @@ def test_the_log(home: Home) -> None:
     with home.start("logs", "--follow", "-n", "0") as follower:
         assert follower.stdout is not None
         with deadline(follower):
-            # The follower does not see lines logged before it listens.
+            # The follower does not receive earlier lines.
             while not select.select([follower.stdout], [], [], 0)[0]:
                 home.run("tokenize", "jan-tiny", "--count", "x")
             assert "jan_serve" in follower.stdout.readline()
@@ -209,7 +209,7 @@ def test_a_server_of_its_own_that_fails_shows_its_log(lonely: Home) -> None:
 
 def test_its_own_server_ends_with_it(lonely: Home) -> None:
     with lonely.start("run", "jan-tiny") as process:
-        # It waits for its prompt: the end of the input.
+        # It waits for the end of its input.
         assert process.stdin is not None and process.stderr is not None
         process.stdin.write("Tell me a story.")
         process.stdin.close()
@@ -227,7 +227,7 @@ def test_its_own_server_ends_with_it(lonely: Home) -> None:
 def chat(home: Home) -> Generator[Terminal]:
     """An interactive chat that is ready for input."""
     with terminal([*_COMMAND, "run", "jan-tiny"], home.variables(), home.folder) as shown:
-        shown.see("/help lists commands")
+        shown.see("/help lists the commands")
         shown.see_prompt(">>>")
         yield shown
 
@@ -240,7 +240,7 @@ def test_a_chat_in_a_terminal(chat: Terminal, home: Home) -> None:
     chat.type('"""two\rlines"""\r')
     chat.see("...")
     chat.type("/stats\r")
-    chat.see("tokens of prompt")
+    chat.see("prompt tokens")
     chat.type(f"/mod{TAB}s\r")
     chat.see("  jan-tiny\n")
     chat.see_prompt(">>>")

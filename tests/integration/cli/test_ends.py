@@ -1,4 +1,4 @@
-"""However a command ends: the documented status, and one line or none, never a traceback."""
+"""Every end of a command: the documented exit status and at most one error line, never a traceback."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def ended(folder: Path, words: str, redirections: str) -> subprocess.CompletedProcess[str]:
-    """Of a command line under bash."""
+    """Run a command line in bash."""
     (folder / "config.toml").touch()
     script = f'set -o pipefail; "$@" {words} {redirections}'
     return subprocess.run(
@@ -78,7 +78,7 @@ def test_streams_that_cannot_be_written(
     assert done.returncode in EXIT_STATUSES
 
 
-def test_talk_never_gets_among_the_results(tmp_path: Path) -> None:
+def test_notes_never_go_to_standard_output(tmp_path: Path) -> None:
     done = ended(tmp_path, "config check", "2>&-")
     assert (done.returncode, done.stdout) == (0, "")
 
@@ -153,9 +153,41 @@ def test_a_signal_during_imports(tmp_path: Path, words: list[str], module: str, 
         timeout=120,
         check=False,
     )
-    # SIGTERM ends what does not serve yet as it ends any program: a shell calls that 143.
+    # SIGTERM kills a server that is still starting: a shell shows 143.
     assert done.returncode == (130 if name == "SIGINT" else -signal.SIGTERM)
     assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+
+
+_IN_A_DESTRUCTOR = """
+import os, signal, sys
+from jan_serve.wiring import parts
+build = parts.build_renderer
+class Dropped:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+def interrupted():
+    Dropped()
+    return build()
+parts.build_renderer = interrupted
+sys.argv = ["jan-serve", "serve", "--port", "0"]
+from jan_serve.__main__ import main
+sys.exit(main())
+"""
+
+
+def test_an_interrupt_in_a_destructor_ends_a_starting_server(tmp_path: Path) -> None:
+    """Python ignores a KeyboardInterrupt in a destructor: the server would go on."""
+    (tmp_path / "config.toml").touch()
+    done = subprocess.run(
+        [sys.executable, "-c", _IN_A_DESTRUCTOR],
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 130
     assert "Traceback" not in done.stderr
 
 

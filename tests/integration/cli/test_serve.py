@@ -30,7 +30,7 @@ def ask(url: str, path: str, body: dict[str, Any] | None = None) -> dict[str, An
 
 
 def free_port() -> int:
-    """A free port."""
+    """A port without a listener."""
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         return sock.getsockname()[1]
@@ -95,7 +95,7 @@ def test_wrong_settings_start_nothing(tmp_path: Path) -> None:
         (("--host", "0.0.0.0"), "--api-key"),
         (("--model", "absent.gguf"), "does not exist"),
         (("--n-ctx", "x"), "--n-ctx: n_ctx"),
-        (("--device", "nonsense"), "there is no 'nonsense' here; llama.cpp has"),
+        (("--device", "nonsense"), "there is no 'nonsense'; llama.cpp has"),
     ):
         with serving(tmp_path, "--port", "0", *flags) as server:
             assert server.wait() == 2

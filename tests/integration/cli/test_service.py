@@ -1,4 +1,4 @@
-"""`jan-serve service` as a process, over a fake systemctl; and a real start of the installed command."""
+"""`jan-serve service` with a fake systemctl that records calls, and the real command of its unit."""
 
 from __future__ import annotations
 
@@ -61,7 +61,6 @@ class Machine:
         self.variables = dict(os.environ)
 
     def run(self, *words: str, **variables: str) -> Result:
-        """One command."""
         self._capture.readouterr()
         with self._patch.context() as patch:
             for name, value in variables.items():
@@ -71,7 +70,7 @@ class Machine:
         return Result(status, captured.out, captured.err)
 
     def files(self) -> list[str]:
-        """The files in the home folder except the configuration."""
+        """The files in the home except the configuration."""
         found = [path for path in self.home.rglob("*") if path.is_file() and path != self.config]
         return sorted(str(path.relative_to(self.home)) for path in found)
 
@@ -141,11 +140,11 @@ def test_a_dry_run_changes_nothing(machine: Machine) -> None:
     ("words", "variables", "message"),
     [
         (("--at-login", "--on-demand"), {}, "exclude each other"),
-        ((), {"JAN_SERVE_PORT": "4000"}, "JAN_SERVE_PORT: set in this shell"),
+        ((), {"JAN_SERVE_PORT": "4000"}, "JAN_SERVE_PORT: the service has no variables"),
         (("--config", "absent.toml"), {}, "there is no configuration file"),
     ],
 )
-def test_what_cannot_be_installed(
+def test_unsupported_settings_are_rejected(
     machine: Machine, words: tuple[str, ...], variables: dict[str, str], message: str
 ) -> None:
     done = machine.run("install", *words, **variables)

@@ -1,4 +1,4 @@
-"""A server started by a service manager: it takes the inherited socket and reports readiness."""
+"""A server that a service manager starts: it takes the passed socket and notifies when it is ready."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SERVE = (sys.executable, "-P", "-m", "jan_serve", "serve")
 
 
 def configured(folder: Path, *lines: str) -> dict[str, str]:
-    """The variables of a server with its own configuration file."""
+    """Environment variables of a server with this configuration."""
     path = folder / "config.toml"
     path.write_text("\n".join(('data_dir = "data"', *lines)) + "\n", encoding="utf-8")
     return {"JAN_SERVE_CONFIG": str(path)}
@@ -42,7 +42,7 @@ def health(port: int) -> dict[str, object]:
 
 
 def ended_in_order(server: Served) -> None:
-    """It stops on SIGTERM as a service does."""
+    """Stop it with SIGTERM, like a service manager."""
     server.process.send_signal(signal.SIGTERM)
     assert server.wait() == 0
     assert "Traceback" not in server.log
@@ -56,7 +56,7 @@ def test_a_connection_waits_for_the_server_that_it_starts(tmp_path: Path, tiny_l
         manager.bind(str(tmp_path / "notify"))
         manager.settimeout(20)
         port = sock.getsockname()[1]
-        # As with systemd: the first connection exists before the server.
+        # Like systemd: the first connection precedes the server.
         with socket.create_connection(("127.0.0.1", port), timeout=20) as first:
             first.sendall(
                 f"GET /health HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n".encode()
@@ -72,10 +72,10 @@ def test_a_connection_waits_for_the_server_that_it_starts(tmp_path: Path, tiny_l
                 assert manager.recv(1024).startswith(b"READY=1")
                 assert manager.recv(1024) == b"WATCHDOG=1"
                 ended_in_order(server)
-                messages = [manager.recv(1024)]
-                while not messages[-1].startswith(b"STOPPING=1"):
-                    messages.append(manager.recv(1024))
-        # The socket is the manager's: it outlives the server, and the next connection would start it again.
+                notified = [manager.recv(1024)]
+                while not notified[-1].startswith(b"STOPPING=1"):
+                    notified.append(manager.recv(1024))
+        # The socket belongs to the manager and outlives the server: the next connection starts it again.
         with socket.create_connection(("127.0.0.1", port), timeout=5):
             pass
 

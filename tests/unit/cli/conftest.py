@@ -16,8 +16,6 @@ from tests.support.served_app import ServedApp, served_app
 
 @dataclass(frozen=True)
 class Ran:
-    """What a command left behind."""
-
     status: int
     out: str
     err: str
@@ -28,7 +26,7 @@ Run = Callable[..., Ran]
 
 @pytest.fixture(scope="package")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[ServedApp]:
-    """Fake engines behind the real routes: the models `alpha`, `beta-7b` and one that cannot be loaded."""
+    """Real routes with fake engines: the models `alpha`, `beta-7b` and one that cannot be loaded."""
     folder = tmp_path_factory.mktemp("served")
     for name in ("alpha", "beta-7b", "fail-load"):
         add_model(folder, name)
@@ -38,7 +36,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[ServedApp]:
 
 @pytest.fixture
 def own_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A configuration file of the test's own."""
+    """The configuration file of the test."""
     config = tmp_path / "config.toml"
     config.write_text('data_dir = "data"\n')
     monkeypatch.setenv("JAN_SERVE_CONFIG", str(config))
@@ -60,6 +58,6 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, own
 
 @pytest.fixture
 def ask(run: Run, server: ServedApp, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """As `run`, with the server of the package as the one to ask."""
+    """As `run`, against `server`."""
     monkeypatch.setenv("JAN_SERVE_URL", server.url)
     return run

@@ -1,4 +1,4 @@
-"""A command imports what it needs: those that ask a server are quick to start."""
+"""Commands that ask a server avoid slow imports."""
 
 from __future__ import annotations
 
@@ -22,6 +22,6 @@ def test_commands_that_ask_a_server(command: str) -> None:
         [sys.executable, "-c", _SHOW, command], capture_output=True, text=True, check=True, timeout=60
     )
     loaded = set(json.loads(done.stdout))
-    assert f"jan_serve.cli.{command}" in loaded
+    assert f"jan_serve.cli.commands.{command}" in loaded
     heavy = {"fastapi", "httpx2", "prompt_toolkit", "llama_cpp", "numpy", "ruamel", "jan_serve.supervisor"}
     assert not loaded & heavy

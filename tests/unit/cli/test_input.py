@@ -13,7 +13,7 @@ from jan_serve.cli.output import Output
 from tests.support.processes import wait_until
 
 
-def test_a_pipe_that_stays_open_is_told_of(
+def test_waiting_for_an_open_pipe_is_noted(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("jan_serve.cli.input._SILENCE_S", 0.0)
@@ -31,7 +31,7 @@ def test_a_pipe_that_stays_open_is_told_of(
     assert found == ["text"]
 
 
-def test_text_that_is_there_needs_no_words(
+def test_available_text_is_read_without_a_note(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     reading, writing = os.pipe()

@@ -41,7 +41,7 @@ def test_load_show_and_stop(ask: Run) -> None:
     assert ask("stop", "alpha").err == "alpha was not loaded.\n"
 
 
-def test_a_beginning_of_a_name_is_enough(ask: Run) -> None:
+def test_a_prefix_of_a_name_is_enough(ask: Run) -> None:
     assert json.loads(ask("load", "beta", "--json").out) == {"models": ["beta-7b"], "loaded": True}
     assert states(ask)["beta-7b"] == "loaded"
     assert json.loads(ask("stop", "beta", "--json").out) == {"unloaded": ["beta-7b"]}
@@ -54,7 +54,7 @@ def test_stop_all(ask: Run) -> None:
     assert ask("stop", "--all").err == "alpha is unloaded.\n"
 
 
-def test_how_long_a_model_stays(ask: Run) -> None:
+def test_keep_alive(ask: Run) -> None:
     assert ask("load", "alpha", "--keep-alive", "90m").status == 0
     assert "in 1 h " in ask("ps").out
     assert ask("run", "alpha", "--keep-alive", "-1", "!say x").status == 0
@@ -68,10 +68,10 @@ def test_how_long_a_model_stays(ask: Run) -> None:
 def test_load_without_waiting(ask: Run) -> None:
     answer = ask("load", "alpha", "--no-wait")
     assert answer.status == 0
-    assert answer.err == "alpha is being loaded: `jan-serve ps` shows how far it is.\n"
+    assert answer.err == "alpha is loading: `jan-serve ps` shows the progress.\n"
 
 
-def test_a_model_that_does_not_load(ask: Run) -> None:
+def test_a_failed_load(ask: Run) -> None:
     answer = ask("load", "fail-load")
     assert (answer.status, answer.out) == (1, "")
     assert answer.err.startswith("error: ")
@@ -92,7 +92,7 @@ def test_unknown_names(ask: Run, words: tuple[str, ...]) -> None:
     assert answer.err == "error: The model `nope` does not exist. `jan-serve ls` lists the models.\n"
 
 
-def test_near_names(ask: Run) -> None:
+def test_similar_names_are_suggested(ask: Run) -> None:
     assert "Did you mean alpha?" in ask("load", "alphi").err
 
 

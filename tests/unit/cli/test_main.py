@@ -1,4 +1,4 @@
-"""The command line as a whole: which command runs, what it prints where, and its exit status."""
+"""The command line: the selected command, its output and its exit status."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.store.gguf_builder import GgufBytes, uint_key
 
 @pytest.fixture(autouse=True)
 def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A configuration of the test's own; the value is the models folder."""
+    """A configuration for the test. Returns its models folder."""
     models = tmp_path / "models"
     models.mkdir()
     config = tmp_path / "config.toml"
@@ -120,7 +120,7 @@ def test_ls(capsys: pytest.CaptureFixture[str], own_folders: Path) -> None:
     assert "bad\\x1b[31m" in captured.out
 
 
-def test_help_and_mistakes_know_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     text = capsys.readouterr().out
     for name in COMMANDS:
@@ -148,7 +148,7 @@ def test_names_from_the_configuration(own_folders: Path, capsys: pytest.CaptureF
         'lora = [{ name = "sql", file = "sql.gguf" }]\n[models.nil]\n'
     )
     assert main(["config", "check"]) == 0
-    assert "config.toml:6: 'nil' is no name of a model that is here" in capsys.readouterr().err
+    assert "config.toml:6: no local model is named 'nil'" in capsys.readouterr().err
     assert main(["ls"]) == 0
     assert "also short; with :sql" in capsys.readouterr().out
     assert main(["show", "short", "--json"]) == 0

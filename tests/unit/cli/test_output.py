@@ -1,4 +1,4 @@
-"""Tables where they fit, and cells on lines of their own where they do not."""
+"""Tables, and one cell per line if a table is too wide."""
 
 from __future__ import annotations
 

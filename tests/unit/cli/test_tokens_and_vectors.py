@@ -56,7 +56,7 @@ def test_wrong_tokens(ask: Run, words: tuple[str, ...], message: str) -> None:
     assert message in answer.err
 
 
-def test_input_that_is_no_text(ask: Run) -> None:
+def test_input_that_is_not_utf8(ask: Run) -> None:
     answer = ask("tokenize", "alpha", stdin=b"ab\xff")
     assert answer.status == 2
     assert "standard input is not UTF-8 text (byte 2)" in answer.err
@@ -78,7 +78,7 @@ def test_vectors_in_json(ask: Run) -> None:
     assert len(short["embeddings"][0]["embedding"]) == 2
 
 
-def test_many_texts_go_in_parts(ask: Run) -> None:
+def test_many_texts_go_in_batches(ask: Run) -> None:
     lines = "\n".join(f"line {number}" for number in range(300)).encode()
     assert len(ask("embed", "alpha", "--lines", stdin=lines).out.splitlines()) == 300
 
@@ -89,7 +89,7 @@ def test_vectors_on_a_terminal(ask: Run, monkeypatch: pytest.MonkeyPatch) -> Non
     assert "~1" in answer.out and "~2" in answer.out
     assert "1.000" in answer.out
     assert "…" in answer.out
-    assert "--json has all of them" in answer.err
+    assert "--json prints the whole vectors" in answer.err
     assert "~1" not in ask("embed", "alpha", "one").out
 
 

@@ -1,4 +1,4 @@
-"""Every command that asks a server, against one that wants a key."""
+"""Every command that asks a server, against one that requires a key."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> Generator[ServedApp]:
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_refused(
+def test_a_missing_or_wrong_key_is_rejected(
     run: Run, locked: ServedApp, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
-    # An open route tells that a server is there; with the wrong key no other is started in place of it.
+    # A public route shows that a server runs; with a wrong key, the command does not start another one.
     monkeypatch.setenv("JAN_SERVE_URL", locked.url)
     without = run(*words)
     assert (without.status, without.out) == (2, "")
-    assert "wants an API key" in without.err
+    assert "requires an API key" in without.err
     assert "Set JAN_SERVE_API_KEY" in without.err
     monkeypatch.setenv("JAN_SERVE_API_KEY", "a-wrong-key")
     wrong = run(*words)
     assert (wrong.status, wrong.out) == (2, "")
-    assert "does not take the API key of JAN_SERVE_API_KEY" in wrong.err
+    assert "rejects the API key from JAN_SERVE_API_KEY" in wrong.err
     assert "a-wrong-key" not in wrong.err
 
 
-def test_let_in(run: Run, locked: ServedApp, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_right_key_is_accepted(run: Run, locked: ServedApp, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAN_SERVE_URL", locked.url)
     monkeypatch.setenv("JAN_SERVE_API_KEY", "the-right-key")
     assert run("run", "alpha", "!say x").out == "x\n"

@@ -1,5 +1,5 @@
-"""Chat in a terminal, over the HTTP API of a server.
+"""Chat in a terminal over the HTTP API of a server.
 
-conversation: what was said, and the request that it makes. parameters, answer_format: what can be asked of an answer.
-answer: one answer as it comes. prompt: the line editor. slash_commands: `/set` and the like. session: the loop.
+conversation: messages and the next request. parameters, answer_format: options of the request. chat_answer: one answer.
+answer_display: its output. line_editor: input. slash_commands: `/set` and others. session: the loop.
 """

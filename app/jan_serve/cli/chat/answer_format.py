@@ -1,4 +1,4 @@
-"""What `--format` and `/format` hold an answer to: any JSON, a JSON Schema, or a grammar."""
+"""Formats of `--format` and `/format`: any JSON, a JSON Schema, or a grammar."""
 
 from __future__ import annotations
 
@@ -18,31 +18,33 @@ _MAX_DEPTH: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class AnswerFormat:
-    """fields: what the request gets for it. name: as the person gave it."""
+    """fields: added to the request. name: as the user typed it."""
 
     name: str
     fields: Mapping[str, Any]
 
 
-def read_format(given: str) -> AnswerFormat:
-    """`json`, a file with a JSON Schema or GBNF, or the name of a grammar that the server has. Raises CommandError."""
-    if given == "json":
-        return AnswerFormat(given, {"response_format": {"type": "json_object"}})
-    path = Path(given).expanduser()
+def read_format(name: str) -> AnswerFormat:
+    """name: `json`, a file with a JSON Schema or GBNF, or a grammar of the server. Raises CommandError."""
+    if name == "json":
+        return AnswerFormat(name, {"response_format": {"type": "json_object"}})
+    path = Path(name).expanduser()
     if not path.is_file():
         if path.suffix or len(path.parts) > 1:
             raise CommandError(
-                f"There is no file {given}.", "A format is `json`, a file, or a grammar's name.", WRONG_USE
+                f"There is no file {name}.",
+                "A format is `json`, a file, or the name of a grammar.",
+                WRONG_USE,
             )
-        return AnswerFormat(given, {"grammar": given})
+        return AnswerFormat(name, {"grammar": name})
     text = read_file(path, _MAX_BYTES)
     if "::=" in text:
-        return AnswerFormat(given, {"grammar": text})
+        return AnswerFormat(name, {"grammar": text})
     try:
         schema = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise CommandError(f"{given} is neither JSON nor GBNF: {error}", None, WRONG_USE) from None
+        raise CommandError(f"{name} is neither JSON nor GBNF: {error}", None, WRONG_USE) from None
     if is_deeper(schema, _MAX_DEPTH):
-        raise CommandError(f"{given} nests deeper than {_MAX_DEPTH} levels.", None, WRONG_USE)
+        raise CommandError(f"{name} nests deeper than {_MAX_DEPTH} levels.", None, WRONG_USE)
     wrapped = {"type": "json_schema", "json_schema": {"name": path.stem, "schema": schema}}
-    return AnswerFormat(given, {"response_format": wrapped})
+    return AnswerFormat(name, {"response_format": wrapped})

@@ -1,4 +1,4 @@
-"""What was said so far and what is asked of the next answer. Knows no terminal and no server."""
+"""Messages and parameters of a chat, the next request, and the saved file. Does no I/O."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _ROLES: Final = ("user", "assistant")
 
 @dataclass(slots=True)
 class Conversation:
-    """One chat. messages: of the user and the model in turn, the system message apart.
+    """messages: user and assistant in turn, without the system message.
 
-    keep_alive: how long the model stays in memory after an answer, in the server's words; None is as configured.
+    keep_alive: how long the model stays loaded after an answer, in the syntax of the API; None means as configured.
     """
 
     model: str
@@ -30,7 +30,7 @@ class Conversation:
     keep_alive: str | None = None
 
     def request(self, prompt: str) -> dict[str, Any]:
-        """The body of the chat request in which the user says `prompt`. Changes nothing."""
+        """The body of the chat request for `prompt`."""
         system = [{"role": "system", "content": self.system}] if self.system else []
         return {
             "model": self.model,
@@ -43,11 +43,10 @@ class Conversation:
         }
 
     def add(self, prompt: str, answer: str) -> None:
-        """What was asked, and what came."""
         self.messages += [{"role": "user", "content": prompt}, {"role": "assistant", "content": answer}]
 
-    def take_back(self) -> str | None:
-        """Forget the last question and its answer; the value is the question, None where there is none."""
+    def undo(self) -> str | None:
+        """Remove the last question and its answer. Returns the question; None if there is none."""
         if not self.messages:
             return None
         question = self.messages[-2]["content"]
@@ -55,11 +54,11 @@ class Conversation:
         return question
 
     def clear(self) -> None:
-        """Forget what was said; the system message and the parameters stay."""
+        """Remove all messages; the system message and the parameters stay."""
         self.messages.clear()
 
     def to_json(self) -> str:
-        """The chat as a file keeps it. The format of answers is not part of it."""
+        """The content of a saved chat. Excludes the answer format."""
         content = {
             "jan_serve_chat": _VERSION,
             "model": self.model,
@@ -70,10 +69,10 @@ class Conversation:
         return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
     def restore(self, text: str) -> None:
-        """Go on with the chat of a file; the model stays. Raises CommandError, and changes nothing then."""
+        """Replace everything but the model by a saved chat. Raises CommandError and then changes nothing."""
         try:
-            found = json.loads(text)
-            content = cast(dict[str, Any], found) if isinstance(found, dict) else {}
+            parsed = json.loads(text)
+            content = cast(dict[str, Any], parsed) if isinstance(parsed, dict) else {}
         except (ValueError, RecursionError):
             content = {}
         messages, parameters, system = (content.get(name) for name in ("messages", "parameters", "system"))
@@ -81,7 +80,7 @@ class Conversation:
             content.get("jan_serve_chat") != _VERSION
             or not isinstance(parameters, dict)
             or not (system is None or isinstance(system, str))
-            or not _in_turn(messages)
+            or not _alternate(messages)
         ):
             raise CommandError("The file is not a saved chat.", "`/save FILE` writes one.", WRONG_USE)
         self.system = system
@@ -89,8 +88,8 @@ class Conversation:
         self.messages = [{"role": m["role"], "content": m["content"]} for m in cast(list[Message], messages)]
 
 
-def _in_turn(messages: object) -> bool:
-    """Whether these are questions and answers in turn."""
+def _alternate(messages: object) -> bool:
+    """Whether these are pairs of question and answer."""
     if not isinstance(messages, list):
         return False
     items = cast(list[Any], messages)

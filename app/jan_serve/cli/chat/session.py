@@ -1,69 +1,60 @@
-"""The loop of an interactive chat: read, ask, show, until the person leaves."""
+"""Loop of an interactive chat."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
 
-from jan_serve.cli.chat.answer import ask
-from jan_serve.cli.chat.several_lines import message_of
-from jan_serve.cli.chat.show_answer import AnswerDisplay
-from jan_serve.cli.chat.slash_commands import Desk, Leave, obey
+from jan_serve.cli.chat.answer_display import AnswerDisplay
+from jan_serve.cli.chat.chat_answer import ask
+from jan_serve.cli.chat.multiline import message_of
+from jan_serve.cli.chat.slash_commands import ChatSession, LeaveChat, run_slash_command
 from jan_serve.cli.errors import CommandError
 
 
-class Editor(Protocol):
-    """Where messages come from; see prompt.LineEditor."""
-
-    def read(self, *, offered: str = "") -> str:
-        """One input. Raises KeyboardInterrupt, EOFError."""
-        ...
-
-
-def chat(desk: Desk, editor: Editor) -> None:
-    """Until Ctrl-D or `/bye`. An answer that fails is told of, and the chat goes on without it."""
-    offered = ""
+def chat(session: ChatSession, read: Callable[[], str]) -> None:
+    """Run until Ctrl-D or `/bye`. After a failed request the chat continues. read: see LineEditor.read."""
     while True:
         try:
-            text = message_of(editor.read(offered=offered))
+            text = message_of(read())
         except EOFError:
             return
         except KeyboardInterrupt:
-            offered = ""
-            desk.output.note("Ctrl-D or /bye leaves.")
+            session.output.note("Ctrl-D or /bye leaves.")
             continue
-        offered = ""
         if not text.strip():
             continue
         try:
             if not text.startswith("/"):
-                _answer(desk, text)
+                _answer(session, text)
             else:
-                obey(desk, text)
-                if desk.ask_again is not None:
-                    question, desk.ask_again = desk.ask_again, None
-                    _answer(desk, question)
-        except Leave:
+                run_slash_command(session, text)
+                if session.ask_again is not None:
+                    question, session.ask_again = session.ask_again, None
+                    _answer(session, question)
+        except LeaveChat:
             return
         except KeyboardInterrupt:
-            desk.output.note("Stopped.")
+            session.output.note("Stopped.")
         except CommandError as error:
-            desk.output.error(error.message, error.next_step)
+            session.output.error(error.message, error.next_step)
 
 
-def _answer(desk: Desk, question: str) -> None:
-    """Ask, show, and remember both. A question without any answer is not remembered."""
-    display = AnswerDisplay(desk.output)
+def _answer(session: ChatSession, question: str) -> None:
+    """Ask and print the answer. The conversation keeps both unless the answer was stopped before its first token."""
+    display = AnswerDisplay(session.output)
     try:
-        answer = ask(desk.connection, desk.conversation.request(question), display)
+        answer = ask(session.client, session.conversation.request(question), display)
     finally:
         display.end()
-    desk.last_statistics = answer.statistics()
+    session.last_statistics = answer.statistics()
     if answer.stopped:
-        desk.output.note("Stopped.")
+        session.output.note("Stopped.")
     elif answer.finish_reason == "length":
-        desk.output.note("The answer was cut: max_tokens or the context is used up. /clear makes room.")
+        session.output.note(
+            "The answer is incomplete: max_tokens or the context is used up. /clear frees the context."
+        )
     if answer.text or not answer.stopped:
-        desk.conversation.add(question, answer.text)
-    if desk.show_statistics:
-        desk.output.note(desk.last_statistics)
-    desk.output.note()
+        session.conversation.add(question, answer.text)
+    if session.show_statistics:
+        session.output.note(session.last_statistics)
+    session.output.note()

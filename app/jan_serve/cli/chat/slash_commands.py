@@ -1,4 +1,4 @@
-"""The commands of an interactive chat: what begins with `/`. Each says what it did; a wrong one changes nothing."""
+"""Commands of an interactive chat, such as `/set`. A failed command changes nothing."""
 
 from __future__ import annotations
 
@@ -12,170 +12,169 @@ from typing import Final, TypeAlias
 from jan_serve.cli.chat.answer_format import read_format
 from jan_serve.cli.chat.conversation import Conversation
 from jan_serve.cli.chat.parameters import PARAMETERS, parameter
-from jan_serve.cli.client.loading import load_model
-from jan_serve.cli.client.server_connection import ServerConnection
+from jan_serve.cli.client.load_progress import load_model
+from jan_serve.cli.client.server_client import ServerClient
 from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.input import read_file
 from jan_serve.cli.output import Output
 
 
-class Leave(Exception):
-    """The chat is over."""
+class LeaveChat(Exception):
+    """Ends the chat."""
 
 
 @dataclass(slots=True)
-class Desk:
-    """What the commands work on. ask_again: a question that is to be asked once more, set by `/retry`."""
+class ChatSession:
+    """State of the chat. ask_again: the question to repeat, set by `/retry`."""
 
-    connection: ServerConnection
+    client: ServerClient
     conversation: Conversation
     output: Output
     show_statistics: bool = False
     ask_again: str | None = None
-    last_statistics: str = field(default="no answer so far")
+    last_statistics: str = field(default="no answer yet")
 
 
-Handler: TypeAlias = Callable[[Desk, str], None]
+Handler: TypeAlias = Callable[[ChatSession, str], None]
 
 
-def obey(desk: Desk, line: str) -> None:
-    """Do what a line that begins with `/` says. Raises CommandError, Leave."""
+def run_slash_command(session: ChatSession, line: str) -> None:
+    """Run a line that begins with `/`. Raises CommandError, LeaveChat."""
     word, _, rest = line.strip().partition(" ")
-    found = COMMANDS.get(word.lower())
-    if found is None:
+    command = COMMANDS.get(word.lower())
+    if command is None:
         near = difflib.get_close_matches(word.lower(), list(COMMANDS), n=1)
         hint = (
             f"Did you mean {near[0]}?"
             if near
-            else '/help lists them; a message that begins with / goes between """ and """.'
+            else '/help lists the commands. To send a message that begins with /, put it between """ and """.'
         )
         raise CommandError(f"There is no command {word}.", hint, WRONG_USE)
-    found.handler(desk, rest.strip())
+    command.handler(session, rest.strip())
 
 
-def _help(desk: Desk, rest: str) -> None:
+def _help(session: ChatSession, rest: str) -> None:
     width = max(len(command.usage) for command in COMMANDS.values())
     shown = {command.usage: command.meaning for command in COMMANDS.values()}
     for usage, meaning in shown.items():
-        desk.output.note(f"  {usage:<{width}}  {meaning}")
-    desk.output.note()
-    desk.output.note(
-        '  Several lines: begin with """ and end with """, or end a line with \\, or press Alt-Enter.'
+        session.output.note(f"  {usage:<{width}}  {meaning}")
+    session.output.note()
+    session.output.note(
+        '  For several lines, begin and end with """, end a line with \\, or press Alt-Enter.'
     )
-    desk.output.note("  Ctrl-C stops an answer; Ctrl-D leaves.")
+    session.output.note("  Ctrl-C stops an answer; Ctrl-D leaves.")
 
 
-def _set(desk: Desk, rest: str) -> None:
-    parameters = desk.conversation.parameters
+def _set(session: ChatSession, rest: str) -> None:
+    parameters = session.conversation.parameters
     if not rest:
         width = max(map(len, PARAMETERS))
         for name, meaning in PARAMETERS.items():
             value = f" = {json.dumps(parameters[name], ensure_ascii=False)}" if name in parameters else ""
-            desk.output.note(f"  {name:<{width}}  {meaning}{value}")
+            session.output.note(f"  {name:<{width}}  {meaning}{value}")
         return
     name, _, text = rest.replace("=", " ", 1).partition(" ")
     known, value = parameter(name, text)
     parameters[known] = value
-    desk.output.note(f"{known} = {json.dumps(value, ensure_ascii=False)}")
+    session.output.note(f"{known} = {json.dumps(value, ensure_ascii=False)}")
 
 
-def _unset(desk: Desk, rest: str) -> None:
-    parameters = desk.conversation.parameters
+def _unset(session: ChatSession, rest: str) -> None:
+    parameters = session.conversation.parameters
     names = [name.replace("-", "_").lower() for name in rest.split()] or list(parameters)
     for name in names:
         if name not in PARAMETERS:
             raise CommandError(f"There is no parameter {name!r}.", "/set lists them.", WRONG_USE)
     for name in names:
         parameters.pop(name, None)
-    desk.output.note(f"As the server has it: {', '.join(names) or 'everything'}.")
+    session.output.note(f"Reset to the default of the server: {', '.join(names) or 'all'}.")
 
 
-def _system(desk: Desk, rest: str) -> None:
-    conversation = desk.conversation
+def _system(session: ChatSession, rest: str) -> None:
+    conversation = session.conversation
     if not rest:
-        desk.output.note(conversation.system or "There is no system message.")
+        session.output.note(conversation.system or "There is no system message.")
     elif rest.lower() in ("off", "none"):
         conversation.system = None
-        desk.output.note("No system message from now on.")
+        session.output.note("The system message is removed.")
     else:
         conversation.system = rest
-        desk.output.note("The system message is set.")
+        session.output.note("The system message is set.")
 
 
-def _format(desk: Desk, rest: str) -> None:
-    conversation = desk.conversation
+def _format(session: ChatSession, rest: str) -> None:
+    conversation = session.conversation
     if not rest:
         current = conversation.answer_format
-        desk.output.note(
-            current.name if current else "Answers are free text. /format FILE holds them to a schema."
-        )
+        session.output.note(current.name if current else "Answers are free text. /format FILE sets a schema.")
     elif rest.lower() in ("off", "none", "text"):
         conversation.answer_format = None
-        desk.output.note("Answers are free text.")
+        session.output.note("Answers are free text.")
     else:
         conversation.answer_format = read_format(rest)
-        desk.output.note(f"Answers follow {rest} from now on.")
+        session.output.note(f"Answers follow {rest}.")
 
 
-def _model(desk: Desk, rest: str) -> None:
+def _model(session: ChatSession, rest: str) -> None:
     if not rest:
-        desk.output.note(desk.conversation.model)
+        session.output.note(session.conversation.model)
         return
-    full_name = load_model(desk.connection, rest, desk.output)
-    desk.conversation.model = rest  # as it was asked for: that may mean an adapter of the model too
-    desk.output.note(f"Answers come from {full_name} now.")
+    full_name = load_model(session.client, rest, session.output)
+    session.conversation.model = rest  # the name as typed, which may select an adapter
+    session.output.note(f"The model is {full_name}.")
 
 
-def _models(desk: Desk, rest: str) -> None:
-    for name in model_names(desk.connection):
-        desk.output.note(f"  {name}")
+def _models(session: ChatSession, rest: str) -> None:
+    for name in model_names(session.client):
+        session.output.note(f"  {name}")
 
 
-def model_names(connection: ServerConnection) -> list[str]:
-    """What the server can load."""
-    return [str(model["id"]) for model in connection.get("/v1/models")["data"]]
+def model_names(client: ServerClient) -> list[str]:
+    return [str(model["id"]) for model in client.get("/v1/models")["data"]]
 
 
-def _clear(desk: Desk, rest: str) -> None:
-    desk.conversation.clear()
-    desk.output.note("What was said is forgotten; system message and parameters stay.")
+def _clear(session: ChatSession, rest: str) -> None:
+    session.conversation.clear()
+    session.output.note("The messages are deleted; the system message and the parameters stay.")
 
 
-def _retry(desk: Desk, rest: str) -> None:
-    question = desk.conversation.take_back()
+def _retry(session: ChatSession, rest: str) -> None:
+    question = session.conversation.undo()
     if question is None:
-        raise CommandError("There is no question to ask again.", status=WRONG_USE)
-    desk.ask_again = question
+        raise CommandError("There is no question to repeat.", status=WRONG_USE)
+    session.ask_again = question
 
 
-def _undo(desk: Desk, rest: str) -> None:
-    question = desk.conversation.take_back()
+def _undo(session: ChatSession, rest: str) -> None:
+    question = session.conversation.undo()
     if question is None:
-        raise CommandError("There is nothing to take back.", status=WRONG_USE)
-    desk.output.note(f"Taken back: {question}")
+        raise CommandError("There is no question to remove.", status=WRONG_USE)
+    session.output.note(f"Removed: {question}")
 
 
-def _stats(desk: Desk, rest: str) -> None:
+def _stats(session: ChatSession, rest: str) -> None:
     if rest.lower() in ("on", "off"):
-        desk.show_statistics = rest.lower() == "on"
-        desk.output.note(f"Statistics after each answer: {rest.lower()}.")
+        session.show_statistics = rest.lower() == "on"
+        session.output.note(f"Statistics after each answer: {rest.lower()}.")
     else:
-        desk.output.note(desk.last_statistics)
+        session.output.note(session.last_statistics)
 
 
-def _save(desk: Desk, rest: str) -> None:
+def _save(session: ChatSession, rest: str) -> None:
     path = _path(rest)
     try:
-        path.write_text(desk.conversation.to_json(), encoding="utf-8")
+        path.write_text(session.conversation.to_json(), encoding="utf-8")
     except OSError as error:
         raise CommandError(f"cannot write {path}: {error.strerror}") from None
-    desk.output.note(f"Saved to {path}.")
+    session.output.note(f"Saved to {path}.")
 
 
-def _load(desk: Desk, rest: str) -> None:
+def _load(session: ChatSession, rest: str) -> None:
     path = _path(rest)
-    desk.conversation.restore(read_file(path))
-    desk.output.note(f"{len(desk.conversation.messages) // 2} questions and answers from {path}.")
+    session.conversation.restore(read_file(path))
+    session.output.note(
+        f"Loaded {len(session.conversation.messages) // 2} questions and answers from {path}."
+    )
 
 
 def _path(rest: str) -> Path:
@@ -184,38 +183,42 @@ def _path(rest: str) -> Path:
     return Path(rest).expanduser()
 
 
-def _leave(desk: Desk, rest: str) -> None:
-    raise Leave
+def _leave(session: ChatSession, rest: str) -> None:
+    raise LeaveChat
 
 
 @dataclass(frozen=True, slots=True)
 class SlashCommand:
-    """One of them. usage: as the help shows it."""
-
     usage: str
     meaning: str
     handler: Handler
 
 
-_BYE: Final = SlashCommand("/bye", "leave, as Ctrl-D does", _leave)
+_BYE: Final = SlashCommand("/bye", "leave, like Ctrl-D", _leave)
 
 COMMANDS: Final[dict[str, SlashCommand]] = {
     "/help": SlashCommand("/help", "this list", _help),
-    "/set": SlashCommand("/set [NAME VALUE]", "change a parameter; alone, list them", _set),
-    "/unset": SlashCommand("/unset [NAME]", "a parameter, or all, as the server has it", _unset),
-    "/system": SlashCommand("/system [TEXT|off]", "show, set or drop the system message", _system),
-    "/format": SlashCommand("/format [FILE|json|off]", "hold answers to a JSON Schema or a grammar", _format),
-    "/model": SlashCommand("/model [NAME]", "go on with another model", _model),
+    "/set": SlashCommand("/set [NAME VALUE]", "set a parameter; without arguments, list them", _set),
+    "/unset": SlashCommand(
+        "/unset [NAME]", "reset a parameter, or all, to the default of the server", _unset
+    ),
+    "/system": SlashCommand("/system [TEXT|off]", "show, set or remove the system message", _system),
+    "/format": SlashCommand(
+        "/format [FILE|json|off]", "constrain answers to a JSON Schema or a grammar", _format
+    ),
+    "/model": SlashCommand("/model [NAME]", "switch to another model", _model),
     "/models": SlashCommand("/models", "list the models of the server", _models),
-    "/retry": SlashCommand("/retry", "ask the last question again", _retry),
-    "/undo": SlashCommand("/undo", "forget the last question and its answer", _undo),
-    "/clear": SlashCommand("/clear", "forget everything that was said", _clear),
-    "/save": SlashCommand("/save FILE", "write the chat to a file", _save),
-    "/load": SlashCommand("/load FILE", "go on with the chat of a file", _load),
-    "/stats": SlashCommand("/stats [on|off]", "tokens and rates of the last answer, or of each", _stats),
+    "/retry": SlashCommand("/retry", "repeat the last question", _retry),
+    "/undo": SlashCommand("/undo", "remove the last question and its answer", _undo),
+    "/clear": SlashCommand("/clear", "remove all messages", _clear),
+    "/save": SlashCommand("/save FILE", "save the chat to a file", _save),
+    "/load": SlashCommand("/load FILE", "continue a saved chat", _load),
+    "/stats": SlashCommand(
+        "/stats [on|off]", "show tokens and rates of the last answer, or of every answer", _stats
+    ),
     "/bye": _BYE,
     "/exit": _BYE,
     "/quit": _BYE,
     "/?": SlashCommand("/help", "this list", _help),
 }
-"""By name. A second name of a command has the usage of the first."""
+"""By name. An alias has the usage of its command."""

@@ -1,4 +1,4 @@
-"""`jan-serve connect`: the settings with which editors and other programs use this server, shown or written."""
+"""`jan-serve connect`: shows or writes the settings with which editors and other programs use this server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated, Any, cast
 import platformdirs
 import typer
 
-from jan_serve.cli.client.server_connection import ServerConnection
+from jan_serve.cli.client.server_client import ServerClient
 from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.options import ConfigOption, UrlOption
 from jan_serve.cli.output import Output
@@ -24,29 +24,25 @@ _MAX_FILE_BYTES = 4 << 20
 
 def connect(
     program: Annotated[
-        str | None, typer.Argument(metavar="|".join(RECIPES), help="The program to connect.")
+        str | None, typer.Argument(metavar="|".join(RECIPES), help="Program to connect.")
     ] = None,
     write: Annotated[
         bool,
-        typer.Option(
-            "--write", help="Write the settings into the program's own file, after showing the change."
-        ),
+        typer.Option("--write", help="Show the change and write it to the settings file of the program."),
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before writing.")] = False,
-    model: Annotated[
-        str | None, typer.Option("--model", metavar="NAME", help="The model to begin with.")
-    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Write without confirmation.")] = False,
+    model: Annotated[str | None, typer.Option("--model", metavar="NAME", help="Initial model.")] = None,
     url: UrlOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Show the settings with which a program uses this server. Without a program it shows which there are."""
+    """Show the settings with which a program uses this server. Without PROGRAM, list the programs."""
     output = Output()
     folders = editor_folders()
     if program is not None and program not in RECIPES:
         close = difflib.get_close_matches(program, RECIPES, n=1)
         hint = f" Did you mean {close[0]}?" if close else ""
         raise CommandError(
-            f"{program}: no such program.{hint}", f"There are {', '.join(RECIPES)}.", WRONG_USE
+            f"{program}: unknown program.{hint}", f"Programs: {', '.join(RECIPES)}.", WRONG_USE
         )
     facts = server_facts(model, url, config)
     if program is None:
@@ -62,29 +58,29 @@ def connect(
     if not facts.model.is_exact:
         name = facts.model.name
         output.note(
-            f"{name} is not loaded: its context is a guess from its file. After `jan-serve load {name}`, the same"
-            " command knows it."
+            f"{name} is not loaded, so its context size is an estimate. Run this command after"
+            f" `jan-serve load {name}` for the exact size."
         )
 
 
 def server_facts(model: str | None, url: str | None, config: Path | None) -> ServerFacts:
-    """What the running server offers. Raises CommandError where none runs or no model can chat."""
+    """Raises CommandError if no server runs or no model can chat."""
     loaded = load_settings(config_file=config)
     address = server_address(loaded, url)
-    with ServerConnection(address) as connection:
-        rows = cast(list[dict[str, Any]], connection.get("/v1/models")["data"])
+    with ServerClient(address) as client:
+        rows = cast(list[dict[str, Any]], client.get("/v1/models")["data"])
     models = tuple(map(editor_model, rows))
     chats = [each for each in models if each.is_chat]
-    wanted = model or loaded.settings.model
-    first = next((each for each in chats if each.name == wanted), None)
+    name = model or loaded.settings.model
+    first = next((each for each in chats if each.name == name), None)
     if first is None and model is not None:
         raise CommandError(
-            f"{model}: the server has no model of this name that can chat.",
+            f"{model}: the server has no chat model with this name.",
             "`jan-serve ls` lists the models.",
             WRONG_USE,
         )
     if first is None and not chats:
-        raise CommandError("the server has no model that can chat.", "`jan-serve pull --list` shows some.")
+        raise CommandError("the server has no chat model.", "`jan-serve pull --list` suggests some.")
     return ServerFacts(
         url=address.url,
         needs_key=address.key is not None,
@@ -94,7 +90,7 @@ def server_facts(model: str | None, url: str | None, config: Path | None) -> Ser
 
 
 def editor_folders() -> Folders:
-    """Where programs keep their settings on this platform."""
+    """Settings folders of programs on this platform."""
     home = Path.home()
     platform = platformdirs.user_config_path(roaming=True)
     config = platform if sys.platform == "linux" else home / ".config"
@@ -109,8 +105,8 @@ def _list(facts: ServerFacts, folders: Folders, output: Output) -> None:
         path = str(recipe.change.path) if recipe.change is not None else "(in its own settings)"
         rows.append((name, recipe.title, path))
     output.table(("name", "program", "settings"), rows)
-    output.note(f"The server is {facts.url}, the model to begin with {facts.model.name}.")
-    output.note("`jan-serve connect NAME` shows the settings; with --write it writes them.")
+    output.note(f"Server: {facts.url}. Initial model: {facts.model.name}.")
+    output.note("`jan-serve connect NAME` shows the settings; --write writes them.")
 
 
 def _show(recipe: Recipe, output: Output) -> None:
@@ -124,23 +120,23 @@ def _write(recipe: Recipe, output: Output, *, ask: bool) -> None:
     change = recipe.change
     if change is None:
         raise CommandError(
-            f"{recipe.title} keeps its settings where no other program should write.",
-            "Without --write, the steps to take in it are shown.",
+            f"jan-serve cannot write the settings of {recipe.title}.",
+            "Run the command without --write for instructions.",
             WRONG_USE,
         )
-    # A link stays a link: the file behind it is often kept with others.
+    # Write to the target of a symbolic link and keep the link.
     path = change.path.resolve()
     old = _read(path)
     new = _merged(change, old)
     if new == old:
-        output.note(f"{change.path} has these settings already.")
+        output.note(f"{change.path} already has these settings.")
         return
     for line in difflib.unified_diff(
         old.splitlines(), new.splitlines(), f"{change.path} (now)", f"{change.path} (then)", lineterm=""
     ):
         output.raw(line)
     if ask:
-        _ask(change.path, output)
+        _confirm(change.path)
     try:
         mode = path.stat().st_mode if path.exists() else None
         write_atomically(path, new.encode(), mode=mode)
@@ -150,14 +146,14 @@ def _write(recipe: Recipe, output: Output, *, ask: bool) -> None:
 
 
 def _merged(change: Change, old: str) -> str:
-    """The new text, with the line ends of the old one."""
+    """The new text with the line endings of the old one."""
     crlf = "\r\n" in old
     try:
         new = change.merge(old.replace("\r\n", "\n"))
     except ValueError as error:
         raise CommandError(
-            f"{change.path} is left as it is: {error}.",
-            "Nothing was written. Without --write, the settings are shown to be added by hand.",
+            f"{change.path} is unchanged: {error}.",
+            "Run the command without --write and add the settings by hand.",
         ) from None
     return new.replace("\n", "\r\n") if crlf else new
 
@@ -171,14 +167,20 @@ def _read(path: Path) -> str:
     except OSError as error:
         raise CommandError(f"cannot read {path}: {error.strerror}") from None
     if len(content) > _MAX_FILE_BYTES:
-        raise CommandError(f"{path} is larger than {_MAX_FILE_BYTES} bytes: it is not a settings file.")
+        raise CommandError(f"{path} is larger than {_MAX_FILE_BYTES} bytes, too large for a settings file.")
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise CommandError(f"{path} is not UTF-8 at byte {error.start}.", "Nothing was written.") from None
+        raise CommandError(
+            f"{path} is not UTF-8 text (byte {error.start}).", "The file is unchanged."
+        ) from None
 
 
-def _ask(path: Path, output: Output) -> None:
+def _confirm(path: Path) -> None:
     if not sys.stdin.isatty():
-        raise CommandError(f"{path}: not written without being asked.", "--yes writes it.", WRONG_USE)
+        raise CommandError(
+            f"{path} was not written: standard input is not a terminal.",
+            "Use --yes to write it.",
+            WRONG_USE,
+        )
     typer.confirm(f"Write {path}?", abort=True, err=True)

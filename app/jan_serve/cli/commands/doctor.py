@@ -1,4 +1,4 @@
-"""`jan-serve doctor`: whether this installation can serve, and on what. Changes nothing."""
+"""`jan-serve doctor`: checks whether this installation can serve, and shows its hardware. Changes nothing."""
 
 from __future__ import annotations
 
@@ -9,31 +9,30 @@ import sys
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import psutil
 import typer
 
 from jan_serve import __version__
-from jan_serve.cli.commands.ls import size_text
 from jan_serve.cli.errors import FAILED
-from jan_serve.cli.options import ConfigOption
-from jan_serve.cli.output import Output
+from jan_serve.cli.options import ConfigOption, JsonOption
+from jan_serve.cli.output import Output, size_text
 from jan_serve.cli.server.probe import ProbeFailed, probe_engine
 from jan_serve.config import LoadedSettings, Settings, load_settings
 from jan_serve.errors import JanServeError
 from jan_serve.wiring.parts import build_resolver
 
 _PACKAGES: Final = ("llama-cpp-python", "llguidance", "fastapi", "uvicorn", "pydantic", "numpy", "msgspec")
-_WITHOUT_WRITING: Final = {
-    "data": "there is no log file, and no prompt is kept over a restart",
+_IF_READ_ONLY: Final = {
+    "data": "there is no log file, and prompts are not kept across restarts",
     "models": "models cannot be pulled, imported or removed",
 }
 
 
 @dataclass(slots=True)
 class Findings:
-    """What the doctor saw. `problems` are what keeps the server from working."""
+    """problems: faults that prevent serving."""
 
     facts: dict[str, str] = field(default_factory=dict[str, str])
     engine: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -43,9 +42,9 @@ class Findings:
 
 def doctor(
     config: ConfigOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Show the build of llama.cpp, devices, memory and folders. The exit status is 1 where something is broken."""
+    """Check llama.cpp, devices, memory and folders. The exit status is 1 if the server cannot work."""
     loaded = load_settings(config_file=config)
     findings = examine(loaded)
     output = Output()
@@ -66,13 +65,13 @@ def doctor(
         for problem in findings.problems:
             output.error(problem)
         if not findings.problems:
-            output.note("Everything that the server needs works.")
+            output.note("No problems found.")
     if findings.problems:
         raise typer.Exit(FAILED)
 
 
 def examine(loaded: LoadedSettings) -> Findings:
-    """Look at everything. Takes about a second, most of it for the probe."""
+    """Blocks for about a second, mostly for the probe of llama.cpp."""
     findings = Findings(warnings=list(loaded.warnings))
     memory = psutil.virtual_memory()
     findings.facts["version"] = __version__
@@ -102,10 +101,10 @@ def _examine_folders(loaded: LoadedSettings, findings: Findings) -> None:
         if existing == folder and not folder.is_dir():
             findings.problems.append(f"the {name} folder {folder} is not a folder")
         elif existing == folder and not _can_use(folder):
-            findings.problems.append(f"the {name} folder {folder} cannot be read by this user")
+            findings.problems.append(f"this user cannot read the {name} folder {folder}")
         elif not can_write(existing):
             findings.warnings.append(
-                f"the {name} folder {folder} cannot be written by this user: {_WITHOUT_WRITING[name]}"
+                f"this user cannot write to the {name} folder {folder}: {_IF_READ_ONLY[name]}"
             )
 
 
@@ -114,7 +113,7 @@ def _can_use(folder: Path) -> bool:
 
 
 def can_write(folder: Path) -> bool:
-    """Whether files can be made in it, as far as its permissions say."""
+    """Whether the permissions allow new files in it."""
     return os.access(folder, os.W_OK | os.X_OK)
 
 
@@ -128,7 +127,7 @@ def _examine_models(settings: Settings, findings: Findings) -> None:
     findings.facts["models"] = str(len(resolver.entries()))
     if default.entry is None:
         findings.warnings.append(
-            f"no model to serve: {default.reason}, and this installation has no built-in one"
+            f"no model to serve: {default.reason}, and this installation has no built-in model"
         )
         return
     findings.facts["default model"] = f"{default.entry.name} ({default.reason})"
@@ -161,8 +160,8 @@ def _print_engine(engine: dict[str, Any], output: Output) -> None:
 
 def _device_memory(device: dict[str, Any]) -> str:
     free, total = device.get("free_bytes", 0), device.get("total_bytes", 0)
-    # ggml's libraries for the processor (BLAS, AMX) are devices too, and report no memory.
-    return f"{size_text(free)} of {size_text(total)}" if total else "the main memory"
+    # CPU backends of ggml, such as BLAS and AMX, are devices without their own memory.
+    return f"{size_text(free)} of {size_text(total)}" if total else "main memory"
 
 
 def _version_of(package: str) -> str:

@@ -1,4 +1,4 @@
-"""`jan-serve embed`: vectors of texts, and on a terminal how close the texts are to each other."""
+"""`jan-serve embed`: embeddings of texts, and on a terminal their similarities."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-from jan_serve.cli.client.loading import load_model
+from jan_serve.cli.client.load_progress import load_model
 from jan_serve.cli.client.own_server import any_server
 from jan_serve.cli.commands.completion import complete_model
 from jan_serve.cli.errors import WRONG_USE, CommandError
@@ -18,9 +18,9 @@ from jan_serve.config import load_settings
 
 _SHOWN_NUMBERS: Final = 4
 _SHOWN_TEXT: Final = 40
-_MOST_COMPARED: Final = 8
-_AT_ONCE: Final = 256
-"""Texts of one request: an interrupted command loses no more than these, and no request becomes too large."""
+_MAX_COMPARED: Final = 8
+_BATCH: Final = 256
+"""Texts per request: limits the size of a request, and the work that an interrupted command loses."""
 
 Vector = list[float]
 
@@ -32,44 +32,45 @@ def embed(
     ],
     texts: Annotated[
         list[str] | None,
-        typer.Argument(metavar="TEXT", help="Texts; without any, standard input is one."),
+        typer.Argument(metavar="TEXT", help="Texts; default: standard input as one text."),
     ] = None,
     lines: Annotated[
-        bool, typer.Option("--lines", help="Every line of standard input is a text; empty ones are left out.")
+        bool, typer.Option("--lines", help="Embed each line of standard input; skip empty lines.")
     ] = False,
     dimensions: Annotated[
         int | None,
         typer.Option(
-            "--dimensions", metavar="N", min=1, help="Keep the first N numbers, scaled to length 1."
+            "--dimensions",
+            metavar="N",
+            min=1,
+            help="Truncate the vectors to N dimensions, normalised to length 1.",
         ),
     ] = None,
     url: UrlOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Turn texts into vectors. Piped, a line has the numbers of one text. Starts a server if none runs."""
+    """Print the embeddings of texts, in a pipe one vector per line. Starts a server if none runs."""
     if lines and texts:
         raise CommandError("--lines reads standard input, so it takes no TEXT.", status=WRONG_USE)
     loaded = load_settings(config_file=config)
     output = Output()
-    given = texts or _from_input(output, lines=lines)
+    inputs = texts or _from_input(output, lines=lines)
     vectors: list[Vector] = []
     n_tokens = 0
-    with any_server(loaded, url, output, model=model) as connection:
-        name = load_model(connection, model, output)
-        for start in range(0, len(given), _AT_ONCE):
-            body = {"model": model, "input": given[start : start + _AT_ONCE], "encoding_format": "float"}
-            answer = connection.post(
-                "/v1/embeddings", body | ({"dimensions": dimensions} if dimensions else {})
-            )
+    with any_server(loaded, url, output, model=model) as client:
+        name = load_model(client, model, output)
+        for start in range(0, len(inputs), _BATCH):
+            body = {"model": model, "input": inputs[start : start + _BATCH], "encoding_format": "float"}
+            answer = client.post("/v1/embeddings", body | ({"dimensions": dimensions} if dimensions else {}))
             vectors += [item["embedding"] for item in answer["data"]]
             n_tokens += answer["usage"]["prompt_tokens"]
     if as_json:
-        items = [{"text": text, "embedding": vector} for text, vector in zip(given, vectors, strict=True)]
+        items = [{"text": text, "embedding": vector} for text, vector in zip(inputs, vectors, strict=True)]
         output.json({"model": name, "tokens": n_tokens, "embeddings": items})
     elif on_terminal():
-        _show(given, vectors, output)
-        output.note(f"{n_tokens} tokens, {len(vectors[0])} numbers a text; --json has all of them.")
+        _show(inputs, vectors, output)
+        output.note(f"{n_tokens} tokens, {len(vectors[0])} dimensions; --json prints the whole vectors.")
     else:
         for vector in vectors:
             output.data(" ".join(f"{number:.9g}" for number in vector))
@@ -80,14 +81,14 @@ def _from_input(output: Output, *, lines: bool) -> list[str]:
     found = [line for line in text.splitlines() if line.strip()] if lines else [text] if text.strip() else []
     if not found:
         raise CommandError(
-            "There is no text to embed.", "Give texts as arguments, or pipe one in.", WRONG_USE
+            "There is no text to embed.", "Pass texts as arguments or on standard input.", WRONG_USE
         )
     return found
 
 
 def _show(texts: Sequence[str], vectors: Sequence[Vector], output: Output) -> None:
-    """A row a text: the first numbers, and the similarity (cosine) to each text."""
-    several = 1 < len(texts) <= _MOST_COMPARED
+    """One row per text: the first components, and the cosine similarity to each text."""
+    several = 1 < len(texts) <= _MAX_COMPARED
     columns = ("#", "text", "vector", *(f"~{number}" for number in range(1, len(texts) + 1) if several))
     rows: list[list[str]] = []
     for number, (text, vector) in enumerate(zip(texts, vectors, strict=True), 1):
@@ -109,5 +110,5 @@ def _first(vector: Vector) -> str:
 
 
 def _similarity(one: Vector, other: Vector) -> float:
-    """The cosine: the server's vectors have length 1."""
+    """The cosine, because the vectors of the server have length 1."""
     return sum(a * b for a, b in zip(one, other, strict=True))

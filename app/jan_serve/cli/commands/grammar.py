@@ -1,4 +1,4 @@
-"""`jan-serve grammar`: what a schema or a pattern becomes, and where a text leaves it."""
+"""`jan-serve grammar`: prints the grammar of a schema or pattern, and checks a text against it."""
 
 from __future__ import annotations
 
@@ -24,26 +24,30 @@ _CONTEXT: Final = 30
 def grammar(
     source: Annotated[
         str | None,
-        typer.Argument(help="A file with a JSON Schema or GBNF, - for standard input, or a shipped name."),
+        typer.Argument(help="A file with a JSON Schema or GBNF, - for standard input, or a shipped grammar."),
     ] = None,
-    regex: Annotated[str | None, typer.Option("--regex", help="A regular expression instead.")] = None,
+    regex: Annotated[
+        str | None, typer.Option("--regex", help="Use a regular expression instead of SOURCE.")
+    ] = None,
     check: Annotated[
-        str | None, typer.Option("--check", help="Say whether this text belongs to the grammar.")
+        str | None, typer.Option("--check", help="Check whether this text matches the grammar.")
     ] = None,
-    lark: Annotated[bool, typer.Option("--lark", help="Print llguidance's Lark instead of GBNF.")] = False,
-    compact: Annotated[bool, typer.Option("--compact", help="JSON without whitespace.")] = False,
+    lark: Annotated[bool, typer.Option("--lark", help="Print Lark for llguidance instead of GBNF.")] = False,
+    compact: Annotated[
+        bool, typer.Option("--compact", help="Allow no whitespace between JSON tokens.")
+    ] = False,
 ) -> None:
     """Print the grammar of a JSON Schema, a regular expression or a GBNF text, or check a text against it."""
-    from jan_serve.grammar import print_gbnf, print_lark, regex_to_grammar  # the other commands do without
+    from jan_serve.grammar import print_gbnf, print_lark, regex_to_grammar
 
     if (source is None) == (regex is None):
-        raise CommandError("name either a file or --regex", "See `jan-serve grammar --help`.", WRONG_USE)
+        raise CommandError("pass either SOURCE or --regex", "See `jan-serve grammar --help`.", WRONG_USE)
     try:
         found = regex_to_grammar(regex) if regex is not None else _read(source or "", compact=compact)
         printed = print_lark(found) if lark else print_gbnf(found)
     except InvalidRequest as error:
         raise CommandError(
-            error.message, "docs/grammar-support.md lists what can be enforced.", FAILED
+            error.message, "docs/grammar-support.md lists the supported features.", FAILED
         ) from None
     if check is None:
         sys.stdout.write(printed.rstrip("\n") + "\n")

@@ -1,4 +1,4 @@
-"""`jan-serve import`: use the models that Ollama, LM Studio, Jan and the Hugging Face cache have, without copying."""
+"""`jan-serve import`: links models of Ollama, LM Studio, Jan and the Hugging Face cache, without copying."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from jan_serve.cli.commands.ls import size_text
 from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, store_settings
-from jan_serve.cli.output import Output
+from jan_serve.cli.output import Output, size_text
 from jan_serve.config import ImportFolders, import_folders
 from jan_serve.errors import StoreError
 from jan_serve.store.imports.finders import FINDERS, TITLES, find
@@ -25,44 +24,46 @@ _SHOWN_KIND = {"hf-cache": "hf"}
 def import_(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="NAME", help="Models to import, as the table names them."),
+        typer.Argument(metavar="NAME", help="Models to import, by their name in the table."),
     ] = None,
     programs: Annotated[
         list[str] | None,
-        typer.Option(
-            "--from", metavar="PROGRAM", help=f"Only from {', '.join(FINDERS)}. May be given more than once."
-        ),
+        typer.Option("--from", metavar="PROGRAM", help=f"Only from {', '.join(FINDERS)}; repeatable."),
     ] = None,
     folder: Annotated[
         Path | None,
         typer.Option(
-            "--folder", metavar="FOLDER", help="Where that program keeps its models; needs one --from."
+            "--folder", metavar="FOLDER", help="Models folder of that program; requires exactly one --from."
         ),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Import every model that can be.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Import every new model.")] = False,
     config: ConfigOption = None,
     models_dir: ModelsDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Link models of other programs into the models folder. Without NAME or --all it shows what there is."""
+    """Link models of other programs into the models folder. Without NAME or --all, list them."""
     chosen = programs or list(FINDERS)
     unknown = [program for program in chosen if program not in FINDERS]
     if unknown:
         raise CommandError(
-            f"There is no {unknown[0]!r} to import from.", f"--from takes {', '.join(FINDERS)}.", WRONG_USE
+            f"Cannot import from {unknown[0]!r}.", f"--from takes {', '.join(FINDERS)}.", WRONG_USE
         )
     if folder is not None and len(chosen) != 1:
-        raise CommandError("--folder needs one --from, which says whose folder it is.", status=WRONG_USE)
+        raise CommandError(
+            "--folder requires exactly one --from, the program that owns the folder.", status=WRONG_USE
+        )
     settings = store_settings(config, models_dir)
     output = Output()
-    around = import_folders()
-    looked_into = {
-        program: (folder.expanduser().absolute(),) if folder is not None else _folders(program, around)
+    other_programs = import_folders()
+    searched = {
+        program: (folder.expanduser().absolute(),)
+        if folder is not None
+        else _folders(program, other_programs)
         for program in chosen
     }
     found = [
         assess(model, settings.models_dir)
-        for program, folders in looked_into.items()
+        for program, folders in searched.items()
         for model in find(program, folders)
     ]
     selected = _select(found, names or [], everything)
@@ -70,22 +71,24 @@ def import_(
     rows = [_row(item, failures, selected) for item in found]
     if as_json:
         output.json(
-            {"models": rows, "folders": {name: [str(f) for f in fs] for name, fs in looked_into.items()}}
+            {"models": rows, "folders": {name: [str(f) for f in fs] for name, fs in searched.items()}}
         )
     else:
-        _print(rows, looked_into, output, asked=bool(names) or everything)
+        _print(rows, searched, output, hint=not names and not everything)
     if failures:
         raise typer.Exit(1)
 
 
-def _folders(program: str, around: ImportFolders) -> tuple[Path, ...]:
+def _folders(program: str, other_programs: ImportFolders) -> tuple[Path, ...]:
     if program == "lmstudio":
-        return lmstudio_folders(around.lmstudio_home)
-    return {"ollama": around.ollama, "jan": around.jan, "hf": around.hf_cache}[program]
+        return lmstudio_folders(other_programs.lmstudio_home)
+    return {"ollama": other_programs.ollama, "jan": other_programs.jan, "hf": other_programs.hf_cache}[
+        program
+    ]
 
 
 def _select(found: Sequence[Assessment], names: Sequence[str], everything: bool) -> list[Assessment]:
-    """What to import: all that can be, or what `names` mean. Raises CommandError for a name that means nothing."""
+    """All new models, or those that `names` select. Raises CommandError for an unknown or ambiguous name."""
     if everything:
         return [item for item in found if item.state is State.NEW]
     selected: list[Assessment] = []
@@ -93,11 +96,11 @@ def _select(found: Sequence[Assessment], names: Sequence[str], everything: bool)
         matches = [item for item in found if name in (item.name, item.found.label)]
         if not matches:
             raise CommandError(
-                f"`{name}` is not among the models that were found.", "`jan-serve import` lists them."
+                f"`{name}` was not found in other programs.", "`jan-serve import` lists the models."
             )
         if len(matches) > 1 and len({item.name for item in matches}) > 1:
             options = ", ".join(item.name for item in matches)
-            raise CommandError(f"`{name}` can be any of: {options}.", "Name one of these.", WRONG_USE)
+            raise CommandError(f"`{name}` is ambiguous: {options}.", "Use one of these names.", WRONG_USE)
         if matches[0].state is State.UNUSABLE:
             raise CommandError(f"`{name}` cannot be imported: {matches[0].reason}.")
         if matches[0].state is State.NEW:
@@ -106,7 +109,7 @@ def _select(found: Sequence[Assessment], names: Sequence[str], everything: bool)
 
 
 def _import(selected: Sequence[Assessment], models_dir: Path, output: Output) -> dict[str, str]:
-    """Take them over one by one; the value has the names that failed, with the reasons."""
+    """Import the models. Returns the failed ones with their reasons."""
     index = ModelIndex(models_dir)
     failures: dict[str, str] = {}
     for item in selected:
@@ -136,13 +139,13 @@ def _row(item: Assessment, failures: dict[str, str], selected: Sequence[Assessme
 
 
 def _print(
-    rows: Sequence[dict[str, Any]], looked_into: dict[str, tuple[Path, ...]], output: Output, *, asked: bool
+    rows: Sequence[dict[str, Any]], searched: dict[str, tuple[Path, ...]], output: Output, *, hint: bool
 ) -> None:
     if not rows:
-        output.note("No models of other programs were found. These folders were looked into:")
-        for program, folders in looked_into.items():
+        output.note("No models of other programs were found. Searched folders:")
+        for program, folders in searched.items():
             output.note(f"  {TITLES[program]}: {', '.join(str(folder) for folder in folders)}")
-        output.note("--from PROGRAM --folder FOLDER looks elsewhere.")
+        output.note("Use --from PROGRAM --folder FOLDER to search another folder.")
         return
     output.table(
         ("model", "from", "size", "state"),
@@ -156,7 +159,7 @@ def _print(
             for row in rows
         ],
     )
-    if not asked and any(row["state"] == State.NEW.value for row in rows):
+    if hint and any(row["state"] == State.NEW.value for row in rows):
         output.note(
-            "`jan-serve import NAME` links one, `jan-serve import --all` every new one. Nothing is copied."
+            "`jan-serve import NAME` links one model, `jan-serve import --all` every new one. Nothing is copied."
         )

@@ -1,4 +1,4 @@
-"""`jan-serve load`: have a model in the memory of the running server before requests need it."""
+"""`jan-serve load`: loads models on the running server before requests need them."""
 
 from __future__ import annotations
 
@@ -6,41 +6,39 @@ from typing import Annotated
 
 import typer
 
-from jan_serve.cli.client.loading import load_model
+from jan_serve.cli.client.load_progress import load_model
 from jan_serve.cli.commands.completion import complete_model
-from jan_serve.cli.options import ConfigOption, JsonOption, KeepAliveOption, UrlOption, connection_to
+from jan_serve.cli.options import ConfigOption, JsonOption, KeepAliveOption, UrlOption, running_server
 from jan_serve.cli.output import Output
 
 
 def load(
     models: Annotated[
         list[str],
-        typer.Argument(metavar="MODEL", help="Models, as requests name them.", autocompletion=complete_model),
+        typer.Argument(metavar="MODEL", help="Names of models.", autocompletion=complete_model),
     ],
     wait: Annotated[
-        bool, typer.Option("--wait/--no-wait", help="Return when they are loaded; without, at once.")
+        bool, typer.Option("--wait/--no-wait", help="Return once the models are loaded, or at once.")
     ] = True,
     keep_alive: KeepAliveOption = None,
     url: UrlOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Load models on the running server. Ctrl-C stops the load that is waited for."""
+    """Load models on the running server. Ctrl-C stops the current load."""
     output = Output()
     names: list[str] = []
-    wishes = {"keep_alive": keep_alive} if keep_alive is not None else {}
-    with connection_to(config, url) as connection:
+    fields = {"keep_alive": keep_alive} if keep_alive is not None else {}
+    with running_server(config, url) as client:
         for model in models:
             if wait:
-                names.append(load_model(connection, model, output, **wishes))
+                names.append(load_model(client, model, output, **fields))
             else:
-                names.append(
-                    connection.post("/models/load", {"model": model, "wait": False, **wishes})["model"]
-                )
+                names.append(client.post("/models/load", {"model": model, "wait": False, **fields})["model"])
     if as_json:
         output.json({"models": names, "loaded": wait})
         return
     for name in names:
         output.note(
-            f"{name} is loaded." if wait else f"{name} is being loaded: `jan-serve ps` shows how far it is."
+            f"{name} is loaded." if wait else f"{name} is loading: `jan-serve ps` shows the progress."
         )

@@ -1,4 +1,4 @@
-"""`jan-serve logs`: the log of the running server, and what its log file has where none runs."""
+"""`jan-serve logs`: the log of the running server, or the end of its log file if none runs."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from jan_serve.cli.client.log_tail import last_lines
-from jan_serve.cli.client.server_connection import ServerConnection
+from jan_serve.cli.client.server_client import ServerClient
 from jan_serve.cli.errors import NO_SERVER, WRONG_USE, CommandError
 from jan_serve.cli.options import ConfigOption, UrlOption
 from jan_serve.cli.output import Output
+from jan_serve.cli.tail import last_lines
 from jan_serve.config import load_settings, server_address
 from jan_serve.logs.log_lines import fields_text
 
@@ -24,34 +24,32 @@ _OWN_FIELDS: Final = frozenset({"time", "level", "logger", "message", "traceback
 
 def logs(
     lines: Annotated[
-        int, typer.Option("--lines", "-n", metavar="N", min=0, max=2000, help="So many of the last lines.")
+        int, typer.Option("--lines", "-n", metavar="N", min=0, max=2000, help="Number of last lines.")
     ] = 100,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with new lines, until Ctrl-C.")
-    ] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow new lines until Ctrl-C.")] = False,
     level: Annotated[
-        str, typer.Option("--level", metavar="|".join(_LEVELS), help="The least severe lines to show.")
+        str, typer.Option("--level", metavar="|".join(_LEVELS), help="Lowest level to show.")
     ] = "debug",
     url: UrlOption = None,
     config: ConfigOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="A JSON object a line, for programs.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object per line, for programs.")
+    ] = False,
 ) -> None:
-    """Show the log of the running server. Prompts and answers are never in it."""
+    """Show the log of the running server. It never contains prompts or answers."""
     if level not in _LEVELS:
-        raise CommandError(f"--level: {level!r} is none of {', '.join(_LEVELS)}.", status=WRONG_USE)
+        raise CommandError(f"--level: {level!r} is not one of {', '.join(_LEVELS)}.", status=WRONG_USE)
     loaded = load_settings(config_file=config)
     output = Output()
-    wanted = {"lines": str(lines), "level": level}
+    query = {"lines": str(lines), "level": level}
     address = server_address(loaded, url)
     try:
-        with ServerConnection(address) as connection:
+        with ServerClient(address) as client:
             if follow:
-                _print(
-                    connection.events("/logs", params=wanted | {"follow": "true"}), output, as_json=as_json
-                )
+                _print(client.events("/logs", params=query | {"follow": "true"}), output, as_json=as_json)
                 output.note("The server has stopped.")
             else:
-                _print(connection.get("/logs", wanted)["lines"], output, as_json=as_json)
+                _print(client.get("/logs", query)["lines"], output, as_json=as_json)
     except CommandError as error:
         file = loaded.settings.log_file
         named = url is not None or address.origin == "JAN_SERVE_URL"
@@ -71,7 +69,7 @@ def _print(records: Iterable[dict[str, Any]], output: Output, *, as_json: bool) 
 
 
 def _parts(record: dict[str, Any]) -> list[tuple[str, str]]:
-    """A record as the server writes it to a terminal of its own, with the date, and its parts in their styles."""
+    """(text, style) parts of a record, in the format of the server on a terminal, with the date."""
     level = str(record.get("level", ""))
     fields = fields_text({name: value for name, value in record.items() if name not in _OWN_FIELDS})
     return [
@@ -92,11 +90,10 @@ def _local_time(text: str) -> str:
 
 
 def _print_file(path: Path, lines: int, output: Output) -> None:
-    """The last lines of the log file, as they are there."""
     try:
         found = last_lines(path, lines)
     except OSError as error:
         raise CommandError(f"no server runs, and {path} cannot be read: {error.strerror}") from None
     for line in found:
         output.data(line)
-    output.note(f"No server runs: this is the end of {path}.")
+    output.note(f"No server runs. This is the end of {path}.")

@@ -1,11 +1,11 @@
-"""`jan-serve ls`: the models that can be served by name. Reads headers, loads nothing."""
+"""`jan-serve ls`: lists the models, from the headers of their files."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
 from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, store_names
-from jan_serve.cli.output import Output
+from jan_serve.cli.output import Output, size_text
 from jan_serve.errors import JanServeError
 from jan_serve.store.gguf.model_file import PartName
 from jan_serve.store.model_entry import ModelEntry
@@ -21,7 +21,7 @@ _SOURCES: Final = {
 
 
 def ls(config: ConfigOption = None, models_dir: ModelsDirOption = None, as_json: JsonOption = False) -> None:
-    """List the models that can be served, with the name that requests use."""
+    """List the local models with the names that requests use."""
     settings, resolver = store_names(config, models_dir)
     rows = [_describe(resolver, entry) for entry in resolver.entries()]
     default = resolver.default()
@@ -51,7 +51,7 @@ def ls(config: ConfigOption = None, models_dir: ModelsDirOption = None, as_json:
 
 
 def _note(entry: ModelEntry) -> str:
-    """Its other names, and its adapters."""
+    """Aliases and adapters."""
     parts = (("also", entry.all_aliases), ("with", tuple(f":{adapter}" for adapter in entry.adapters)))
     return "; ".join(f"{word} {', '.join(names)}" for word, names in parts if names)
 
@@ -88,18 +88,8 @@ def _describe(resolver: ModelResolver, entry: ModelEntry) -> dict[str, Any]:
 
 
 def source_text(entry: ModelEntry) -> str:
-    """Where a model comes from, for people: the hub or the program, with the name that it has there."""
+    """The hub or the program that a model comes from, with its name there."""
     if entry.record is None or entry.record.source.kind == "folder":
         return "" if entry.origin == "models folder" else entry.origin
     source = entry.record.source
     return f"{_SOURCES[source.kind]}: {source.name}"
-
-
-def size_text(n_bytes: int) -> str:
-    """A size for people: three digits and a decimal unit."""
-    size = float(n_bytes)
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.3g} {unit}" if unit != "B" else f"{n_bytes} B"
-        size /= 1000
-    return f"{size:.3g} TB"

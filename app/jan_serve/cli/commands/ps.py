@@ -1,4 +1,4 @@
-"""`jan-serve ps`: what the running server has in memory, and what it does."""
+"""`jan-serve ps`: the loaded models of the running server."""
 
 from __future__ import annotations
 
@@ -6,27 +6,28 @@ from typing import Annotated, Any
 
 import typer
 
-from jan_serve.cli.commands.ls import size_text
-from jan_serve.cli.options import ConfigOption, JsonOption, UrlOption, connection_to
-from jan_serve.cli.output import Output
+from jan_serve.cli.options import ConfigOption, JsonOption, UrlOption, running_server
+from jan_serve.cli.output import Output, size_text
 
 
 def ps(
-    everything: Annotated[bool, typer.Option("--all", "-a", help="Models that are not loaded too.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", "-a", help="Include models that are not loaded.")
+    ] = False,
     url: UrlOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the models that the running server has in memory. The exit status is 3 where no server runs."""
+    """List the loaded models of the running server. The exit status is 3 if no server runs."""
     output = Output()
-    with connection_to(config, url) as connection:
-        health = connection.get("/health")
-        models: list[dict[str, Any]] = connection.get("/models")["data"]
-        where = connection.url
+    with running_server(config, url) as client:
+        health = client.get("/health")
+        models: list[dict[str, Any]] = client.get("/models")["data"]
+        url_in_use = client.url
     shown = [model for model in models if everything or model["status"]["value"] != "unloaded"]
     if as_json:
         server = {name: health[name] for name in ("version", "pid", "uptime_s", "state", "open_requests")}
-        output.json({"server": {"url": where, **server}, "models": shown})
+        output.json({"server": {"url": url_in_use, **server}, "models": shown})
         return
     if shown:
         output.table(
@@ -46,9 +47,9 @@ def ps(
         )
     else:
         output.note(
-            "No model is loaded: the first request for one loads it, and so does `jan-serve load NAME`."
+            "No model is loaded. A model is loaded at its first request or with `jan-serve load NAME`."
         )
-    output.note(f"{where}: {health['state']}, pid {health['pid']}, up {_duration(health['uptime_s'])}")
+    output.note(f"{url_in_use}: {health['state']}, pid {health['pid']}, up {_duration(health['uptime_s'])}")
 
 
 def _status(status: dict[str, Any]) -> str:
@@ -60,12 +61,12 @@ def _status(status: dict[str, Any]) -> str:
 
 
 def _memory(memory: dict[str, int | None] | None) -> str:
-    """What the worker holds; before the first look at it, what it is expected to take."""
+    """Resident memory of the worker; the estimate until it is measured."""
     return size_text((memory["resident"] or memory["total"]) or 0) if memory is not None else ""
 
 
 def _end(model: dict[str, Any]) -> str:
-    """When the model leaves the memory by itself."""
+    """When the model is unloaded for lack of requests."""
     if model["status"]["value"] != "loaded":
         return ""
     if model["pinned"]:

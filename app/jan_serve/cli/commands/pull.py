@@ -1,20 +1,20 @@
-"""`jan-serve pull`: download a model from the hub into the models folder. Ctrl-C keeps what came; it resumes."""
+"""`jan-serve pull`: downloads a model from the hub into the models folder. Resumes after Ctrl-C."""
 
 from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
+from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-from jan_serve.cli.client.transfer import TransferDisplay
 from jan_serve.cli.commands.completion import complete_catalogue
-from jan_serve.cli.commands.ls import size_text
 from jan_serve.cli.errors import INTERRUPTED, WRONG_USE, CommandError
 from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, store_settings
-from jan_serve.cli.output import Output
-from jan_serve.cli.server.memory import free_memory
+from jan_serve.cli.output import Output, size_text
+from jan_serve.cli.server.free_memory import free_memory
 from jan_serve.config import Settings
 from jan_serve.errors import InvalidRequest
 from jan_serve.resources import catalogue_file
@@ -31,7 +31,7 @@ def pull(
         str | None,
         typer.Argument(
             metavar="NAME",
-            help="A name of the catalogue, org/repo, org/repo:QUANT, org/repo/file.gguf or hf.co/…",
+            help="A name from the catalogue, org/repo, org/repo:QUANT, org/repo/file.gguf or hf.co/…",
             autocompletion=complete_catalogue,
         ),
     ] = None,
@@ -40,16 +40,16 @@ def pull(
     ] = None,
     mmproj: Annotated[
         bool,
-        typer.Option("--mmproj/--no-mmproj", help="With the projector that a vision model has beside it."),
+        typer.Option("--mmproj/--no-mmproj", help="Include the projector of a vision model."),
     ] = True,
     show_catalogue: Annotated[
-        bool, typer.Option("--list", help="Show the catalogue of suggested models instead.")
+        bool, typer.Option("--list", help="List the catalogue of suggested models instead.")
     ] = False,
     config: ConfigOption = None,
     models_dir: ModelsDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Download a model. Without a quantisation the best one that fits this machine is chosen."""
+    """Download a model. Without a quantisation, choose the best one that fits this machine."""
     output = Output()
     if show_catalogue:
         _show_catalogue(output, as_json)
@@ -62,15 +62,54 @@ def pull(
     except InvalidRequest as error:
         raise CommandError(error.message, "`jan-serve pull --list` shows suggestions.", WRONG_USE) from None
     except KeyboardInterrupt:
-        raise CommandError(
-            "Stopped.", "What was downloaded is kept: the same command goes on from there.", INTERRUPTED
-        ) from None
+        raise CommandError("Stopped.", "Run the same command to resume the download.", INTERRUPTED) from None
     if as_json:
         output.json(_as_json(plan, record, settings.models_dir))
         return
     output.data(record.name)
     names = ", ".join((record.name, *record.aliases))
-    output.note(f"Ready ({size_text(plan.n_bytes)}). Requests can name it: {names}")
+    output.note(f"Ready ({size_text(plan.n_bytes)}). Names for requests: {names}")
+
+
+class _DownloadProgress:
+    """A PullWatcher on standard error: a progress bar on a terminal, else a line per 10 %."""
+
+    def __init__(self, output: Output, name: str, n_total: int) -> None:
+        self._output = output
+        self._name = name
+        self._n_total = n_total
+        self._bar = output.progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=None),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            TimeRemainingColumn(),
+        )
+        self._task = self._bar.add_task(name, total=n_total) if self._bar is not None else None
+        self._tenths = -1
+
+    def __enter__(self) -> Self:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def received(self, n_bytes: int) -> None:
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, completed=n_bytes)
+            return
+        tenths = n_bytes * 10 // self._n_total if self._n_total else 10
+        if tenths != self._tenths:
+            self._tenths = tenths
+            self._output.note(f"{self._name}: {tenths * 10} % of {size_text(self._n_total)}")
+
+    def note(self, text: str) -> None:
+        self._output.note(text)
 
 
 async def _pull(
@@ -84,8 +123,8 @@ async def _pull(
     extra = f" and {plan.projector.name}" if plan.projector else ""
     parts = f" ({len(plan.model.files)} files)" if len(plan.model.files) > 1 else ""
     output.note(f"{plan.reference.repo}: {first}{parts}{extra}, {size_text(plan.n_bytes)}")
-    with TransferDisplay(output, first, plan.n_bytes) as display:
-        return plan, await puller.run(plan, display)
+    with _DownloadProgress(output, first, plan.n_bytes) as progress:
+        return plan, await puller.run(plan, progress)
 
 
 def _as_json(plan: PullPlan, record: ModelRecord, models_dir: Path) -> dict[str, Any]:
@@ -137,5 +176,5 @@ def _show_catalogue(output: Output, as_json: bool) -> None:
         ],
     )
     output.note(
-        "`jan-serve pull NAME` downloads one; any GGUF repository of the hub can be named as org/repo."
+        "`jan-serve pull NAME` downloads a model. NAME can also be any GGUF repository of the hub, as org/repo."
     )

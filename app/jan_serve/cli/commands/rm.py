@@ -1,4 +1,4 @@
-"""`jan-serve rm`: delete models from the models folder. Linked originals of other programs stay."""
+"""`jan-serve rm`: deletes models from the models folder. For links, the original file stays."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import Annotated
 import typer
 
 from jan_serve.cli.commands.completion import complete_model
-from jan_serve.cli.commands.ls import size_text
 from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, store_names
-from jan_serve.cli.output import Output
+from jan_serve.cli.output import Output, size_text
 from jan_serve.store.index import ModelIndex
 from jan_serve.store.model_entry import ModelEntry
 from jan_serve.store.remove import check_removable, is_own_file, remove_model
@@ -22,27 +21,27 @@ def rm(
         list[str],
         typer.Argument(
             metavar="NAME",
-            help="Models to delete, by whole names or aliases; with .gguf, by their place in the models folder.",
+            help="Models to delete: full names, aliases, or paths in the models folder that end with .gguf.",
             autocompletion=complete_model,
         ),
     ],
     yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Do not ask before deleting files that you put there.")
+        bool, typer.Option("--yes", "-y", help="Delete files that you added by hand without confirmation.")
     ] = False,
     config: ConfigOption = None,
     models_dir: ModelsDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete models. What was pulled or imported goes at once; for files that you put there yourself it asks."""
+    """Delete models. Asks before deleting files that were not pulled or imported."""
     settings, resolver = store_names(config, models_dir)
     output = Output()
-    # All names are looked up before anything is deleted: one wrong name deletes nothing.
+    # Resolve all names before the first deletion: one wrong name deletes nothing.
     entries = {entry.name: entry for entry in (resolver.resolve_exact(name) for name in names)}
     for entry in entries.values():
         check_removable(entry, settings.models_dir)
     by_hand = [entry for entry in entries.values() if not is_own_file(entry)]
     if by_hand and not yes:
-        _ask(by_hand, output)
+        _confirm(by_hand, output)
     index = ModelIndex(settings.models_dir)
     removed = [remove_model(entry, settings.models_dir, index) for entry in entries.values()]
     if as_json:
@@ -60,17 +59,17 @@ def rm(
         )
         return
     for item in removed:
-        freed = f"{size_text(item.n_freed)} freed" if item.n_freed else "it was a link: the original stays"
+        freed = f"{size_text(item.n_freed)} freed" if item.n_freed else "a link; the original file stays"
         output.note(f"Removed {item.name} ({freed}).")
 
 
-def _ask(entries: list[ModelEntry], output: Output) -> None:
+def _confirm(entries: list[ModelEntry], output: Output) -> None:
     names = ", ".join(entry.name for entry in entries)
     if not sys.stdin.isatty():
         raise CommandError(
-            f"{names}: not pulled or imported by jan-serve, so it is not deleted without being asked.",
-            "--yes deletes it.",
+            f"{names}: not pulled or imported by jan-serve, and not deleted without confirmation.",
+            "Use --yes to delete them.",
             WRONG_USE,
         )
-    output.note(f"You put {names} into the folder yourself.")
+    output.note(f"{names}: not pulled or imported by jan-serve.")
     typer.confirm("Delete?", abort=True, err=True)

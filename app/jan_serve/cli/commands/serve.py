@@ -1,11 +1,11 @@
-"""`jan-serve serve`: takes the port, says where it is, and runs the server until it is told to stop."""
+"""`jan-serve serve`: takes the port, prints a banner and runs the server until a signal stops it."""
 
 from __future__ import annotations
 
 import json
 import os
 import socket
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, TextIO
 
@@ -14,8 +14,8 @@ from jan_serve.cli.errors import CommandError
 from jan_serve.cli.interrupts import interrupts_end_at_once
 from jan_serve.cli.options import with_setting_flags
 from jan_serve.cli.output import Output
+from jan_serve.cli.server.free_memory import free_memory
 from jan_serve.cli.server.listen import AlreadyServing, listen, url_of
-from jan_serve.cli.server.memory import free_memory
 from jan_serve.cli.server.probe import ProbeFailed, device_names, probe_engine
 from jan_serve.config import LoadedSettings, Settings
 from jan_serve.daemon.activation import WrongSocket, inherited_socket
@@ -38,13 +38,8 @@ if TYPE_CHECKING:
     from jan_serve.api.observer import ServerObserver
 
 
-def serve_command() -> Callable[..., None]:
-    """`serve` with a flag for every setting."""
-    return with_setting_flags(serve)
-
-
 def serve(loaded: LoadedSettings) -> int:
-    """Serve models over HTTP. Ctrl-C or SIGTERM lets running requests finish; a second one ends at once."""
+    """Serve models over HTTP. Ctrl-C or SIGTERM lets running requests finish; the second one stops at once."""
     output = Output()
     with from_manager() as (inherited, observer):
         try:
@@ -58,12 +53,12 @@ def serve(loaded: LoadedSettings) -> int:
 def from_manager(
     launchd_name: str | None = None,
 ) -> Generator[tuple[socket.socket | None, ServerObserver | None]]:
-    """What the service manager that started us passed: a listening socket, and who wants to be told. Often neither."""
+    """Listening socket and observer from the service manager that started the process; None without one."""
     with ExitStack() as taken:
         try:
             inherited = inherited_socket(launchd_name=launchd_name)
         except WrongSocket as error:
-            raise CommandError(str(error), "`jan-serve service install` writes units that fit.") from None
+            raise CommandError(str(error), "`jan-serve service install` writes correct units.") from None
         if inherited is not None:
             taken.enter_context(inherited)
         notifier = systemd_notifier()
@@ -72,6 +67,7 @@ def from_manager(
         yield inherited, notifier
 
 
+@interrupts_end_at_once()
 def serve_on(
     loaded: LoadedSettings,
     output: Output,
@@ -79,9 +75,9 @@ def serve_on(
     observer: ServerObserver | None = None,
     log_stream: TextIO | None = None,
 ) -> int:
-    """Serve on the inherited socket, else on one that is made as the settings say. Raises AlreadyServing.
+    """Serve on the inherited socket, else on a new one. Raises AlreadyServing.
 
-    log_stream: where log lines go in place of standard error, besides the log file.
+    log_stream: replaces standard error for log lines.
     """
     settings = loaded.settings if inherited is None else _as_inherited(loaded.settings, inherited, output)
     if inherited is not None and settings.idle_exit_s:
@@ -98,13 +94,13 @@ def serve_on(
         for warning in loaded.warnings:
             output.warning(warning)
         if not settings.is_loopback and not settings.api_keys:
-            output.warning(f"{settings.host} can be reached from other machines, and no key is asked for")
+            output.warning(f"other machines can reach {settings.host}, and no API key is set")
         print_banner(output, settings, default, sock)
         return run_server(settings, resolver, sources, sock, observer)
 
 
 def _as_inherited(settings: Settings, sock: socket.socket, output: Output) -> Settings:
-    """The settings with the address that the socket really has, which the guards of requests go by."""
+    """The settings with the actual address of the socket, which the request guards use."""
     host, port = sock.getsockname()[:2]
     actual = settings.model_copy(update={"host": host, "port": port})
     if not actual.is_loopback and not actual.api_keys and not actual.no_auth:
@@ -114,11 +110,12 @@ def _as_inherited(settings: Settings, sock: socket.socket, output: Output) -> Se
     if port != settings.port or (host != settings.host and not (actual.is_loopback and settings.is_loopback)):
         output.warning(
             f"the service manager listens on {host} port {port}, but the settings say {settings.host} port"
-            f" {settings.port}: `jan-serve service install` passes them on"
+            f" {settings.port}: `jan-serve service install` applies them"
         )
     return actual
 
 
+@interrupts_end_at_once()  # until uvicorn installs its handlers
 def run_server(
     settings: Settings,
     resolver: ModelResolver,
@@ -126,12 +123,11 @@ def run_server(
     sock: socket.socket,
     observer: ServerObserver | None = None,
 ) -> int:
-    """The server with all its parts, until it is told to stop; the value is the exit status."""
-    # The server's packages take most of the start-up time: the other commands do without.
-    with interrupts_end_at_once():
-        from jan_serve.api.server import run
-        from jan_serve.control.control_plane import ServerControl
-        from jan_serve.supervisor.models.updated_sources import UpdatedSources
+    """Build the server and run it until it stops. Returns the exit status."""
+    # Slow imports, which the other commands avoid.
+    from jan_serve.api.server import run
+    from jan_serve.control.control_plane import ServerControl
+    from jan_serve.supervisor.models.updated_sources import UpdatedSources
 
     library = build_library(resolver, settings, free_memory)
     updated = UpdatedSources(sources)
@@ -143,7 +139,7 @@ def run_server(
 
 @contextmanager
 def log_file(settings: Settings, output: Output) -> Generator[LogFileHandler | None]:
-    """The log file, where one is wanted and can be written: a server without it is better than none."""
+    """The log file; None if the settings name none or it cannot be written, because the server works without it."""
     with ExitStack() as open_file:
         handler = None
         if settings.log_file is not None:
@@ -157,17 +153,16 @@ def log_file(settings: Settings, output: Output) -> Generator[LogFileHandler | N
 
 
 def _check_device(name: str) -> None:
-    """A device that is not there is a wrong flag now, rather than a failed load at the first request."""
+    """Reject an unknown device at the start, not at the first load. Blocks for about a second."""
     try:
         known = device_names(probe_engine())
     except ProbeFailed as error:
         raise CommandError(str(error), "`jan-serve doctor` shows more.") from None
     if name.casefold() not in (device.casefold() for device in known):
-        raise SettingsError(f"device: there is no {name!r} here; llama.cpp has {', '.join(known)}")
+        raise SettingsError(f"device: there is no {name!r}; llama.cpp has {', '.join(known)}")
 
 
 def print_banner(output: Output, settings: Settings, default: DefaultModel, sock: socket.socket) -> None:
-    """Where the server is, what it serves, and a first request to paste."""
     url = url_of(sock)
     model = f"{default.entry.name} ({default.reason})" if default.entry else f"none: {default.reason}"
     output.headline(f"jan-serve {__version__}")
@@ -183,12 +178,12 @@ def print_banner(output: Output, settings: Settings, default: DefaultModel, sock
     if default.entry is None:
         output.note(f"Put a GGUF file into {settings.models_dir}, or start with --model FILE.")
         return
-    output.note("Open the url in a browser, chat with `jan-serve run` in another terminal, or try this:")
+    output.note("Open the url in a browser, chat with `jan-serve run` in another terminal, or try:")
     output.note(f"  {_first_request(url, settings)}")
 
 
 def _device_text(settings: Settings) -> str:
-    """What was asked for; what the engine then uses is in its log line when the model is ready."""
+    """The configured device; the log line of a loaded model has the actual one."""
     device = settings.device or "best available"
     layers = {"auto": "the layers that fit", "all": "all layers"}.get(
         str(settings.n_gpu_layers), f"{settings.n_gpu_layers} layers"
@@ -209,3 +204,6 @@ def _first_request(url: str, settings: Settings) -> str:
         body = body.replace('"', '\\"')
         return f'curl {url}/v1/chat/completions -H "Content-Type: application/json"{key} -d "{body}"'
     return f"curl {url}/v1/chat/completions -H 'Content-Type: application/json'{key} -d '{body}'"
+
+
+serve_command = with_setting_flags(serve)

@@ -1,4 +1,4 @@
-"""`jan-serve service`: jan-serve in the background, from login on or from the first request on."""
+"""`jan-serve service`: manages jan-serve as a background service, started at login or at the first request."""
 
 from __future__ import annotations
 
@@ -14,46 +14,35 @@ import psutil
 import typer
 
 from jan_serve import __version__
-from jan_serve.cli.client.log_tail import follow_lines, last_lines
-from jan_serve.cli.client.server_connection import ServerConnection
-from jan_serve.cli.commands.ls import size_text
+from jan_serve.cli.client.server_client import ServerClient
 from jan_serve.cli.commands.service_run import run
 from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.options import ConfigOption, JsonOption
-from jan_serve.cli.output import Output
+from jan_serve.cli.output import Output, size_text
 from jan_serve.cli.server.listen import AlreadyServing, listen
 from jan_serve.cli.server.service_spec import check_reachable, service_manager, service_settings, service_spec
+from jan_serve.cli.tail import follow_lines, last_lines
 from jan_serve.config import LoadedSettings, server_address
 from jan_serve.daemon.executor import ServiceFailed, apply, contains, installed_files, run_all, run_command
 from jan_serve.daemon.plan import NAME, Plan, Scope, ServiceManager, ServiceSpec, Start, State
 
 SystemOption = Annotated[
-    bool, typer.Option("--system", help="The service of this machine, instead of that of this user.")
+    bool, typer.Option("--system", help="Manage the service of this machine instead of that of this user.")
 ]
 
 _NOT_INSTALLED: Final = f"`{NAME} service install` installs it."
 _ENVIRONMENT: Final = "JAN_SERVE_"
 
 
-def service_commands() -> typer.Typer:
-    """The commands below `service`."""
-    app = typer.Typer(help="Run jan-serve in the background.", no_args_is_help=True)
-    app.command("install")(install)
-    app.command("uninstall")(uninstall)
-    app.command("start")(start)
-    app.command("stop")(stop)
-    app.command("restart")(restart)
-    app.command("status")(status)
-    app.command("logs")(logs)
-    app.command("run", hidden=True)(run)
-    return app
+service_app = typer.Typer(help="Run jan-serve in the background.", no_args_is_help=True)
+service_app.command("run", hidden=True)(run)
 
 
 class Installation:
-    """The service of one scope on this machine: its manager, its settings, and what it would be."""
+    """The service of one scope: its manager, settings and spec."""
 
     def __init__(self, system: bool, config: Path | None = None, start: Start | None = None) -> None:
-        """start: None is the kind that is installed now. Raises CommandError, SettingsError."""
+        """start: None keeps the installed kind. Raises CommandError, SettingsError."""
         self.scope: Scope = "system" if system else "user"
         self.manager: ServiceManager = service_manager(self.scope)
         self.loaded: LoadedSettings = service_settings(self.scope, config)
@@ -64,27 +53,27 @@ class Installation:
 
     @property
     def flag(self) -> str:
-        """What has to be added to commands that are about this one."""
+        """The flag of commands on this service."""
         return " --system" if self.scope == "system" else ""
 
     def state(self) -> State | None:
-        """What the service manager says now; None where it is not installed."""
+        """None if the service is not installed."""
         with _explained(self):
             done = run_command(self.manager.query(self.spec).words)
         return self.manager.state(done.status, done.output)
 
-    def demand(self) -> State:
-        """The state. Raises CommandError where it is not installed."""
+    def require_installed(self) -> State:
+        """Raises CommandError if the service is not installed."""
         state = self.state()
         if state is None:
             raise CommandError(f"no {NAME} service is installed for this {self._owner}.", _NOT_INSTALLED)
         return state
 
     def require_rights(self) -> None:
-        """Raises CommandError where a change of this service needs another account."""
+        """Raises CommandError if this account cannot change the service."""
         if self.scope == "system" and hasattr(os, "geteuid") and os.geteuid() != 0:
             raise CommandError(
-                "the service of this machine can be changed by root only.",
+                "only root can change the service of this machine.",
                 "Put `sudo` before the command.",
                 WRONG_USE,
             )
@@ -94,20 +83,21 @@ class Installation:
         return "machine" if self.scope == "system" else "user"
 
 
+@service_app.command()
 def install(
     system: SystemOption = False,
     at_login: Annotated[
-        bool, typer.Option("--at-login", help="Runs from login on (--system: from boot on). The default.")
+        bool, typer.Option("--at-login", help="Start at login (--system: at boot). The default.")
     ] = False,
     on_demand: Annotated[
-        bool, typer.Option("--on-demand", help="Starts at the first request to its port. Not on Windows.")
+        bool, typer.Option("--on-demand", help="Start at the first request to its port. Not on Windows.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show the files and commands, and change nothing.")
+        bool, typer.Option("--dry-run", help="Show the files and commands without any change.")
     ] = False,
     config: ConfigOption = None,
 ) -> None:
-    """Install the service and start it. To be done again after a change of host, port or folders in the settings."""
+    """Install the service and start it. Repeat this after a change of host, port or folders in the settings."""
     if at_login and on_demand:
         raise CommandError("--at-login and --on-demand exclude each other.", status=WRONG_USE)
     kind: Start = "on-demand" if on_demand else "at-login"
@@ -121,8 +111,8 @@ def install(
     installation.require_rights()
     check_reachable(installation.spec)
     state = installation.state()
-    if state is None or not state.running:
-        _check_port(installation, taken_by_socket=state is not None and kind == "on-demand")
+    if state is None or (not state.running and kind == "at-login"):
+        _check_port(installation)
     with _explained(installation):
         changed = apply(plan)
     for path in changed:
@@ -133,6 +123,7 @@ def install(
     output.note(f"{NAME} {when}: {server_address(installation.loaded).url}")
 
 
+@service_app.command()
 def uninstall(system: SystemOption = False) -> None:
     """Stop the service and remove it. Settings, models and logs stay."""
     installation = Installation(system)
@@ -140,41 +131,45 @@ def uninstall(system: SystemOption = False) -> None:
     plan = installation.manager.uninstall(installation.spec)
     output = Output()
     if installation.state() is None and not installed_files(plan):
-        output.note("There is no service to remove.")
+        output.note("No service is installed.")
         return
     with _explained(installation):
         changed = apply(plan)
     for path in changed:
         output.note(f"Removed {path}.")
-    output.note("The service is removed; settings, models and logs stay.")
+    output.note("The service is removed. Settings, models and logs stay.")
 
 
+@service_app.command()
 def start(system: SystemOption = False) -> None:
     """Start the installed service."""
     _control("start", "started", system)
 
 
+@service_app.command()
 def stop(system: SystemOption = False) -> None:
-    """Stop the service until the next login or `start`. Running requests may finish."""
+    """Stop the service until the next login or `start`. Lets running requests finish."""
     _control("stop", "stopped", system)
 
 
+@service_app.command()
 def restart(system: SystemOption = False) -> None:
-    """Restart the service: changed settings and a new version count from then on."""
+    """Restart the service, with changed settings and a new version."""
     _control("restart", "restarted", system)
 
 
 def _control(action: Any, done: str, system: bool) -> None:
     installation = Installation(system)
     installation.require_rights()
-    installation.demand()
+    installation.require_installed()
     with _explained(installation):
         run_all(installation.manager.control(installation.spec, action))
     Output().note(f"The service is {done}.")
 
 
+@service_app.command()
 def status(system: SystemOption = False, as_json: JsonOption = False) -> None:
-    """Show whether the service is installed, runs and answers. The exit status is 1 where it does not run."""
+    """Show whether the service is installed, runs and answers. The exit status is 1 if it does not run."""
     installation = Installation(system)
     state = installation.state()
     facts = _facts(installation, state)
@@ -201,8 +196,8 @@ def _facts(installation: Installation, state: State | None) -> dict[str, Any]:
     health: dict[str, Any] = {}
     address = server_address(installation.loaded)
     if state is not None and state.running:
-        with contextlib.suppress(CommandError), ServerConnection(address) as connection:
-            health = connection.get("/health")
+        with contextlib.suppress(CommandError), ServerClient(address) as client:
+            health = client.get("/health")
     pid = health.get("pid") or (state.pid if state is not None else None)
     return {
         "installed": state is not None,
@@ -224,7 +219,7 @@ def _facts(installation: Installation, state: State | None) -> dict[str, Any]:
 
 
 def _memory(pid: int | None) -> int | None:
-    """Resident memory of the server and all its processes."""
+    """Resident memory of the server and its child processes."""
     if pid is None:
         return None
     try:
@@ -242,79 +237,74 @@ def _text(value: Any) -> str:
     return "" if value is None else str(value)
 
 
+@service_app.command()
 def logs(
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with new lines, until Ctrl-C.")
-    ] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow new lines until Ctrl-C.")] = False,
     lines: Annotated[
-        int, typer.Option("--lines", "-n", metavar="N", min=0, max=100_000, help="So many of the last lines.")
+        int, typer.Option("--lines", "-n", metavar="N", min=0, max=100_000, help="Number of last lines.")
     ] = 100,
     system: SystemOption = False,
 ) -> None:
-    """Show the log file of the service, also when it does not run. Prompts and answers are never in it."""
+    """Show the log file of the service, also if it does not run. It never contains prompts or answers."""
     installation = Installation(system)
     path = installation.loaded.settings.log_file
     if path is None:
         raise CommandError(
-            "the settings say that no log file is written.",
+            "the settings disable the log file.",
             "Set log_file to a path, or remove it.",
             WRONG_USE,
         )
     output = Output()
-    coming: Iterable[str] = ()
+    new_lines: Iterable[str] = ()
     try:
         if follow:
-            found, coming = follow_lines(path, lines)
+            last, new_lines = follow_lines(path, lines)
         else:
-            found = last_lines(path, lines)
+            last = last_lines(path, lines)
     except OSError as error:
         raise CommandError(
             f"cannot read {path}: {error.strerror}", "Put `sudo` before the command."
         ) from None
-    if not found and not follow:
+    if not last and not follow:
         output.note(f"{path} has no lines yet.")
-    for line in itertools.chain(found, coming):
+    for line in itertools.chain(last, new_lines):
         output.data(line)
 
 
 def _check_settings(installation: Installation) -> None:
-    """What a service cannot have: variables of this shell, any free port, connections on Windows."""
+    """Reject what a service does not support: environment variables, port 0, and on-demand start on Windows."""
     spec, origins = installation.spec, installation.loaded.origins
     if spec.start == "on-demand" and installation.manager.name.startswith(("Task", "Windows")):
         raise CommandError(
-            "Windows starts no program for a connection.",
-            "Use --at-login: an idle server takes no time.",
+            "Windows cannot start a program for a connection.",
+            "Use --at-login: an idle server uses no CPU time.",
             WRONG_USE,
         )
     if installation.loaded.settings.port == 0:
-        raise CommandError("port: a service needs a port of its own, not any free one.", status=WRONG_USE)
-    ours = [name for name, origin in origins.items() if origin.startswith(_ENVIRONMENT)]
-    if ours:
+        raise CommandError("port: a service needs a fixed port, not 0.", status=WRONG_USE)
+    from_environment = [name for name, origin in origins.items() if origin.startswith(_ENVIRONMENT)]
+    if from_environment:
         raise CommandError(
-            f"{', '.join(origins[name] for name in ours)}: set in this shell, which the service does not see.",
-            f"Write {', '.join(ours)} into {installation.loaded.config_file}, and unset the variable.",
+            f"{', '.join(origins[name] for name in from_environment)}: the service has no variables of this shell.",
+            f"Write {', '.join(from_environment)} into {installation.loaded.config_file}, and unset the variable.",
             WRONG_USE,
         )
 
 
-def _check_port(installation: Installation, *, taken_by_socket: bool) -> None:
-    """Another server on the port is told of now, rather than in the log of a service that cannot start."""
-    if taken_by_socket:
-        return
+def _check_port(installation: Installation) -> None:
+    """Raises CommandError if another program uses the port, before the service fails on it."""
     settings = installation.loaded.settings
     try:
         listen(settings.host, settings.port).close()
     except AlreadyServing as running:
-        raise CommandError(
-            f"jan-serve is {running}.", "Stop that one first: the service takes its port."
-        ) from None
+        raise CommandError(f"jan-serve is {running}.", "Stop it first: the service needs its port.") from None
 
 
 def _show(plan: Plan, output: Output) -> None:
     for command in plan.protect:
         output.data(" ".join(command.words))
     for file in plan.files:
-        output.data(f"# {file.path}{' (only where it is not there yet)' if file.keep else ''}")
+        output.data(f"# {file.path}{' (only if it does not exist)' if file.keep else ''}")
         output.raw(file.content)
     for command in plan.after:
         output.data(" ".join(command.words))
@@ -325,5 +315,5 @@ def _explained(installation: Installation) -> Generator[None]:
     try:
         yield
     except ServiceFailed as error:
-        logs_command = f"`{NAME} service logs{installation.flag}` shows what the server said."
+        logs_command = f"`{NAME} service logs{installation.flag}` shows the log."
         raise CommandError(str(error), logs_command) from None

@@ -1,4 +1,4 @@
-"""`jan-serve service run`: what service managers start. As `serve`, without a terminal and without flags."""
+"""`jan-serve service run`: the command that service managers start. Like `serve`, without a terminal or flags."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def run(
     config: ConfigOption = None,
     windows_service: Annotated[bool, typer.Option("--windows-service", hidden=True)] = False,
 ) -> None:
-    """Serve as a background service: for service managers, which `service install` tells about it."""
+    """Serve as a background service. The units of `service install` run this command."""
     provide_streams(default_data_dir() / "logs" / "service.err")
     loaded = load_settings(config_file=config)
     if windows_service:
@@ -43,11 +43,11 @@ def _serve(loaded: LoadedSettings, observer: ServerObserver | None) -> int:
         try:
             return serve_on(loaded, Output(), inherited, observer or notifier, log_stream=_log_stream(loaded))
         except AlreadyServing as running:
-            raise CommandError(f"jan-serve is {running}", "Stop that one first.", WRONG_USE) from None
+            raise CommandError(f"jan-serve is {running}", "Stop it first.", WRONG_USE) from None
 
 
 def provide_streams(path: Path) -> None:
-    """Standard error where the system gave none (pythonw.exe): a file. A file that grew too large starts anew."""
+    """Write standard error to a file if there is none (pythonw.exe), and truncate a file that is too large."""
     if sys.stderr is None:  # pyright: ignore[reportUnnecessaryComparison]
         path.parent.mkdir(parents=True, exist_ok=True)
         sys.stderr = path.open("a", encoding="utf-8", errors="replace", buffering=1)
@@ -57,7 +57,7 @@ def provide_streams(path: Path) -> None:
 
 
 def _log_stream(loaded: LoadedSettings) -> TextIO | None:
-    """Where log lines go besides the log file: not into a second file, which nobody would keep small."""
+    """Discard log lines if standard error is a file too: nothing would limit its size."""
     if loaded.settings.log_file is not None and _is_file(sys.stderr):
         return open(os.devnull, "w", encoding="utf-8")
     return None
@@ -67,4 +67,4 @@ def _is_file(stream: TextIO) -> bool:
     try:
         return stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
     except (OSError, ValueError):
-        return False  # a stream of a test, without a descriptor
+        return False  # a stream without a descriptor, as in tests

@@ -1,4 +1,4 @@
-"""`jan-serve show`: everything that is known about one model. Reads headers, loads nothing."""
+"""`jan-serve show`: details of one model, from the headers of its files."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Annotated, Any, Final
 import typer
 
 from jan_serve.cli.commands.completion import complete_model
-from jan_serve.cli.commands.ls import size_text, source_text
+from jan_serve.cli.commands.ls import source_text
 from jan_serve.cli.errors import FAILED, CommandError
 from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, store_names
-from jan_serve.cli.output import Output
+from jan_serve.cli.output import Output, size_text
 from jan_serve.store.files.file_hash import file_matches
 from jan_serve.store.gguf.gguf_header import read_gguf_header
 from jan_serve.store.gguf.model_file import ModelFile
@@ -25,17 +25,17 @@ _LABELS: Final = {"size_bytes": "size", "weights_bytes": "weights", "n_ctx_train
 def show(
     name: Annotated[
         str,
-        typer.Argument(metavar="NAME", help="A model, as requests name it.", autocompletion=complete_model),
+        typer.Argument(metavar="NAME", help="Name of a model.", autocompletion=complete_model),
     ],
-    template: Annotated[bool, typer.Option("--template", help="Print the chat template instead.")] = False,
+    template: Annotated[bool, typer.Option("--template", help="Print only the chat template.")] = False,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Read the files and compare them with their SHA-256 digests.")
+        bool, typer.Option("--verify", help="Verify the SHA-256 digests of the files.")
     ] = False,
     config: ConfigOption = None,
     models_dir: ModelsDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a model: its files, source, digests, names, and what its header says."""
+    """Show the files, source, digests, names and header of a model."""
     settings, resolver = store_names(config, models_dir)
     entry = resolver.resolve(name)
     output = Output()
@@ -56,7 +56,9 @@ def show(
         output.table(("", entry.name), [row for row in rows if row[1]])
     if verify and facts["verified"] is False:
         raise CommandError(
-            f"A file of {entry.name} is not what was downloaded.", "Remove it and pull it again.", FAILED
+            f"A file of {entry.name} differs from the downloaded one.",
+            "Remove the model and pull it again.",
+            FAILED,
         )
 
 
@@ -87,7 +89,7 @@ def _facts(entry: ModelEntry, model: ModelFile) -> dict[str, Any]:
 
 
 def _verify(entry: ModelEntry, models_dir: Path) -> bool | None:
-    """Whether all files have their recorded digests; None where none is recorded. Blocks: it reads every byte."""
+    """Whether the recorded digests match; None if none is recorded. Blocks while it reads all files."""
     record = entry.record
     files = [] if record is None else [*record.files, *((record.projector,) if record.projector else ())]
     known = [(models_dir / file.path, file.size_bytes, file.sha256) for file in files if file.sha256]

@@ -1,4 +1,4 @@
-"""`jan-serve stop`: take models out of the memory of the running server. The server itself goes on."""
+"""`jan-serve stop`: unloads models of the running server."""
 
 from __future__ import annotations
 
@@ -8,40 +8,38 @@ import typer
 
 from jan_serve.cli.commands.completion import complete_model
 from jan_serve.cli.errors import WRONG_USE, CommandError
-from jan_serve.cli.options import ConfigOption, JsonOption, UrlOption, connection_to
+from jan_serve.cli.options import ConfigOption, JsonOption, UrlOption, running_server
 from jan_serve.cli.output import Output
 
 
 def stop(
     models: Annotated[
         list[str] | None,
-        typer.Argument(metavar="MODEL", help="Models, as requests name them.", autocompletion=complete_model),
+        typer.Argument(metavar="MODEL", help="Names of models.", autocompletion=complete_model),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Every model that is loaded.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Unload every model.")] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="End the requests that run on them, instead of waiting for them.")
+        bool, typer.Option("--force", help="Abort running requests instead of waiting for them.")
     ] = False,
     url: UrlOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Unload models; the server goes on. The next request that names one loads it again."""
+    """Unload models; the server keeps running. The next request for a model loads it again."""
     if bool(models) == everything:
         raise CommandError(
-            "Name the models to unload, or --all.", "`jan-serve ps` shows what is loaded.", WRONG_USE
+            "Pass the models to unload, or --all.", "`jan-serve ps` lists the loaded models.", WRONG_USE
         )
     output = Output()
-    with connection_to(config, url) as connection:
-        listed: list[dict[str, Any]] = connection.get("/models")["data"]
-        in_memory = {model["id"] for model in listed if model["status"]["value"] in ("loaded", "loading")}
-        asked = sorted(in_memory) if everything else models or []
-        stopped = [
-            connection.post("/models/unload", {"model": name, "force": force})["model"] for name in asked
-        ]
+    with running_server(config, url) as client:
+        listed: list[dict[str, Any]] = client.get("/models")["data"]
+        loaded = {model["id"] for model in listed if model["status"]["value"] in ("loaded", "loading")}
+        names = sorted(loaded) if everything else models or []
+        unloaded = [client.post("/models/unload", {"model": name, "force": force})["model"] for name in names]
     if as_json:
-        output.json({"unloaded": [name for name in stopped if name in in_memory]})
+        output.json({"unloaded": [name for name in unloaded if name in loaded]})
         return
-    for name in stopped:
-        output.note(f"{name} is unloaded." if name in in_memory else f"{name} was not loaded.")
-    if not stopped:
+    for name in unloaded:
+        output.note(f"{name} is unloaded." if name in loaded else f"{name} was not loaded.")
+    if not unloaded:
         output.note("No model was loaded.")

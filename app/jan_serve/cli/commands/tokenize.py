@@ -1,4 +1,4 @@
-"""`jan-serve tokenize`: the tokens of a text in a model's vocabulary, and the text of tokens."""
+"""`jan-serve tokenize`: converts text to tokens of a model, and tokens to text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from jan_serve.cli.client.loading import load_model
+from jan_serve.cli.client.load_progress import load_model
 from jan_serve.cli.client.own_server import any_server
 from jan_serve.cli.commands.completion import complete_model
 from jan_serve.cli.errors import WRONG_USE, CommandError
@@ -20,33 +20,31 @@ from jan_serve.config import load_settings
 def tokenize(
     model: Annotated[
         str,
-        typer.Argument(metavar="MODEL", help="A model, as requests name it.", autocompletion=complete_model),
+        typer.Argument(metavar="MODEL", help="Name of a model.", autocompletion=complete_model),
     ],
     text: Annotated[
-        list[str] | None, typer.Argument(metavar="TEXT", help="The text; without it, standard input.")
+        list[str] | None, typer.Argument(metavar="TEXT", help="The text; default: standard input.")
     ] = None,
-    count: Annotated[bool, typer.Option("--count", help="Only how many tokens there are.")] = False,
-    decode: Annotated[
-        bool, typer.Option("--decode", help="TEXT is token ids: print the text that they stand for.")
-    ] = False,
+    count: Annotated[bool, typer.Option("--count", help="Print only the number of tokens.")] = False,
+    decode: Annotated[bool, typer.Option("--decode", help="Convert the token ids in TEXT to text.")] = False,
     url: UrlOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the tokens of a text, with those that the model puts around it. Starts a server if none runs."""
+    """Show the tokens of a text, including special tokens that the model adds. Starts a server if none runs."""
     if count and decode:
         raise CommandError("--count and --decode exclude each other.", status=WRONG_USE)
     loaded = load_settings(config_file=config)
     output = Output()
-    given = " ".join(text) if text else read_input(output)
-    ids = _ids(given) if decode else []
-    with any_server(loaded, url, output, model=model) as connection:
-        name = load_model(connection, model, output)
+    content = " ".join(text) if text else read_input(output)
+    ids = _ids(content) if decode else []
+    with any_server(loaded, url, output, model=model) as client:
+        name = load_model(client, model, output)
         if decode:
-            answer = connection.post("/extras/detokenize", {"model": name, "tokens": ids})
+            answer = client.post("/extras/detokenize", {"model": name, "tokens": ids})
         else:
-            body = {"model": name, "input": given, "with_pieces": not count}
-            answer = connection.post("/extras/tokenize", body)
+            body = {"model": name, "input": content, "with_pieces": not count}
+            answer = client.post("/extras/tokenize", body)
     if decode:
         output.json({"model": name, "text": answer["text"]}) if as_json else output.raw(answer["text"])
     elif count:
@@ -59,7 +57,7 @@ def tokenize(
 def _print_tokens(
     model: str, ids: list[int], pieces: list[str | list[int]], output: Output, *, as_json: bool
 ) -> None:
-    """pieces: the text of each token, or its bytes where it is a part of a character only."""
+    """pieces: the text of each token, or its bytes if it is only part of a character."""
     if as_json:
         tokens = [
             {"id": token, "text": piece} if isinstance(piece, str) else {"id": token, "bytes": piece}
@@ -73,7 +71,7 @@ def _print_tokens(
 
 
 def _quoted(piece: str | list[int]) -> str:
-    """In quotes, because blanks count; bytes as escapes, as Python writes them."""
+    """Quoted, because spaces matter; bytes as `\\xNN`."""
     if isinstance(piece, str):
         return json.dumps(piece, ensure_ascii=False)
     return '"' + "".join(f"\\x{byte:02x}" for byte in piece) + '"'
@@ -85,7 +83,7 @@ def _ids(text: str) -> list[int]:
         if not (word.isascii() and word.isdigit()):
             raise CommandError(
                 f"{word[:40]!r} is not a token id.",
-                "--decode takes whole numbers, with blanks or commas between.",
+                "--decode takes integers, separated by spaces or commas.",
                 WRONG_USE,
             )
     return [int(word) for word in words]

@@ -1,4 +1,4 @@
-"""`jan-serve watermark`: whether a text bears the watermark that `watermark: true` gives."""
+"""`jan-serve watermark`: detects the watermark of texts generated with `watermark: true`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from jan_serve.cli.client.loading import load_model
+from jan_serve.cli.client.load_progress import load_model
 from jan_serve.cli.client.own_server import any_server
-from jan_serve.cli.client.server_connection import ServerConnection
+from jan_serve.cli.client.server_client import ServerClient
 from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.input import read_file, read_input
 from jan_serve.cli.options import ConfigOption, JsonOption, UrlOption
@@ -18,39 +18,37 @@ from jan_serve.config import load_settings
 
 
 def watermark(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A text, or - for standard input.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Text file, or - for standard input.")],
     model: Annotated[
         str | None,
-        typer.Option(
-            "--model", metavar="NAME", help="The model that is asked about; the default one if absent."
-        ),
+        typer.Option("--model", metavar="NAME", help="Name of a model; default: the default model."),
     ] = None,
     gamma: Annotated[
         float | None,
-        typer.Option("--gamma", help="Share of the vocabulary that was preferred; as configured if absent."),
+        typer.Option("--gamma", help="Preferred fraction of the vocabulary; default: the configured one."),
     ] = None,
     unique: Annotated[
         bool,
-        typer.Option("--unique", help="Count each pair of tokens once: for texts that repeat themselves."),
+        typer.Option("--unique", help="Count each pair of tokens once, for repetitive texts."),
     ] = False,
     url: UrlOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say by how much the preferred tokens of a text outnumber chance: z, and p, the probability of that by chance.
+    """Test whether a text has more preferred tokens than expected by chance: z score and p value.
 
-    The text has to be what the model wrote, without its prompt. Starts a server if none runs, for the tokens.
+    The text must be the output of the model without the prompt. Starts a server if none runs, for the tokens.
     """
-    from jan_serve.text.watermark import detect  # the other commands do without numpy
+    from jan_serve.text.watermark import detect  # imports numpy
 
     loaded = load_settings(config_file=config)
     share = loaded.settings.watermark_gamma if gamma is None else gamma
     output = Output()
     text = _text(file, output)
-    with any_server(loaded, url, output, model=model) as connection:
-        name = load_model(connection, model or str(connection.get("/tgi/info")["model_id"]), output)
-        tokens = _tokens(connection, name, text)
-        n_vocab = _vocabulary(connection, name)
+    with any_server(loaded, url, output, model=model) as client:
+        name = load_model(client, model or str(client.get("/tgi/info")["model_id"]), output)
+        tokens = _tokens(client, name, text)
+        n_vocab = _vocabulary(client, name)
     try:
         found = detect(tokens, n_vocab, gamma=share, unique=unique)
     except ValueError as error:
@@ -68,23 +66,23 @@ def _text(file: str, output: Output) -> str:
     return read_file(Path(file))
 
 
-def _tokens(connection: ServerConnection, model: str, text: str) -> list[int]:
-    """The text's own tokens: what the vocabulary puts before it was not generated."""
+def _tokens(client: ServerClient, model: str, text: str) -> list[int]:
+    """The tokens of the text without the special tokens before it, which were not generated."""
     body = {"model": model, "input": text, "with_pieces": True}
-    answer = connection.post("/extras/tokenize", body)
+    answer = client.post("/extras/tokenize", body)
     tokens: list[int] = answer["tokens"]
     pieces: list[str | list[int]] = answer["pieces"]
-    added = 0
+    n_special = 0
     while (
-        added < len(pieces)
-        and isinstance(piece := pieces[added], str)
+        n_special < len(pieces)
+        and isinstance(piece := pieces[n_special], str)
         and not text.startswith(piece.lstrip())
     ):
-        added += 1
-    return tokens[added:]
+        n_special += 1
+    return tokens[n_special:]
 
 
-def _vocabulary(connection: ServerConnection, model: str) -> int:
-    """The width of the model's logits."""
-    listed: list[dict[str, Any]] = connection.get("/models")["data"]
+def _vocabulary(client: ServerClient, model: str) -> int:
+    """Number of logits of the model."""
+    listed: list[dict[str, Any]] = client.get("/models")["data"]
     return int(next(entry["meta"]["n_vocab"] for entry in listed if entry["id"] == model))

@@ -1,4 +1,4 @@
-"""Takes the listening socket before anything else is started, so that of two starts at once exactly one goes on."""
+"""Opens the listening socket before the server starts, so that only one of two simultaneous starts succeeds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _HEALTH_FIELDS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class PortHolder:
-    """Who listens on a port: what could be found out. `is_jan_serve` when it is one of us."""
+    """The process that listens on a port, as far as known."""
 
     is_jan_serve: bool
     pid: int | None = None
@@ -34,20 +34,21 @@ class PortHolder:
 
     @property
     def description(self) -> str:
-        """The holder in words."""
         name = "jan-serve" if self.is_jan_serve else self.name or "another program"
         return f"{name} (pid {self.pid})" if self.pid is not None else name
 
 
 class AddressUnavailable(CommandError):
-    """The address cannot be listened on: taken, not of this machine, or not allowed."""
+    """The address is in use, not an address of this machine, or not permitted."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(message, "Choose another with --port, or any free one with --port 0.", WRONG_USE)
+        super().__init__(
+            message, "Choose another port with --port, or any free one with --port 0.", WRONG_USE
+        )
 
 
 class AlreadyServing(Exception):
-    """Another jan-serve listens there: what was asked for is the case already."""
+    """Another jan-serve already listens on the port."""
 
     def __init__(self, port: int, holder: PortHolder) -> None:
         super().__init__(f"already running on port {port}: {holder.description}")
@@ -55,19 +56,19 @@ class AlreadyServing(Exception):
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens on the address. Port 0 takes a free one.
+    """Listen on the address; port 0 means a free port.
 
-    Raises AlreadyServing when a jan-serve has the port, AddressUnavailable when anything else is in the way.
+    Raises AlreadyServing if a jan-serve has the port, AddressUnavailable for any other reason.
     """
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
-        raise AddressUnavailable(f"the host name {host} is not known: {error.strerror}") from None
+        raise AddressUnavailable(f"unknown host name {host}: {error.strerror}") from None
     family, _, _, _, address = min(addresses, key=lambda found: found[0] != socket.AF_INET)
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         if os.name == "posix":
-            # Only to pass over connections in TIME_WAIT; a second listener is still refused, at the latest by listen().
+            # Ignores connections in TIME_WAIT; a second listener still fails, at the latest in listen().
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         else:
             sock.setsockopt(socket.SOL_SOCKET, getattr(socket, "SO_EXCLUSIVEADDRUSE", socket.SO_REUSEADDR), 1)
@@ -81,7 +82,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def url_of(sock: socket.socket) -> str:
-    """Where a client on this machine reaches the socket."""
+    """The URL of the socket for clients on this machine."""
     host, port = sock.getsockname()[:2]
     if host in ("0.0.0.0", "::"):
         host = "127.0.0.1" if host == "0.0.0.0" else "::1"
@@ -97,12 +98,12 @@ def _explain(error: OSError, host: str, port: int) -> AddressUnavailable | Alrea
     if error.errno == errno.EADDRNOTAVAIL:
         return AddressUnavailable(f"{host} is not an address of this machine")
     if error.errno in (errno.EACCES, errno.EPERM):
-        return AddressUnavailable(f"port {port} needs more rights than this user has")
+        return AddressUnavailable(f"this user is not permitted to use port {port}")
     return AddressUnavailable(f"cannot listen on {host} port {port}: {error.strerror}")
 
 
 def find_holder(host: str, port: int) -> PortHolder:
-    """Who listens on `port`, by the system's process table and, where that is not allowed, by asking over HTTP."""
+    """Find the listener on `port` in the process table or, without permission for that, over HTTP."""
     pid = _listening_pid(port)
     name = None
     if pid is not None:
@@ -112,7 +113,7 @@ def find_holder(host: str, port: int) -> PortHolder:
             if is_our_command(process.cmdline()):
                 return PortHolder(is_jan_serve=True, pid=pid)
         except psutil.Error:
-            pass  # it ended meanwhile, or belongs to someone else: HTTP may still tell
+            pass  # the process ended or belongs to another user: try HTTP
     health = _ask_health(host, port)
     if health is not None:
         reported = health.get("pid")
@@ -132,7 +133,7 @@ def _listening_pid(port: int) -> int | None:
 
 
 def is_our_command(command: list[str]) -> bool:
-    """Whether a command line is `jan-serve …`, as a script or as `python [options] -m jan_serve …`."""
+    """Whether this is `jan-serve …` or `python [options] -m jan_serve …`."""
     names = [os.path.basename(word).removesuffix(".exe") for word in command[:2]]
     if "jan-serve" in names:
         return True
@@ -141,7 +142,7 @@ def is_our_command(command: list[str]) -> bool:
 
 
 def _ask_health(host: str, port: int) -> dict[str, Any] | None:
-    """The answer of /health if it is one of ours; None for anything else."""
+    """The answer of /health; None if it is not from a jan-serve."""
     if host in ("0.0.0.0", "::", ""):
         host = "127.0.0.1"
     address = f"[{host}]" if ":" in host else host
@@ -150,7 +151,7 @@ def _ask_health(host: str, port: int) -> dict[str, Any] | None:
         try:
             response = opener.open(f"http://{address}:{port}/health", timeout=_HEALTH_TIMEOUT_S)
         except urllib.error.HTTPError as error:
-            response = error  # 503 while loading or draining has a body too
+            response = error  # also has a body: 503 while loading or draining
         with response:
             body = json.loads(response.read(_MAX_HEALTH_BYTES))
     except (OSError, ValueError):

@@ -1,6 +1,6 @@
-"""Asks a worker process about llama.cpp: its version, its features, its devices.
+"""Asks a worker process for the version, features and devices of llama.cpp.
 
-The commands never load llama.cpp themselves: a build that crashes on this machine ends the probe, and is reported.
+Commands never load llama.cpp themselves: a build that crashes on this machine crashes only the probe.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _PROBE_TIMEOUT_S: Final = 60.0
 
 
 class ProbeFailed(Exception):
-    """The worker could not tell about llama.cpp; the text says why."""
+    """The message gives the reason."""
 
 
 def probe_engine(
     command: Sequence[str] = _PROBE_COMMAND, timeout_s: float = _PROBE_TIMEOUT_S
 ) -> dict[str, Any]:
-    """Version, features and devices of llama.cpp, from a process of its own. Raises ProbeFailed."""
+    """Version, features and devices of llama.cpp. Blocks for about a second. Raises ProbeFailed."""
     try:
         done = subprocess.run(
             command,
@@ -39,18 +39,18 @@ def probe_engine(
         raise ProbeFailed(f"llama.cpp did not answer within {timeout_s:g} s") from None
     except OSError as error:
         raise ProbeFailed(f"cannot start a worker process: {error.strerror}") from None
-    last_words = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
+    last_line = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
     if done.returncode != 0:
-        how = f"signal {-done.returncode}" if done.returncode < 0 else f"status {done.returncode}"
-        raise ProbeFailed(f"llama.cpp does not start ({how}): {''.join(last_words) or 'no message'}")
+        ending = f"signal {-done.returncode}" if done.returncode < 0 else f"status {done.returncode}"
+        raise ProbeFailed(f"llama.cpp does not start ({ending}): {''.join(last_line) or 'no message'}")
     for line in reversed(done.stdout.splitlines()):
         try:
             return msgspec.json.decode(line, type=dict[str, Any])
         except msgspec.DecodeError:
-            continue  # native code may print lines of its own
-    raise ProbeFailed("the worker said nothing about llama.cpp")
+            continue  # native code may print other lines
+    raise ProbeFailed("the worker printed nothing about llama.cpp")
 
 
 def device_names(engine: dict[str, Any]) -> list[str]:
-    """The devices of a probe, as --device takes them."""
+    """Device names for --device."""
     return [str(device["name"]) for device in engine.get("devices", [])]

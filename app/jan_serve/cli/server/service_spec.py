@@ -1,4 +1,4 @@
-"""What the service of this machine would be: its manager, and the spec from the settings that the service will have."""
+"""Chooses the service manager of this machine and derives the service spec from the settings."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ _DEVICE_GROUPS: Final = ("video", "render")
 
 
 def service_manager(scope: Scope) -> ServiceManager:
-    """The renderer for this platform. Raises CommandError where there is none."""
+    """The service manager of this platform. Raises CommandError if there is none."""
     if sys.platform == "darwin":
         return Launchd()
     if sys.platform == "win32":
         return WindowsService() if scope == "system" else WindowsTask()
     if shutil.which("systemctl") is None:
         raise CommandError(
-            "this machine has no systemd (there is no systemctl)",
-            f"Start `{NAME} service run` from the service manager that it has.",
+            "this machine has no systemd (systemctl is missing)",
+            f"Run `{NAME} service run` from another service manager.",
         )
     return Systemd()
 
 
 def system_folders() -> tuple[Path, Path]:
-    """(configuration file, data folder) of a service of the machine."""
+    """Configuration file and data folder of a service of the machine."""
     if sys.platform == "darwin":
         return Path(launchd.SYSTEM_CONFIG), Path(launchd.SYSTEM_DATA)
     if sys.platform == "win32":
@@ -48,21 +48,21 @@ def system_folders() -> tuple[Path, Path]:
 
 
 def service_settings(scope: Scope, config: Path | None) -> LoadedSettings:
-    """The settings that the service has. Raises SettingsError."""
+    """The settings of the service. Raises SettingsError."""
     if scope == "user" or config is not None:
         return load_settings(config_file=config)
     file, data_dir = system_folders()
     try:
-        is_there = file.is_file()
-    except PermissionError:  # its folder is closed to this account; reading it says so
-        is_there = True
-    if is_there:
+        exists = file.is_file()
+    except PermissionError:  # reading the file reports it
+        exists = True
+    if exists:
         return load_settings(config_file=file)
     return load_settings({"data_dir": data_dir}, Path(os.devnull))
 
 
 def service_spec(loaded: LoadedSettings, scope: Scope, start: Start, config: Path | None) -> ServiceSpec:
-    """The spec of a service with these settings. config: as given with --config. Raises CommandError."""
+    """config: value of --config. Raises CommandError."""
     settings = loaded.settings
     if scope == "system":
         config_file = config.expanduser().absolute() if config is not None else system_folders()[0]
@@ -85,41 +85,41 @@ def service_spec(loaded: LoadedSettings, scope: Scope, start: Start, config: Pat
 
 
 def launcher() -> tuple[str, ...]:
-    """How jan-serve is started without the present shell. The path of the script stays valid through upgrades."""
+    """The command that starts jan-serve without this shell. Keeps the path of the script, which survives upgrades."""
     if getattr(sys, "frozen", False):
         return (sys.executable,)
     if Path(sys.argv[0]).name == NAME and (script := shutil.which(sys.argv[0])) is not None:
         return (str(Path(script).absolute()),)
     python = Path(sys.executable)
     windowless = python.with_name("pythonw.exe")
-    # The other one opens a console window at every logon.
+    # python.exe opens a console window at every logon.
     if sys.platform == "win32" and windowless.is_file():
         python = windowless
     return (str(python), "-P", "-m", "jan_serve")
 
 
 def check_reachable(spec: ServiceSpec) -> None:
-    """The account of a machine's service must be able to start the program. Raises CommandError."""
+    """Raises CommandError unless the account of a machine's service can execute the program."""
     if spec.scope != "system" or os.name != "posix":
         return
     program = Path(spec.command[0])
     for path in (program, *program.parents):
         if not path.stat().st_mode & stat.S_IXOTH:
             raise CommandError(
-                f"the service's account cannot reach {program}: {path} is closed to other users",
-                f"Install {NAME} where all users can run it, or use `{NAME} service install` without --system.",
+                f"the account of the service cannot execute {program}: {path} is closed to other users",
+                f"Install {NAME} for all users, or use `{NAME} service install` without --system.",
                 WRONG_USE,
             )
 
 
 def _account(scope: Scope) -> str:
-    """Who the service runs as, where that has to be said: on macOS a machine's service too has a person's account."""
+    """The account of the service. On macOS the service of a machine also runs as a user."""
     if scope == "system" and sys.platform == "darwin":
         user = os.environ.get("SUDO_USER", "")
         if not user:
             raise CommandError(
-                "the service needs the account of a person to run as",
-                f"Use `sudo {NAME} service install --system` from that account.",
+                "the service must run as a user",
+                f"Use `sudo {NAME} service install --system` as that user.",
                 WRONG_USE,
             )
         return user
@@ -127,11 +127,11 @@ def _account(scope: Scope) -> str:
 
 
 def _ip_address(host: str, port: int) -> str:
-    """systemd and launchd listen on addresses, not on names."""
+    """systemd and launchd take IP addresses, not host names."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
-        raise CommandError(f"host: the host name {host} is not known: {error.strerror}") from None
+        raise CommandError(f"host: unknown host name {host}: {error.strerror}") from None
     return str(min(found, key=lambda each: each[0] != socket.AF_INET)[4][0])
 
 

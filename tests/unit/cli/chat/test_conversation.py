@@ -1,4 +1,4 @@
-"""What a chat remembers, and the requests that it makes."""
+"""Messages of a chat, its requests and its saved file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jan_serve.cli.chat.conversation import Conversation
 from jan_serve.cli.errors import CommandError
 
 
-def test_a_request_has_everything_that_was_said() -> None:
+def test_a_request_contains_all_messages() -> None:
     chat = Conversation("m", system="Be brief.", parameters={"temperature": 0})
     chat.add("one?", "1")
     body = chat.request("two?")
@@ -23,18 +23,18 @@ def test_a_request_has_everything_that_was_said() -> None:
     assert len(chat.messages) == 2
 
 
-def test_taking_back() -> None:
+def test_undo_removes_the_last_pair() -> None:
     chat = Conversation("m")
-    assert chat.take_back() is None
+    assert chat.undo() is None
     chat.add("one?", "1")
     chat.add("two?", "2")
-    assert chat.take_back() == "two?"
+    assert chat.undo() == "two?"
     assert [message["content"] for message in chat.messages] == ["one?", "1"]
     chat.clear()
     assert chat.messages == []
 
 
-def test_saved_and_restored() -> None:
+def test_a_saved_chat_is_restored() -> None:
     chat = Conversation("m", system="é", parameters={"seed": 1})
     chat.add("one?", "1")
     other = Conversation("other")
@@ -57,7 +57,7 @@ def test_saved_and_restored() -> None:
         '{"jan_serve_chat": 1, "system": null, "parameters": {}, "messages": [1, 2]}',
     ],
 )
-def test_a_file_that_is_no_chat(text: str) -> None:
+def test_a_file_that_is_not_a_saved_chat_changes_nothing(text: str) -> None:
     chat = Conversation("m")
     chat.add("one?", "1")
     before = chat.to_json()
@@ -80,7 +80,7 @@ def test_formats(tmp_path: Path) -> None:
     assert read_format("arithmetic").fields == {"grammar": "arithmetic"}
 
 
-def test_formats_that_are_none(tmp_path: Path) -> None:
+def test_invalid_formats_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "bad.json").write_text("{")
     (tmp_path / "binary.json").write_bytes(b"\xff\xfe")
     (tmp_path / "large.json").write_bytes(b" " * ((1 << 20) + 1))

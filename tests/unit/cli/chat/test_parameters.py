@@ -1,4 +1,4 @@
-"""What `/set` and `--set` understand."""
+"""Names and values of `/set` and `--set`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_values(name: str, text: str, expected: tuple[str, Any]) -> None:
         ("seed", " ", "seed needs a value", ""),
     ],
 )
-def test_what_is_none(name: str, text: str, message: str, next_step: str) -> None:
+def test_invalid_parameters_are_rejected(name: str, text: str, message: str, next_step: str) -> None:
     with pytest.raises(CommandError) as raised:
         parameter(name, text)
     assert message in raised.value.message

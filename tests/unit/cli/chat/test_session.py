@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
@@ -10,8 +10,8 @@ from pydantic import SecretStr
 
 from jan_serve.cli.chat.conversation import Conversation
 from jan_serve.cli.chat.session import chat
-from jan_serve.cli.chat.slash_commands import COMMANDS, Desk
-from jan_serve.cli.client.server_connection import ServerConnection
+from jan_serve.cli.chat.slash_commands import COMMANDS, ChatSession
+from jan_serve.cli.client.server_client import ServerClient
 from jan_serve.cli.output import Output
 from jan_serve.config import ServerAddress
 from tests.support.served_app import ServedApp
@@ -19,151 +19,159 @@ from tests.support.served_app import ServedApp
 Keys = str | type[BaseException]
 
 
-class Typed:
-    """Inputs, or the exceptions of keys; Ctrl-D at the end."""
+def typed(*inputs: Keys) -> Callable[[], str]:
+    """Reads these inputs or raises the exceptions of keys; Ctrl-D at the end."""
+    remaining = list(inputs)
 
-    def __init__(self, *inputs: Keys) -> None:
-        self._inputs = list(inputs)
+    def read() -> str:
+        key = remaining.pop(0) if remaining else EOFError
+        if isinstance(key, str):
+            return key
+        raise key
 
-    def read(self, *, offered: str = "") -> str:
-        if not self._inputs:
-            raise EOFError
-        given = self._inputs.pop(0)
-        if isinstance(given, str):
-            return given
-        raise given
+    return read
 
 
 @pytest.fixture
-def desk(server: ServedApp) -> Generator[Desk]:
-    with ServerConnection(ServerAddress(server.url, "--url", SecretStr("k"), "default")) as connection:
-        yield Desk(connection, Conversation("alpha"), Output())
+def session(server: ServedApp) -> Generator[ChatSession]:
+    with ServerClient(ServerAddress(server.url, "--url", SecretStr("k"), "default")) as client:
+        yield ChatSession(client, Conversation("alpha"), Output())
 
 
-def said(desk: Desk, capsys: pytest.CaptureFixture[str], *inputs: Keys) -> tuple[str, str]:
-    """What the chat wrote to the two streams."""
-    desk.output = Output()
+def chatted(session: ChatSession, capsys: pytest.CaptureFixture[str], *inputs: Keys) -> tuple[str, str]:
+    """Run a chat. Returns its standard output and standard error."""
+    session.output = Output()
     capsys.readouterr()
-    chat(desk, Typed(*inputs))
+    chat(session, typed(*inputs))
     captured = capsys.readouterr()
     return captured.out, captured.err
 
 
-def test_an_answer_and_its_place_in_the_next_prompt(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
-    out, _ = said(desk, capsys, "Please !echo", "/system Be brief.", "And now?")
+def test_the_next_request_contains_the_conversation(
+    session: ChatSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, _ = chatted(session, capsys, "Please !echo", "/system Be brief.", "And now?")
     assert "Please !echo" in out
     assert out.count("Be brief.") == 1
     assert "And now?" in out
-    assert len(desk.conversation.messages) == 4
+    assert len(session.conversation.messages) == 4
 
 
-def test_blank_input_and_ctrl_c_ask_nothing(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
-    out, err = said(desk, capsys, "  ", "", KeyboardInterrupt)
+def test_blank_input_and_ctrl_c_send_no_request(
+    session: ChatSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, err = chatted(session, capsys, "  ", "", KeyboardInterrupt)
     assert out == ""
     assert err == "Ctrl-D or /bye leaves.\n"
 
 
 @pytest.mark.parametrize("word", ["/bye", "/exit", "/QUIT"])
-def test_leaving(desk: Desk, capsys: pytest.CaptureFixture[str], word: str) -> None:
-    assert said(desk, capsys, word, "!say never") == ("", "")
+def test_leaving(session: ChatSession, capsys: pytest.CaptureFixture[str], word: str) -> None:
+    assert chatted(session, capsys, word, "!say never") == ("", "")
 
 
-def test_a_failure_is_told_and_not_remembered(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
-    out, err = said(desk, capsys, "!fail overloaded too much", "!say fine")
+def test_a_failed_request_is_reported_and_not_kept(
+    session: ChatSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, err = chatted(session, capsys, "!fail overloaded too much", "!say fine")
     assert "error: " in err
     assert out == "fine\n"
-    assert [message["content"] for message in desk.conversation.messages] == ["!say fine", "fine"]
+    assert [message["content"] for message in session.conversation.messages] == ["!say fine", "fine"]
 
 
-def test_a_failure_in_the_middle_ends_the_line(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
-    out, err = said(desk, capsys, "!fail-after 2 engine_crashed")
+def test_a_failure_within_an_answer_ends_the_line(
+    session: ChatSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, err = chatted(session, capsys, "!fail-after 2 engine_crashed")
     assert out == "0 1\n"
     assert "error: " in err
-    assert desk.conversation.messages == []
+    assert session.conversation.messages == []
 
 
-def test_parameters(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
-    _, err = said(desk, capsys, "/set temperature 0.5", "/set top_k=3", "/set", "/unset top-k", "/set sed 1")
+def test_parameters(session: ChatSession, capsys: pytest.CaptureFixture[str]) -> None:
+    _, err = chatted(
+        session, capsys, "/set temperature 0.5", "/set top_k=3", "/set", "/unset top-k", "/set sed 1"
+    )
     assert "temperature = 0.5\ntop_k = 3\n" in err
-    assert "randomness; 0 always takes the most likely token = 0.5" in err
-    assert "As the server has it: top_k." in err
+    assert "randomness; 0 always picks the most likely token = 0.5" in err
+    assert "Reset to the default of the server: top_k." in err
     assert "Did you mean seed?" in err
-    assert desk.conversation.parameters == {"temperature": 0.5}
-    _, err = said(desk, capsys, "/set temperature hot", "!say x")
+    assert session.conversation.parameters == {"temperature": 0.5}
+    _, err = chatted(session, capsys, "/set temperature hot", "!say x")
     assert "temperature" in err
-    _, err = said(desk, capsys, "/unset", "/unset nope")
-    assert desk.conversation.parameters == {}
+    _, err = chatted(session, capsys, "/unset", "/unset nope")
+    assert session.conversation.parameters == {}
     assert "There is no parameter 'nope'." in err
 
 
-def test_the_system_message(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
-    _, err = said(desk, capsys, "/system", "/system Be kind.", "/system", "/system off", "/system")
+def test_the_system_message(session: ChatSession, capsys: pytest.CaptureFixture[str]) -> None:
+    _, err = chatted(session, capsys, "/system", "/system Be kind.", "/system", "/system off", "/system")
     lines = err.splitlines()
     assert lines == [
         "There is no system message.",
         "The system message is set.",
         "Be kind.",
-        "No system message from now on.",
+        "The system message is removed.",
         "There is no system message.",
     ]
 
 
-def test_a_format(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
-    _, err = said(desk, capsys, "/format", "/format json", "/format", "/format off", "/format no.json")
+def test_a_format(session: ChatSession, capsys: pytest.CaptureFixture[str]) -> None:
+    _, err = chatted(session, capsys, "/format", "/format json", "/format", "/format off", "/format no.json")
     assert "free text" in err
-    assert "Answers follow json from now on.\njson\nAnswers are free text." in err
+    assert "Answers follow json.\njson\nAnswers are free text." in err
     assert "There is no file no.json" in err
-    assert desk.conversation.answer_format is None
+    assert session.conversation.answer_format is None
 
 
-def test_models(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
-    _, err = said(desk, capsys, "/models", "/model beta", "/model", "/model nope")
+def test_models(session: ChatSession, capsys: pytest.CaptureFixture[str]) -> None:
+    _, err = chatted(session, capsys, "/models", "/model beta", "/model", "/model nope")
     assert "  beta-7b\n" in err
-    assert "Answers come from beta-7b now.\nbeta\n" in err
+    assert "The model is beta-7b.\nbeta\n" in err
     assert "The model `nope` does not exist." in err
-    assert desk.conversation.model == "beta"
+    assert session.conversation.model == "beta"
 
 
-def test_asking_again_and_taking_back(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
-    out, err = said(desk, capsys, "/retry", "/undo", "!say hello", "/retry", "/undo", "/undo")
+def test_retry_and_undo(session: ChatSession, capsys: pytest.CaptureFixture[str]) -> None:
+    out, err = chatted(session, capsys, "/retry", "/undo", "!say hello", "/retry", "/undo", "/undo")
     assert out == "hello\nhello\n"
-    assert err.count("There is no question to ask again.") == 1
-    assert err.count("There is nothing to take back.") == 2
-    assert "Taken back: !say hello" in err
-    assert desk.conversation.messages == []
+    assert err.count("There is no question to repeat.") == 1
+    assert err.count("There is no question to remove.") == 2
+    assert "Removed: !say hello" in err
+    assert session.conversation.messages == []
 
 
-def test_clear(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
-    said(desk, capsys, "!say hello", "/clear")
-    assert desk.conversation.messages == []
+def test_clear(session: ChatSession, capsys: pytest.CaptureFixture[str]) -> None:
+    chatted(session, capsys, "!say hello", "/clear")
+    assert session.conversation.messages == []
 
 
-def test_files(desk: Desk, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_files(session: ChatSession, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "chat.json"
-    _, err = said(
-        desk, capsys, "!say hello", f"/save {file}", "/clear", f"/load {file}", "/save", "/load /nope"
+    _, err = chatted(
+        session, capsys, "!say hello", f"/save {file}", "/clear", f"/load {file}", "/save", "/load /nope"
     )
     assert f"Saved to {file}." in err
-    assert "1 questions and answers from" in err
+    assert "Loaded 1 questions and answers from" in err
     assert "Name a file." in err
     assert "cannot read /nope" in err
-    assert desk.conversation.messages[1]["content"] == "hello"
+    assert session.conversation.messages[1]["content"] == "hello"
 
 
-def test_statistics(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
-    _, err = said(desk, capsys, "/stats", "!say hello", "/stats", "/stats on", "!say more")
-    assert "no answer so far" in err
-    assert err.count("of answer") == 2
+def test_statistics(session: ChatSession, capsys: pytest.CaptureFixture[str]) -> None:
+    _, err = chatted(session, capsys, "/stats", "!say hello", "/stats", "/stats on", "!say more")
+    assert "no answer yet" in err
+    assert err.count("answer tokens") == 2
 
 
-def test_help_names_every_command(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
-    _, err = said(desk, capsys, "/help")
+def test_help_names_every_command(session: ChatSession, capsys: pytest.CaptureFixture[str]) -> None:
+    _, err = chatted(session, capsys, "/help")
     for command in COMMANDS.values():
         assert command.usage in err and command.meaning in err
-    _, err = said(desk, capsys, "/hepl")
+    _, err = chatted(session, capsys, "/hepl")
     assert "There is no command /hepl." in err and "Did you mean /help?" in err
 
 
-def test_an_answer_that_is_cut(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
-    _, err = said(desk, capsys, "/set max_tokens 3", "!stream 9")
-    assert "The answer was cut" in err
+def test_an_incomplete_answer_is_noted(session: ChatSession, capsys: pytest.CaptureFixture[str]) -> None:
+    _, err = chatted(session, capsys, "/set max_tokens 3", "!stream 9")
+    assert "The answer is incomplete" in err

@@ -1,4 +1,4 @@
-"""The Tab key: scripts for shells, and what they are answered."""
+"""Completion with the Tab key: scripts for shells, and completed names."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ press jan-serve tokenize --co
 
 @pytest.fixture
 def program(tmp_path: Path) -> dict[str, str]:
-    """The environment in which `jan-serve` is this one."""
+    """An environment in which `jan-serve` is this program."""
     file = tmp_path / "bin" / "jan-serve"
     file.parent.mkdir()
     file.write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -m jan_serve "$@"\n')

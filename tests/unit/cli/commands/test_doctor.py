@@ -1,4 +1,4 @@
-"""The doctor: what it says of a good and of a broken installation. It loads no llama.cpp itself."""
+"""The doctor: a working and a broken installation. It loads no llama.cpp itself."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_facts_and_json(config: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert main(["doctor"]) == 0
     shown = capsys.readouterr().out
     assert "8 GB of 12 GB" in shown
-    assert "the main memory" in shown
+    assert "main memory" in shown
 
 
 def test_problems_make_the_status_1(
@@ -79,7 +79,7 @@ def test_a_file_in_place_of_a_folder_is_a_problem(config: Path, tmp_path: Path) 
 def test_folders_that_cannot_be_written_are_warned_of(
     config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The superuser may write everywhere, so what the permissions say is set here.
+    # Root may write everywhere, so the check of permissions is replaced.
     def can_write(folder: Path) -> bool:
         return folder != tmp_path / "shelf"
 
@@ -87,7 +87,7 @@ def test_folders_that_cannot_be_written_are_warned_of(
     (tmp_path / "shelf").mkdir()
     findings = examine(load_settings({"models_dir": str(tmp_path / "shelf")}))
     assert findings.problems == []
-    assert [warning for warning in findings.warnings if "cannot be written" in warning] == [
-        f"the models folder {tmp_path / 'shelf'} cannot be written by this user: models cannot be pulled, imported or"
+    assert [warning for warning in findings.warnings if "cannot write" in warning] == [
+        f"this user cannot write to the models folder {tmp_path / 'shelf'}: models cannot be pulled, imported or"
         " removed"
     ]

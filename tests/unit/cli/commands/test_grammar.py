@@ -1,4 +1,4 @@
-"""`jan-serve grammar` prints what is enforced, and says where a text leaves it."""
+"""`jan-serve grammar` prints a grammar, and finds where a text leaves it."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ def test_standard_input_and_shipped_names_are_sources(
 @pytest.mark.parametrize(
     ("arguments", "status", "words"),
     [
-        ([], 2, "either a file or --regex"),
+        ([], 2, "either SOURCE or --regex"),
         (["nowhere.json"], 2, "cannot read nowhere.json"),
         (["--regex", "(?<=a)b"], 1, "lookbehind"),
     ],
 )
-def test_what_cannot_be_done_is_said(
+def test_unsupported_input_is_rejected(
     capsys: pytest.CaptureFixture[str], arguments: list[str], status: int, words: str
 ) -> None:
     assert main(["grammar", *arguments]) == status

@@ -1,4 +1,4 @@
-"""logs: of the running server, and of the file where none runs."""
+"""logs: of the running server, or of the log file if none runs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_wrong_use(ask: Run, words: tuple[str, ...]) -> None:
     assert ask("logs", *words).status == 2
 
 
-def test_without_a_server_the_file_speaks(run: Run, own_settings: Path, tmp_path: Path) -> None:
+def test_without_a_server_the_log_file_is_shown(run: Run, own_settings: Path, tmp_path: Path) -> None:
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         own_settings.write_text(f'data_dir = "data"\nport = {sock.getsockname()[1]}\n')
@@ -61,6 +61,6 @@ def test_without_a_server_the_file_speaks(run: Run, own_settings: Path, tmp_path
         file.write_text("first\nsecond\x1b[0m\nthird\n")
         answer = run("logs", "-n", "2")
         assert (answer.status, answer.out) == (0, "second\\x1b[0m\nthird\n")
-        assert f"No server runs: this is the end of {file}." in answer.err
+        assert f"No server runs. This is the end of {file}." in answer.err
         assert run("logs", "--follow").status == 3
         assert run("logs", "--json").status == 3

@@ -1,4 +1,4 @@
-"""rm: what it refuses before it asks or deletes anything."""
+"""rm: checks before it deletes anything."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def test_the_built_in_model_stays(
     assert builtin.exists() and mine.exists()
 
 
-def test_a_file_of_the_user_is_asked_for(run: Run, own_settings: Path) -> None:
+def test_a_file_of_the_user_needs_confirmation(run: Run, own_settings: Path) -> None:
     mine = add_model(own_settings.parent / "data" / "models", "mine")
     answer = run("rm", "mine")
     assert answer.status == 2
-    assert "--yes deletes it." in answer.err
+    assert "Use --yes" in answer.err
     assert mine.exists()
     assert run("rm", "mine", "--yes").status == 0
     assert not mine.exists()

@@ -49,16 +49,16 @@ def test_the_system_message_and_parameters_are_sent(ask: Run) -> None:
     assert "temperature" in refused.err
 
 
-def test_a_cut_answer_is_told(ask: Run) -> None:
+def test_an_incomplete_answer_is_noted(ask: Run) -> None:
     answer = ask("run", "alpha", "--set", "max_tokens=2", "!stream 9")
     assert answer.status == 0
-    assert "The answer was cut" in answer.err
+    assert "The answer is incomplete" in answer.err
 
 
-def test_statistics_are_talk(ask: Run) -> None:
+def test_statistics_go_to_standard_error(ask: Run) -> None:
     answer = ask("run", "alpha", "--stats", "!say x")
     assert answer.out == "x\n"
-    assert "tokens of prompt" in answer.err
+    assert "prompt tokens" in answer.err
 
 
 def test_a_failure_within_the_answer(ask: Run) -> None:
@@ -76,7 +76,7 @@ def test_a_failure_within_the_answer(ask: Run) -> None:
         (("alpha", "--set", "seed", "hi"), "NAME=VALUE"),
         (("alpha", "--format", "no.json", "hi"), "There is no file no.json"),
         (("nope", "hi"), "The model `nope` does not exist."),
-        (("How are you?",), "The prompt comes after the name of a model"),
+        (("How are you?",), "The prompt follows the name of a model"),
         (("./no/file.gguf", "hi"), "There is no file ./no/file.gguf."),
         (("no/file.gguf", "hi"), "does not exist"),
     ],
@@ -87,7 +87,7 @@ def test_wrong_use(ask: Run, words: tuple[str, ...], message: str) -> None:
     assert message in answer.err
 
 
-def test_a_schema_that_is_refused_says_where(ask: Run, tmp_path: Path) -> None:
+def test_a_rejected_schema_names_the_place(ask: Run, tmp_path: Path) -> None:
     file = tmp_path / "schema.json"
     file.write_text('{"$ref": "https://example.org/x"}')
     answer = ask("run", "alpha", "--format", str(file), "hi")

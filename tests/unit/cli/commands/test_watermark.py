@@ -17,7 +17,7 @@ LETTERS = [ord(letter) for letter in string.ascii_letters]
 
 
 def marked(length: int) -> str:
-    """Letters of which each is green behind the one before."""
+    """Letters that are each green after the previous one."""
     rng = random.Random(3)
     tokens = [rng.choice(LETTERS)]
     while len(tokens) < length:
@@ -26,7 +26,7 @@ def marked(length: int) -> str:
     return bytes(tokens).decode()
 
 
-def test_a_marked_text_is_told(ask: Run, tmp_path: Path) -> None:
+def test_a_watermarked_text_is_detected(ask: Run, tmp_path: Path) -> None:
     file = tmp_path / "text"
     file.write_text(marked(101))
     answer = ask("watermark", str(file))
@@ -57,7 +57,7 @@ def test_pairs_can_be_counted_once(ask: Run) -> None:
         (("-", "--model", "nonsense"), "nonsense"),
     ],
 )
-def test_what_cannot_be_scored(ask: Run, words: tuple[str, ...], message: str) -> None:
+def test_texts_without_a_score_are_rejected(ask: Run, words: tuple[str, ...], message: str) -> None:
     answer = ask("watermark", *words, stdin=b"a")
     assert (answer.status, answer.out) == (2, "")
     assert message in answer.err

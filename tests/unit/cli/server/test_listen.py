@@ -1,4 +1,4 @@
-"""Taking the port: one winner, and a clear word about who has it."""
+"""Opening the port: only one start succeeds, and the error names the holder."""
 
 from __future__ import annotations
 
@@ -69,19 +69,19 @@ def test_a_port_that_another_program_has() -> None:
 
 
 @pytest.mark.parametrize(("host", "words"), [("192.0.2.1", "is not an address of this machine")])
-def test_addresses_of_others(host: str, words: str) -> None:
+def test_addresses_of_other_machines_are_rejected(host: str, words: str) -> None:
     with pytest.raises(AddressUnavailable, match=words):
         listen(host, 0)
 
 
 def test_unknown_host_names() -> None:
-    with pytest.raises(AddressUnavailable, match="is not known"):
+    with pytest.raises(AddressUnavailable, match="unknown host name"):
         listen("no-such-host.invalid", 0)
 
 
 @contextmanager
 def health_server(status: int, body: bytes) -> Generator[int]:
-    """Something that answers /health; the value is its port."""
+    """A server that answers /health. Yields its port."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -107,7 +107,7 @@ def health_server(status: int, body: bytes) -> Generator[int]:
 @pytest.mark.parametrize("status", [200, 503])
 def test_a_port_that_jan_serve_has(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(port: int) -> None:
-        """As on systems where only root may see who listens."""
+        """As on systems where only root sees the listeners."""
 
     monkeypatch.setattr("jan_serve.cli.server.listen._listening_pid", unknown)
     with (
@@ -118,7 +118,7 @@ def test_a_port_that_jan_serve_has(status: int, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("body", [b"not json", b"[]", b'{"status": "ok", "pid": 1}'])
-def test_other_http_servers_are_not_us(body: bytes) -> None:
+def test_other_http_servers_are_not_jan_serve(body: bytes) -> None:
     with health_server(200, body) as port:
         assert not find_holder(HOST, port).is_jan_serve
 
@@ -169,7 +169,7 @@ def test_a_listener_that_does_not_answer_is_found_by_its_process() -> None:
 def test_of_two_starts_at_once_exactly_one_wins(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def silent(host: str, port: int) -> None:
-        """The winner of these rounds is closed at once and would not answer."""
+        """The winner closes at once and would not answer."""
 
     monkeypatch.setattr("jan_serve.cli.server.listen._ask_health", silent)
 

@@ -1,4 +1,4 @@
-"""Asking a worker about llama.cpp, whatever state that is in."""
+"""Asking a worker about llama.cpp, in any state."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ENGINE: dict[str, Any] = {"llama_cpp": "1.2.3", "devices": [{"name": "CUDA0"}, {
 
 
 def printing(text: str, status: int = 0) -> list[str]:
-    """A command that prints `text` and ends with `status`."""
+    """A command that prints `text` and exits with `status`."""
     return [
         sys.executable,
         "-c",
@@ -23,7 +23,7 @@ def printing(text: str, status: int = 0) -> list[str]:
     ]
 
 
-def test_the_last_json_line_counts() -> None:
+def test_the_last_json_line_is_the_answer() -> None:
     assert probe_engine(printing("ggml_cuda_init: found 1 device\n" + json.dumps(ENGINE))) == ENGINE
 
 
@@ -32,7 +32,7 @@ def test_the_last_json_line_counts() -> None:
     [
         (printing("", 3), r"does not start \(status 3\): last words"),
         ([sys.executable, "-c", "import os; os.kill(os.getpid(), 11)"], r"signal 11"),
-        (printing("no json"), "said nothing about llama.cpp"),
+        (printing("no json"), "printed nothing about llama.cpp"),
         (["/no/such/program"], "cannot start a worker process"),
     ],
 )
@@ -41,7 +41,7 @@ def test_a_broken_engine_is_a_problem(command: list[str], message: str) -> None:
         probe_engine(command)
 
 
-def test_an_engine_that_hangs_is_given_up() -> None:
+def test_a_hanging_engine_times_out() -> None:
     with pytest.raises(ProbeFailed, match=r"did not answer within 0\.2 s"):
         probe_engine([sys.executable, "-c", "import sys; sys.stdin.read(); import time; time.sleep(60)"], 0.2)
 
@@ -59,4 +59,4 @@ def test_the_real_engine_answers() -> None:
     assert engine["devices"]
     assert engine["llama_cpp"]
     processor = next(device for device in engine["devices"] if device["kind"] == "cpu")
-    assert 0 < processor["free_bytes"] < processor["total_bytes"]  # some of it is this process's
+    assert 0 < processor["free_bytes"] < processor["total_bytes"]  # this process uses some

@@ -1,4 +1,4 @@
-"""What a service of this machine would be: how the program is started, as whom, and with which settings."""
+"""The service of this machine: its command, account and settings."""
 
 from __future__ import annotations
 
@@ -37,9 +37,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_settings_that_this_account_may_not_read_are_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreadable_settings_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> NoReturn:
         raise PermissionError(errno.EACCES, "Access is denied")
 
@@ -60,7 +58,7 @@ def test_the_script_keeps_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     link.parent.mkdir()
     link.symlink_to(versioned)
     monkeypatch.setattr(sys, "argv", [str(link)])
-    # Not the file behind the link: an upgrade moves that.
+    # The link, not its target: an upgrade moves the target.
     assert launcher() == (str(link),)
     monkeypatch.setenv("PATH", str(link.parent))
     monkeypatch.setattr(sys, "argv", ["jan-serve"])
@@ -84,17 +82,17 @@ def test_names_become_addresses(config: Path) -> None:
     config.write_text('host = "localhost"\nport = 4000\n')
     assert spec_of(config).address in (("127.0.0.1", 4000), ("::1", 4000))
     config.write_text('host = "no-such-host.invalid"\nno_auth = true\n')
-    with pytest.raises(CommandError, match=r"no-such-host\.invalid is not known"):
+    with pytest.raises(CommandError, match=r"unknown host name no-such-host\.invalid"):
         spec_of(config)
 
 
-def test_a_file_of_ones_own_is_named_in_the_unit(config: Path) -> None:
+def test_the_unit_names_another_configuration_file(config: Path) -> None:
     assert spec_of(config).config_file == config
     assert spec_of(config).run_command[-4:] == ("service", "run", "--config", str(config))
 
 
 @posix_only
-def test_the_account_of_a_service_must_reach_the_program(tmp_path: Path, config: Path) -> None:
+def test_the_account_of_a_service_must_execute_the_program(tmp_path: Path, config: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
     program = closed / "jan-serve"
@@ -106,7 +104,7 @@ def test_the_account_of_a_service_must_reach_the_program(tmp_path: Path, config:
     check_reachable(spec_of(config))
 
 
-def test_a_machines_service_has_a_file_of_its_own(
+def test_a_machine_service_has_another_configuration_file(
     tmp_path: Path, config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config.write_text("port = 4000\n")
@@ -138,14 +136,14 @@ def test_every_platform_has_its_manager(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="systemd is Linux's")
-def test_the_machines_service_is_roots(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_root_changes_the_machine_service(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def found(name: str) -> str:
         return f"/usr/bin/{name}"
 
     monkeypatch.setattr("shutil.which", found)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    with pytest.raises(CommandError, match="by root only") as caught:
+    with pytest.raises(CommandError, match="only root can") as caught:
         Installation(system=True, config=config).require_rights()
     assert "sudo" in (caught.value.next_step or "")
     Installation(system=False, config=config).require_rights()

@@ -1,4 +1,4 @@
-"""Reading the log file along, while it is renamed, cut and made anew."""
+"""Following a log file while it is renamed, truncated and recreated."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from jan_serve.cli.client.log_tail import follow_lines, last_lines
+from jan_serve.cli.tail import follow_lines, last_lines
 
 
 def test_the_last_lines(tmp_path: Path) -> None:
@@ -21,11 +21,11 @@ def test_the_last_lines(tmp_path: Path) -> None:
 
 
 def following(path: Path, *steps: Callable[[], object], n_lines: int = 0) -> list[str]:
-    """What is seen when a step happens at every pause."""
+    """The lines seen when one step runs at each pause."""
     todo: Iterator[Callable[[], object]] = iter(steps)
 
     class Over(Exception):
-        """No step is left."""
+        """All steps are done."""
 
     def wait() -> None:
         step = next(todo, None)
@@ -53,13 +53,13 @@ def add(path: Path, text: str) -> Callable[[], object]:
     return write
 
 
-def test_new_lines_only_and_whole_ones(tmp_path: Path) -> None:
+def test_only_new_complete_lines(tmp_path: Path) -> None:
     path = tmp_path / "server.log"
     path.write_text("old\n")
     assert following(path, add(path, "on"), add(path, "e\ntwo\nthr")) == ["one", "two"]
 
 
-def test_what_is_written_while_the_last_lines_are_shown(tmp_path: Path) -> None:
+def test_lines_written_between_the_two_parts_are_not_lost(tmp_path: Path) -> None:
     path = tmp_path / "server.log"
     path.write_text("old\nha")
     found, coming = follow_lines(path, 5)
@@ -68,7 +68,7 @@ def test_what_is_written_while_the_last_lines_are_shown(tmp_path: Path) -> None:
     coming.close()
 
 
-def test_lines_of_before_come_first(tmp_path: Path) -> None:
+def test_lines_of_the_rotated_file_come_first(tmp_path: Path) -> None:
     path = tmp_path / "server.log"
     path.with_name("server.log.1").write_text("1\n2\n")
     path.write_text("3\n4")
@@ -76,7 +76,7 @@ def test_lines_of_before_come_first(tmp_path: Path) -> None:
     assert following(path, add(path, "\n"), n_lines=2) == ["2", "3", "4"]
 
 
-def test_a_file_that_comes_later(tmp_path: Path) -> None:
+def test_a_file_that_is_created_later(tmp_path: Path) -> None:
     path = tmp_path / "server.log"
     assert following(path, lambda: None, add(path, "first\n")) == ["first"]
 

@@ -1,4 +1,4 @@
-"""How much memory a model may use on this machine now: main memory, and what accelerators have of their own."""
+"""Free memory for models: main memory and dedicated memory of accelerators."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import psutil
 
-from jan_serve.cli.server.memory_limit import memory_left
+from jan_serve.cli.server.cgroup_memory import cgroup_memory_left
 from jan_serve.cli.server.probe import ProbeFailed, probe_engine
 from jan_serve.store.memory.free_memory import FreeMemory
 
@@ -20,22 +20,22 @@ _NO_ACCELERATORS: Final = frozenset({"base", "cpu", "blas"})
 
 
 def free_memory() -> FreeMemory:
-    """Asks the system, and llama.cpp in a process of its own where it may have devices, which takes about a second."""
+    """Blocks for about a second if llama.cpp may have devices: asks it in a separate process."""
     devices: list[dict[str, Any]] = []
     if may_have_accelerators(_library_folder()):
-        # Where llama.cpp does not start, `jan-serve doctor` tells; main memory is then what there is to choose by.
+        # If llama.cpp does not start, only the main memory counts; `jan-serve doctor` reports the failure.
         with contextlib.suppress(ProbeFailed):
             devices = probe_engine().get("devices", [])
-    # Integrated devices share the main memory: counting theirs would count it twice.
-    own = [int(device["free_bytes"]) for device in devices if device.get("kind") == "gpu"]
-    available, left = int(psutil.virtual_memory().available), memory_left()
-    return FreeMemory(main=available if left is None else min(available, left), accelerators=own)
+    # Integrated devices share the main memory, which must not count twice.
+    dedicated = [int(device["free_bytes"]) for device in devices if device.get("kind") == "gpu"]
+    available, left = int(psutil.virtual_memory().available), cgroup_memory_left()
+    return FreeMemory(main=available if left is None else min(available, left), accelerators=dedicated)
 
 
 def may_have_accelerators(folder: Path | None) -> bool:
-    """Whether the llama.cpp in this folder was built with a ggml backend beyond the processor's own.
+    """Whether the libraries in this folder include a ggml backend other than the CPU.
 
-    True where that cannot be told: it may be linked in.
+    True if unknown: the backend may be linked statically.
     """
     if folder is None:
         return True
@@ -45,7 +45,7 @@ def may_have_accelerators(folder: Path | None) -> bool:
 
 @cache
 def _library_folder() -> Path | None:
-    """Where llama-cpp-python keeps its libraries; found without importing it."""
+    """The libraries of llama-cpp-python, found without importing it."""
     spec = importlib.util.find_spec("llama_cpp")
-    folders = [Path(place, "lib") for place in spec.submodule_search_locations or ()] if spec else []
+    folders = [Path(folder, "lib") for folder in spec.submodule_search_locations or ()] if spec else []
     return next((folder for folder in folders if folder.is_dir()), None)

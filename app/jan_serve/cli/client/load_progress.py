@@ -1,4 +1,4 @@
-"""Has the server load a model by its name, and shows how far it is."""
+"""Loads a model on the server and shows the progress."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from typing import Any
 
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from jan_serve.cli.client.server_connection import ServerConnection
+from jan_serve.cli.client.server_client import ServerClient
 from jan_serve.cli.output import Output
 
 
-def load_model(connection: ServerConnection, name: str, output: Output, **wishes: object) -> str:
-    """Have the model in memory; the value is its full name. Blocks until then, with a bar on a terminal.
+def load_model(client: ServerClient, name: str, output: Output, **fields: object) -> str:
+    """Load a model and return its full name. Blocks until it is loaded, with a progress bar on a terminal.
 
-    wishes: further fields of the request. Ctrl-C stops the load. Raises CommandError, with names that look like this
-    one where there is none: the routes of other APIs would answer for it with the default model.
+    fields: further fields of the request. Ctrl-C stops the load. Raises CommandError for an unknown name, with similar
+    names; the routes of other APIs would use the default model instead.
     """
-    # The bar waits for the first step: a model that is in memory already shows none.
+    # Created at the first progress event: a model that is already loaded sends none.
     bar: _Bar | None = None
     full_name = name
     try:
-        for event in connection.events("/models/load", {"model": name, "stream": True, **wishes}):
+        for event in client.events("/models/load", {"model": name, "stream": True, **fields}):
             full_name = str(event.get("model", name))
             data: dict[str, Any] = event.get("data") or {}
             if data.get("status") == "loading":
                 bar = bar or _Bar(output, full_name)
                 progress: dict[str, Any] = data.get("progress") or {}
-                bar.at(progress.get("value"))
+                bar.update(progress.get("value"))
     finally:
         if bar is not None:
             bar.stop()
@@ -34,8 +34,6 @@ def load_model(connection: ServerConnection, name: str, output: Output, **wishes
 
 
 class _Bar:
-    """How far one load is."""
-
     def __init__(self, output: Output, name: str) -> None:
         self._progress: Progress | None = output.progress(
             TextColumn("Loading {task.description}", markup=False),
@@ -47,8 +45,8 @@ class _Bar:
             self._task = self._progress.add_task(name, total=None)
             self._progress.start()
 
-    def at(self, fraction: float | None) -> None:
-        """fraction: 0 to 1; None where it is not known."""
+    def update(self, fraction: float | None) -> None:
+        """fraction: 0 to 1; None if unknown."""
         if self._progress is not None and fraction is not None:
             self._progress.update(self._task, total=1.0, completed=fraction)
 

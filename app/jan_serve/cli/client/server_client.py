@@ -1,4 +1,4 @@
-"""Asks the running server over HTTP, and turns everything that can go wrong on the way into a CommandError."""
+"""HTTP client of a running server; every failure becomes a CommandError."""
 
 from __future__ import annotations
 
@@ -26,21 +26,19 @@ _LOG_HINT: Final = "`jan-serve logs` shows what it wrote."
 
 
 class NoServer(CommandError):
-    """Nobody answers at the address."""
-
     def __init__(self, url: str, reason: str) -> None:
         super().__init__(
             f"no server answers at {url} ({reason})",
-            "`jan-serve` in another terminal starts one; --url asks one that is elsewhere.",
+            "Start one with `jan-serve` in another terminal, or use --url for a server elsewhere.",
             NO_SERVER,
         )
 
 
-class ServerConnection:
-    """One server. Every method blocks, and raises CommandError when there is no good answer."""
+class ServerClient:
+    """Every method blocks, and raises CommandError on any failure."""
 
     def __init__(self, address: ServerAddress) -> None:
-        import httpx2  # takes a tenth of a second, which commands without a server do not have to spend
+        import httpx2  # takes 0.1 s, which commands without a server save
 
         self._address = address
         headers = {"User-Agent": f"jan-serve/{__version__}"}
@@ -50,15 +48,14 @@ class ServerConnection:
             base_url=address.url,
             headers=headers,
             timeout=httpx2.Timeout(_READ_S, connect=_CONNECT_S),
-            # A proxy of the environment is for other machines.
+            # A proxy from the environment does not apply to this machine.
             trust_env=not is_loopback(urlsplit(address.url).hostname or ""),
-            # Reading the certificates takes longer than a request.
+            # Loading the certificates takes longer than a request.
             verify=address.url.startswith("https:"),
         )
 
     @property
     def url(self) -> str:
-        """Where the server is."""
         return self._address.url
 
     def __enter__(self) -> Self:
@@ -70,32 +67,31 @@ class ServerConnection:
         self.close()
 
     def close(self) -> None:
-        """Ends every request that still runs."""
+        """End all running requests."""
         self._client.close()
 
     def check(self) -> None:
-        """Whether a jan-serve is there."""
+        """Raises CommandError unless a jan-serve answers."""
         if not self.get("/health").keys() >= {"status", "version", "models"}:
-            raise self._stranger("its health is told in other words")
+            raise self._unexpected("unknown form of /health")
 
     def get(
         self, path: str, params: Mapping[str, str] | None = None, *, patient: bool = False
     ) -> dict[str, Any]:
-        """The JSON object that the route answers with, within half a minute, or, if patient, whenever it comes."""
-        timeout = _patient() if patient else self._client.timeout
+        """The JSON object of the answer. patient: wait without a limit instead of _READ_S."""
+        timeout = _no_read_timeout() if patient else self._client.timeout
         with self._explained(), self._client.stream("GET", path, params=params, timeout=timeout) as response:
             return self._object(response)
 
     def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """As `get`, and waits as long as it takes: for a model that is loaded, for an answer that is written."""
+        """As `get`, without a time limit: loading a model or generating an answer may take long."""
         with (
             self._explained(),
-            self._client.stream("POST", path, json=dict(body), timeout=_patient()) as response,
+            self._client.stream("POST", path, json=dict(body), timeout=_no_read_timeout()) as response,
         ):
             return self._object(response)
 
     def delete(self, path: str) -> dict[str, Any]:
-        """As `get`."""
         with self._explained(), self._client.stream("DELETE", path) as response:
             return self._object(response)
 
@@ -105,17 +101,17 @@ class ServerConnection:
         body: Mapping[str, Any] | None = None,
         params: Mapping[str, str] | None = None,
     ) -> Generator[dict[str, Any]]:
-        """The JSON objects of an event stream, until its end; POST with a body, GET without. Close it to stop.
+        """The JSON objects of an event stream; POST with a body, GET without. Close the generator to stop.
 
-        An error event ends it with CommandError, and so does a stream that breaks off.
+        Raises CommandError for an error event and for an interrupted stream.
         """
         method = "GET" if body is None else "POST"
         content = None if body is None else dict(body)
-        request = self._client.stream(method, path, json=content, params=params, timeout=_patient())
+        request = self._client.stream(method, path, json=content, params=params, timeout=_no_read_timeout())
         with self._explained(), request as response:
             self._check(response)
             if not response.headers.get("content-type", "").startswith("text/event-stream"):
-                raise self._stranger("no event stream")
+                raise self._unexpected("not an event stream")
             for data in _event_data(response.iter_bytes()):
                 if data == "[DONE]":
                     return
@@ -133,13 +129,13 @@ class ServerConnection:
         try:
             content = json.loads(text)
         except (ValueError, RecursionError):
-            raise self._stranger("no JSON") from None
+            raise self._unexpected("not JSON") from None
         if not isinstance(content, dict):
-            raise self._stranger("another kind of JSON")
+            raise self._unexpected("not a JSON object")
         return cast(dict[str, Any], content)
 
     def _check(self, response: httpx2.Response) -> None:
-        """Raises CommandError for every status but 2xx."""
+        """Raises CommandError unless the status is 2xx."""
         if response.is_success:
             return
         content = bytearray()
@@ -161,27 +157,27 @@ class ServerConnection:
         if status == HTTPStatus.UNAUTHORIZED:
             return self._wrong_key()
         if not isinstance(message, str) or code == "not_found":
-            return self._stranger(f"HTTP status {status}")
+            return self._unexpected(f"HTTP status {status}")
         next_step, exit_status = _next_step(status, str(code), message, headers)
         return CommandError(message, next_step, exit_status)
 
     def _wrong_key(self) -> CommandError:
         if self._address.key is None:
             return CommandError(
-                f"the server at {self.url} wants an API key",
+                f"the server at {self.url} requires an API key",
                 "Set JAN_SERVE_API_KEY, or api_keys in the configuration file.",
                 WRONG_USE,
             )
         return CommandError(
-            f"the server at {self.url} does not take the API key of {self._address.key_origin}",
-            "`jan-serve config` shows where settings come from; JAN_SERVE_API_KEY is stronger than the file.",
+            f"the server at {self.url} rejects the API key from {self._address.key_origin}",
+            "`jan-serve config` shows the source of each setting; JAN_SERVE_API_KEY overrides the file.",
             WRONG_USE,
         )
 
-    def _stranger(self, answer: str) -> CommandError:
+    def _unexpected(self, answer: str) -> CommandError:
         return CommandError(
-            f"{self.url} answers, but not as this version of jan-serve does ({answer})",
-            "Another program or version may have the port: --url asks another address.",
+            f"{self.url} answers, but not like this version of jan-serve ({answer})",
+            "Another program or version may use the port; --url chooses another address.",
             NO_SERVER,
         )
 
@@ -192,7 +188,9 @@ class ServerConnection:
         try:
             yield
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
-            reason = "no connection in time" if isinstance(error, httpx2.ConnectTimeout) else _reason(error)
+            reason = (
+                "the connection timed out" if isinstance(error, httpx2.ConnectTimeout) else _reason(error)
+            )
             raise NoServer(self.url, reason) from None
         except httpx2.TimeoutException:
             raise CommandError(
@@ -200,26 +198,25 @@ class ServerConnection:
             ) from None
         except httpx2.TransportError as error:
             raise CommandError(
-                f"the server at {self.url} broke off: {_reason(error)}",
-                "It may have been stopped: `jan-serve ps` says whether it runs.",
+                f"the server at {self.url} broke the connection: {_reason(error)}",
+                "It may have stopped: `jan-serve ps` shows whether it runs.",
                 NO_SERVER,
             ) from None
 
 
-def _patient() -> httpx2.Timeout:
+def _no_read_timeout() -> httpx2.Timeout:
     import httpx2
 
     return httpx2.Timeout(None, connect=_CONNECT_S)
 
 
 def _reason(error: Exception) -> str:
-    """The system's words, without the number that Python puts before them."""
+    """The message of the system, without the errno prefix of Python."""
     text = str(error) or type(error).__name__
     return text.split("] ", 1)[1] if text.startswith("[Errno") and "] " in text else text
 
 
 def _next_step(status: int, code: str, message: str, headers: Mapping[str, str]) -> tuple[str | None, int]:
-    """What helps after this refusal, and the exit status."""
     known = advice(code)
     if code == ModelNotFound.code:
         return None if "jan-serve ls" in message else "`jan-serve ls` lists the models.", WRONG_USE
@@ -234,13 +231,13 @@ def _next_step(status: int, code: str, message: str, headers: Mapping[str, str])
 
 
 def _status_of(error: Mapping[str, Any]) -> int:
-    """The status that an error in a stream would have had in place of it, as far as its type tells."""
+    """The HTTP status that corresponds to an error event, by its type."""
     wrong = error.get("type") == "invalid_request_error"
     return HTTPStatus.BAD_REQUEST if wrong else HTTPStatus.INTERNAL_SERVER_ERROR
 
 
 def _event_data(pieces: Iterable[bytes]) -> Iterator[str]:
-    """The data of each event of a stream (WHATWG HTML, section 9.2.6). An event that was cut off is left out."""
+    """The data of each event of a stream (WHATWG HTML, section 9.2.6), without an incomplete last event."""
     data: list[bytes] = []
     for line in _lines(pieces):
         if line.startswith(b"data:"):
@@ -251,7 +248,7 @@ def _event_data(pieces: Iterable[bytes]) -> Iterator[str]:
 
 
 def _lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Lines that end with LF or CRLF. httpx's own also end at U+2028 and others, which JSON text may hold."""
+    """Lines that end with LF or CRLF. Those of httpx also end at U+2028 and others, which JSON may contain."""
     rest = bytearray()
     for piece in pieces:
         *whole, last = piece.split(b"\n")

@@ -1,4 +1,4 @@
-"""The line editor of an interactive chat: several lines, history, completion of commands. A layer on prompt_toolkit."""
+"""Line editor of an interactive chat on prompt_toolkit: multiline input, history, completion of commands."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.shortcuts import CompleteStyle
 
+from jan_serve.cli.chat.multiline import is_complete
 from jan_serve.cli.chat.parameters import PARAMETERS
-from jan_serve.cli.chat.several_lines import is_whole
 from jan_serve.cli.chat.slash_commands import COMMANDS
 
 _PROMPT: Final = ">>> "
@@ -24,12 +24,12 @@ _MAX_HISTORY_BYTES: Final = 1 << 20
 
 
 class LineEditor:
-    """Reads messages. names: the models for `/model`, asked for when they are completed."""
+    """names: returns the models for completion after `/model`."""
 
     def __init__(self, history_file: Path | None, names: Callable[[], Sequence[str]]) -> None:
         self._session: PromptSession[str] = PromptSession(
             history=_history(history_file),
-            completer=_Commands(names),
+            completer=_CommandCompleter(names),
             complete_while_typing=False,
             complete_style=CompleteStyle.READLINE_LIKE,
             key_bindings=_bindings(),
@@ -38,9 +38,9 @@ class LineEditor:
             enable_open_in_editor=True,
         )
 
-    def read(self, *, offered: str = "") -> str:
-        """One input. Blocks. Raises KeyboardInterrupt at Ctrl-C and EOFError at Ctrl-D on an empty line."""
-        return self._session.prompt(_PROMPT, default=offered)
+    def read(self) -> str:
+        """Read one input. Blocks. Raises KeyboardInterrupt at Ctrl-C and EOFError at Ctrl-D on an empty line."""
+        return self._session.prompt(_PROMPT)
 
 
 def _bindings() -> KeyBindings:
@@ -48,7 +48,7 @@ def _bindings() -> KeyBindings:
 
     def on_enter(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
-        if is_whole(buffer.text):
+        if is_complete(buffer.text):
             buffer.validate_and_handle()
         else:
             buffer.newline(copy_margin=False)
@@ -61,9 +61,7 @@ def _bindings() -> KeyBindings:
     return bindings
 
 
-class _Commands(Completer):
-    """Commands, and what follows some of them."""
-
+class _CommandCompleter(Completer):
     def __init__(self, names: Callable[[], Sequence[str]]) -> None:
         self._names = names
 
@@ -85,20 +83,20 @@ class _Commands(Completer):
 
 
 def _history(path: Path | None) -> History:
-    """In a file that only its owner reads, or in memory where there can be none."""
+    """History in a file with mode 0600; in memory if there is no path or the file is not writable."""
     if path is None:
         return InMemoryHistory()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
-        _shorten(path)
+        _trim(path)
     except OSError:
         return InMemoryHistory()
     return FileHistory(path)
 
 
-def _shorten(path: Path) -> None:
-    """Keep the newer half of a file that has become long. An entry begins with a line `# ` and its time."""
+def _trim(path: Path) -> None:
+    """Drop the older half of a history that is too large. Each entry begins with a line `# ` and its time."""
     if path.stat().st_size <= _MAX_HISTORY_BYTES:
         return
     content = path.read_bytes()

@@ -1,7 +1,7 @@
-"""The memory that a container or a service may still take, where the system limits it: Linux control groups.
+"""Memory that the Linux control groups of this process still allow, for containers and services.
 
-The system's own figure of available memory does not know of these limits; what goes beyond them is killed. Source: the
-kernel's documents admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst.
+The available memory of the system ignores these limits, and the kernel kills a process that exceeds them. Sources:
+admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst of the kernel documentation.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 _UNLIMITED: Final = 1 << 60
-"""Version 1 says "no limit" by a number near 2^63."""
+"""Version 1 writes a number near 2^63 for no limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """The files of one version. cache: keys of memory.stat for pages of files, which can be dropped."""
+    """Files of one cgroup version. cache: keys of memory.stat for file pages, which the kernel can reclaim."""
 
     limit: str
     used: str
@@ -30,17 +30,17 @@ _V1: Final = _Names(
 )
 
 
-def memory_left(proc: Path = Path("/proc"), mounts: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """Bytes that this process's control groups leave, pages of files not counted as taken. None: no limit is known.
+def cgroup_memory_left(proc: Path = Path("/proc"), mounts: Path = Path("/sys/fs/cgroup")) -> int | None:
+    """Bytes left within the limits, with file pages counted as free; None without a limit.
 
-    Reads some small files; what cannot be read limits nothing.
+    Reads a few small files. Ignores those that it cannot read.
     """
-    left = [amount for group, names in _groups(proc, mounts) if (amount := _left(group, names)) is not None]
+    left = [n_bytes for group, names in _groups(proc, mounts) if (n_bytes := _left(group, names)) is not None]
     return min(left, default=None)
 
 
 def _groups(proc: Path, mounts: Path) -> Iterator[tuple[Path, _Names]]:
-    """The folders of our groups and of those above them, whose limits hold too."""
+    """The folders of the groups of this process and of their parents, whose limits apply too."""
     try:
         lines = (proc / "self" / "cgroup").read_text().splitlines()
     except OSError:
@@ -55,7 +55,7 @@ def _groups(proc: Path, mounts: Path) -> Iterator[tuple[Path, _Names]]:
         else:
             continue
         inside = PurePosixPath(path.lstrip("/"))
-        if ".." in inside.parts:  # a group outside of our namespace
+        if ".." in inside.parts:  # a group outside the namespace
             inside = PurePosixPath()
         for part in (inside, *inside.parents):
             yield root / part, names

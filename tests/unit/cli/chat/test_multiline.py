@@ -1,10 +1,10 @@
-"""Which input is whole, and what it means."""
+"""Complete and incomplete inputs."""
 
 from __future__ import annotations
 
 import pytest
 
-from jan_serve.cli.chat.several_lines import is_whole, message_of
+from jan_serve.cli.chat.multiline import is_complete, message_of
 
 
 @pytest.mark.parametrize(
@@ -23,13 +23,13 @@ from jan_serve.cli.chat.several_lines import is_whole, message_of
         ('say """this"""', 'say """this"""'),
     ],
 )
-def test_whole(text: str, meant: str) -> None:
-    assert is_whole(text)
+def test_complete_input(text: str, meant: str) -> None:
+    assert is_complete(text)
     assert message_of(text) == meant
 
 
 @pytest.mark.parametrize(
     "text", ['"""', '"""one', '"""one\ntwo', '""""', "joined\\", "a\\\nb\\", "three \\\\\\"]
 )
-def test_not_whole(text: str) -> None:
-    assert not is_whole(text)
+def test_incomplete_input(text: str) -> None:
+    assert not is_complete(text)

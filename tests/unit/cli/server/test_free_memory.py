@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from jan_serve.cli.server.memory import free_memory, may_have_accelerators
+from jan_serve.cli.server.free_memory import free_memory, may_have_accelerators
 
 
 @pytest.mark.parametrize(
@@ -18,20 +18,22 @@ from jan_serve.cli.server.memory import free_memory, may_have_accelerators
         (("libllama.so",), True),
     ],
 )
-def test_backends_are_seen_by_their_libraries(tmp_path: Path, files: tuple[str, ...], expected: bool) -> None:
+def test_backends_are_found_by_their_libraries(
+    tmp_path: Path, files: tuple[str, ...], expected: bool
+) -> None:
     for name in files:
         (tmp_path / name).touch()
     assert may_have_accelerators(tmp_path) is expected
 
 
-def test_without_a_folder_it_cannot_be_told() -> None:
+def test_without_a_folder_there_may_be_accelerators() -> None:
     assert may_have_accelerators(None)
 
 
-def test_there_is_memory() -> None:
+def test_the_main_memory_is_not_empty() -> None:
     assert free_memory().usable > 0
 
 
-def test_a_limit_of_the_container_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jan_serve.cli.server.memory.memory_left", lambda: 10_000_000)
+def test_a_limit_of_the_container_applies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jan_serve.cli.server.free_memory.cgroup_memory_left", lambda: 10_000_000)
     assert free_memory().main == 10_000_000

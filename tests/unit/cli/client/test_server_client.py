@@ -1,4 +1,4 @@
-"""What can go wrong between a command and the server, in one message, a next step and an exit status."""
+"""Failures between a command and the server become a message, a next step and an exit status."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from jan_serve.cli.client.server_connection import ServerConnection
+from jan_serve.cli.client.server_client import ServerClient
 from jan_serve.cli.errors import CommandError
 from jan_serve.config import ServerAddress
 from tests.support.served_app import ServedApp
@@ -47,28 +47,28 @@ def refusal(message: str, code: str) -> dict[str, Any]:
     return {"error": {"message": message, "type": "x", "param": None, "code": code}}
 
 
-def connection(url: str, key: str | None = None) -> ServerConnection:
+def connection(url: str, key: str | None = None) -> ServerClient:
     secret = SecretStr(key) if key is not None else None
-    return ServerConnection(ServerAddress(url, "--url", secret, "JAN_SERVE_API_KEY"))
+    return ServerClient(ServerAddress(url, "--url", secret, "JAN_SERVE_API_KEY"))
 
 
 CASES = [
-    (http(200, b"<html>"), 3, "answers, but not as this version of jan-serve does (no JSON)", "--url"),
-    (http(200, []), 3, "(another kind of JSON)", "--url"),
+    (http(200, b"<html>"), 3, "answers, but not like this version of jan-serve (not JSON)", "--url"),
+    (http(200, []), 3, "(not a JSON object)", "--url"),
     (http(404, b"nothing", kind="text/plain"), 3, "(HTTP status 404)", "--url"),
     (http(404, refusal("There is no such route.", "not_found")), 3, "(HTTP status 404)", "--url"),
     (http(404, refusal("The model `x` does not exist.", "model_not_found")), 2, "`x`", "jan-serve ls"),
     (http(400, refusal("temperature: too hot", "invalid_request")), 2, "temperature: too hot", ""),
-    (http(401, refusal("Invalid API key", "invalid_api_key")), 2, "wants an API key", "JAN_SERVE_API_KEY"),
+    (http(401, refusal("Invalid API key", "invalid_api_key")), 2, "requires an API key", "JAN_SERVE_API_KEY"),
     (http(403, refusal("This host is not allowed.", "forbidden_host")), 2, "not allowed", ""),
     (http(503, refusal("The server stops.", "draining"), "Retry-After: 7"), 1, "stops", "in 7 s"),
     (http(429, refusal("Too many.", "overloaded")), 1, "Too many.", "jan-serve logs"),
     (http(503, refusal("Loading failed.", "model_failed")), 1, "Loading failed.", "jan-serve doctor"),
     (http(503, refusal("No memory.", "insufficient_memory")), 1, "No memory.", "--n-ctx"),
     (http(500, refusal("Failed.", "internal_error")), 1, "Failed.", "jan-serve logs"),
-    (b"", 3, "broke off", "jan-serve ps"),
-    (b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{", 3, "broke off", "jan-serve ps"),
-    (b"SSH-2.0-x\r\n", 3, "broke off", "jan-serve ps"),
+    (b"", 3, "broke the connection", "jan-serve ps"),
+    (b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{", 3, "broke the connection", "jan-serve ps"),
+    (b"SSH-2.0-x\r\n", 3, "broke the connection", "jan-serve ps"),
 ]
 
 
@@ -81,18 +81,18 @@ def test_bad_answers(answer: bytes, status: int, message: str, next_step: str) -
     assert next_step in (raised.value.next_step or "")
 
 
-def test_nobody_listens() -> None:
+def test_no_listener() -> None:
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{sock.getsockname()[1]}"
         with connection(url) as server, pytest.raises(CommandError) as raised:
             server.get("/models")
-    assert raised.value.message == f"no server answers at {url} (ServerConnection refused)"
+    assert raised.value.message == f"no server answers at {url} (Connection refused)"
     assert raised.value.status == 3
     assert "`jan-serve`" in (raised.value.next_step or "")
 
 
-def test_the_key_goes_along_and_is_named_when_it_is_wrong() -> None:
+def test_a_wrong_key_is_named() -> None:
     refused = http(401, refusal("Invalid API key", "invalid_api_key"))
     with (
         answering(refused) as url,
@@ -100,7 +100,7 @@ def test_the_key_goes_along_and_is_named_when_it_is_wrong() -> None:
         pytest.raises(CommandError) as raised,
     ):
         server.get("/models")
-    assert "does not take the API key of JAN_SERVE_API_KEY" in raised.value.message
+    assert "rejects the API key from JAN_SERVE_API_KEY" in raised.value.message
     assert "secret" not in raised.value.message
 
 
@@ -122,20 +122,20 @@ def test_a_failure_within_a_stream() -> None:
     )
     with pytest.raises(CommandError, match="It crashed"):
         events(body)
-    with pytest.raises(CommandError, match="no event stream"):
+    with pytest.raises(CommandError, match="not an event stream"):
         events(b"{}", kind="application/json")
 
 
 @pytest.mark.parametrize("split", range(1, 40, 3))
 def test_events_at_every_split_point(split: int) -> None:
-    from jan_serve.cli.client.server_connection import _event_data  # pyright: ignore[reportPrivateUsage]
+    from jan_serve.cli.client.server_client import _event_data  # pyright: ignore[reportPrivateUsage]
 
     body = 'data: {"t": "é"}\r\n\r\n: x\n\ndata: b\n\n'.encode()
     pieces = [body[at : at + split] for at in range(0, len(body), split)]
     assert list(_event_data(iter(pieces))) == ['{"t": "é"}', "b"]
 
 
-def test_a_key_that_is_asked_for(run: Run, server: ServedApp, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_configured_key_is_sent(run: Run, server: ServedApp, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAN_SERVE_API_KEY", "any")
     assert run("ps", "--url", server.url).status == 0
 
@@ -147,7 +147,7 @@ def test_no_server_is_exit_status_3(run: Run) -> None:
         assert "no server answers" in answer.err
 
 
-def test_an_address_that_is_none(run: Run) -> None:
+def test_an_invalid_address(run: Run) -> None:
     answer = run("ps", "--url", "ftp://x")
     assert answer.status == 2
     assert "--url: 'ftp://x' is not an address" in answer.err

@@ -1,0 +1,68 @@
+"""Requests one answer and streams it to the terminal."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from jan_serve.cli.chat.answer_display import AnswerDisplay
+from jan_serve.cli.client.server_client import ServerClient
+
+
+@dataclass(slots=True)
+class ChatAnswer:
+    """stopped: Ctrl-C ended it, and the text is incomplete. timings: with the field names of llama-server."""
+
+    model: str = ""
+    text: str = ""
+    reasoning: str = ""
+    finish_reason: str | None = None
+    stopped: bool = False
+    usage: dict[str, Any] = field(default_factory=dict[str, Any])
+    timings: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def statistics(self) -> str:
+        if not self.usage:
+            return "no statistics: the answer is incomplete"
+        cached = self.usage.get("prompt_tokens_details", {}).get("cached_tokens", 0)
+        prompt = f"{self.usage['prompt_tokens']} prompt tokens" + (f" ({cached} cached)" if cached else "")
+        rates = [
+            f"{verb} at {self.timings[name]:.1f} tokens/s"
+            for name, verb in (("prompt_per_second", "processed"), ("predicted_per_second", "generated"))
+            if self.timings.get(name)
+        ]
+        return ", ".join([prompt, f"{self.usage['completion_tokens']} answer tokens", *rates])
+
+
+def ask(client: ServerClient, request: Mapping[str, Any], display: AnswerDisplay) -> ChatAnswer:
+    """Send a chat request. Ctrl-C stops the generation on the server too. Raises CommandError."""
+    answer = ChatAnswer()
+    texts: list[str] = []
+    reasoning: list[str] = []
+    with _stoppable(answer), contextlib.closing(client.events("/v1/chat/completions", request)) as events:
+        for event in events:
+            answer.model = str(event.get("model") or answer.model)
+            answer.usage = event.get("usage") or answer.usage
+            answer.timings = event.get("timings") or answer.timings
+            for choice in cast(list[dict[str, Any]], event.get("choices") or []):
+                answer.finish_reason = choice.get("finish_reason") or answer.finish_reason
+                delta: dict[str, Any] = choice.get("delta") or {}
+                if delta.get("reasoning_content"):
+                    reasoning.append(delta["reasoning_content"])
+                    display.reasoning(reasoning[-1])
+                if delta.get("content"):
+                    texts.append(delta["content"])
+                    display.text(texts[-1])
+    answer.text = "".join(texts)
+    answer.reasoning = "".join(reasoning)
+    return answer
+
+
+@contextlib.contextmanager
+def _stoppable(answer: ChatAnswer) -> Generator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        answer.stopped = True
