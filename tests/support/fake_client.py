@@ -12,9 +12,10 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from jan_serve.core.engine_stats import EngineStats
 from jan_serve.core.events import Timings, TokenInfo
+from jan_serve.core.model_facts import ModelFacts, SpecialToken
 from jan_serve.errors import InvalidRequest, ModelNotFound
-from jan_serve.ipc.engine_stats import EngineStats
 from jan_serve.ipc.messages import (
     Accepted,
     Chunk,
@@ -23,12 +24,10 @@ from jan_serve.ipc.messages import (
     EmbedRequest,
     EngineEvent,
     EngineRequest,
-    ModelFacts,
     PromptScored,
     ReadState,
     RequestCompleted,
     SequenceFinished,
-    SpecialToken,
     StatePart,
     StateStored,
     StoreState,

@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import IO, Any
 
 import jan_serve
+from jan_serve.core.engine_stats import EngineStats
 from jan_serve.core.events import TokenInfo
+from jan_serve.core.model_facts import ModelFacts
 from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.errors import JanServeError, error_from_payload
 from jan_serve.ipc.codec import (
@@ -27,7 +29,6 @@ from jan_serve.ipc.codec import (
     decode_length,
     encode_request,
 )
-from jan_serve.ipc.engine_stats import EngineStats
 from jan_serve.ipc.messages import (
     Accepted,
     Chunk,
@@ -42,7 +43,6 @@ from jan_serve.ipc.messages import (
     LoadFailed,
     LoadModel,
     LoadProgress,
-    ModelFacts,
     PingRequest,
     Pong,
     PromptScored,

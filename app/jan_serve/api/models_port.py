@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from jan_serve.core.engine_stats import EngineStats
+from jan_serve.core.model_facts import ModelFacts
 from jan_serve.generation.ports import ModelLeases
-from jan_serve.ipc.engine_stats import EngineStats
-from jan_serve.ipc.messages import ModelFacts
 
 
 class ModelName(Protocol):

@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from jan_serve.core.engine_stats import STEP_SIZES, EngineStats
 from jan_serve.core.sequence_state import SequenceState
 from jan_serve.engine.adapters import Adapters
 from jan_serve.engine.cache.sequence_memory import IDLE_CELLS, SequenceMemory
@@ -29,7 +30,6 @@ from jan_serve.engine.sequence_output import SequenceOutput
 from jan_serve.engine.step_clock import StepClock
 from jan_serve.engine.tokens import Tokens, ends_of_turns
 from jan_serve.errors import EngineFailure
-from jan_serve.ipc.engine_stats import STEP_SIZES, EngineStats
 from jan_serve.ipc.messages import EngineEvent
 
 _MOST_EXTRA: Final = 64

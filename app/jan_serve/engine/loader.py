@@ -13,6 +13,7 @@ import msgspec
 import psutil
 
 from jan_serve.core.kv_types import BYTES_PER_ELEMENT
+from jan_serve.core.model_facts import DeviceInfo, ModelFacts
 from jan_serve.engine import memory_fit
 from jan_serve.engine.adapters import Adapters
 from jan_serve.engine.cache.model_identity import model_parts
@@ -33,7 +34,7 @@ from jan_serve.engine.llama.context import LlamaContext
 from jan_serve.engine.llama.model import LlamaModel
 from jan_serve.engine.llama.thread_pool import ThreadPool
 from jan_serve.errors import InsufficientMemory, InvalidModel, SettingsError
-from jan_serve.ipc.messages import DeviceInfo, EngineSettings, LoadModel, ModelFacts
+from jan_serve.ipc.messages import EngineSettings, LoadModel
 
 logger = logging.getLogger(__name__)
 

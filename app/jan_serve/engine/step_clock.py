@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Final, Literal
 
-from jan_serve.ipc.engine_stats import STEP_SECONDS, PartTimes, StepTimes
+from jan_serve.core.engine_stats import STEP_SECONDS, PartTimes, StepTimes
 
 Part = Literal["whole", "forward", "sampling", "join", "leave"]
 _PARTS: Final[tuple[Part, ...]] = ("whole", "forward", "sampling", "join", "leave")

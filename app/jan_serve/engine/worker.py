@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 import msgspec
 import psutil
 
+from jan_serve.core.engine_stats import EngineStats
 from jan_serve.engine.constraint.lark_limits import STACK_BYTES
 from jan_serve.engine.embedding.embed_job import EmbedJob
 from jan_serve.engine.embedding.embed_pacing import EmbedPacing
@@ -35,7 +36,6 @@ from jan_serve.engine.phase import PhaseClock
 from jan_serve.engine.sequence import Sequence
 from jan_serve.errors import EngineFailure, JanServeError, ProtocolError, SettingsError, UnsupportedOperation
 from jan_serve.ipc.channel import BlockingChannel, take_over_stdio
-from jan_serve.ipc.engine_stats import EngineStats
 from jan_serve.ipc.messages import (
     PROTOCOL_VERSION,
     AbortRequest,

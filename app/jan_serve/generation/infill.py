@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from jan_serve.core.model_facts import ModelFacts
 from jan_serve.core.request import InfillFile, InfillPrompt
 from jan_serve.errors import UnsupportedOperation
 from jan_serve.generation.ports import EngineClient
-from jan_serve.ipc.messages import ModelFacts, TokenizeRequest
+from jan_serve.ipc.messages import TokenizeRequest
 
 Pieces = tuple[str | tuple[int, ...], ...]
 

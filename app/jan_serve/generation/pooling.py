@@ -7,10 +7,11 @@ from contextlib import AsyncExitStack
 
 import msgspec
 
+from jan_serve.core.model_facts import ModelFacts
 from jan_serve.errors import UnsupportedOperation
 from jan_serve.generation.deadline import RunningRequests
 from jan_serve.generation.ports import ModelLeases
-from jan_serve.ipc.messages import EmbedRequest, ModelFacts
+from jan_serve.ipc.messages import EmbedRequest
 
 
 class Pooled(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,6 +16,7 @@ from jan_serve.chat.formats.format import ChatFormat
 from jan_serve.chat.template import format_of
 from jan_serve.core.constraint import CompiledGrammar, Constraint
 from jan_serve.core.messages import Tool
+from jan_serve.core.model_facts import ModelFacts
 from jan_serve.core.request import ChatPrompt, GenerationRequest, InfillPrompt, TextPrompt, TokenPrompt
 from jan_serve.core.sampling import SamplingParams
 from jan_serve.core.template import TemplateFacts
@@ -34,7 +35,7 @@ from jan_serve.generation.infill import infill_pieces
 from jan_serve.generation.ports import EngineClient, TemplateRenderer
 from jan_serve.generation.profiles import ModelProfiles, NoProfiles, with_defaults
 from jan_serve.generation.template_choice import template_of
-from jan_serve.ipc.messages import EngineRequest, ModelFacts, TokenizeRequest
+from jan_serve.ipc.messages import EngineRequest, TokenizeRequest
 from jan_serve.ipc.rendering import RenderRequest
 
 logger = logging.getLogger(__name__)

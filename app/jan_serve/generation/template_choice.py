@@ -7,8 +7,8 @@ from typing import Final
 import msgspec
 
 from jan_serve.chat.fallback import CHATML
+from jan_serve.core.model_facts import ModelFacts
 from jan_serve.errors import TemplateError
-from jan_serve.ipc.messages import ModelFacts
 
 BUILT_IN: Final = {"chatml": CHATML}
 

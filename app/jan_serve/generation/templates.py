@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 
+from jan_serve.core.model_facts import ModelFacts
 from jan_serve.core.request import ChatPrompt
 from jan_serve.generation.deadline import RunningRequests
 from jan_serve.generation.ports import ModelLeases
 from jan_serve.generation.prepare import RequestPreparer
-from jan_serve.ipc.messages import ModelFacts
 
 
 class TemplateService:

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from jan_serve.core.model_facts import AdapterFacts
 from jan_serve.errors import InvalidModel, InvalidRequest, UnsupportedOperation
-from jan_serve.ipc.messages import AdapterFacts, AdapterFile, AdapterUse, EngineRequest, ShutdownRequest
+from jan_serve.ipc.messages import AdapterFile, AdapterUse, EngineRequest, ShutdownRequest
 from models.recipe.lora_file import llama_shapes, write_lora
 from tests.support.models import EXACT
 from tests.support.worker import Result, Worker, generate, running_worker

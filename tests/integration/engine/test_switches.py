@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.ipc.engine_stats import EngineStats
+from jan_serve.core.engine_stats import EngineStats
 from tests.support.models import EXACT
 from tests.support.worker import Worker, generate, running_worker
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from jan_serve.core.engine_stats import STEP_SECONDS, PartTimes, StepTimes
 from jan_serve.engine.step_clock import StepClock
-from jan_serve.ipc.engine_stats import STEP_SECONDS, PartTimes, StepTimes
 from tests.support.clock import TurnedClock
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from jan_serve.core.messages import Message
+from jan_serve.core.model_facts import AdapterFacts
 from jan_serve.core.request import AdapterChoice, ChatPrompt, GenerationRequest, TextPrompt
 from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.errors import AdapterNotFound, InvalidRequest, JanServeError, error_from_payload
@@ -16,7 +17,7 @@ from jan_serve.generation.constraint.compiler import ConstraintCompiler
 from jan_serve.generation.prepare import RequestPreparer
 from jan_serve.generation.profiles import ModelProfile, with_defaults
 from jan_serve.generation.template_choice import TemplateOverride
-from jan_serve.ipc.messages import AdapterFacts, AdapterUse
+from jan_serve.ipc.messages import AdapterUse
 from tests.support.compiling import InlineTranslator
 from tests.support.fake_client import FakeClient, fake_facts
 from tests.support.rendering import InlineRenderer

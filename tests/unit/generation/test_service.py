@@ -9,6 +9,7 @@ import pytest
 
 from jan_serve.core.events import Completed, Finished, GenerationEvent, PromptTokens, Started, TextDelta
 from jan_serve.core.messages import ImagePart, Message, Tool
+from jan_serve.core.model_facts import SpecialToken
 from jan_serve.core.request import ChatPrompt, GenerationRequest, InfillPrompt, TextPrompt, TokenPrompt
 from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.errors import (
@@ -24,15 +25,7 @@ from jan_serve.errors import (
     UnsupportedOperation,
 )
 from jan_serve.generation.deadline import RunningRequests
-from jan_serve.ipc.messages import (
-    Accepted,
-    Chunk,
-    EngineEvent,
-    EngineRequest,
-    Pong,
-    SequenceFinished,
-    SpecialToken,
-)
+from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, EngineRequest, Pong, SequenceFinished
 from tests.support.fake_client import FakeClient, FakeModels, endings, fake_facts, saying
 from tests.unit.generation.support import SEED, collect, service_over
 

@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from jan_serve.core.constraint import CompiledGrammar
+from jan_serve.core.engine_stats import EngineStats
 from jan_serve.core.events import Timings, TokenInfo, TokenLogprob
 from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.errors import ProtocolError
 from jan_serve.ipc import codec
-from jan_serve.ipc.engine_stats import EngineStats
 from jan_serve.ipc.messages import (
     AbortRequest,
     Accepted,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jan_serve.ipc.messages import DeviceInfo
+from jan_serve.core.model_facts import DeviceInfo
 from jan_serve.supervisor.limits import RestartLimits
 from jan_serve.supervisor.models.model_history import ModelHistory
 from jan_serve.supervisor.models.model_source import ModelSource

@@ -11,8 +11,9 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
+from jan_serve.core.model_facts import ModelFacts
 from jan_serve.errors import EngineStalled
-from jan_serve.ipc.messages import Chunk, EngineRequest, LoadModel, ModelFacts, Pong
+from jan_serve.ipc.messages import Chunk, EngineRequest, LoadModel, Pong
 from jan_serve.supervisor.limits import WorkerLimits
 from jan_serve.supervisor.workers.engine_client import WorkerEngineClient
 from jan_serve.supervisor.workers.watchdog import Stall, Watchdog

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from jan_serve.core.model_facts import ModelFacts
 from jan_serve.core.sampling import Watermark
-from jan_serve.ipc.messages import ModelFacts
 
 
 @dataclass(frozen=True, slots=True)

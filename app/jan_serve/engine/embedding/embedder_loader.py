@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import psutil
 
+from jan_serve.core.model_facts import ModelFacts
 from jan_serve.engine.adapters import Adapters
 from jan_serve.engine.embedding.embedder import Embedder
 from jan_serve.engine.embedding.input_pooling import MAX_SEQUENCES, InputPooling, InputsInPieces, WholeInputs
@@ -11,7 +12,7 @@ from jan_serve.engine.llama.context import LlamaContext
 from jan_serve.engine.llama.model import LlamaModel
 from jan_serve.engine.llama.thread_pool import ThreadPool
 from jan_serve.errors import InsufficientMemory
-from jan_serve.ipc.messages import EngineSettings, ModelFacts
+from jan_serve.ipc.messages import EngineSettings
 
 # Attention over a whole input runs in one batch, and its buffers grow with it: longer inputs need --n-ctx.
 DEFAULT_N_CTX = 2048

@@ -12,8 +12,8 @@ from typing import Any
 
 import psutil
 
+from jan_serve.core.model_facts import DeviceInfo
 from jan_serve.engine.llama.bindings import bindings_version, ggml_function, lib
-from jan_serve.ipc.messages import DeviceInfo
 
 # enum ggml_backend_dev_type
 _DEVICE_KINDS = {0: "cpu", 1: "gpu", 2: "igpu", 3: "accel"}

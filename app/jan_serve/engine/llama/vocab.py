@@ -9,8 +9,8 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any
 
+from jan_serve.core.model_facts import SpecialToken
 from jan_serve.engine.llama.bindings import lib
-from jan_serve.ipc.messages import SpecialToken
 
 _ROLES = {
     "bos": lib.llama_vocab_bos,

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from jan_serve.core.model_facts import ModelFacts
 from jan_serve.errors import JanServeError, ModelFailed
-from jan_serve.ipc.messages import ModelFacts
 from jan_serve.store.memory.footprint import Footprint
 from jan_serve.supervisor.limits import ManagerLimits
 from jan_serve.supervisor.models.crash_backoff import Pause, Refuse

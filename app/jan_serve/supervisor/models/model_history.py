@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from jan_serve.core.model_facts import ModelFacts
 from jan_serve.errors import ModelFailed
-from jan_serve.ipc.messages import ModelFacts
 from jan_serve.supervisor.limits import RestartLimits
 from jan_serve.supervisor.models.crash_backoff import CrashLog, Pause, Refuse, Verdict, retry_after_s
 from jan_serve.supervisor.models.model_source import ModelSource, Residence

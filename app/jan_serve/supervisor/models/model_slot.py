@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from enum import StrEnum
 
-from jan_serve.ipc.messages import LoadModel, ModelFacts
+from jan_serve.core.model_facts import ModelFacts
+from jan_serve.ipc.messages import LoadModel
 from jan_serve.store.memory.footprint import Footprint
 from jan_serve.supervisor.models.eviction import Occupant, Taken
 from jan_serve.supervisor.models.load_preparation import Prepared

@@ -6,8 +6,8 @@ from typing import Literal
 
 import msgspec
 
-from jan_serve.ipc.engine_stats import EngineStats
-from jan_serve.ipc.messages import ModelFacts
+from jan_serve.core.engine_stats import EngineStats
+from jan_serve.core.model_facts import ModelFacts
 from jan_serve.supervisor.models.crash_backoff import Pause, Refuse
 from jan_serve.supervisor.models.model_history import ModelHistory
 from jan_serve.supervisor.models.model_slot import ModelSlot, SlotState

@@ -15,6 +15,7 @@ from typing import Final, Protocol, TypeVar
 
 import msgspec
 
+from jan_serve.core.model_facts import ModelFacts
 from jan_serve.errors import (
     EngineCrashed,
     EngineFailure,
@@ -35,7 +36,6 @@ from jan_serve.ipc.messages import (
     EngineEvent,
     EngineRequest,
     Failed,
-    ModelFacts,
     ReadState,
     RequestCompleted,
     StateKept,

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 import msgspec
 
+from jan_serve.core.model_facts import ModelFacts
 from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.errors import InvalidModel, JanServeError
-from jan_serve.ipc.messages import EmbedRequest, EngineRequest, EngineSettings, LoadModel, ModelFacts
+from jan_serve.ipc.messages import EmbedRequest, EngineRequest, EngineSettings, LoadModel
 from jan_serve.supervisor.limits import WorkerLimits
 from jan_serve.supervisor.workers.engine_client import WorkerEngineClient
 from jan_serve.supervisor.workers.worker_process import WorkerEnd, WorkerProcess

@@ -20,13 +20,13 @@ from typing import Protocol
 
 import msgspec
 
+from jan_serve.core.model_facts import ModelFacts
 from jan_serve.errors import JanServeError, ProtocolError, error_from_payload
 from jan_serve.ipc.channel import AsyncChannel
 from jan_serve.ipc.messages import (
     LoadFailed,
     LoadModel,
     LoadProgress,
-    ModelFacts,
     PingRequest,
     Pong,
     Ready,

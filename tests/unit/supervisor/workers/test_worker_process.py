@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from jan_serve.core.constraint import CompiledGrammar
+from jan_serve.core.model_facts import ModelFacts
 from jan_serve.errors import (
     EngineCrashed,
     EngineStalled,
@@ -22,7 +23,7 @@ from jan_serve.errors import (
     InvalidModel,
     JanServeError,
 )
-from jan_serve.ipc.messages import Chunk, EngineEvent, EngineRequest, LoadModel, ModelFacts
+from jan_serve.ipc.messages import Chunk, EngineEvent, EngineRequest, LoadModel
 from jan_serve.supervisor.limits import WorkerLimits
 from jan_serve.supervisor.workers.engine_client import WorkerEngineClient
 from jan_serve.supervisor.workers.worker_process import (

@@ -22,7 +22,7 @@ from prometheus_client.registry import Collector
 from jan_serve import __version__
 from jan_serve.api.http.request_record import RequestRecord
 from jan_serve.api.models_port import ModelsState, ModelState
-from jan_serve.ipc.engine_stats import STEP_SIZES
+from jan_serve.core.engine_stats import STEP_SIZES
 
 _LABELS: Final = ("model_name", "engine")
 _ENGINE: Final = "0"

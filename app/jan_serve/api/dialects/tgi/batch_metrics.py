@@ -12,7 +12,7 @@ from typing import Final
 
 from prometheus_client.core import HistogramMetricFamily, Metric
 
-from jan_serve.ipc.engine_stats import STEP_SECONDS, EngineStats, PartTimes, StepTimes
+from jan_serve.core.engine_stats import STEP_SECONDS, EngineStats, PartTimes, StepTimes
 
 _QUANTILES: Final = ("0", "0.5", "0.9", "0.95", "0.99", "0.999", "1")
 _BOUNDS: Final = (*(repr(bound) for bound in STEP_SECONDS), "+Inf")

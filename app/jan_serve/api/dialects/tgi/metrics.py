@@ -16,10 +16,10 @@ from prometheus_client.registry import Collector
 
 from jan_serve.api.dialects.tgi.batch_metrics import batch_series, counter, skipped_tokens
 from jan_serve.api.models_port import ModelsState
+from jan_serve.core.engine_stats import STEP_SECONDS, EngineStats
 from jan_serve.core.events import Completed, Finished, Timings
 from jan_serve.errors import EngineFailure, InvalidRequest, JanServeError, Overloaded, TemplateError
 from jan_serve.generation.batch import PromptEvent
-from jan_serve.ipc.engine_stats import STEP_SECONDS, EngineStats
 
 if TYPE_CHECKING:
     from jan_serve.api.dialects.tgi.serving import Job

@@ -22,6 +22,7 @@ from jan_serve.api.dialects.tgi.metrics import TgiMetrics
 from jan_serve.api.http.disconnect import while_connected
 from jan_serve.core.constraint import Constraint
 from jan_serve.core.events import Completed, GenerationEvent, Timings, TokenInfo, TokenLogprob
+from jan_serve.core.model_facts import ModelFacts
 from jan_serve.core.request import AdapterChoice, GenerationRequest
 from jan_serve.errors import JanServeError, Overloaded
 from jan_serve.generation.batch import PromptEvent, generate_batch
@@ -30,7 +31,6 @@ from jan_serve.generation.leases import DefaultingLeases
 from jan_serve.generation.service import GenerationService
 from jan_serve.generation.templates import TemplateService
 from jan_serve.generation.tokenize import TokenizerService
-from jan_serve.ipc.messages import ModelFacts
 
 _PING: Final = b":\n\n"
 

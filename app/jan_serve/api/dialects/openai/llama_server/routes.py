@@ -19,12 +19,12 @@ from jan_serve.api.http.disconnect import while_connected
 from jan_serve.api.http.replies import json_reply
 from jan_serve.api.http.sse import SSE_RESPONSE
 from jan_serve.api.shared.answers import answer_stream, answer_whole
+from jan_serve.core.model_facts import ModelFacts
 from jan_serve.core.request import ChatPrompt
 from jan_serve.generation.batch import generate_batch
 from jan_serve.generation.ports import ModelLeases
 from jan_serve.generation.service import GenerationService
 from jan_serve.generation.templates import TemplateService
-from jan_serve.ipc.messages import ModelFacts
 
 _STREAMED: Final[dict[int | str, dict[str, Any]]] = {200: {"content": SSE_RESPONSE}}
 

@@ -1,0 +1,67 @@
+"""Facts about a loaded model, which its worker reports once it is ready."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class DeviceInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A ggml device: `kind` as ggml names it (cpu, gpu, igpu, accel); memory in bytes."""
+
+    name: str
+    description: str
+    kind: str
+    free_bytes: int
+    total_bytes: int
+
+
+class SpecialToken(msgspec.Struct, frozen=True):
+    """A token with a role, and its text."""
+
+    id: int
+    text: str
+
+
+class AdapterFacts(msgspec.Struct, frozen=True):
+    """A loaded LoRA adapter: its name, and the scale of requests that say none."""
+
+    name: str
+    scale: float
+
+
+class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known only once the model is loaded. Sizes in bytes, lengths in tokens.
+
+    special_tokens: by role (bos, eos, eot, sep, nl, pad, mask, and fim_ with pre, suf, mid, pad, rep, sep).
+    chat_templates: by name; "default" is the GGUF's own. pooling: how embeddings are pooled.
+    score_labels: names of the outputs of a model that scores (rank pooling), as far as it names them.
+    is_embedding_model: only embeddings (and scores for rank pooling) can be asked of it.
+    """
+
+    description: str
+    architecture: str
+    n_ctx: int
+    n_ctx_train: int
+    n_vocab: int
+    n_embd: int
+    n_params: int
+    size_bytes: int
+    parallel: int
+    threads: int
+    n_gpu_layers: int
+    n_layer: int
+    device: str
+    devices: tuple[DeviceInfo, ...]
+    pooling: str
+    is_embedding_model: bool
+    is_recurrent: bool
+    special_tokens: dict[str, SpecialToken]
+    eog_token_ids: tuple[int, ...]
+    add_bos: bool
+    add_eos: bool
+    chat_templates: dict[str, str]
+    metadata: dict[str, str]
+    kv_bytes: int = 0
+    load_seconds: float = 0.0
+    adapters: tuple[AdapterFacts, ...] = ()
+    score_labels: tuple[str, ...] = ()
