@@ -46,7 +46,7 @@ class Intake:
         self._mark = mark
         self._vocab = vocab
         self._candidates = candidates
-        self._grammars = GrammarFactory(vocab, candidates)
+        self._grammars = GrammarFactory(vocab)
         self._n_ctx = n_ctx
         self._ceiling = max_tokens_ceiling
         self._shelf = shelf
