@@ -16,7 +16,7 @@ PURE = (
     "cache.prefix_cache",
     "memory_fit",
     "phase",
-    "scheduling.pacing",
+    "scheduling.prefill_chunks",
     "scheduling.scheduler",
     "sequence",
     "sequence_text",

@@ -11,7 +11,7 @@ from jan_serve.engine.drafting.draft_model import DraftModel
 from jan_serve.engine.drafting.draft_record import DraftRecord
 from jan_serve.engine.drafting.prompt_lookup import MAX_DRAFT, Guess, TokenHistory, guess
 from jan_serve.engine.drafting.step_costs import StepCosts
-from jan_serve.engine.scheduling.pacing import Pacer
+from jan_serve.engine.scheduling.prefill_chunks import Pacer
 from jan_serve.engine.sequence import Sequence
 from jan_serve.engine.tokens import Tokens
 

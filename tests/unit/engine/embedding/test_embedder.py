@@ -8,7 +8,6 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from jan_serve.engine.embedding.embed_job import EmbedJob
 from jan_serve.engine.embedding.embedder import Embedder
 from jan_serve.engine.embedding.embedder_loader import (
     DEFAULT_N_CTX,
@@ -16,7 +15,7 @@ from jan_serve.engine.embedding.embedder_loader import (
     check_memory,
     input_limit,
 )
-from jan_serve.engine.embedding.input_pooling import Decode
+from jan_serve.engine.embedding.input_pooling import Decode, EmbedJob
 from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_OK
 from jan_serve.engine.phase import PhaseClock
 from jan_serve.errors import EngineFailure, InsufficientMemory
