@@ -13,7 +13,7 @@ from jan_serve.core.sequence_state import SequenceState, StateIdentity, decode_s
 from jan_serve.errors import InvalidRequest, InvalidState, Overloaded
 from jan_serve.ipc.messages import ReadState, StatePart, StateStored, StoreState
 
-_SMALL_PARTS = 1 << 20
+_HEADER_BYTES = 1 << 20
 """Bytes reserved for the header of a state."""
 
 
@@ -120,7 +120,7 @@ class StateShelf:
 
 def state_bytes(memory_bytes: int, n_vocab: int, n_tokens: int) -> int:
     """Bytes to reserve for a state."""
-    return memory_bytes + 4 * n_vocab + 8 * n_tokens + _SMALL_PARTS
+    return memory_bytes + 4 * n_vocab + 8 * n_tokens + _HEADER_BYTES
 
 
 def _slice(parts: tuple[bytes | memoryview, ...], offset: int, length: int) -> bytes:

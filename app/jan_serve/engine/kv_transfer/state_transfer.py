@@ -59,7 +59,7 @@ class StateTransfer:
                     case DropState():
                         self.shelf.drop(request.state)
             except JanServeError as error:
-                if isinstance(request, ReadState | StoreState):  # a failed DropState has no reply
+                if isinstance(request, ReadState | StoreState):  # the others have no reply
                     self._send(Failed(id=request.id, code=error.code, payload=error.payload()))
 
     def _identity(self) -> StateIdentity:
