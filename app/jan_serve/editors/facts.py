@@ -11,8 +11,6 @@ PROVIDER: Final = "jan-serve"
 KEY_VARIABLE: Final = "JAN_SERVE_API_KEY"
 NO_KEY: Final = "none"
 """Stands where a program insists on a key and the server asks for none."""
-_MOST_AUTOMATIC_N_CTX: Final = 32_768
-"""The server gives no model more by itself, whatever it was trained for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +32,12 @@ class EditorModel:
         return None if self.n_ctx is None else min(self.n_ctx // 4, 16_384)
 
 
-def editor_model(card: Mapping[str, Any]) -> EditorModel:
-    """A model of the list that /v1/models gives."""
+def editor_model(card: Mapping[str, Any], max_default_n_ctx: int) -> EditorModel:
+    """A model of /v1/models. max_default_n_ctx: of a model that is not loaded."""
     meta = cast(dict[str, Any], card.get("meta") or {})
     pooling = meta.get("pooling")
     loaded, trained = meta.get("n_ctx"), card.get("context_length")
-    guess = min(trained, _MOST_AUTOMATIC_N_CTX) if isinstance(trained, int) else None
+    guess = min(trained, max_default_n_ctx) if isinstance(trained, int) else None
     is_embedding = pooling not in (None, "none", "rank")
     return EditorModel(
         name=str(card["id"]),

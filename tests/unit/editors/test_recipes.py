@@ -132,7 +132,7 @@ def test_cline() -> None:
     ],
 )
 def test_the_context_of_a_model(card: dict[str, Any], n_ctx: int | None, is_exact: bool) -> None:
-    model = editor_model({"id": "m", **card})
+    model = editor_model({"id": "m", **card}, 32_768)
     assert (model.n_ctx, model.is_exact) == (n_ctx, is_exact)
 
 
