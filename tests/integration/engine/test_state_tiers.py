@@ -64,7 +64,7 @@ def test_prefixes_are_shared_under_the_same_salt_only(exact_llama: Path, tmp_pat
 
 
 def test_a_state_file_without_a_state_is_not_taken_for_tokens(exact_llama: Path, tmp_path: Path) -> None:
-    """Its digest is right: whoever wrote it knew the form."""
+    """Its digest is right, so its writer knew the format."""
     settings: dict[str, Any] = {"n_ctx": 512, "parallel": 1, "cache_dir": str(tmp_path), **EXACT}
     with running_worker(exact_llama, **settings) as worker:
         text, _ = answer(worker, LONG)
@@ -183,7 +183,7 @@ COPIES_FAST = {**EXACT, "flash_attn": "on"}
 
 
 def test_finished_sequences_make_way_where_there_is_ram_for_them(exact_llama: Path) -> None:
-    """A stream pays for every cell in use, whoever's it is."""
+    """A stream reads every cell in use, its own or not."""
     with running_worker(exact_llama, n_ctx=8192, parallel=1, **COPIES_FAST) as worker:
         texts = [answer(worker, f"{number} {LONG}")[0] for number in range(5)]
         stats = worker.stats()

@@ -25,7 +25,7 @@ def test_parts_are_counted_as_often_as_they_happen(llama: Worker) -> None:
         assert 0 < kind.forward.seconds < kind.whole.seconds
         assert kind.failed == 0
     assert sum(after.decode_steps.leave.counts) - sum(before.decode_steps.leave.counts) == 1
-    # Nobody was there to be joined.
+    # There was no running sequence to join.
     assert after.prefill_steps.join == before.prefill_steps.join
 
 

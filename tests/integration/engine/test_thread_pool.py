@@ -31,7 +31,7 @@ def context_of(model: LlamaModel, threads: ThreadPool) -> LlamaContext:
 
 
 def logits_of(context: LlamaContext, steps: int = 6) -> list[Floats]:
-    """A prompt and some steps behind it."""
+    """A prompt and some steps after it."""
     batch = Batch(64)
     found: list[Floats] = []
     pos = 0

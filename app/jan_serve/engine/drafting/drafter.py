@@ -45,7 +45,7 @@ class Drafter:
         self._histories: dict[int, TokenHistory] = {}
         # Of finished sequences, the latest first.
         self._earlier: deque[TokenHistory] = deque(maxlen=_MAX_EARLIER)
-        # The match length behind each sequence's draft; None: a draft of the model.
+        # The match length of each sequence's draft; None: a draft of the model.
         self._sources: dict[int, int | None] = {}
         self.drafted = self.accepted = 0
 
