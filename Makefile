@@ -1,31 +1,31 @@
-# Every target makes the virtual environment in .venv first, and does it again only when the pins changed.
+# Every target first makes the virtual environment in .venv, again only if the pins have changed.
 #
 #   make serve                          the server, on http://127.0.0.1:1337
 #   make serve ARGS="--model my.gguf"   ARGS goes to the command of the target
-#   make install CMAKE_ARGS="-DGGML_CUDA=on"   llama.cpp for an accelerator (see README.md)
-#   make install LLAMA_COMPILER=system         llama.cpp compiled by what this machine has
+#   make install CMAKE_ARGS="-DGGML_CUDA=on"   llama.cpp for an accelerator (docs/accelerators.md)
+#   make install LLAMA_COMPILER=system         llama.cpp compiled by this machine's compiler
 
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 ARGS ?=
 BIN := .venv/bin
-# Modules are compiled once, and not by each of the hundreds of processes that the tests start.
+# Compile modules once, not in each of the hundreds of processes that the tests start.
 unexport PYTHONDONTWRITEBYTECODE
-# Tests wait for other processes part of their time: one more than there are cores.
+# Tests wait for other processes part of the time: one process more than cores.
 TEST_PROCESSES ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$(( n < 4 ? n + 1 : 4 )))
 
 export PYTHON CMAKE_ARGS LLAMA_COMPILER
 
 .PHONY: help install page serve test test-clients test-page package test-package check format bench conformance model model-eval docs lock clean
 
-help: ## what can be made
+help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-install: ## the virtual environment with everything that is pinned
+install: ## the virtual environment with all pinned packages
 	@scripts/install
 
-page: ## the page for browsers, where node and npm are there
+page: ## the page for browsers, if node and npm are installed
 	@scripts/build-page
 
 serve: install page ## the server (ARGS: as jan-serve serve)
@@ -36,20 +36,20 @@ test: install ## all tests (ARGS: as pytest)
 	@scripts/build-page
 	$(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(ARGS)
 
-test-clients: install ## other people's clients, those in JavaScript too, which need node and npm
+test-clients: install ## clients of other projects; those in JavaScript need node and npm
 	@scripts/install-clients
 	@scripts/install-lmdeploy-client
 	cd tests/clients/node && npm ci --no-audit --no-fund --loglevel=error
 	$(BIN)/python -m pytest tests/clients $(ARGS)
 
-test-page: install ## the page in a headless Chromium, which has to be installed (ARGS: as pytest)
+test-page: install ## the page in a headless Chromium, which must be installed (ARGS: as pytest)
 	@scripts/build-page --required
 	$(BIN)/python -m pytest tests/page $(ARGS)
 
 package: install ## the wheel and the sdist, in dist/ (others: packaging/README.md)
 	packaging/build-wheel
 
-test-package: package ## the wheel in an environment of its own
+test-package: package ## the wheel in a new environment
 	packaging/test-wheel
 
 check: install ## lint, format, types, import rules, sizes, derived documents
@@ -76,8 +76,8 @@ model: ## train the built-in model again, for about two hours (ARGS: as python -
 model-eval: install ## measure the built-in model (ARGS: as python -m models.recipe.evaluate)
 	$(BIN)/python -m models.recipe.evaluate $(ARGS)
 
-lock: ## write constraints.txt anew (needs uv)
+lock: ## rewrite constraints.txt (needs uv)
 	scripts/lock $(ARGS)
 
-clean: ## remove what the tools left behind, but not .venv
+clean: ## remove files of the tools, but not .venv
 	rm -rf build dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis

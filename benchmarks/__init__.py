@@ -1,1 +1,1 @@
-"""Measurements of jan-serve beside a peer, in one run. `python -m benchmarks --help`."""
+"""Measures jan-serve, alternating with a peer in one run. `python -m benchmarks --help`."""

@@ -1,4 +1,4 @@
-"""Run the rows on our server, and on a peer in turn when one is given."""
+"""Runs the rows on our server, alternating with a peer if one is given."""
 
 from __future__ import annotations
 

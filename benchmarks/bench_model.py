@@ -1,4 +1,4 @@
-"""Writes a model of random weights to measure with: of Qwen2.5-0.5B's shape and size, with a vocabulary as large.
+"""Writes a model of random weights to measure with, with the shape, size and vocabulary size of Qwen2.5-0.5B.
 
     python -m benchmarks.bench_model build/bench/bench.gguf
     python -m benchmarks.bench_model build/bench/k-quants.gguf --shape k-quants
@@ -34,7 +34,7 @@ _Q4_K_M = 15  # LLAMA_FTYPE_MOSTLY_Q4_K_M
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Sizes of a qwen2 model. Widths are multiples of 256, or llama.cpp takes other quantisations for some tensors."""
+    """Sizes of a qwen2 model. Widths are multiples of 256, else llama.cpp quantises some tensors differently."""
 
     n_vocab: int = 151_936
     n_embd: int = 896
@@ -77,7 +77,7 @@ SHAPES: Final = {
 
 
 def write_bench_model(path: Path, shape: Shape, *, seed: int = 0) -> None:
-    """Write the quantised file; blocks for about a minute at full size, and needs 1 GB beside it for a time.
+    """Write the quantised file; blocks for about a minute at full size, and needs another 1 GB of disk meanwhile.
 
     Raises OSError, ValueError where the vocabulary is too small, RuntimeError where llama.cpp cannot quantise.
     """
@@ -124,7 +124,7 @@ def _tensor(
 
 
 def _vocabulary(size: int) -> Vocabulary:
-    """The built-in model's, and words that no text has up to the size: the model may say them."""
+    """The built-in model's tokens, filled up to the size with words that the model may write."""
     fields = gguf.GGUFReader(str(_BUILTIN)).fields
     tokens: list[str] = fields["tokenizer.ggml.tokens"].contents()
     merges: list[str] = fields["tokenizer.ggml.merges"].contents()

@@ -1,4 +1,4 @@
-"""Rows about prompts that the server has seen before."""
+"""Rows for prompts that the server knows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _first_ms(server: Running, prompt: str) -> float:
 
 
 def restart(server: Running, seed: int) -> Figures:
-    """Time to the first token behind a prefix of 4,000 tokens: cold, warm, and after a restart of the server."""
+    """Time to the first token after a prefix of 4,000 tokens: cold, warm, and after a restart of the server."""
     prefix = words(seed + 4000, LONG_WORDS)
     burst(server.base, [Job(words(seed + 999, 5), 2)])
     cold = _first_ms(server, f"{prefix}\nfirst")
@@ -25,7 +25,7 @@ def restart(server: Running, seed: int) -> Figures:
     figures = {"cold_ms": cold, "warm_ms": warm}
     if server.restart is not None:
         server.restart()
-        # The model is loaded again first: what is measured is the prompt.
+        # Load the model first: only the prompt is measured.
         burst(server.base, [Job(words(seed + 999, 5), 2)])
         after = _first_ms(server, f"{prefix}\nthird")
         figures |= {"restart_ms": after, "ratio": after / cold}
@@ -33,7 +33,7 @@ def restart(server: Running, seed: int) -> Figures:
 
 
 def alternating(server: Running, seed: int) -> Figures:
-    """Two clients with different prefixes of 4,000 tokens take turns: time to the first token from then on."""
+    """Two clients with different prefixes of 4,000 tokens take turns: time to the first token after the first round."""
     prefixes = [words(seed + 5000 + i, LONG_WORDS) for i in range(2)]
     for prefix in prefixes:
         _first_ms(server, f"{prefix}\nfirst")

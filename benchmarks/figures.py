@@ -1,14 +1,14 @@
-"""What a row gives."""
+"""The result of a row."""
 
 from __future__ import annotations
 
 Figures = dict[str, float]
 
 CONTEXTS = (1, 4, 8, 16)
-"""Lengths of the context that the curves have points at, in thousands of tokens."""
+"""Context lengths of the curves' points, in thousands of tokens."""
 STREAMS = (1, 2, 4, 8, 16, 32)
-"""Numbers of streams that they have points at."""
+"""Numbers of streams of the curves' points."""
 
 
 class Skipped(Exception):
-    """A row that this server cannot be asked, with the reason."""
+    """A row that this server cannot run, with the reason."""

@@ -1,4 +1,4 @@
-"""Load for any OpenAI-compatible server on loopback: streams completions and notes when each piece came."""
+"""Load for any OpenAI-compatible server on loopback: streams completions and records the time of each piece."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def words(seed: int, count: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One streamed completion: its prompt and what else the body holds."""
+    """One streamed completion: its prompt and the other fields of the body."""
 
     prompt: str
     max_tokens: int
@@ -39,7 +39,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """What one stream took. Times in seconds; `tokens` as the server counted them."""
+    """The times of one stream, in seconds; `tokens` as the server counts them."""
 
     first_s: float
     total_s: float
@@ -78,7 +78,7 @@ async def stream(
     job: Job,
     on_piece: Callable[[float, str], object] | None = None,
 ) -> Timing:
-    """One completion, or chat where the job brings messages. on_piece: is told each piece of text and its time."""
+    """One completion, or chat if the job has messages. on_piece: called with each piece of text and its time."""
     route = "/v1/chat/completions" if "messages" in job.extra else "/v1/completions"
     body = {
         **({} if "messages" in job.extra else {"prompt": job.prompt}),
@@ -139,5 +139,5 @@ async def _burst(base: str, jobs: list[Job], *, tolerate: bool) -> Outcome:
 
 def burst(base: str, jobs: list[Job], *, tolerate: bool = False) -> Outcome:
     """Send all jobs at the same instant and wait for all. Raises RuntimeError on any error reply, unless failures are
-    tolerated: then they are missing in the outcome."""
+    tolerated: then the outcome leaves them out."""
     return asyncio.run(_burst(base, jobs, tolerate=tolerate))

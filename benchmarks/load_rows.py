@@ -1,4 +1,4 @@
-"""Rows about many streams, long prompts, and both together."""
+"""Rows for many streams, long prompts, and both together."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchmarks.figures import CONTEXTS, STREAMS, Figures, Skipped
 from benchmarks.load import PATIENCE, Job, Timing, burst, stream, words
 from benchmarks.servers import Running
 
-# The text of `repeated`, in words that every model spells with ordinary tokens.
+# The text of `repeated`, in words that every model has ordinary tokens for.
 _TEXT = (
     "The morning train leaves at seven and the evening one at nine. My brother lives near the old harbour, where they"
     " sell fresh bread, cheese and coffee. He has two dogs, a small boat and a green house with a large door."
@@ -24,7 +24,7 @@ _TEXT = (
 
 
 def repeated(server: Running, seed: int) -> Figures:
-    """One client has a text repeated with one word changed.
+    """One client requests a text again with one word changed.
 
     Weights that are random repeat nothing, so a grammar holds the model to the text. Start the servers with
     ``--no-jump-forward``: otherwise what the grammar forces is not sampled at all.
@@ -44,7 +44,7 @@ def repeated(server: Running, seed: int) -> Figures:
 
 
 def free_text(server: Running, seed: int) -> Figures:
-    """One client has a text sampled that repeats nothing, so that every guess of prompt lookup is wrong.
+    """One client samples a text without repetition, so that every guess of prompt lookup is wrong.
 
     The peer to compare with is this server with ``--prompt-lookup off``.
     """
@@ -55,7 +55,7 @@ def free_text(server: Running, seed: int) -> Figures:
 
 
 def streams_32(server: Running, seed: int) -> Figures:
-    """Thirty-two clients at once with short prompts. `cpu_ms` is what the whole server uses for a token."""
+    """Thirty-two clients at once with short prompts. `cpu_ms`: CPU time of the whole server per token."""
     burst(server.base, [Job(words(seed + 999, 5), 4)])
     before = server.cpu_seconds()
     outcome = burst(server.base, [Job(words(seed * 100 + i, 5), 64) for i in range(32)])
@@ -68,7 +68,7 @@ def streams_32(server: Running, seed: int) -> Figures:
 
 
 def long_prefill(server: Running, seed: int) -> Figures:
-    """Two streams run when a prompt of about 6,000 tokens comes, which nothing else computed.
+    """Two streams run when a prompt of about 6,000 tokens arrives that is in no cache.
 
     `kept`: the time that two other streams take alone for as much text, over the time that these take until the
     prompt's first token: answers are slower the longer they are. `pause_s`: the longest between two pieces of one
@@ -78,7 +78,7 @@ def long_prefill(server: Running, seed: int) -> Figures:
 
 
 _BEFORE_S = 4.0
-# Twenty probes a second made the streams a tenth slower: each takes a core from the threads of a step.
+# Twenty probes per second slowed the streams by a tenth: each takes a core from the threads of a step.
 _PROBE_S = 0.5
 
 
@@ -113,13 +113,13 @@ async def _long_prefill(base: str, seed: int) -> Figures:
 
 
 class _Written:
-    """A stream in the background: how many characters it had at which time."""
+    """A background stream: the number of its characters over time."""
 
     def __init__(self, session: aiohttp.ClientSession, base: str, seed: int) -> None:
         self._times: list[float] = []
         self._lengths: list[int] = []
         self._grown = asyncio.Event()
-        # Sampled, so that it repeats nothing that could be guessed, and characters stand for tokens.
+        # Sampled, so that nothing repeats and can be guessed; characters stand for tokens.
         sampled = {"temperature": 1.0, "top_p": 1.0, "seed": seed, "ignore_eos": True}
         job = Job(words(seed, 10), 6000, sampled)
         self._task = asyncio.create_task(stream(session, base, job, self._note))
@@ -130,21 +130,21 @@ class _Written:
         self._grown.set()
 
     def length_at(self, time_s: float) -> int:
-        """Characters that had come by then."""
+        """Characters received by then."""
         count = bisect.bisect_right(self._times, time_s)
         return self._lengths[count - 1] if count else 0
 
     def time_of(self, length: int) -> float:
-        """When so many had come. Raises IndexError where they have not."""
+        """The time of that many characters. Raises IndexError if they have not arrived."""
         return self._times[bisect.bisect_left(self._lengths, length)]
 
     def longest_pause(self, start: float, end: float) -> float:
-        """Seconds between two pieces at most, of those that came in between."""
+        """The longest time between two pieces in the interval, in seconds."""
         inside = [at for at in self._times if start <= at <= end]
         return max(later - earlier for earlier, later in itertools.pairwise(inside))
 
     async def until(self, length: int) -> None:
-        """Wait for so many characters. Raises RuntimeError if the stream ends before."""
+        """Wait for that many characters. Raises RuntimeError if the stream ends first."""
         while not self._lengths or self._lengths[-1] < length:
             self._grown.clear()
             waiting = asyncio.create_task(self._grown.wait())
@@ -154,7 +154,7 @@ class _Written:
                 raise RuntimeError(f"the stream ended at {self._lengths[-1:]} characters of {length}")
 
     async def end(self) -> None:
-        """Close it; the server stops writing."""
+        """Close it; the server stops generating."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
@@ -169,7 +169,7 @@ async def _probe(session: aiohttp.ClientSession, base: str, seconds: list[float]
 
 
 def clients_64(server: Running, seed: int) -> Figures:
-    """Sixty-four clients at once: how many fail, and how long they wait for a first token."""
+    """Sixty-four clients at once: how many fail, and their time to the first token."""
     outcome = burst(server.base, [Job(words(seed * 100 + i, 10), 16) for i in range(64)], tolerate=True)
     firsts = sorted(timing.first_s for timing in outcome.timings)
     return {
@@ -182,7 +182,7 @@ def clients_64(server: Running, seed: int) -> Figures:
 
 
 def context_curve(server: Running, seed: int) -> Figures:
-    """Prefill rate, and time between tokens behind it, at growing lengths of the context."""
+    """Prefill rate, and time between tokens after it, at growing lengths of the context."""
     figures: Figures = {}
     for thousands in CONTEXTS:
         timing: Timing = burst(server.base, [Job(words(seed + thousands, thousands * 300), 24)]).timings[0]

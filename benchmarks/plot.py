@@ -1,4 +1,4 @@
-"""Pictures of the medians as SVG: bars of each row's headline (those of a row share a scale), lines of the curves."""
+"""Plots the medians as SVG: bars of each row's headline (one scale per row), lines of the curves."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def write_svg(path: Path, medians: dict[str, dict[str, Figures]]) -> None:
     path.write_text(_page(servers, y, "".join(parts)), encoding="utf-8")
 
 
-# Row, figures of it, what they show; the number in a figure's name is where it stands on the line below.
+# Row, its figures, their title; the number in a figure's name is its position on the x axis.
 _CURVES = (
     (
         "context-curve",
@@ -51,7 +51,7 @@ _PANEL, _LEFT, _HEIGHT = 230, 60, 150
 
 
 def write_curves(path: Path, medians: dict[str, dict[str, Figures]]) -> None:
-    """medians: as for `write_svg`. One panel a curve, one line a server; places are evenly spaced."""
+    """medians: as for `write_svg`. One panel per curve, one line per server; points are evenly spaced."""
     parts: list[str] = []
     top = 40
     for row, pattern, title in _CURVES:

@@ -26,7 +26,7 @@ _PROMPT_TOKENS = 28
 
 
 class RawLoop:
-    """One context of llama.cpp, and one batch that is filled again and again."""
+    """One context of llama.cpp and one reused batch."""
 
     def __init__(self, model: Path, threads: int) -> None:
         llama_cpp.llama_backend_init()
@@ -70,11 +70,11 @@ class RawLoop:
         llama_cpp.llama_memory_clear(self._memory, False)
 
     def token(self, number: int) -> int:
-        """Some token."""
+        """An arbitrary token."""
         return 300 + number * 7919 % (self._n_vocab - 600)
 
     def at_context(self, length: int) -> tuple[float, float]:
-        """Prefill tokens per second of a prompt, and ms between tokens behind it."""
+        """Prefill tokens per second of a prompt, and ms between tokens after it."""
         self.clear()
         start = time.perf_counter()
         for begin in range(0, length, _BATCH):
@@ -89,7 +89,7 @@ class RawLoop:
         return length / prefill, 1e3 * statistics.mean(steps)
 
     def with_streams(self, count: int) -> float:
-        """Tokens per second of so many sequences with short prompts, which are part of the time."""
+        """Tokens per second of several sequences with short prompts; the time includes the prompts."""
         self.clear()
         start = time.perf_counter()
         self.compute(

@@ -48,7 +48,7 @@ def print_table(samples: Samples, mine: str, others: list[str]) -> None:
 
 
 def write_json(path: Path, samples: Samples, settings: dict[str, Any]) -> None:
-    """All samples with their medians and the machine they come from."""
+    """All samples with their medians and their machine."""
     machine = {
         "system": platform.platform(),
         "cpu": platform.processor() or platform.machine(),

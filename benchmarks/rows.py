@@ -1,4 +1,4 @@
-"""What is measured, and why a user feels it. A row runs against a started server and gives named figures."""
+"""The measurements that users notice. A row runs against a started server and returns named figures."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SCHEMA = {
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A measurement. `headline` is the figure that is compared; `lower_is_better` says how.
+    """A measurement. `headline`: the figure to compare; `lower_is_better`: its direction.
 
     needs_ctx: tokens that one sequence has at least; a server of less is not asked.
     """
@@ -41,7 +41,7 @@ class Row:
 
 
 def one_stream(server: Running, seed: int) -> Figures:
-    """One client of a server that has its model loaded; greedy."""
+    """One client of a server with a loaded model; greedy."""
     burst(server.base, [Job(words(seed + 999, 5), 1)])
     outcome = burst(server.base, [Job(words(seed, 20), 64)])
     return {"between_ms": outcome.between_ms, "first_ms": outcome.first_ms}
@@ -58,7 +58,7 @@ def own_prompts(server: Running, seed: int) -> Figures:
 
 
 def shared_prefix(server: Running, seed: int) -> Figures:
-    """Eight clients at once with one common prefix of about 760 tokens, which the server has not seen."""
+    """Eight clients at once with one common prefix of about 760 tokens, which is in no cache."""
     prefix = words(seed * 1000 + 7, 270)
     outcome = burst(server.base, [Job(f"{prefix}\n{words(seed * 100 + i, 10)}", 32) for i in range(8)])
     return {"wall_s": outcome.wall_s, "first_ms": outcome.first_ms}
@@ -95,7 +95,7 @@ def schema_cost(server: Running, seed: int) -> Figures:
 
 
 def forced_keys(server: Running, seed: int) -> Figures:
-    """Tokens per second under a schema of long fixed keys over those of free text of as many tokens."""
+    """Tokens per second under a schema of long fixed keys, relative to free text of as many tokens."""
     held = [burst(server.base, [Job(words(seed + i, 5), 400, _under(LONG_KEYS))]) for i in range(3)]
     tokens = max(8, round(statistics.median(outcome.timings[0].tokens for outcome in held)))
     free = [

@@ -1,4 +1,4 @@
-"""Starting and ending the servers that are compared. Each runs alone, on a free loopback port."""
+"""Starts and stops the compared servers. Each runs alone, on a free loopback port."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ START_TIMEOUT_S = 120.0
 
 @dataclass(slots=True)
 class Running:
-    """A server that answers. process is None for one that somebody else started; only ours can be restarted."""
+    """A running server. process: None if it was started elsewhere; only our own can be restarted."""
 
     name: str
     base: str
     process: psutil.Process | None
     ready_s: float
     restart: Callable[[], None] | None = None
-    """End it and start it again on what it left on disk; `ready_s` is that of the new one."""
+    """Restart it with its files on disk; `ready_s` is the new one's."""
 
     def n_ctx(self) -> int | None:
-        """Tokens that one sequence may have, as llama-server's /props says it; None where a server does not."""
+        """The longest sequence in tokens, from llama-server's /props; None if the server has none."""
         try:
             with urllib.request.urlopen(f"{self.base}/props", timeout=30.0) as response:
                 props: dict[str, Any] = json.load(response)
@@ -54,7 +54,7 @@ class Running:
         }
 
     def cpu_seconds(self) -> float:
-        """CPU time that the whole tree has used."""
+        """CPU time of the whole process tree."""
         if self.process is None:
             return 0.0
         tree = [self.process, *self.process.children(recursive=True)]
@@ -63,7 +63,7 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A server to start: `{model}` and `{port}` are filled in. `url` instead names one that runs already."""
+    """A server to start: `{model}` and `{port}` are filled in. `url` names a running one instead."""
 
     name: str
     command: str = ""
@@ -79,7 +79,7 @@ def ours(extra: str) -> Command:
 
 
 def free_port() -> int:
-    """A loopback port that nothing listens on now."""
+    """A free loopback port."""
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         return int(sock.getsockname()[1])

@@ -1,4 +1,4 @@
-"""Writes the documents that are derived from the code: docs/settings.md and docs/cli.md. `--check` only compares."""
+"""Writes the documents derived from the code: docs/settings.md and docs/cli.md. `--check` only compares."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def settings_page() -> str:
 
 
 def single_models() -> list[str]:
-    """What the file may say of one model."""
+    """The keys of a model's table in the file."""
     lines = [
         "## Single models",
         "",
@@ -102,7 +102,11 @@ def single_models() -> list[str]:
             SamplingSettings,
             "In place of the defaults of each API, as far as it has such a value. What a request says wins.",
         ),
-        ("`lora`", LoraSettings, "Adapters that requests may choose. See the README for how."),
+        (
+            "`lora`",
+            LoraSettings,
+            "Adapters that requests may choose. How: [configuration](configuration.md#lora-adapters).",
+        ),
     ):
         rows = [(key, meaning) for key, _, meaning in field_rows(kind, kind.model_fields)]
         lines += ["", f"### {title}", "", text, "", *table(("key", "meaning"), rows)]
@@ -146,7 +150,7 @@ def cli_page() -> str:
 
 
 def chat_section() -> list[str]:
-    """What can be said to a chat besides questions."""
+    """The commands and parameters of a chat."""
     commands = {command.usage: command.meaning for command in SLASH_COMMANDS.values()}
     return [
         "In a chat:",
@@ -189,7 +193,7 @@ def code(text: str) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """0 when the documents are written, or with --check when they are as the code says."""
+    """0 if the documents are written, or with --check if they match the code."""
     stale: list[str] = []
     for name, page in (("settings.md", settings_page()), ("cli.md", cli_page())):
         path = DOCS / name
@@ -202,7 +206,7 @@ def main(arguments: Sequence[str]) -> int:
             path.parent.mkdir(exist_ok=True)
             path.write_text(content, encoding="utf-8")
     for name in stale:
-        print(f"docs/{name} is not what the code says: run `make docs`")
+        print(f"docs/{name} does not match the code: run `make docs`")
     return 1 if stale else 0
 
 

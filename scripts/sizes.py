@@ -1,7 +1,7 @@
-"""Reports files and functions that grew too large to be one concept, and fails above the hard limits.
+"""Reports files and functions that are too large for one concept, and fails above the hard limits.
 
-A file or function over the hard limit passes only with a reason in scripts/sizes.toml; an entry there that is no longer
-needed fails too. Tables of data are the usual reason.
+A file or function over the hard limit passes only with a reason in scripts/sizes.toml; an unneeded entry there fails
+too. Tables of data are the usual reason.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PARAMETERS_WARN = 6
 
 
 class Finding(NamedTuple):
-    """Something over a limit. `key` is what sizes.toml names; `hard` means that it fails without a reason there."""
+    """Something over a limit. `key` is what sizes.toml names; `hard`: fails without a reason there."""
 
     key: str
     text: str
@@ -29,7 +29,7 @@ class Finding(NamedTuple):
 
 
 def findings_of(path: Path) -> Iterator[Finding]:
-    """What is too large in one Python file."""
+    """The findings of one Python file."""
     name = path.relative_to(ROOT).as_posix()
     source = path.read_text(encoding="utf-8")
     n_lines = len(source.splitlines())
@@ -51,7 +51,7 @@ def findings_of(path: Path) -> Iterator[Finding]:
 
 
 def main() -> int:
-    """0 where nothing is over a hard limit without a reason."""
+    """0 if nothing exceeds a hard limit without a reason."""
     reasons: dict[str, str] = tomllib.loads((ROOT / "scripts" / "sizes.toml").read_text(encoding="utf-8"))
     files = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
     findings = [finding for path in files for finding in findings_of(path)]
@@ -63,7 +63,7 @@ def main() -> int:
         print(f"too large: {finding.text}")
     unused = sorted(reasons.keys() - {finding.key for finding in findings if finding.hard})
     for key in unused:
-        print(f"not needed any more in scripts/sizes.toml: {key}")
+        print(f"no longer needed in scripts/sizes.toml: {key}")
     print(f"{len(files)} files, {len(findings)} over the soft limits, {len(failed)} over the hard ones")
     return 1 if failed or unused else 0
 

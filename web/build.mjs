@@ -47,7 +47,7 @@ for (const [mark, path] of [
 await writeFile(join(out, "index.html"), index);
 await writeFile(join(out, "assets/licenses.txt"), await licenses());
 
-// The licenses of all packages that the bundle holds, which have to go where it goes.
+// The licenses of all packages in the bundle, which must ship with it.
 async function licenses() {
   const packages = new Set();
   for (const input of Object.keys(result.metafile.inputs)) {

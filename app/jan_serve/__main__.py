@@ -1,7 +1,7 @@
-"""Entry of `python -m jan_serve` and of the `jan-serve` script.
+"""Entry point of `python -m jan_serve` and of the `jan-serve` script.
 
-The workers are dispatched before anything of the CLI is imported: a model swap, a template and a constraint pay
-for this start-up.
+Workers and helpers are dispatched before the CLI is imported: every model load, template and constraint pays for this
+start-up.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 
 
 def main() -> int:
-    """Run the command of `sys.argv`; the value is the exit status."""
+    """Run the command in `sys.argv` and return the exit status."""
     if sys.argv[1:2] == ["worker"]:
         from jan_serve.engine.worker import main as worker_main
 

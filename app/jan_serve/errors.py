@@ -1,46 +1,46 @@
-"""Every exception that jan-serve raises on purpose, as one tree.
+"""The exception tree of jan-serve.
 
 JanServeError
-├── InvalidRequest                what the caller sent cannot be served as it stands
-│   ├── InvalidJson               the body is not JSON, or breaks a limit of its form
-│   ├── ContextLengthExceeded     prompt, or prompt plus completion, does not fit the context
-│   ├── UnsupportedContent        a content part (image, audio) that the model cannot read
-│   ├── UnsupportedOperation      the model cannot do this (embeddings of …, infill without FIM tokens)
-│   ├── AdapterNotFound           the model has no LoRA adapter of that name
-│   ├── TemplateError             the chat template raised, or broke a limit
-│   ├── InvalidGrammar            a GBNF text that does not parse or breaks a limit
+├── InvalidRequest                the request cannot be served unchanged
+│   ├── InvalidJson               the body is not JSON, or exceeds a limit
+│   ├── ContextLengthExceeded     the prompt, or prompt plus completion, does not fit the context
+│   ├── UnsupportedContent        the model cannot read a content part (image, audio)
+│   ├── UnsupportedOperation      the model cannot do this (infill without FIM tokens)
+│   ├── AdapterNotFound           the model has no such LoRA adapter
+│   ├── TemplateError             the chat template failed or exceeded a limit
+│   ├── InvalidGrammar            a GBNF text does not parse or exceeds a limit
 │   ├── InvalidSchema             not a JSON Schema
-│   ├── UnsupportedSchema         a JSON Schema that cannot be enforced exactly
-│   ├── UnsupportedPattern        a regular expression that cannot be enforced exactly
-│   ├── InvalidState              the state of a sequence from another server is damaged or of another model
-│   └── GrammarTooComplex         a constraint over the time, rule or nesting budget
-├── ModelNotFound                 no such model here
-├── ModelInUse                    what was asked for would take the model from requests that hold it
-├── InvalidModel                  the file is not a GGUF that can be served
-├── HubError                      the model hub answered, and not with what was asked for
-│   ├── HubNotFound               no such repository, revision or file there
-│   ├── HubAccessDenied           gated, private, or the token is refused
-│   └── DigestMismatch            what was downloaded is not what the hub had promised
+│   ├── UnsupportedSchema         a JSON Schema cannot be enforced exactly
+│   ├── UnsupportedPattern        a regular expression cannot be enforced exactly
+│   ├── InvalidState              a sequence state from another server is damaged or belongs to another model
+│   └── GrammarTooComplex         a constraint exceeds the time, rule or nesting budget
+├── ModelNotFound                 no such model
+├── ModelInUse                    requests hold the model
+├── InvalidModel                  the file is not a GGUF model that can be served
+├── HubError                      the model hub sent an unusable response
+│   ├── HubNotFound               no such repository, revision or file
+│   ├── HubAccessDenied           gated, private, or the hub rejects the token
+│   └── DigestMismatch            a downloaded file differs from the listing
 ├── StoreError                    the models folder cannot be read or written
-│   └── InsufficientStorage       the disk has no room for the download
-├── Unavailable                   true now, may change: retry after a while
+│   └── InsufficientStorage       the disk is full
+├── Unavailable                   temporary: retry later
 │   ├── Overloaded                the queue is full
-│   ├── ModelFailed               the model crashed too often, or did not load
-│   ├── InsufficientMemory        model plus context do not fit the free memory
-│   ├── Asleep                    the server was put to sleep, and has to be woken
-│   ├── PeerFailed                another server did not give what a request needs
+│   ├── ModelFailed               the model crashed too often or did not load
+│   ├── InsufficientMemory        the model and its context do not fit the free memory
+│   ├── Asleep                    the server sleeps until it is woken
+│   ├── PeerFailed                another server failed to provide what a request needs
 │   ├── HubUnavailable            the model hub is overloaded, stalls or cuts connections
 │   │   └── Offline               the model hub cannot be reached at all
 │   └── Draining                  the server is shutting down
-├── EngineFailure                 a request that had been accepted was lost
+├── EngineFailure                 an accepted request was lost
 │   ├── EngineCrashed             the worker process ended
-│   ├── EngineStalled             the worker made no progress and was ended
-│   └── DeadlineExceeded          the request ran longer than the server allows
+│   ├── EngineStalled             the worker made no progress and was terminated
+│   └── DeadlineExceeded          the request exceeded the time limit
 ├── SettingsError                 a setting, flag or configuration file is wrong
 └── ProtocolError                 a frame on the worker pipe broke the protocol
 
-Codes are stable and carry no transport: each dialect maps them to its own status and envelope.
-`payload()` and `from_payload()` carry an error over the worker pipe.
+Codes are stable and independent of transport: each dialect maps them to its own status and envelope.
+`payload()` and `error_from_payload()` carry an error over the worker pipe.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from typing import Any, ClassVar, Self
 
 
 class JanServeError(Exception):
-    """Base of the tree. `message` is for people; `code` is stable; `param` names the request field at fault."""
+    """Base class. `message` is for people; `code` is stable; `param` names the request field at fault."""
 
     code: ClassVar[str] = "internal_error"
 
@@ -61,18 +61,18 @@ class JanServeError(Exception):
         self.param = param
 
     def payload(self) -> dict[str, Any]:
-        """The attributes that rebuild this error on the other side of the pipe."""
+        """The constructor arguments that rebuild this error at the other end of the pipe."""
         return {"message": self.message, "param": self.param}
 
     @classmethod
     def restore(cls, payload: dict[str, Any]) -> Self:
-        """Inverse of `payload()`, whose keys are names of the constructor's parameters; others are passed over."""
-        taken = inspect.signature(cls).parameters
-        return cls(**{name: value for name, value in payload.items() if name in taken})
+        """Inverse of `payload()`. Ignores keys that are not constructor parameters."""
+        parameters = inspect.signature(cls).parameters
+        return cls(**{name: value for name, value in payload.items() if name in parameters})
 
 
 class InvalidRequest(JanServeError):
-    """The request is wrong: resending it unchanged cannot succeed."""
+    """The request is wrong: retrying it unchanged cannot succeed."""
 
     code = "invalid_request"
 
@@ -80,7 +80,7 @@ class InvalidRequest(JanServeError):
 class InvalidJson(InvalidRequest):
     """A body that is not JSON (RFC 8259), is not UTF-8, or is nested too deeply.
 
-    place: line (from 1) and column (in bytes) of what is wrong, where that is known.
+    place: line (from 1) and column (in bytes) of the mistake, if known.
     """
 
     code = "invalid_json"
@@ -93,9 +93,9 @@ class InvalidJson(InvalidRequest):
 
 
 class ContextLengthExceeded(InvalidRequest):
-    """The prompt (plus the completion that was asked for) does not fit the context. Lengths are in tokens.
+    """The prompt, plus the requested completion, does not fit the context. Lengths are in tokens.
 
-    item: which of several inputs to embed it is, from 0.
+    item: index of the input among several to embed.
     """
 
     code = "context_length_exceeded"
@@ -123,7 +123,7 @@ class ContextLengthExceeded(InvalidRequest):
 
     @property
     def which(self) -> str:
-        """Names the input in front of a dialect's own words; empty where there is only one."""
+        """A prefix for a dialect's message that names the input; empty if there is only one."""
         return "" if self.item is None else f"{self.param}: item {self.item}: "
 
     def payload(self) -> dict[str, Any]:
@@ -137,19 +137,19 @@ class ContextLengthExceeded(InvalidRequest):
 
 
 class UnsupportedContent(InvalidRequest):
-    """A content part that this model cannot read. Nothing was fetched or opened."""
+    """The model cannot read a content part. Nothing was fetched or opened."""
 
     code = "unsupported_content"
 
 
 class UnsupportedOperation(InvalidRequest):
-    """The model cannot do what the route does."""
+    """The model does not support the route's operation."""
 
     code = "unsupported_operation"
 
 
 class AdapterNotFound(InvalidRequest):
-    """The model has no such LoRA adapter; `known` are those that it has."""
+    """The model has no such LoRA adapter. known: the adapters it has."""
 
     code = "adapter_not_found"
 
@@ -172,13 +172,13 @@ class AdapterNotFound(InvalidRequest):
 
 
 class TemplateError(InvalidRequest):
-    """The chat template raised an error of its own, could not be compiled, or broke a limit."""
+    """The chat template raised an error, could not be compiled, or exceeded a limit."""
 
     code = "template_error"
 
 
 class InvalidGrammar(InvalidRequest):
-    """A GBNF text that does not parse, has no finite meaning, or is larger than the limits."""
+    """A GBNF text does not parse, matches no finite text, or exceeds a limit."""
 
     code = "invalid_grammar"
 
@@ -192,7 +192,7 @@ class InvalidGrammar(InvalidRequest):
 
 
 class InvalidSchema(InvalidRequest):
-    """Not a JSON Schema: `pointer` (RFC 6901) is the place, `reason` says why."""
+    """Not a JSON Schema. pointer: JSON Pointer (RFC 6901) to the mistake."""
 
     code = "invalid_schema"
 
@@ -206,7 +206,7 @@ class InvalidSchema(InvalidRequest):
 
 
 class UnsupportedSchema(InvalidRequest):
-    """A valid JSON Schema that cannot be enforced exactly: it is refused rather than loosened."""
+    """A valid JSON Schema cannot be enforced exactly: it is rejected rather than approximated."""
 
     code = "unsupported_schema"
 
@@ -225,7 +225,7 @@ class UnsupportedSchema(InvalidRequest):
 
 
 class UnsupportedPattern(InvalidRequest):
-    """A regular expression that is malformed or not regular; `position` counts characters from 0."""
+    """A regular expression is malformed or not regular. position: in characters, from 0."""
 
     code = "unsupported_pattern"
 
@@ -239,19 +239,19 @@ class UnsupportedPattern(InvalidRequest):
 
 
 class GrammarTooComplex(InvalidRequest):
-    """A constraint that would cost more time, rules or nesting than one request may use."""
+    """A constraint exceeds the time, rules or nesting that one request may use."""
 
     code = "grammar_too_complex"
 
 
 class InvalidState(InvalidRequest):
-    """The state of a sequence cannot be used here: damaged, incomplete, or made by another model, type or version."""
+    """A sequence state is damaged, incomplete, or made by another model, cache type or version."""
 
     code = "invalid_state"
 
 
 class ModelNotFound(JanServeError):
-    """No model of that name is here; `near` lists names that look like it."""
+    """There is no model of that name. near: similar names."""
 
     code = "model_not_found"
 
@@ -266,19 +266,19 @@ class ModelNotFound(JanServeError):
 
 
 class ModelInUse(JanServeError):
-    """The model is loaded for requests that run or wait, so its file cannot go."""
+    """Running or waiting requests hold the model, so its file cannot be deleted."""
 
     code = "model_in_use"
 
 
 class InvalidModel(JanServeError):
-    """The file is damaged, is not a GGUF, or has an architecture that is not served."""
+    """The file is damaged, is not a GGUF, or cannot be served."""
 
     code = "invalid_model"
 
 
 class HubError(JanServeError):
-    """The hub's answer cannot be used: an unexpected status, a senseless listing, a redirect that is not followed."""
+    """The hub's response cannot be used: an unexpected status, an invalid listing, a rejected redirect."""
 
     code = "hub_error"
 
@@ -290,13 +290,13 @@ class HubNotFound(HubError):
 
 
 class HubAccessDenied(HubError):
-    """The hub wants a token, a licence to be accepted, or another token."""
+    """The hub requires a token, another token, or an accepted licence."""
 
     code = "hub_access_denied"
 
 
 class DigestMismatch(HubError):
-    """A downloaded file differs from what the hub lists. `want` and `got` are SHA-256 digests, or sizes in bytes."""
+    """A downloaded file differs from the hub's listing. want, got: SHA-256 digests, or sizes in bytes."""
 
     code = "digest_mismatch"
 
@@ -311,19 +311,19 @@ class DigestMismatch(HubError):
 
 
 class StoreError(JanServeError):
-    """The models folder or a file in it cannot be read, written or changed; the message has the system's reason."""
+    """The models folder or a file in it cannot be read or written; the message has the system's reason."""
 
     code = "store_error"
 
 
 class InsufficientStorage(StoreError):
-    """The disk cannot hold what was asked for. Nothing that was there before is touched."""
+    """The disk has too little free space. Existing files are unchanged."""
 
     code = "insufficient_storage"
 
 
 class Unavailable(JanServeError):
-    """Cannot be served now. `retry_after` is in seconds, None where waiting will not help."""
+    """Cannot be served now. retry_after: seconds; None if waiting does not help."""
 
     code = "unavailable"
 
@@ -342,13 +342,13 @@ class Overloaded(Unavailable):
 
 
 class ModelFailed(Unavailable):
-    """The model did not load, or its worker crashed too often; the message carries its last words."""
+    """The model did not load, or its worker crashed too often; the message has the worker's last output."""
 
     code = "model_failed"
 
 
 class InsufficientMemory(Unavailable):
-    """The model and its context need more memory than is free. Both figures are None where they are not known."""
+    """The model and its context need more memory than is free. Both sizes are None if unknown."""
 
     code = "insufficient_memory"
 
@@ -371,37 +371,37 @@ class InsufficientMemory(Unavailable):
 
 
 class Asleep(Unavailable):
-    """The server gave back its memory when it was told to, and serves again once it is woken."""
+    """The server released its memory on request, and serves again once it is woken."""
 
     code = "asleep"
 
 
 class PeerFailed(Unavailable):
-    """Another server refused, broke off or could not be reached while it was needed for a request."""
+    """Another server that a request needs rejected the connection, closed it or could not be reached."""
 
     code = "peer_failed"
 
 
 class HubUnavailable(Unavailable):
-    """The hub did not answer, or broke off, as often as we tried; the message has its last word."""
+    """The hub did not respond, or closed the connection, in every attempt; the message has the last reason."""
 
     code = "hub_unavailable"
 
 
 class Offline(HubUnavailable):
-    """No connection to the hub: no network, no name service, or nobody listens there."""
+    """No connection to the hub: no network, no DNS, or nothing listens there."""
 
     code = "offline"
 
 
 class Draining(Unavailable):
-    """The server has been told to stop and takes no new requests."""
+    """The server is shutting down and accepts no new requests."""
 
     code = "draining"
 
 
 class EngineFailure(JanServeError):
-    """An accepted request was lost; the same request may succeed when it is sent again."""
+    """An accepted request was lost; a retry may succeed."""
 
     code = "engine_failure"
 
@@ -413,7 +413,7 @@ class EngineCrashed(EngineFailure):
 
 
 class EngineStalled(EngineFailure):
-    """The worker made no progress within the limit and was ended."""
+    """The worker made no progress within the limit and was terminated."""
 
     code = "engine_stalled"
 
@@ -425,19 +425,19 @@ class DeadlineExceeded(EngineFailure):
 
 
 class SettingsError(JanServeError):
-    """A setting has a wrong value; the message names where it came from."""
+    """A setting has a wrong value; the message names its source."""
 
     code = "settings_error"
 
 
 class ProtocolError(JanServeError):
-    """A frame on the worker pipe is too large, truncated, or of an unknown shape."""
+    """A frame on the worker pipe is too large, truncated or malformed."""
 
     code = "protocol_error"
 
 
 def _subclasses(root: type[JanServeError]) -> dict[str, type[JanServeError]]:
-    """By code. A subclass without a code of its own is a detail of its module, and crosses no pipe."""
+    """Classes by code. A subclass without its own code is private to its module and crosses no pipe."""
     found: dict[str, type[JanServeError]] = {root.code: root} if "code" in vars(root) else {}
     for child in root.__subclasses__():
         found.update(_subclasses(child))
@@ -445,6 +445,11 @@ def _subclasses(root: type[JanServeError]) -> dict[str, type[JanServeError]]:
 
 
 def error_from_payload(code: str, payload: dict[str, Any]) -> JanServeError:
-    """Rebuild the error with this `code` from what its `payload()` returned. Unknown codes give the base class."""
+    """Rebuild an error from its `code` and `payload()`. An unknown code gives the base class."""
     kind = _subclasses(JanServeError).get(code, JanServeError)
     return kind.restore(payload)
+
+
+def copy_error(error: JanServeError) -> JanServeError:
+    """An equal error that has not been raised: one object raised in several tasks collects their tracebacks."""
+    return error_from_payload(error.code, error.payload())

@@ -1,4 +1,4 @@
-"""What one optimizer step reads: its sequences, the part of them that a process takes, and that part as tensors."""
+"""The input of one optimizer step: its sequences, the share of one process, and that share as tensors."""
 
 # The training packages are apart from the product's environment, in which types are checked.
 # pyright: reportMissingImports=false

@@ -31,7 +31,7 @@ integer ::= "0" | [1-9] [0-9]{0,8}
 
 @dataclass(frozen=True)
 class Answer:
-    """What the model said, and whether it ended by itself."""
+    """The model's text, and whether it ended by itself."""
 
     text: str
     stopped: bool

@@ -1,4 +1,4 @@
-"""Turns a training checkpoint into the GGUF that is shipped.
+"""Converts a training checkpoint into the shipped GGUF.
 
 python -m models.recipe.export_gguf build/jan-tiny models/builtin/jan-tiny.gguf
 """

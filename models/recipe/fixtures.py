@@ -202,7 +202,7 @@ def write_tiny_judge(
     n_ctx: int = 512,
     quantize: bool = True,
 ) -> None:
-    """A decoder that scores, of Qwen3-Reranker's shape: the chances of ``yes`` and ``no`` behind the last token."""
+    """A scoring decoder of Qwen3-Reranker's shape: the probabilities of ``yes`` and ``no`` after the last token."""
     n_head = n_embd // 32
     vocabulary = fixture_vocabulary()
     writer = gguf_writer(path, "qwen3", (n_ctx, n_embd, n_layer), n_ff=2 * n_embd, n_head=n_head)

@@ -101,7 +101,7 @@ def write_llama_gguf(
 def gguf_writer(
     path: Path, architecture: str, sizes: tuple[int, int, int], *, n_ff: int, n_head: int
 ) -> gguf.GGUFWriter:
-    """A file's header with what every architecture has. sizes: context, width and layers."""
+    """A file's header with the keys of every architecture. sizes: context, width and layers."""
     n_ctx, n_embd, n_layer = sizes
     writer = gguf.GGUFWriter(str(path), architecture)
     writer.add_context_length(n_ctx)
@@ -168,7 +168,7 @@ def finish_gguf(
 
 
 def file_type(quantize: bool) -> gguf.LlamaFileType:
-    """What the header calls the weights."""
+    """The header's name for the type of the weights."""
     return gguf.LlamaFileType.MOSTLY_Q8_0 if quantize else gguf.LlamaFileType.ALL_F32
 
 

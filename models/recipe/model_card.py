@@ -1,4 +1,4 @@
-"""Writes the model card: what the model is, its figures measured now, and the log of its training.
+"""Writes the model card: the model's description, freshly measured figures, and the training log.
 
     python -m models.recipe.model_card build/jan-tiny/log.jsonl [--model models/builtin/jan-tiny.gguf]
 

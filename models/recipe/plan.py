@@ -1,4 +1,4 @@
-"""What a training run depends on: sizes, schedule, weights of the loss."""
+"""The plan of a training run: sizes, schedule, weights of the loss."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from models.recipe.gguf_file import LlamaShape
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that a run depends on. Sizes in tokens unless said otherwise.
+    """All parameters of a run. Sizes in tokens unless stated otherwise.
 
     The shares of the cycles add up to one; their peaks are shares of ``peak_rate``.
     """
@@ -62,7 +62,7 @@ class Plan:
         return seen / self.total_tokens >= self.cycle_shares[0]
 
     def _cycle(self, done: float) -> tuple[float, float]:
-        """The peak rate of the cycle that stands at this share of the run, and the share of the cycle that is done."""
+        """The peak rate of the cycle at this share of the run, and the completed share of the cycle."""
         start = 0.0
         for share, peak in zip(self.cycle_shares, self.cycle_peaks, strict=True):
             if done < start + share:
@@ -72,7 +72,7 @@ class Plan:
 
 
 def reader_of(default: object) -> Callable[[str], object]:
-    """What makes a value like ``default`` of an option's text; several numbers are separated by commas."""
+    """The parser of an option's text into a value like ``default``; commas separate several numbers."""
     if isinstance(default, tuple):
         return lambda text: tuple(float(part) for part in text.split(","))
     return type(default)

@@ -35,7 +35,7 @@ from models.recipe.vocabulary import END_OF_TEXT, Vocabulary
 
 
 class Trainer:
-    """Model, average of the model, optimizers and counters: what a checkpoint holds.
+    """Model, average of the model, optimizers and counters: the content of a checkpoint.
 
     Each of several processes has its own, and all are equal after each step.
     """

@@ -33,7 +33,7 @@ SPECIAL_TOKENS: tuple[str, ...] = CONTROL_TOKENS + MARKER_TOKENS
 # ``tokenizer.ggml.pre``: single digits, words with at most one leading non-letter (Qwen2's splitting rule).
 PRE_TOKENIZER = "qwen2"
 
-# A token of letters only, behind the stand-in of a space or a mark.
+# A token of letters only, after the stand-in of a space or a mark.
 _WORD_PIECE = re.compile("[^A-Za-z]?([A-Z]?[a-z]+)")
 
 
@@ -67,7 +67,7 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: Path) -> Vocabulary:
-        """Read what :meth:`save` wrote. Raises ``OSError`` or ``ValueError``."""
+        """Read a file of :meth:`save`. Raises ``OSError`` or ``ValueError``."""
         merges = json.loads(path.read_text(encoding="utf-8"))["merges"]
         return cls.from_merges((left, right) for left, right in merges)
 
@@ -75,12 +75,12 @@ class Vocabulary:
         path.write_text(json.dumps({"merges": self.merges}, ensure_ascii=False, indent=0), encoding="utf-8")
 
     def word_pieces(self) -> tuple[str, ...]:
-        """What tokens of plain letters add to a word: lower case, without the space or mark before it, each once."""
+        """The letters of plain tokens: lower case, without the space or mark before them, each once."""
         found = {match[1].lower() for token in self.tokens if (match := _WORD_PIECE.fullmatch(token))}
         return tuple(sorted(found))
 
     def id_of(self, token: str) -> int:
-        """The id of an exact token. Raises ``ValueError`` for a token that is not there."""
+        """The id of an exact token. Raises ``ValueError`` for an unknown token."""
         return self.tokens.index(token)
 
 

@@ -1,4 +1,4 @@
-"""Runs one client's public API against a server, outside of the product's environment: `run.py CASE URL`.
+"""Runs one client's public API against a server, outside the product's environment: `run.py CASE URL`.
 
 Prints nothing and ends with 0 where everything was as it should be. Not collected by pytest: see test_python_clients.
 """

@@ -1,4 +1,4 @@
-"""Runs LMDeploy's own client against a server, outside of the product's environment: `run_lmdeploy.py CASE URL`.
+"""Runs LMDeploy's own client against a server, outside the product's environment: `run_lmdeploy.py CASE URL`.
 
 Prints nothing and ends with 0 where everything was as it should be. Not collected by pytest: see test_lmdeploy_client.
 """
@@ -74,7 +74,7 @@ def chat_options(url: str) -> None:
         top_logprobs=2,
         repetition_penalty=1.1,
         logit_bias={"5": -10},
-        stop=["never said"],
+        stop=["never written"],
     )
     assert reply["usage"]["completion_tokens"] == 30
     assert reply["choices"][0]["finish_reason"] == "length"

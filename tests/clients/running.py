@@ -1,4 +1,4 @@
-"""Runs a client in a process of its own."""
+"""Runs a client in a separate process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _HIDDEN = ("OPENAI", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 
 
 def run_client(*command: str | Path) -> None:
-    """Fails with what the client wrote, unless it ends with 0. No setting of the environment leads it elsewhere."""
+    """Fails with the client's output unless it exits with 0. No environment variable redirects it."""
     environment = {name: value for name, value in os.environ.items() if not name.upper().startswith(_HIDDEN)}
     done = subprocess.run(
         command,

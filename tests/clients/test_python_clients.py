@@ -1,4 +1,4 @@
-"""Agents' libraries against the built-in model, each in a process of the clients' own environment."""
+"""Agents' libraries against the built-in model, each in a process of the clients' environment."""
 
 from __future__ import annotations
 

@@ -51,5 +51,5 @@ def test_a_hostile_connection_costs_little_and_ends(
 
 
 def test_the_deadlines_that_it_has_in_truth() -> None:
-    assert (connection.Connection.timeout_s, connection.Connection.idle_timeout_s) == (30.0, 75.0)
-    assert connection.Connection.max_head_bytes == 64 * 1024
+    assert (connection.HttpConnection.timeout_s, connection.HttpConnection.idle_timeout_s) == (30.0, 75.0)
+    assert connection.HttpConnection.max_head_bytes == 64 * 1024

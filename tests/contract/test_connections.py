@@ -1,4 +1,4 @@
-"""Connections as bytes on a real socket: clients that leave, half-close, stop reading, or send what is no request."""
+"""Connections as bytes on a real socket: clients that leave, half-close, stop reading, or send invalid requests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 
 
 class QuickConnection(HttpConnection):
-    """With limits that a test can wait for."""
+    """Short limits, so that a test can wait for them."""
 
     timeout_s = 0.1
     max_head_bytes = 4096
@@ -122,13 +122,13 @@ async def test_a_quick_answer_to_a_half_closed_client_has_nothing_else() -> None
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_what_becomes_of_the_connection_is_said_once(stream: bool) -> None:
-    for asked, said in (("Connection: close", [b"connection: close"]), ("X-Nothing: 1", [])):
+async def test_the_connection_header_is_sent_once(stream: bool) -> None:
+    for header, expected in (("Connection: close", [b"connection: close"]), ("X-Nothing: 1", [])):
         async with live_server() as port, raw_client(port) as client:
             body = json.dumps({"prompt": "a", "stream": stream}).encode()
-            await client.send(raw_post("/v1/completions", body, asked))
+            await client.send(raw_post("/v1/completions", body, header))
             head = await client.until(b"\r\n\r\n")
-        assert [line for line in head.lower().split(b"\r\n") if line.startswith(b"connection")] == said
+        assert [line for line in head.lower().split(b"\r\n") if line.startswith(b"connection")] == expected
 
 
 async def test_a_request_cut_short_is_dropped() -> None:
@@ -366,7 +366,7 @@ async def test_small_answers_do_not_wait_for_acknowledgements() -> None:
 async def test_a_refused_body_is_read_to_its_end_so_that_the_refusal_arrives(
     settings: dict[str, Any], headers: tuple[str, ...], status: bytes
 ) -> None:
-    """A client that first sends all and then reads would find a connection that is broken, and no reason (RST)."""
+    """A client that sends everything before it reads would find a reset connection (RST) without the reason."""
     async with live_server(**settings) as port, raw_client(port) as client:
         await client.send(raw_post("/extras/tokenize", b" " * 20_000_000, *headers))
         answer = await client.rest()

@@ -1,4 +1,4 @@
-"""The end of a server: what running and new requests get, how long it takes, and what it leaves behind."""
+"""Shutdown: answers to running and new requests, its duration, and that nothing is left running."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stream is read as it is made: what the model has said is with the client before the rest is."""
+"""Streams are live: text reaches the client before the model writes the rest."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = [
 
 
 async def read_until(wanted: str, events: AsyncIterator[Any]) -> str:
-    """What has come when the text is as long as the one that is waited for: pieces merge where a reader is slow."""
+    """The pieces once their text is as long as `text`: pieces merge if a reader is slow."""
     text = ""
     while len(text) < len(wanted):
         event = await anext(events)
@@ -39,7 +39,7 @@ async def test_pieces_arrive_before_the_answer_ends(tmp_path: Path) -> None:
             events = aiter(
                 await client.completions.create(model="fake", prompt=f"!gate {gate.path} 3", stream=True)
             )
-            # Until the gate is opened, the model says nothing more: the stream alone can have brought these.
+            # The model writes nothing more until the gate opens: these pieces came over the live stream.
             assert await read_until("0 1 2 ", events) == "0 1 2 "
             gate.open()
             assert await read_until("done", events) == "done"

@@ -1,4 +1,4 @@
-"""Calls drawn from the application's own OpenAPI document: no 5xx and no undocumented status may come."""
+"""Calls drawn from the application's own OpenAPI document: no 5xx and no undocumented status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`make bench` on a fresh checkout: the built-in model, rows that it is too small for are said to be left out."""
+"""`make bench` on a fresh checkout with the built-in model: rows that it is too small for are reported as skipped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Offers the fixtures to the tests of the page; without playwright none is collected, and the header says so."""
+"""Offers the fixtures to the tests of the page; without playwright no test is collected, and the header says so."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ else:
 
 
 def pytest_report_header() -> list[str]:
-    """Said once, at the top."""
+    """The header line without playwright."""
     return [] if HAS_PLAYWRIGHT else ["page: playwright is not installed, the tests of the page are left out"]

@@ -1,4 +1,4 @@
-"""A headless Chromium, servers with the built-in model, and tabs that fail their test for what a page must not do."""
+"""A headless Chromium, servers with the built-in model, and tabs that fail for anything that a page must not do."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.fake_hub import FakeHub, running_hub
 from tests.support.served import serving
 
 
-# Not for the whole package: while it is open, its event loop runs in this thread, where no other can.
+# Not for the whole package: while it is open its event loop occupies this thread.
 @pytest.fixture(scope="module")
 def browser() -> Generator[Browser]:
     with sync_playwright() as playwright:

@@ -1,64 +1,68 @@
-"""Pictures of the page for the documents, to be looked at: python -m tests.page.screenshots URL FOLDER.
+"""Takes the pictures of the documents: `python -m tests.page.screenshots URL FOLDER`. Look at them before a commit.
 
-The server has to have the built-in model. Some answers are written here, so that the pictures do not change with it.
+The server has only the built-in model, and every answer is the model's own.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
+from typing import Any, Final
 
 from playwright.sync_api import Browser, expect, sync_playwright
 
-from tests.page.support import CHATS, Tab, chromium, opened_tab
+from tests.page.support import Tab, chromium, opened_tab
 from tests.support.raw_http import post
 
-_QUESTION = "Write a Python function for the Fibonacci numbers."
-_ANSWER = '''\
-Here is one that takes **linear** time:
+QUESTIONS: Final = (
+    "Think step by step: what is 7 plus 8?",
+    "What is jan-serve?",
+    "How do I get a larger model?",
+)
+TOOLS: Final[list[dict[str, Any]]] = [
+    {
+        "type": "function",
+        "function": {
+            "name": "get_weather",
+            "description": "Get the current weather for a city",
+            "parameters": {
+                "type": "object",
+                "properties": {"city": {"type": "string"}},
+                "required": ["city"],
+            },
+        },
+    }
+]
+WIDE: Final = {"width": 1200, "height": 760}
+SMALL: Final = {"width": 390, "height": 760}
 
-```python
-def fibonacci(n: int) -> list[int]:
-    """The first n numbers of the sequence."""
-    numbers = [0, 1]
-    while len(numbers) < n:
-        numbers.append(numbers[-1] + numbers[-2])
-    return numbers[:n]
-```
 
-| way | time | memory |
-|---|---|---|
-| this one | O(n) | O(n) |
-| recursive, without a cache | O(2ⁿ) | O(n) |
-'''
-_CALL = {"name": "weather", "arguments": '{"city": "Oslo", "unit": "celsius"}'}
-_WIDE = {"width": 1200, "height": 760}
-_SMALL = {"width": 390, "height": 760}
-
-
-def chat(tab: Tab, folder: Path, name: str) -> None:
-    """An answer with thoughts, code and a table."""
-    thought = "They want the numbers of Fibonacci. A loop is best."
-    tab.answer_chats_with({"reasoning_content": thought}, {"content": _ANSWER})
-    tab.ask(_QUESTION)
-    tab.wait_for_answer()
-    expect(tab.answers.locator("table")).to_be_visible()
+def chat(tab: Tab, path: Path) -> None:
+    """A thought and three answers."""
+    set_greedy(tab)
+    for question in QUESTIONS:
+        tab.ask(question)
+        tab.wait_for_answer()
+    tab.page.locator("summary", has_text="Thoughts").first.click()
     tab.page.locator(".messages").evaluate("box => box.scrollTop = 0")
-    tab.page.screenshot(path=folder / name)
+    tab.page.screenshot(path=path)
 
 
-def tools(tab: Tab, folder: Path) -> None:
-    """A call that waits for its result."""
-    tab.answer_chats_with({"tool_calls": [{"index": 0, "id": "1", "function": _CALL}]}, finish="tool_calls")
-    tab.ask("Is it cold in Oslo?")
-    tab.page.get_by_label("Result of weather").fill('{"temperature": -5}')
-    tab.page.screenshot(path=folder / "page-tools-dark.png")
-    tab.page.unroute(CHATS)
+def tool_call(tab: Tab, path: Path) -> None:
+    """A call, its result, the answer, and a second call that waits for its result."""
+    set_greedy(tab, tools=json.dumps(TOOLS))
+    tab.ask("What is the weather in Oslo?")
+    tab.page.get_by_label("Result of get_weather").fill('{"condition": "snowy", "degrees": -5}')
+    tab.page.get_by_role("button", name="Give result").click()
+    tab.wait_for_answer()
+    tab.ask("How warm is it in Rome?")
+    tab.page.get_by_label("Result of get_weather").fill('{"condition": "sunny", "degrees": 24}')
+    tab.page.screenshot(path=path)
 
 
 def panels(tab: Tab, folder: Path) -> None:
-    """The other views, with what the server really says."""
-    tab.page.unroute(CHATS)
+    """The playground, the server and the models."""
     tab.show("Playground")
     tab.page.get_by_role("button", name="Generate").click()
     expect(tab.page.get_by_text("✓")).to_be_visible()
@@ -75,15 +79,24 @@ def panels(tab: Tab, folder: Path) -> None:
     tab.page.screenshot(path=folder / "page-models.png")
 
 
+def set_greedy(tab: Tab, tools: str = "") -> None:
+    """Set the chat's settings: temperature 0, so that the answers are the same each time."""
+    settings = tab.page.get_by_role("button", name="Settings of this chat")
+    settings.click()
+    tab.page.get_by_label("Temperature").fill("0")
+    tab.page.get_by_label("Tools").fill(tools)
+    settings.click()
+
+
 def take(browser: Browser, url: str, folder: Path) -> None:
-    """All of them."""
-    with opened_tab(browser, url, viewport=_WIDE) as tab:
-        chat(tab, folder, "page-chat.png")
+    """Take all pictures."""
+    with opened_tab(browser, url, viewport=WIDE) as tab:
+        chat(tab, folder / "page-chat.png")
         panels(tab, folder)
-    with opened_tab(browser, url, viewport=_WIDE, color_scheme="dark") as tab:
-        tools(tab, folder)
-    with opened_tab(browser, url, viewport=_SMALL) as tab:
-        chat(tab, folder, "page-small.png")
+    with opened_tab(browser, url, viewport=WIDE, color_scheme="dark") as tab:
+        tool_call(tab, folder / "page-tools-dark.png")
+    with opened_tab(browser, url, viewport=SMALL) as tab:
+        chat(tab, folder / "page-small.png")
 
 
 if __name__ == "__main__":

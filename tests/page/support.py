@@ -1,4 +1,4 @@
-"""A tab of the page, and answers that are written for a test."""
+"""A tab of the page, and scripted answers."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ CHATS = "**/v1/chat/completions"
 class Tab:
     """A page that is open.
 
-    `problems` are what no page of ours may have: errors, refusals of its policy, dialogs, requests to other hosts.
-    Words of errors that a test brings about belong into `expected`.
+    `problems` collects what the page must not have: errors, violations of its policy, dialogs, requests to other hosts.
+    Words of errors that a test provokes belong into `expected`.
     """
 
     def __init__(self, page: Page, url: str) -> None:
@@ -70,7 +70,7 @@ class Tab:
         self.question.press("Enter")
 
     def wait_for_answer(self) -> None:
-        """Until the last answer is there."""
+        """Wait until the last answer is complete."""
         expect(self.page.get_by_role("button", name="Send")).to_be_visible()
         expect(self.page.get_by_role("button", name="Regenerate").last).to_be_visible()
 
@@ -79,19 +79,19 @@ class Tab:
         self.page.get_by_role("link", name=view).click()
 
     def answer_chats_with(self, *deltas: dict[str, Any], finish: str = "stop") -> list[dict[str, Any]]:
-        """Have all chats of this tab answered like this. The requests come into the list."""
-        asked: list[dict[str, Any]] = []
+        """Answer all chats of this tab with these deltas. The list receives the requests."""
+        requests: list[dict[str, Any]] = []
 
         def fulfil(route: Route) -> None:
-            asked.append(json.loads(route.request.post_data or ""))
+            requests.append(json.loads(route.request.post_data or ""))
             route.fulfill(content_type="text/event-stream", body=stream_of(deltas, finish))
 
         self.page.route(CHATS, fulfil)
-        return asked
+        return requests
 
 
 def chromium(playwright: Playwright) -> Browser:
-    """A headless Chromium of this system, or the one that the variable CHROMIUM names. Raises FileNotFoundError."""
+    """This system's Chromium, headless, or the one that the variable CHROMIUM names. Raises FileNotFoundError."""
     path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, _NAMES)), None)
     if path is None:
         raise FileNotFoundError("there is no Chromium (apt-get install chromium, or name one in CHROMIUM)")
@@ -109,14 +109,14 @@ def stream_of(deltas: Sequence[dict[str, Any]], finish: str) -> str:
 
 
 def cancelled(url: str) -> float:
-    """How many requests the server saw broken off."""
+    """The number of requests that the server counts as cancelled."""
     lines = get(url, "/metrics").body.decode().splitlines()
     return float(next(line.split()[1] for line in lines if line.startswith("jan_serve_cancelled_total")))
 
 
 @contextmanager
 def opened_tab(browser: Browser, url: str, **options: Any) -> Generator[Tab]:
-    """A tab with a profile of its own. Fails at the end for what the page must not do."""
+    """A tab with a fresh profile. Fails at the end for anything that the page must not do."""
     context = browser.new_context(**options)
     context.set_default_timeout(WAIT_MS)
     context.grant_permissions(["clipboard-read", "clipboard-write"], origin=url)

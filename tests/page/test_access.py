@@ -1,4 +1,4 @@
-"""The key, the keyboard, small screens, colours, and life without a server."""
+"""The key, the keyboard, small screens, colours, and a server that is gone."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ _STICKING_OUT = """
   return box.width > 1 && box.right > innerWidth + 1 && !element.parentElement.closest("pre, .table-box");
 }).map((element) => element.outerHTML.slice(0, 80))
 """
-"""What a small screen cuts off, but for what is scrolled in its own box."""
+"""Elements that a small screen cuts off, except those that scroll in their own box."""
 
 
 def test_a_small_screen_has_a_menu_and_nothing_sticks_out(browser: Browser, url: str) -> None:
@@ -118,7 +118,7 @@ def test_a_small_screen_has_a_menu_and_nothing_sticks_out(browser: Browser, url:
             assert tab.page.evaluate(_STICKING_OUT) == []
 
 
-def test_without_its_server_the_page_says_so(tab: Tab) -> None:
+def test_without_its_server_the_page_shows_an_error(tab: Tab) -> None:
     tab.expected.append("ERR_")
     expect(tab.page.get_by_label("Model", exact=True)).to_have_value("first")
     tab.page.context.set_offline(True)

@@ -1,4 +1,4 @@
-"""What axe, the usual checker of accessibility, says of every view: nothing. Labels, contrast, roles, headings."""
+"""axe finds no accessibility problems in any view: labels, contrast, roles, headings."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ ANSWER = "**Bold**, `code`\n\n```python\ndef f(): return [1]  # x\n```\n\n| a | 
 
 
 def violations(tab: Tab) -> list[tuple[str, Any]]:
-    """What is wrong once nothing moves any more, and where."""
-    # A menu on its way out of the view is neither to be seen nor hidden yet.
+    """The problems and their places, once nothing moves any more."""
+    # A menu in its closing animation is neither visible nor hidden.
     found: list[dict[str, Any]] = tab.page.evaluate(
         "Promise.allSettled(document.getAnimations().map(({ finished }) => finished))"
         ".then(() => axe.run()).then(({ violations }) => violations)"
@@ -35,7 +35,7 @@ def test_nothing_is_wrong_for_people_who_read_otherwise(
 ) -> None:
     if not AXE.exists():
         pytest.skip("axe-core is not installed (npm ci in web/)")
-    # Only so that the checker itself can be put into the page.
+    # Only so that the checker can be injected into the page.
     with opened_tab(browser, url, color_scheme=scheme, viewport=size, bypass_csp=True) as tab:
         tab.page.add_script_tag(path=AXE)
         expect(tab.page.get_by_role("heading", name="What would you like to know?")).to_be_visible()

@@ -236,7 +236,7 @@ def test_pictures_go_to_a_model_that_sees_them(tab: Tab) -> None:
     assert shown.evaluate("picture => picture.decode().then(() => picture.naturalWidth)") == 1
 
 
-def test_a_failure_is_said_and_can_be_tried_again(tab: Tab) -> None:
+def test_a_failure_is_shown_and_can_be_retried(tab: Tab) -> None:
     tab.expected.append("503")
     error = {"error": {"message": "The model is gone.", "code": "model_failed"}}
     tab.page.route(CHATS, lambda route: route.fulfill(status=503, json=error))

@@ -85,7 +85,7 @@ def test_names_of_the_catalogue_are_offered_with_their_sizes(tab: Tab) -> None:
         assert re.search(r"\d (MB|GB), needs \d+(\.\d)? (MB|GB) of memory", label)
 
 
-def test_what_cannot_be_pulled_says_why(tab: Tab) -> None:
+def test_a_model_that_cannot_be_pulled_gives_the_reason(tab: Tab) -> None:
     tab.expected.append("404")
     tab.show("Models")
     tab.page.get_by_label("Get a model from the hub").fill("org/missing")

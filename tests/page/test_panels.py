@@ -39,7 +39,7 @@ def test_an_expression_becomes_a_grammar_and_an_answer_follows_it(tab: Tab) -> N
     expect(tab.page.get_by_text("✓")).to_be_visible()
 
 
-def test_what_is_refused_says_where(tab: Tab) -> None:
+def test_rejections_name_the_place(tab: Tab) -> None:
     tab.expected.append("400")
     tab.show("Playground")
     field = tab.page.get_by_role("textbox", name="JSON Schema")

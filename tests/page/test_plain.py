@@ -17,7 +17,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "web" / "plain"
 
 @pytest.fixture
 def page(browser: Browser) -> Generator[Page]:
-    """The plain page, its files and answers served without a server. Fails for errors and refusals of the policy."""
+    """The plain page, its files and answers served without a server. Fails for errors and violations of the policy."""
     files = read_page(FOLDER)
     problems: list[str] = []
 

@@ -1,4 +1,4 @@
-"""Starts a command as systemd does for a connection: with a listening socket as its third descriptor."""
+"""Starts a command with a listening socket as descriptor 3, as systemd's socket activation does."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ os.execv(command[0], command)
 
 
 def activated(descriptor: int, command: Sequence[str], *, pid: str = "", count: str = "1") -> list[str]:
-    """The command line to run with this descriptor passed. pid: whom the socket is for; "" is the command itself."""
+    """The command line to run with this descriptor passed. pid: the socket's process; "" is the command itself."""
     return [sys.executable, "-c", _START, str(descriptor), pid, count, *command]

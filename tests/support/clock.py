@@ -1,4 +1,4 @@
-"""Time that a test moves: a monotonic clock, and waiting that goes by it."""
+"""A monotonic clock that a test advances, and a timer that follows it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class TurnedClock:
         return self.now
 
     def turn(self, seconds: float) -> None:
-        """Let so much time pass; who waits for a part of it goes on."""
+        """Advance the clock; waiters whose time has come continue."""
         self.now += seconds
         self._turned.set()
         self._turned = asyncio.Event()
 
     async def wait(self, event: asyncio.Event, seconds: float | None) -> None:
-        """Until the event, or until that much time was turned on."""
+        """Wait for the event, or until the clock has advanced this far."""
         until = None if seconds is None else self.now + seconds
         while not event.is_set() and (until is None or self.now < until):
             waits = [asyncio.ensure_future(each.wait()) for each in (event, self._turned)]

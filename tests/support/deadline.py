@@ -1,4 +1,4 @@
-"""Reading from a child process that may never write, and waiting for one that may never end: with a limit."""
+"""A time limit for reading from a child process and for waiting for its end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 @contextlib.contextmanager
 def deadline(process: subprocess.Popen[Any], limit_s: float = 60.0) -> Generator[None]:
-    """Kills the process if the block takes longer, which ends what reads from it; the block has then failed.
+    """Kills the process if the block takes longer, which ends reads from it; the block then fails.
 
     Not for blocks that raise by themselves once the process is gone: their error is the one that is seen.
     """

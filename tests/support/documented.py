@@ -1,4 +1,4 @@
-"""The OpenAPI document of the application over fakes, made once for all that draw calls from it."""
+"""The OpenAPI document of the application over fakes, made once for all tests that draw calls from it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.rendering import InlineRenderer
 
 @cache
 def application() -> FastAPI:
-    """An application over fakes, whose document has all routes but those of management."""
+    """An application over fakes; its document has all routes except management's."""
     return create_app(make_settings(), FakeModels(), InlineRenderer(), InlineTranslator())
 
 

@@ -1,4 +1,4 @@
-"""What every test shares that draws calls from a document of the API (schemathesis)."""
+"""Shared parts of tests that draw calls from the API's document (schemathesis)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CHECKS: Final[list[Any]] = [
 
 
 def drawn(examples: int) -> hypothesis.settings:
-    """As many calls of each operation, the same ones in every run, however long one takes.
+    """The given number of calls per operation, the same in every run, without a time limit per call.
 
     TEST_DRAWS in the environment: that many everywhere.
     """

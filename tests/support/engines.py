@@ -11,12 +11,13 @@ from pathlib import Path
 
 import msgspec
 
+from jan_serve.core.model_source import ModelSource
 from jan_serve.errors import ModelNotFound
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.store.memory.footprint import Footprint
 from jan_serve.supervisor.limits import ManagerLimits
 from jan_serve.supervisor.models.model_manager import ModelManager
-from jan_serve.supervisor.models.model_source import ModelSource, Residence
+from jan_serve.supervisor.models.source_resolver import Retention
 from tests.support.processes import wait_until
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -24,7 +25,7 @@ _PATHS = [str(_ROOT), str(_ROOT / "app")]
 _START = f"import sys; sys.path[:0] = {_PATHS}; from tests.support.fake_engine import main; main()"
 
 FAKE_ENGINE: tuple[str, ...] = (sys.executable, "-c", _START)
-"""The worker command for tests; see `fake_engine` for what it can be told."""
+"""The worker command for tests; `fake_engine` lists its commands."""
 
 
 class FakeResolver:
@@ -38,7 +39,7 @@ class FakeResolver:
         self.settings = settings or EngineSettings()
         self.revisions: dict[str, int] = {}
         self.sizes: dict[str, Footprint] = {}
-        self.residences: dict[str, Residence] = {}
+        self.retentions: dict[str, Retention] = {}
 
     def resolve(self, name: str | None) -> ModelSource:
         """Raises ModelNotFound."""
@@ -57,21 +58,19 @@ class FakeResolver:
         return None
 
     def engine_settings(self, source: ModelSource) -> EngineSettings:
-        """The same for all, but for the size of the weights."""
+        """The same for all models except for the size of the weights."""
         if source.name not in self.sizes:
             return self.settings
         return msgspec.structs.replace(self.settings, other_bytes=self.sizes[source.name].weights)
 
     def footprint(self, source: ModelSource, settings: EngineSettings) -> Footprint:
-        """What the test says; else nothing."""
         return self.sizes.get(source.name, Footprint(0, 0, 0, 0))
 
-    def residence(self, source: ModelSource) -> Residence:
+    def retention(self, source: ModelSource) -> Retention:
         """What the test says; else the default."""
-        return self.residences.get(source.name, Residence())
+        return self.retentions.get(source.name, Retention())
 
     def list(self) -> tuple[ModelSource, ...]:
-        """All names."""
         return tuple(self._source(name) for name in self.names)
 
     def change_file(self, name: str) -> None:
@@ -110,7 +109,7 @@ class Gate:
         os.mkfifo(path)
 
     def open(self) -> None:
-        """Let it go on. Blocks until it waits here, so that this never comes too early. Fails after 10 s."""
+        """Release it. Blocks until it waits here, so that the release never comes too early. Fails after 10 s."""
         wait_until(self._try_to_open)
 
     def _try_to_open(self) -> bool:

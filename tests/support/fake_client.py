@@ -1,4 +1,4 @@
-"""An engine and a supervisor inside the test's process: scripted events, everything that was asked is remembered.
+"""An engine and a supervisor inside the test's process: scripted events, every request is recorded.
 
 For tests that need a real worker process (crashes, pipes) there is `engines.fake_manager`.
 """
@@ -12,9 +12,10 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from jan_serve.core.engine_stats import EngineStats
 from jan_serve.core.events import Timings, TokenInfo
 from jan_serve.core.model_facts import ModelFacts, SpecialToken
+from jan_serve.core.model_source import ModelSource
+from jan_serve.core.model_status import ManagerSnapshot, ModelState, ModelStatus
 from jan_serve.errors import InvalidRequest, ModelNotFound
 from jan_serve.ipc.messages import (
     Accepted,
@@ -121,7 +122,7 @@ def endings(request: EngineRequest, completion_tokens: int, **ending: Any) -> li
 
 
 def prompt_text(request: EngineRequest) -> str:
-    """The prompt as text, ids as bytes."""
+    """The prompt as text; token ids become bytes."""
     return "".join(
         piece if isinstance(piece, str) else bytes(i for i in piece if i < 256).decode("utf-8", "replace")
         for piece in request.prompt
@@ -130,7 +131,7 @@ def prompt_text(request: EngineRequest) -> str:
 
 @dataclass
 class FakeClient:
-    """One loaded model. `script` answers generate; the lists say what came and what was closed before its end."""
+    """One loaded model. `script` answers generate; the lists record requests and those closed before their end."""
 
     name: str = "fake"
     facts: ModelFacts = field(default_factory=fake_facts)
@@ -142,11 +143,9 @@ class FakeClient:
     _ids: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
     def next_id(self) -> int:
-        """Never the same."""
         return next(self._ids)
 
     async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineEvent]:
-        """What the script says."""
         self.requests.append(request)
         ended = False
         try:
@@ -168,7 +167,7 @@ class FakeClient:
         )
 
     async def tokenize(self, request: TokenizeRequest) -> Tokenized:
-        """Bytes, after BOS where it is asked for."""
+        """Bytes, after BOS if requested."""
         ids = tuple(request.text.encode())
         tokens = (256, *ids) if request.add_special else ids
         pieces = tuple(b"<s>" if token == 256 else bytes([token]) for token in tokens)
@@ -182,44 +181,17 @@ class FakeClient:
         return bytes(token for token in request.tokens if token < 256).decode("utf-8", "replace")
 
     async def read_state(self, request: ReadState) -> StatePart:
-        """A part of `states`."""
         data = self.states[request.state]
         part = data[request.offset : request.offset + request.length]
         return StatePart(id=request.id, data=part, total=len(data))
 
     async def store_state(self, request: StoreState) -> StateStored:
-        """Into `states`."""
         data = self.states.get(request.state, b"") + request.data
         self.states[request.state] = data
         return StateStored(request.id, len(data))
 
     def drop_state(self, state: int) -> None:
-        """From `states`."""
         self.states.pop(state, None)
-
-
-@dataclass(frozen=True)
-class FakeState:
-    """As supervisor.snapshot.ModelStatus."""
-
-    name: str
-    state: str = "ready"
-    leases: int = 0
-    waiting: int = 0
-    stats: EngineStats = field(default_factory=EngineStats)
-    loads_total: int = 1
-    crashes_total: int = 0
-    stalls_total: int = 0
-    reason: str | None = None
-    facts: ModelFacts | None = None
-    lost_devices: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class FakeSnapshot:
-    """As supervisor.snapshot.ManagerSnapshot."""
-
-    models: Sequence[FakeState]
 
 
 class FakeModels:
@@ -227,7 +199,7 @@ class FakeModels:
 
     def __init__(self, *clients: FakeClient) -> None:
         self.clients = clients or (FakeClient(),)
-        self.state = "ready"
+        self.state: ModelState = "ready"
         self.lost_devices: tuple[str, ...] = ()
         self.held = 0
         self.leased: list[str | None] = []
@@ -250,13 +222,20 @@ class FakeModels:
         finally:
             self.held -= 1
 
-    async def models(self) -> Sequence[FakeClient]:
+    async def models(self) -> Sequence[ModelSource]:
         """All of them."""
-        return self.clients
+        return [ModelSource(name=client.name, path=f"{client.name}.gguf") for client in self.clients]
 
-    def snapshot(self) -> FakeSnapshot:
-        """All of them, in the state `state`."""
-        states = [
-            FakeState(client.name, self.state, lost_devices=self.lost_devices) for client in self.clients
-        ]
-        return FakeSnapshot(states)
+    def snapshot(self) -> ManagerSnapshot:
+        """All of them, loaded once, in the state `state`."""
+        models = tuple(
+            ModelStatus(
+                name=client.name,
+                path=f"{client.name}.gguf",
+                state=self.state,
+                loads_total=1,
+                lost_devices=self.lost_devices,
+            )
+            for client in self.clients
+        )
+        return ManagerSnapshot(draining=False, models=models)

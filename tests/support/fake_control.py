@@ -1,4 +1,4 @@
-"""A control plane whose links are real and whose other parts remember what was asked of them."""
+"""A control plane with real links; its other parts record their calls."""
 
 from __future__ import annotations
 
@@ -8,66 +8,45 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 import httpx
 
 from jan_serve.api.app import create_app
-from jan_serve.api.dialects.lmdeploy import LMDEPLOY
-from jan_serve.errors import InvalidRequest, JanServeError
-from jan_serve.supervisor.kv_transfer.peer_links import Migrations
+from jan_serve.api.dialects.lmdeploy import lmdeploy_dialect
+from jan_serve.errors import InvalidRequest
+from jan_serve.supervisor.kv_transfer.peer_links import TcpPeerLinks
 from tests.support.compiling import InlineTranslator
 from tests.support.fake_client import FakeModels
 from tests.support.fronts import make_settings
 from tests.support.rendering import InlineRenderer
 
 
-class FakeSleeper:
-    """Sleeps and wakes by tags; nothing is loaded."""
+class FakeControl:
+    """ControlPlane. levels: of the sleeps, in order. updates: of weights; takes what begins as a GGUF file."""
 
-    def __init__(self) -> None:
-        self.asleep: set[str] = set()
+    def __init__(self, *, may_abort: bool = True, may_terminate: bool = True) -> None:
+        self.links = TcpPeerLinks("127.0.0.1", patience_s=2.0)
+        self.may_abort = may_abort
+        self.may_terminate = may_terminate
         self.levels: list[int] = []
+        self.updates: list[tuple[str | None, list[bytes], bool]] = []
+        self.terminations = 0
+        self._asleep: set[str] = set()
 
     @property
     def is_sleeping(self) -> bool:
         """Until both tags are awake."""
-        return bool(self.asleep)
+        return bool(self._asleep)
 
     async def sleep(self, level: int) -> None:
-        """Both tags."""
         self.levels.append(level)
-        self.asleep = {"weights", "kv_cache"}
+        self._asleep = {"weights", "kv_cache"}
 
     async def wake(self, tags: Iterable[str]) -> None:
-        """These tags, or all."""
-        self.asleep -= set(tags) or self.asleep
+        self._asleep -= set(tags) or self._asleep
 
-
-class FakeWeights:
-    """Takes what begins as a GGUF file."""
-
-    def __init__(self) -> None:
-        self.updates: list[tuple[str | None, list[bytes], bool]] = []
-        self.failure: JanServeError | None = None
-
-    async def add(self, model: str | None, parts: Sequence[bytes], *, finished: bool) -> None:
-        """Remember it. Raises `failure`."""
-        if self.failure is not None:
-            raise self.failure
+    async def update_weights(self, model: str | None, parts: Sequence[bytes], *, finished: bool) -> None:
         if not all(part.startswith(b"GGUF") for part in parts):
             raise InvalidRequest("this is not a GGUF file")
         self.updates.append((model, list(parts), finished))
 
-
-class FakeControl:
-    """ControlPlane."""
-
-    def __init__(self, *, may_abort: bool = True, may_terminate: bool = True) -> None:
-        self.links = Migrations("127.0.0.1", patience_s=2.0)
-        self.sleeper = FakeSleeper()
-        self.weights = FakeWeights()
-        self.may_abort = may_abort
-        self.may_terminate = may_terminate
-        self.terminations = 0
-
     def terminate(self) -> None:
-        """Count it."""
         self.terminations += 1
 
 
@@ -82,7 +61,7 @@ async def controlled_client(
         InlineRenderer(),
         InlineTranslator(),
         control=control,
-        dialects=(LMDEPLOY,),
+        dialects=(lmdeploy_dialect,),
     )
     transport = httpx.ASGITransport(app, raise_app_exceptions=True)
     try:

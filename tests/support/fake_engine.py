@@ -1,4 +1,4 @@
-"""A real worker process without llama.cpp, spoken to over its stdin and stdout (`engines.FAKE_ENGINE` starts it).
+"""A real worker process without llama.cpp, driven over its stdin and stdout (`engines.FAKE_ENGINE` starts it).
 
 It speaks the whole protocol of `jan_serve.ipc.messages`, steps its sequences in batches as the real engine does, and
 does what the prompt or the model's file name says. Prompt commands: `fake_script`.
@@ -87,7 +87,7 @@ class FakeEngine:
     """The engine thread and the reader thread of this process."""
 
     def __init__(self, channel: BlockingChannel, raw_fd: int) -> None:
-        """raw_fd: the writing end of the channel, for frames that are none."""
+        """raw_fd: the writing end of the channel, for invalid frames."""
         self.channel = channel
         self.raw_fd = raw_fd
         self.commands: queue.SimpleQueue[WorkerRequest | None] = queue.SimpleQueue()
@@ -103,7 +103,7 @@ class FakeEngine:
     # The reader thread: answers pings whatever the engine thread does.
 
     def read(self) -> None:
-        """Until the front closes the pipe; then the process ends at once."""
+        """Read until the front closes the pipe; then end the process at once."""
         while (request := self.channel.receive()) is not None and not isinstance(request, ShutdownRequest):
             if isinstance(request, PingRequest):
                 phase, since, request_id = self.phase
@@ -121,7 +121,6 @@ class FakeEngine:
         os._exit(0)
 
     def stats(self) -> EngineStats:
-        """Counters of this process."""
         return EngineStats(
             steps_total=self.steps,
             prompt_tokens_total=self.prompt_tokens,
@@ -147,11 +146,11 @@ class FakeEngine:
             self.step()
 
     def enter(self, phase: Phase, request_id: int | None = None) -> None:
-        """What the engine thread is doing from now on."""
+        """Set the reported phase of the engine thread."""
         self.phase = (phase, time.monotonic(), request_id)
 
     def load(self, load: LoadModel) -> None:
-        """As the file name says."""
+        """Load, or fail, as the file name says."""
         name = os.path.basename(load.path)
         self.channel.send(LoadProgress(0.0))
         if crash := re.search(r"crash-on-load-([A-Z]+)", name):
@@ -181,11 +180,11 @@ class FakeEngine:
         self.channel.send(Ready(self.facts))
 
     def take_commands(self) -> None:
-        """Everything that has come; waits for it while there is nothing to do."""
+        """All commands received; waits if there is nothing to do."""
         while True:
             idle = not self.running and not self.waiting
             try:
-                # Gates are looked at while nothing else runs; a command ends the wait at once.
+                # Gates are polled while nothing else runs; a command ends the wait at once.
                 blocked = all(entry.waiting_for is not None for entry in self.running)
                 command = self.commands.get(block=idle or blocked, timeout=None if idle else 0.005)
             except queue.Empty:
@@ -228,7 +227,7 @@ class FakeEngine:
         self.channel.send(Step((Accepted(request.id, count),)))
 
     def forget(self, request_id: int) -> None:
-        """Host: drop the request without a word."""
+        """Host: drop the request without an event."""
         self.running = [entry for entry in self.running if entry.request.id != request_id]
 
     def write_raw(self, data: bytes) -> None:
@@ -240,7 +239,7 @@ class FakeEngine:
         self.channel.send(Step((Failed(id=request_id, code=error.code, payload=error.payload()),)))
 
     def step(self) -> None:
-        """One piece of each running sequence, in one frame."""
+        """Send one piece of each running sequence in one frame."""
         assert self.facts is not None
         while self.waiting and len(self.running) < self.facts.parallel:
             self.running.append(self.waiting.pop(0))
@@ -283,7 +282,7 @@ class FakeEngine:
     def finish(
         self, entry: Running, reason: FinishReason, stop: str | None, events: list[EngineEvent]
     ) -> None:
-        """All sequences of a request end together here."""
+        """End all sequences of a request together."""
         request = entry.request
         self.running.remove(entry)
         seed = request.sampling.seed if request.sampling.temperature > 0 else None
@@ -325,7 +324,7 @@ class FakeEngine:
         self.channel.send(Embedded(id=request.id, vectors=vectors, dimensions=N_EMBD, prompt_tokens=total))
 
     def detokenize(self, request: DetokenizeRequest) -> None:
-        """Refuses ids outside the vocabulary."""
+        """Rejects ids outside the vocabulary."""
         bad = next((token for token in request.tokens if not 0 <= token < N_VOCAB), None)
         if bad is None:
             self.channel.send(Detokenized(request.id, to_text(request.tokens)))

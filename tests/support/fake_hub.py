@@ -1,4 +1,4 @@
-"""A model hub on loopback: speaks the routes that pulling uses, and can do everything that a bad network or hub does.
+"""A model hub on loopback: serves the routes that pulling uses, and imitates bad networks and hubs.
 
 Faults are taken from a queue, one for each request of their kind, so that a test says exactly what happens when. Files
 honour Range requests. It runs in a thread with a port of its own; `requests` has what was asked, with headers.
@@ -23,7 +23,7 @@ COMMIT: Final = "0123456789abcdef0123456789abcdef01234567"
 
 @dataclass(frozen=True)
 class Fault:
-    """What goes wrong with one answer. Fields that are not set leave that part as it should be.
+    """The faults of one answer. Unset fields leave their part correct.
 
     status: instead of the answer, with `headers`. body: other bytes. cut_at: close the connection after so many bytes
     of this answer. stall_at: send so many, then nothing until the hub is released. flip_at: another bit at this byte of
@@ -66,7 +66,7 @@ class FakeRepo:
 
 @dataclass(frozen=True)
 class Asked:
-    """A request that came. Header names are in lower case."""
+    """A received request. Header names are in lower case."""
 
     path: str
     headers: Mapping[str, str]
@@ -93,7 +93,7 @@ class FakeHub:
 
     @property
     def name_url(self) -> str:
-        """The same place under another host name."""
+        """The same endpoint under another host name."""
         return f"http://localhost:{self._server.server_address[1]}"
 
     def asked(self, part: str) -> list[Asked]:
@@ -101,11 +101,10 @@ class FakeHub:
         return [asked for asked in self.requests if part in asked.path]
 
     def start(self) -> None:
-        """Begin to answer."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End everything, also answers that stall."""
+        """End everything, including stalled answers."""
         self.released.set()
         self._server.shutdown()
         self._server.server_close()
@@ -130,7 +129,7 @@ class _Server(ThreadingHTTPServer):
     hub: FakeHub
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Clients that leave are what the tests are about."""
+        """Ignore clients that leave: the tests provoke them."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -138,14 +137,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     @property
     def hub(self) -> FakeHub:
-        """Whose server this is."""
         return cast(_Server, self.server).hub
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
     def do_GET(self) -> None:
-        """Both routes of the hub."""
         hub = self.hub
         path = unquote(urlsplit(self.path).path)
         hub.requests.append(Asked(self.path, {name.lower(): value for name, value in self.headers.items()}))
@@ -161,7 +158,7 @@ class _Handler(BaseHTTPRequestHandler):
         hub = self.hub
         fault = hub.listing_faults.popleft() if hub.listing_faults else Fault()
         known = hub.repos.get(repo)
-        # As on the public hub: what a gated repository holds can be listed, not downloaded.
+        # As on the public hub: a gated repository can be listed, not downloaded.
         if self._went_wrong(fault) or not ((known and known.gated) or self._may(known, repo)):
             return
         assert known is not None

@@ -1,4 +1,4 @@
-"""What a prompt can tell the fake engine to do.
+"""Commands to the fake engine in a prompt.
 
 Prompt commands (anywhere in the prompt, up to the end of the line or `<|`; the first one counts):
     !say TEXT             answer TEXT, one character a step; TEXT may be a JSON string
@@ -44,30 +44,30 @@ _COMMAND = re.compile(
 
 
 class Host(Protocol):
-    """What the scripts that do harm need of the engine that runs them."""
+    """The engine as harmful scripts need it."""
 
     def enter(self, phase: Phase, request_id: int | None = None) -> None:
         """Report this phase from now on."""
         ...
 
     def forget(self, request_id: int) -> None:
-        """Drop the request without a word."""
+        """Drop the request without an event."""
         ...
 
     def write_raw(self, data: bytes) -> None:
-        """Put bytes on the pipe that no codec would write."""
+        """Write bytes to the pipe that no codec would write."""
         ...
 
 
 class Wait:
-    """What a script yields when it cannot go on yet."""
+    """Yielded by a script that has to wait."""
 
     def __init__(self, ready: Callable[[], bool]) -> None:
         self.ready = ready
 
 
 class Refusal(Exception):
-    """A script that refuses its request: an error of the tree, before or after Accepted."""
+    """A script that rejects its request: an error of the tree, before or after Accepted."""
 
     def __init__(self, error: JanServeError) -> None:
         super().__init__(error.message)
@@ -155,7 +155,7 @@ def counting(count: int, pause_s: float) -> Script:
 
 
 def gated(path: str, count: int) -> Script:
-    """Pieces, then a gate, then the end. The gate is opened by whoever opens the FIFO for writing."""
+    """Pieces, then a gate, then the end. Opening the FIFO for writing opens the gate."""
     opened = threading.Event()
 
     def wait() -> None:

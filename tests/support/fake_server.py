@@ -1,4 +1,4 @@
-"""The whole front over fake engines: HTTP, guards, dialects, supervisor, with nothing replaced but the worker command.
+"""The whole front over fake engines: HTTP, guards, dialects, supervisor; only the worker command is replaced.
 
 `fake_server` runs it as a process, for signals and crashes; `fake_app` gives the application on the test's own loop.
 Both take settings as keyword arguments (fields of `Settings`; n_ctx and parallel reach the engines) and model names
@@ -46,7 +46,7 @@ def fake_server(folder: Path, names: Sequence[str] = ("fake",), **settings: Any)
 async def fake_app(
     folder: Path, names: Sequence[str] = ("fake",), **settings: Any
 ) -> AsyncGenerator[tuple[FastAPI, ModelManager]]:
-    """The application, to be called by an ASGI client, and its models, whose workers are gone when the block ends."""
+    """The application for an ASGI client, and its models, whose workers end with the block."""
     made, manager = build(folder, names, settings)
     try:
         yield create_app(made, manager, InlineRenderer(), InlineTranslator()), manager
@@ -55,14 +55,13 @@ async def fake_app(
 
 
 def build(folder: Path, names: Sequence[str], settings: dict[str, Any]) -> tuple[Settings, ModelManager]:
-    """Settings from keyword arguments alone, and a manager over fake engines as wiring would make it."""
+    """Settings from keyword arguments alone, and a manager over fake engines, made as wiring makes it."""
     made = Settings(data_dir=folder, **settings)
     engine = EngineSettings(n_ctx=made.n_ctx, parallel=made.parallel)
     return made, ModelManager(FakeResolver(folder, names, engine), FAKE_ENGINE, manager_limits(made))
 
 
 def main() -> None:
-    """The server process."""
     arguments = json.loads(sys.argv[1])
     settings, manager = build(Path(arguments["folder"]), arguments["names"], arguments["settings"])
     configure_logging(settings.log_level, as_json=settings.log_json)

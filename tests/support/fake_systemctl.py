@@ -1,4 +1,4 @@
-"""A systemctl in a folder of its own: it keeps the state of the units in files, and starts nothing."""
+"""A fake systemctl in a folder: it stores the state of units in files, and starts nothing."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if action == "show":
 
 
 class FakeSystemctl:
-    """Put `folder` in front of PATH. units: where the units are looked for."""
+    """Put `folder` in front of PATH. units: the folder with the units."""
 
     def __init__(self, folder: Path, units: Path) -> None:
         self.folder = folder
@@ -51,11 +51,11 @@ class FakeSystemctl:
         script.chmod(0o755)
 
     def refuse(self, *actions: str) -> None:
-        """From now on these fail."""
+        """Make these commands fail."""
         (self.folder / "refuses").write_text(" ".join(actions))
 
     def calls(self) -> list[str]:
-        """What it was called with since the last time, without the queries."""
+        """The calls since the last time, without queries."""
         path = self.folder / "calls"
         lines = [" ".join(json.loads(line)) for line in path.read_text().splitlines()]
         path.write_text("")

@@ -35,7 +35,7 @@ def to_text(tokens: tuple[int, ...]) -> str:
 
 
 def infos(text: str, top: int | None, *, first: bool = False) -> tuple[TokenInfo, ...]:
-    """Tokens with made-up but steady log-probabilities; the first prompt token has none."""
+    """Tokens with invented but constant log-probabilities; the first prompt token has none."""
     result: list[TokenInfo] = []
     for number, token in enumerate(to_tokens(text)):
         if top is None or (first and number == 0):

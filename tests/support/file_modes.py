@@ -1,4 +1,4 @@
-"""Which permissions files have on their way to their place."""
+"""Records the permissions of files while they are written and renamed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 
 def seen_modes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Gets the permissions of each file that is written whole: when it is made, and when it is renamed."""
+    """Records the permissions of each file that is written atomically: at creation and at the rename."""
     seen: list[int] = []
     opened, replaced = os.open, os.replace
 

@@ -1,4 +1,4 @@
-"""The server over fake engines as a process of its own, for signals and exits. Prints its port on standard output.
+"""The server over fake engines as a separate process, for signals and exits. Prints its port on standard output.
 
 Run with: FOLDER DRAIN_SECONDS, the API keys and the seconds of a connection's deadlines (0: its own) as JSON.
 """
@@ -81,7 +81,6 @@ class FrontProcess:
             return response.status, json.loads(response.read())["status"]
 
     def close(self) -> None:
-        """Close every connection."""
         self._open.close()
 
     def signal(self, number: int) -> None:

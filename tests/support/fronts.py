@@ -14,10 +14,9 @@ import httpx
 from fastapi import FastAPI
 
 from jan_serve.api.app import create_app
-from jan_serve.api.dialect import Dialect
-from jan_serve.api.dialects import DIALECTS
+from jan_serve.api.dialects import DIALECTS, DialectFactory
 from jan_serve.api.http.connection import HttpConnection
-from jan_serve.api.models_port import Models
+from jan_serve.api.served_models import ServedModels
 from jan_serve.api.server import DrainingServer, server_config
 from jan_serve.config import Settings
 from tests.support.compiling import InlineTranslator
@@ -34,7 +33,7 @@ def make_settings(**changes: Any) -> Settings:
 class _Replaceable:
     """Models that are looked up at each call."""
 
-    def __init__(self, models: Models) -> None:
+    def __init__(self, models: ServedModels) -> None:
         self.current = models
 
     def __getattr__(self, name: str) -> Any:
@@ -45,19 +44,19 @@ class _Replaceable:
 
 
 _FREE: dict[object, list[tuple[FastAPI, _Replaceable]]] = {}
-"""Applications that no test uses now, by what they were made with: making one takes longer than most tests."""
+"""Idle applications by their arguments: making one takes longer than most tests."""
 
 
 @contextlib.asynccontextmanager
 async def http_client(
-    models: Models | None = None,
+    models: ServedModels | None = None,
     *,
     headers: dict[str, str] | None = None,
-    dialects: tuple[Dialect, ...] = DIALECTS,
+    dialects: tuple[DialectFactory, ...] = DIALECTS,
     fresh: bool = False,
     **settings: Any,
 ) -> AsyncGenerator[httpx.AsyncClient]:
-    """A client whose requests go to the application without a socket. dialects: fewer are made faster.
+    """A client that calls the application without a socket. dialects: fewer are made faster.
 
     fresh: an application that nobody has used, where counters or stored answers of another test would matter.
     """
@@ -79,9 +78,9 @@ async def http_client(
 
 
 class NoShutdown:
-    """Models that have no workers to end."""
+    """Models without workers."""
 
-    def __init__(self, models: Models) -> None:
+    def __init__(self, models: ServedModels) -> None:
         self._models = models
 
     def __getattr__(self, name: str) -> Any:
@@ -93,9 +92,9 @@ class NoShutdown:
 
 @contextlib.asynccontextmanager
 async def live_server(
-    models: Models | None = None, *, connection: type[HttpConnection] = HttpConnection, **settings: Any
+    models: ServedModels | None = None, *, connection: type[HttpConnection] = HttpConnection, **settings: Any
 ) -> AsyncGenerator[int]:
-    """A server on this event loop; the value is its port. It has ended when the block has."""
+    """A server on this event loop; the value is its port. It ends with the block."""
     served: Any = NoShutdown(models or FakeModels())
     app = create_app(make_settings(**settings), served, InlineRenderer(), InlineTranslator())
     async with serve_app(app, served, connection=connection) as port:
@@ -106,7 +105,7 @@ async def live_server(
 async def serve_app(
     app: FastAPI, models: Any, *, connection: type[HttpConnection] = HttpConnection
 ) -> AsyncGenerator[int]:
-    """As live_server, for an application that the caller has made over `models`."""
+    """As live_server, for the caller's application over `models`."""
     config = server_config(app, connection=connection)
     server = DrainingServer(config, app.state.parts, models, drain_s=0.0)
     with socket.create_server(("127.0.0.1", 0)) as sock:
@@ -120,14 +119,13 @@ async def serve_app(
 
 
 class RawClient:
-    """A TCP client that sends and reads bytes as they are."""
+    """A TCP client that sends and reads raw bytes."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
 
     async def send(self, data: bytes) -> None:
-        """Send all of it."""
         self.writer.write(data)
         await self.writer.drain()
 
@@ -146,7 +144,6 @@ class RawClient:
         self.writer.write_eof()
 
     def close(self) -> None:
-        """Close both directions."""
         self.writer.close()
 
 

@@ -15,9 +15,9 @@ import httpx
 from fastapi import FastAPI
 
 from jan_serve.api.app import create_app
-from jan_serve.api.management.management_port import Management
+from jan_serve.api.management import Management
 from jan_serve.config import Settings
-from jan_serve.store.hub.hub_http import HubAccess, Patience
+from jan_serve.store.hub.hub_http import HubAccess, RetryPolicy
 from jan_serve.store.hub.pull import Puller
 from jan_serve.store.library import ModelLibrary
 from jan_serve.supervisor.models.model_manager import ModelManager
@@ -29,7 +29,7 @@ from tests.support.fronts import NoShutdown, serve_app
 from tests.support.rendering import InlineRenderer
 from tests.unit.store.gguf_builder import GgufBytes
 
-QUICK = Patience(connect_s=2, read_s=0.3, answer_s=2, tries=3, backoff_s=0.01, longest_wait_s=0.2)
+QUICK = RetryPolicy(connect_s=2, read_s=0.3, answer_s=2, tries=3, backoff_s=0.01, max_wait_s=0.2)
 
 
 @dataclass(frozen=True)
@@ -53,14 +53,14 @@ def add_model(folder: Path, name: str, content: bytes | None = None) -> Path:
 
 @contextlib.asynccontextmanager
 async def managed_app(
-    folder: Path, *, hub: str | None = None, patience: Patience = QUICK, **settings: Any
+    folder: Path, *, hub: str | None = None, retry_policy: RetryPolicy = QUICK, **settings: Any
 ) -> AsyncGenerator[Managed]:
-    """The application over the models in `folder`; its workers are gone when the block ends. hub: its endpoint."""
+    """The application over the models in `folder`; its workers end with the block. hub: its endpoint."""
     made = Settings(data_dir=folder / ".data", models_dir=folder, **settings)
     resolver = build_resolver(made)
     manager = ModelManager(ModelSources(resolver, made), FAKE_ENGINE, manager_limits(made))
     access = HubAccess(hub) if hub is not None else HubAccess()
-    library = ModelLibrary(resolver, folder, lambda: Puller(folder, access, patience=patience))
+    library = ModelLibrary(resolver, folder, lambda: Puller(folder, access, retry_policy=retry_policy))
     app = create_app(
         made, manager, InlineRenderer(), InlineTranslator(), management=Management(manager, library)
     )
@@ -74,6 +74,6 @@ async def managed_app(
 
 @contextlib.asynccontextmanager
 async def listening(managed: Managed) -> AsyncGenerator[int]:
-    """The application on a real socket, for clients that leave; the value is its port."""
+    """The application on a real socket, for clients that leave; yields its port."""
     async with serve_app(managed.app, NoShutdown(managed.manager)) as port:
         yield port

@@ -9,15 +9,14 @@ import pytest
 
 from models.recipe import fixtures
 
-# A batch changes the order of additions. F32 throughout keeps what that does far below any choice of a token; flash
-# attention on the CPU adds up in f16, and quantised weights round activations to 8 bits, so that near ties may fall
-# either way.
+# A batch changes the order of additions. With F32 throughout the effect is far too small to change a token. Flash
+# attention on the CPU accumulates in f16, and quantised weights round activations to 8 bits, so near ties may change.
 EXACT: dict[str, Any] = {"flash_attn": "off", "type_k": "f32", "type_v": "f32", "threads": 1}
 
 
 @pytest.fixture(scope="session")
 def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the session's fixtures lie."""
+    """The folder of the session's fixtures."""
     return tmp_path_factory.mktemp("models")
 
 
@@ -31,7 +30,7 @@ def tiny_llama(model_folder: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def exact_llama(model_folder: Path) -> Path:
-    """`tiny_llama` with F32 weights: with EXACT settings, answers do not depend on what else is computed."""
+    """`tiny_llama` with F32 weights: with EXACT settings, answers do not depend on other requests."""
     path = model_folder / "exact-llama.gguf"
     fixtures.write_tiny_llama(path, quantize=False)
     return path
@@ -55,7 +54,7 @@ def exact_hybrid(model_folder: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def exact_sliding(model_folder: Path) -> Path:
-    """A Cohere2 model of F32 weights: three blocks see 32 tokens, the fourth one sees all."""
+    """A Cohere2 model of F32 weights: three blocks attend to 32 tokens, the fourth to all."""
     path = model_folder / "exact-sliding.gguf"
     fixtures.write_tiny_sliding(path, quantize=False)
     return path
@@ -71,7 +70,7 @@ def tiny_bert(model_folder: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def exact_gemma_embedding(model_folder: Path) -> Path:
-    """An encoder of F32 weights whose file does not say that its tokens look ahead."""
+    """An encoder of F32 weights whose file does not declare non-causal attention."""
     path = model_folder / "exact-gemma-embedding.gguf"
     fixtures.write_tiny_gemma_embedding(path, quantize=False)
     return path
@@ -95,7 +94,7 @@ def tiny_reranker(model_folder: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def tiny_judge(model_folder: Path) -> Path:
-    """A decoder that scores: `yes` or `no` behind the last token."""
+    """A decoder that scores: `yes` or `no` after the last token."""
     path = model_folder / "tiny-judge.gguf"
     fixtures.write_tiny_judge(path, quantize=False)
     return path

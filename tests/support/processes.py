@@ -1,4 +1,4 @@
-"""Looking at processes from outside, through psutil."""
+"""Inspects processes through psutil."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import psutil
 
 
 def alive(pid: int) -> bool:
-    """It exists and is no zombie."""
+    """Whether it exists and is not a zombie."""
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -21,7 +21,7 @@ _BEFORE: set[int] = set()
 
 
 def remember_children() -> None:
-    """From now on `children` leaves those out that run now: workers that a whole test session shares."""
+    """Exclude the current children from `children`: workers shared by the test session."""
     _BEFORE.clear()
     _BEFORE.update(child.pid for child in psutil.Process().children())
 
@@ -42,7 +42,7 @@ def workers_of(pid: int) -> list[psutil.Process]:
 
 
 def zombies() -> list[int]:
-    """Our children that ended and were not waited for."""
+    """Children that ended and were not reaped."""
     return [child.pid for child in children() if child.status() == psutil.STATUS_ZOMBIE]
 
 
@@ -57,7 +57,7 @@ def wait_until(condition: Callable[[], bool], limit_s: float = 10.0) -> float:
 
 
 async def until(condition: Callable[[], bool], limit_s: float = 10.0) -> float:
-    """As `wait_until`, without stopping the event loop."""
+    """As `wait_until`, without blocking the event loop."""
     start = time.monotonic()
     while not condition():
         if time.monotonic() - start > limit_s:

@@ -1,4 +1,4 @@
-"""An HTTP/1.1 client that keeps no rules: sends the bytes it is given, reads as slowly as it is told, hangs up."""
+"""An HTTP/1.1 client without rules: sends any bytes, reads at any speed, disconnects at any time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 
 class RawResponse:
-    """A response as it came: status, headers by lower-case name (last one wins), undecoded body."""
+    """A response: status, headers by lower-case name (last one wins), undecoded body."""
 
     def __init__(self, head: bytes, body: bytes) -> None:
         status_line, *lines = head.decode("latin-1").split("\r\n")
@@ -21,7 +21,6 @@ class RawResponse:
         self.body = body
 
     def json(self) -> Any:
-        """The body as JSON."""
         return json.loads(self.body)
 
 
@@ -33,15 +32,15 @@ class RawConnection:
         self._data = b""
 
     def send(self, data: bytes) -> None:
-        """All of it, as it is."""
+        """Send raw bytes."""
         self.sock.sendall(data)
 
     def half_close(self) -> None:
-        """Nothing more will be sent; answers are still read."""
+        """Shut down the sending side; answers can still be read."""
         self.sock.shutdown(socket.SHUT_WR)
 
     def read_until(self, mark: bytes) -> bytes:
-        """Everything up to and including the mark. Raises EOFError when the peer closes before."""
+        """Read up to and including the mark. Raises EOFError when the peer closes before."""
         while mark not in self._data:
             part = self.sock.recv(65536)
             if not part:
@@ -51,14 +50,14 @@ class RawConnection:
         return found + mark
 
     def read_rest(self) -> bytes:
-        """Everything until the peer closes."""
+        """Read until the peer closes."""
         while part := self.sock.recv(65536):
             self._data += part
         rest, self._data = self._data, b""
         return rest
 
     def response(self) -> RawResponse:
-        """One response with content-length, chunked coding or until close."""
+        """Read one response with content-length, chunked coding or until close."""
         head = self.read_until(b"\r\n\r\n")[:-4]
         response = RawResponse(head, b"")
         if "content-length" in response.headers:

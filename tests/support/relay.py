@@ -1,4 +1,4 @@
-"""A TCP relay on loopback that can break off, in threads of its own: for tests between two server processes."""
+"""A TCP relay on loopback, in its own threads, that can cut connections between two server processes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 
 
 class Relay:
-    """Listens at `port` and passes on to the target. `cut`: bytes from the target after which both ends are closed."""
+    """Listens at `port` and forwards to the target. `cut`: bytes from the target after which both ends are closed."""
 
     def __init__(self, target: int) -> None:
         self._target = target
@@ -20,7 +20,7 @@ class Relay:
         self._threads[0].start()
 
     def close(self) -> None:
-        """Stop; connections that are open end by themselves."""
+        """Stop accepting; open connections end by themselves."""
         # Closing alone does not wake an accept() of another thread.
         with contextlib.suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)

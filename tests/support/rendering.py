@@ -1,4 +1,4 @@
-"""Chat templates rendered in the test's own process: for tests that are about something else."""
+"""Renders chat templates in the test's process, for tests of other parts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from jan_serve.ipc.rendering import RenderRequest, decode_request, frame
 
 
 class InlineRenderer:
-    """A TemplateRenderer. Only for templates that the tests wrote themselves: nothing ends what runs away."""
+    """A TemplateRenderer. Only for templates written by tests: nothing ends a runaway template."""
 
     async def render(self, request: RenderRequest) -> str:
         """Renders at once, what comes out of the renderer's pipe."""

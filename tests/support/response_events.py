@@ -1,4 +1,4 @@
-"""The stream of /v1/responses read as its clients read it: item by item, with every rule of the protocol checked."""
+"""Reads the stream of /v1/responses item by item and checks every rule of the protocol."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ENDS: Final = ("response.completed", "response.incomplete", "response.failed")
 
 
 def events_of(body: str) -> list[Event]:
-    """The events of a body, whose names in `event:` are those in the data."""
+    """The events of a body; `event:` has to equal the type in the data."""
     events: list[Event] = []
     for block in body.removesuffix("\n\n").split("\n\n"):
         if block.startswith(":"):
@@ -24,7 +24,7 @@ def events_of(body: str) -> list[Event]:
 
 
 def replayed(events: list[Event]) -> Event:
-    """The last event's response, after its output was put together from the events before it, and was the same."""
+    """The last event's response, whose output has to equal the one assembled from the events before it."""
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
     assert [event["type"] for event in events[:2]] == ["response.created", "response.in_progress"]
     assert all(event["response"]["status"] == "in_progress" for event in events[:2])
@@ -42,7 +42,7 @@ def replayed(events: list[Event]) -> Event:
 
 
 class _Items:
-    """Items as they come together."""
+    """Assembles items."""
 
     def __init__(self) -> None:
         self.done: list[Event] = []
@@ -50,7 +50,6 @@ class _Items:
         self._part: Event | None = None
 
     def take(self, event: Event) -> None:
-        """The next event."""
         kind = event["type"].removeprefix("response.")
         if kind == "output_item.added":
             assert self.open is None
@@ -100,5 +99,5 @@ def _grow(target: Event, field: str, step: str, event: Event, whole: str | None)
 
 
 def _packed(item: Event) -> Event:
-    """What is whole only at the end."""
+    """The checks at the end of an item."""
     return {"encrypted_content": item["encrypted_content"]} if "encrypted_content" in item else {}

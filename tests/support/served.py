@@ -1,4 +1,4 @@
-"""`jan-serve serve` as users start it: a process of its own on a free port, with its log read along."""
+"""`jan-serve serve` as users start it: a process on a free port, whose log is read continuously."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _URL = re.compile(r"url\s+(http://\S+)")
 
 
 class Served:
-    """A running server. `lines` is what it wrote to standard error so far, the banner first."""
+    """A running server. `lines`: its standard error so far, the banner first."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
@@ -32,11 +32,10 @@ class Served:
 
     @property
     def log(self) -> str:
-        """Everything on standard error so far."""
         return "\n".join(self.lines)
 
     def url(self, limit_s: float = 20.0) -> str:
-        """Where it listens; waits for the banner. Fails when the process ends before."""
+        """Its URL; waits for the banner. Fails if the process ends first."""
 
         def seen() -> bool:
             return self._found_url() is not None or self.process.poll() is not None
@@ -48,7 +47,7 @@ class Served:
         return url
 
     def wait(self, limit_s: float = 20.0) -> int:
-        """The exit status; what it wrote is then complete in `log`."""
+        """The exit status; `log` is complete then."""
         status = self.process.wait(limit_s)
         self._join_if_ended()
         return status
@@ -64,7 +63,7 @@ class Served:
 
 @contextmanager
 def serving(folder: Path, *flags: str) -> Generator[Served]:
-    """Start `jan-serve serve` with its folders in `folder`; whatever is left of it is killed at the end."""
+    """Start `jan-serve serve` with its folders in `folder`; kills the rest of it at the end."""
     config = folder / "config.toml"
     if not config.exists():
         config.write_text('data_dir = "data"\n', encoding="utf-8")
@@ -80,7 +79,7 @@ def running(
     variables: Mapping[str, str] | None = None,
     pass_fds: Sequence[int] = (),
 ) -> Generator[Served]:
-    """Start a server command in `folder`; whatever is left of it is killed at the end. pass_fds: it inherits these."""
+    """Start a server command in `folder`; kills the rest of it at the end. pass_fds: it inherits these."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("JAN_SERVE_")}
     process = subprocess.Popen(
         command,

@@ -1,4 +1,4 @@
-"""The application on a real socket in a thread of the test's process: for clients that block, such as the commands."""
+"""The application on a real socket in a thread of the test's process, for blocking clients such as commands."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jan_serve.api.dialect import StreamSettings
+from jan_serve.api.http.sse import StreamSettings
 from jan_serve.api.routes.log import log_router
 from jan_serve.api.routes.recent_log import RecentLog
 from tests.support.fronts import NoShutdown, serve_app
@@ -21,7 +21,7 @@ _LIMIT_S = 20.0
 
 @dataclass(frozen=True)
 class ServedApp:
-    """Where it is, its parts, which live on its own event loop, and the log that it shows."""
+    """Its URL, its parts, which live on its own event loop, and its log."""
 
     url: str
     parts: Managed
@@ -30,7 +30,7 @@ class ServedApp:
 
 @contextlib.contextmanager
 def served_app(folder: Path, **settings: Any) -> Generator[ServedApp]:
-    """`managed_app` over the models in `folder`, on a free port; it has ended when the block has."""
+    """`managed_app` over the models in `folder`, on a free port; it ends with the block."""
     ready: list[ServedApp] = []
     started = threading.Event()
     stop: list[Callable[[], object]] = []

@@ -1,4 +1,4 @@
-"""A program on a terminal of its own, typed at and read as a person would. POSIX only."""
+"""A program on its own terminal, with typed input and screen output. POSIX only."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from pathlib import Path
 
 from tests.support.processes import wait_until
 
-# The child makes the terminal its own, so that Ctrl-C becomes a signal, and goes on as the program.
+# The child takes the terminal as its controlling one, so that Ctrl-C becomes a signal, and executes the program.
 _ENTER = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
 _ESCAPES = re.compile(r"\x1b(\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07|[()=>].?)|[\x07\x08]")
 CTRL_C, CTRL_D, UP, ALT_ENTER, TAB = "\x03", "\x04", "\x1b[A", "\x1b\r", "\t"
 
 
 class Terminal:
-    """What the program wrote so far is `raw`; `text` is the same without escapes."""
+    """`raw`: the output so far; `text`: the same without escapes."""
 
     def __init__(self, process: subprocess.Popen[bytes], descriptor: int) -> None:
         self.process = process
@@ -34,19 +34,19 @@ class Terminal:
         self._reader.start()
 
     def _read(self) -> None:
-        # EIO is how Linux tells that the program has closed the terminal.
+        # EIO: Linux's sign that the program has closed the terminal.
         with contextlib.suppress(OSError):
             while piece := os.read(self._descriptor, 65536):
                 self._written += piece
 
     @property
     def raw(self) -> str:
-        """Everything, escapes too."""
+        """The output with escapes."""
         return bytes(self._written).decode("utf-8", "replace")
 
     @property
     def text(self) -> str:
-        """Everything without escapes and carriage returns."""
+        """The output without escapes and carriage returns."""
         return _ESCAPES.sub("", self.raw).replace("\r", "")
 
     def type(self, keys: str) -> None:
@@ -54,21 +54,21 @@ class Terminal:
         os.write(self._descriptor, keys.encode())
 
     def see(self, text: str, *, times: int = 1, limit_s: float = 30.0) -> None:
-        """Wait until the text was written so many times. Fails with what was written instead."""
+        """Wait until the text was written `times` times. Fails with the actual output."""
         try:
             wait_until(lambda: self.text.count(text) >= times, limit_s)
         except AssertionError:
             raise AssertionError(f"{text!r} was not written {times} times:\n{self.text}") from None
 
     def see_prompt(self, prompt: str, *, limit_s: float = 30.0) -> None:
-        """Wait until the prompt is the last thing on the screen: what is typed now is read as input."""
+        """Wait until the prompt is last on the screen, so that keys pressed now are read as input."""
         try:
             wait_until(lambda: self.text.rstrip().endswith(prompt), limit_s)
         except AssertionError:
             raise AssertionError(f"no prompt {prompt!r} at the end:\n{self.text}") from None
 
     def end(self, limit_s: float = 30.0) -> int:
-        """The exit status, once everything it wrote was read."""
+        """The exit status, after all output was read."""
         status = self.process.wait(limit_s)
         self._reader.join(5)
         return status
@@ -78,7 +78,7 @@ class Terminal:
 def terminal(
     command: Sequence[str], variables: Mapping[str, str], folder: Path, *, columns: int = 100
 ) -> Generator[Terminal]:
-    """Run a command there, in `folder`; it is killed at the end if it still runs."""
+    """Run a command on a terminal, in `folder`; kills it at the end if it still runs."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     environment = {name: value for name, value in os.environ.items() if not name.startswith("JAN_SERVE_")}

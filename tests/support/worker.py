@@ -1,4 +1,4 @@
-"""Drives a real worker process from a test, blocking: requests in, folded results out. Not the product's client."""
+"""A blocking test driver of a real worker process: requests in, folded results out. Not the product's client."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ Prompt = str | Iterable[int] | tuple[str | tuple[int, ...], ...]
 
 
 def generate(prompt: Prompt, **fields: Any) -> EngineRequest:
-    """A request with a fresh id. Fields of SamplingParams, StopConditions and EngineRequest go where they belong.
+    """A request with a fresh id. Accepts fields of SamplingParams, StopConditions and EngineRequest.
 
     Greedy and 16 tokens long, unless the fields say otherwise.
     """
@@ -101,19 +101,19 @@ class Choice:
 
     @property
     def ids(self) -> list[int]:
-        """Ids of the tokens that were sent."""
+        """Ids of the sent tokens."""
         return [info.id for info in self.tokens]
 
     @property
     def end(self) -> SequenceFinished:
-        """How it ended; it must have."""
+        """The finished event; it must have arrived."""
         assert self.finished is not None
         return self.finished
 
 
 @dataclass(slots=True)
 class Result:
-    """Everything that came for one request, in order in `events`, and folded."""
+    """All events of one request, in order in `events`, and folded."""
 
     events: list[EngineEvent] = field(default_factory=list[EngineEvent])
     accepted: Accepted | None = None
@@ -124,7 +124,7 @@ class Result:
     error: JanServeError | None = None
 
     def add(self, event: EngineEvent) -> None:
-        """Fold one more event; fails when events come in an order that the protocol rules out."""
+        """Fold one more event; fails if the order breaks the protocol."""
         assert not self.is_over, f"an event after the end: {event}"
         self.events.append(event)
         match event:
@@ -154,7 +154,7 @@ class Result:
 
     @property
     def is_over(self) -> bool:
-        """Whether its last event came."""
+        """Whether its last event has arrived."""
         return self.completed is not None or self.error is not None
 
     @property
@@ -185,7 +185,7 @@ class Result:
 
 
 class WorkerEnded(Exception):
-    """The worker closed its pipe; carries what it wrote to stderr."""
+    """The worker closed its pipe; carries its stderr."""
 
 
 class Worker:
@@ -227,14 +227,14 @@ class Worker:
 
     @property
     def facts(self) -> ModelFacts:
-        """What the worker said of its model."""
+        """The facts from Ready."""
         assert self._facts is not None
         return self._facts
 
     # Frames
 
     def send(self, *requests: WorkerRequest) -> None:
-        """Write all of them at once, so that the worker finds them together."""
+        """Write all at once, so that the worker reads them together."""
         for request in requests:
             if isinstance(request, EngineRequest):
                 self.results[request.id] = Result()
@@ -264,7 +264,7 @@ class Worker:
         return bytes(data)
 
     def stderr(self) -> str:
-        """What the worker wrote to stderr so far."""
+        """The worker's stderr so far."""
         # Read by position: the worker writes at the offset of the same open file.
         fd = self._stderr.fileno()
         return os.pread(fd, os.fstat(fd).st_size, 0).decode("utf-8", "replace")
@@ -288,7 +288,6 @@ class Worker:
             self.advance()
 
     def run(self, *requests: EngineRequest) -> list[Result]:
-        """Send all at once and wait for all."""
         self.send(*requests)
         self.until(*requests)
         return [self.results[request.id] for request in requests]
@@ -300,7 +299,7 @@ class Worker:
     def ask(
         self, request: EmbedRequest | TokenizeRequest | DetokenizeRequest
     ) -> Embedded | Tokenized | Detokenized:
-        """The direct answer to a request; raises the error of Failed. No generation may be under way."""
+        """The direct answer to a request; raises the error of Failed. No generation may be running."""
         self.send(request)
         event = self.receive()
         assert isinstance(event, Embedded | Tokenized | Detokenized | Failed), event
@@ -310,25 +309,22 @@ class Worker:
         return event
 
     def tokenize(self, text: str, **fields: Any) -> Tokenized:
-        """Token ids of a text."""
         answer = self.ask(TokenizeRequest(id=next_id(), text=text, **fields))
         assert isinstance(answer, Tokenized)
         return answer
 
     def detokenize(self, tokens: Iterable[int], **fields: Any) -> str:
-        """The text of token ids."""
         answer = self.ask(DetokenizeRequest(id=next_id(), tokens=tuple(tokens), **fields))
         assert isinstance(answer, Detokenized)
         return answer.text
 
     def embed(self, *inputs: str | tuple[int, ...], **fields: Any) -> Embedded:
-        """Vectors of the inputs."""
         answer = self.ask(EmbedRequest(id=next_id(), inputs=inputs, **fields))
         assert isinstance(answer, Embedded)
         return answer
 
     def ping(self) -> Pong:
-        """The worker's pulse. Generation events that come before it are kept for `receive`."""
+        """The next Pong. Generation events before it are kept for `receive`."""
         nonce = next_id()
         self.send(PingRequest(nonce))
         while True:
@@ -358,7 +354,7 @@ class Worker:
 
 
 def worker_command() -> list[str]:
-    """How the supervisor starts a worker."""
+    """The supervisor's worker command."""
     return [sys.executable, "-m", "jan_serve", "worker"]
 
 
@@ -370,7 +366,7 @@ def worker_environment() -> dict[str, str]:
 
 @contextlib.contextmanager
 def running_worker(path: Path, **settings: Any) -> Generator[Worker]:
-    """A worker with these EngineSettings; gone when the block ends. Raises the JanServeError of LoadFailed."""
+    """A worker with these EngineSettings; ends with the block. Raises the JanServeError of LoadFailed."""
     with started_worker() as worker:
         worker.load(path, EngineSettings(**settings))
         yield worker
@@ -378,7 +374,7 @@ def running_worker(path: Path, **settings: Any) -> Generator[Worker]:
 
 @contextlib.contextmanager
 def started_worker() -> Generator[Worker]:
-    """A worker without a model; gone when the block ends."""
+    """A worker without a model; ends with the block."""
     with tempfile.TemporaryFile() as stderr:
         worker = Worker(stderr)
         try:

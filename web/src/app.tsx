@@ -1,4 +1,4 @@
-// The frame: navigation, the view that the address names, the key dialog and the notices.
+// The frame: navigation, the view named in the address, the key dialog and the notices.
 import { effect } from "@preact/signals";
 import { useEffect, useState } from "preact/hooks";
 import { ChatView } from "./chat/chat_view";

@@ -1,4 +1,4 @@
-"""Puts the HTTP application together: guards, dialects, health. Wiring only."""
+"""Assembles the HTTP application: guards, the server's own routes, dialects."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 
 from jan_serve import __version__
-from jan_serve.api.control_port import ControlPlane
-from jan_serve.api.dialect import Dialect, Services, StreamSettings
-from jan_serve.api.dialects import DIALECTS
+from jan_serve.api.control_plane import ControlPlane
+from jan_serve.api.dialect import Dialect, Services
+from jan_serve.api.dialects import DIALECTS, DialectFactory
 from jan_serve.api.errors import (
     CLIENT_CLOSED,
     ClientGone,
@@ -39,23 +39,21 @@ from jan_serve.api.guards.lingering import Lingering
 from jan_serve.api.guards.origin import OriginGuard
 from jan_serve.api.http.request_context import RequestContext
 from jan_serve.api.http.request_record import record_of
-from jan_serve.api.key_document import with_keys
+from jan_serve.api.http.sse import StreamSettings
 from jan_serve.api.lifecycle import Lifecycle
-from jan_serve.api.management.management_port import Management
+from jan_serve.api.management import Management
 from jan_serve.api.management.routes import management_router
 from jan_serve.api.metrics import Metrics
-from jan_serve.api.models_port import Models
+from jan_serve.api.openapi_document import document_of
 from jan_serve.api.routes.catalogue import catalogue_router
 from jan_serve.api.routes.clients import clients_router
-from jan_serve.api.routes.generate_dispatch import GenerateDispatch
-from jan_serve.api.routes.generate_document import with_both_protocols
 from jan_serve.api.routes.health import health_of, health_router
 from jan_serve.api.routes.log import log_router
 from jan_serve.api.routes.page import page_router
 from jan_serve.api.routes.recent_log import RecentLog
-from jan_serve.api.shared.launcher_limits import GenerateLimits
+from jan_serve.api.served_models import ServedModels
+from jan_serve.api.shared.default_errors import render_error
 from jan_serve.config import Settings
-from jan_serve.core.sampling import Watermark
 from jan_serve.errors import JanServeError
 from jan_serve.generation.constraint.compiler import ConstraintCompiler
 from jan_serve.generation.deadline import RunningRequests
@@ -67,7 +65,7 @@ from jan_serve.resources import catalogue_file
 
 @dataclass(frozen=True, slots=True)
 class AppParts:
-    """What the server that runs the application needs of it: `app.state.parts`."""
+    """The state that the server shares with its application: `app.state.parts`."""
 
     lifecycle: Lifecycle
     running: RunningRequests
@@ -75,7 +73,7 @@ class AppParts:
 
 def create_app(
     settings: Settings,
-    models: Models,
+    models: ServedModels,
     renderer: TemplateRenderer,
     translator: ConstraintTranslator,
     *,
@@ -85,29 +83,17 @@ def create_app(
     management: Management | None = None,
     log: RecentLog | None = None,
     control: ControlPlane | None = None,
-    dialects: tuple[Dialect, ...] = DIALECTS,
+    dialects: Sequence[DialectFactory] = DIALECTS,
 ) -> FastAPI:
-    """The application over these models, this renderer and this translator, which the caller keeps and shuts down.
+    """Build the application. The caller owns the models, the renderer and the translator, and closes them.
 
-    named_grammars: GBNF texts by name. profiles: what is configured for single models.
-    page: the folder of the page for browsers. management: what lists, loads and pulls models; None has no such routes.
-    log: what GET /logs shows; None has no such route. control: what the control plane's routes work with; None has no
-    such routes.
+    named_grammars: GBNF texts by name. profiles: configuration of single models. page: folder of the web page.
+    management, log, control: without one, the application does not have its routes.
     """
     lifecycle = Lifecycle()
     metrics = Metrics(models.snapshot, lifecycle)
-    metrics.observers += [
-        dialect.metrics(metrics.registry, models.snapshot)
-        for dialect in dialects
-        if dialect.metrics is not None
-    ]
     running = RunningRequests(settings.request_timeout_s or None)
-    envelopes = Envelopes(
-        [(prefix, dialect.render_error) for dialect in dialects for prefix in dialect.error_prefixes]
-    )
-    sleeper = control.sleeper if control is not None else None
-    health = health_of(models, lifecycle, sleeper)
-
+    health = health_of(models, lifecycle, control)
     services = Services(
         models=models,
         preparer=RequestPreparer(
@@ -119,51 +105,56 @@ def create_app(
         ),
         running=running,
         streams=StreamSettings(settings.sse_ping_s, settings.write_timeout_s),
-        metrics_page=metrics.page,
+        metrics=metrics,
         health=health,
-        registry=metrics.registry,
-        generate_limits=_generate_limits(settings),
-        response_store_bytes=settings.response_store_bytes,
-        library=management.library if management is not None else None,
-        serves_unknown_names=settings.model is not None,
+        list_models=management.library.models if management is not None else None,
         control=control,
     )
+    served = [make(settings, services) for make in dialects]
     routers = [
-        health_router(health, models, metrics, sleeper),
+        health_router(health, models, metrics, control),
         page_router(page),
         *([log_router(log, lifecycle, services.streams)] if log is not None else ()),
         *(_management_routers(management, models, services, settings) if management is not None else ()),
-        *(dialect.router(services) for dialect in dialects),
+        *(dialect.router for dialect in served),
     ]
-
-    app = FastAPI(
-        title="jan-serve",
-        version=__version__,
-        docs_url=None,  # the pages of these two load their scripts from elsewhere
-        redoc_url=None,
-        redirect_slashes=False,
-        middleware=_middleware(settings, envelopes, metrics, lifecycle, dialects),
-        exception_handlers=_exception_handlers(
-            envelopes, [route for router in routers for route in router.routes]
-        ),
-    )
-    app.state.max_json_depth = settings.max_json_depth
-    app.state.parts = AppParts(lifecycle, running)
-    for router in routers:
-        app.include_router(router)
-    app.openapi = with_keys(with_both_protocols(app.openapi), _open_paths(dialects))
-    return app
+    return _application(settings, routers, served, metrics, AppParts(lifecycle, running))
 
 
 def _management_routers(
-    management: Management, models: Models, services: Services, settings: Settings
+    management: Management, models: ServedModels, services: Services, settings: Settings
 ) -> list[APIRouter]:
     clients = clients_router(models, management.library, needs_key=bool(settings.api_keys))
     return [management_router(management, services.streams), clients, catalogue_router(catalogue_file())]
 
 
-def _open_paths(dialects: tuple[Dialect, ...]) -> list[str]:
-    return [*OPEN_PATHS, *(path for dialect in dialects for path in dialect.open_paths)]
+def _application(
+    settings: Settings,
+    routers: Sequence[APIRouter],
+    dialects: Sequence[Dialect],
+    metrics: Metrics,
+    parts: AppParts,
+) -> FastAPI:
+    renderers = {prefix: render for dialect in dialects for prefix, render in dialect.errors.items()}
+    envelopes = Envelopes(renderers, render_error)
+    open_paths = [*OPEN_PATHS, *(path for dialect in dialects for path in dialect.open_paths)]
+    app = FastAPI(
+        title="jan-serve",
+        version=__version__,
+        docs_url=None,  # these two pages load scripts from other hosts
+        redoc_url=None,
+        redirect_slashes=False,
+        middleware=_middleware(settings, envelopes, metrics, parts.lifecycle, dialects, open_paths),
+        exception_handlers=_exception_handlers(
+            envelopes, [route for router in routers for route in router.routes]
+        ),
+    )
+    app.state.max_json_depth = settings.max_json_depth
+    app.state.parts = parts
+    for router in routers:
+        app.include_router(router)
+    app.openapi = document_of(app, dialects, open_paths)
+    return app
 
 
 def _middleware(
@@ -171,37 +162,33 @@ def _middleware(
     envelopes: Envelopes,
     metrics: Metrics,
     lifecycle: Lifecycle,
-    dialects: tuple[Dialect, ...],
+    dialects: Sequence[Dialect],
+    open_paths: Sequence[str],
 ) -> list[Middleware]:
-    """Outermost first. Nothing is asked of a request whose Host is wrong; CORS headers stand on every later refusal."""
+    """Outermost first: the Host check precedes all others, and every later rejection has CORS headers."""
     keys = [key.get_secret_value() for key in settings.api_keys]
-    open_paths = _open_paths(dialects)
-    dispatch = [Middleware(GenerateDispatch) for dialect in dialects if dialect.name == "lmdeploy"]
     return [
         Middleware(Lingering),
-        Middleware(RequestContext, envelopes=envelopes, metrics=metrics, lifecycle=lifecycle),
+        Middleware(
+            RequestContext,
+            envelopes=envelopes,
+            metrics=metrics,
+            lifecycle=lifecycle,
+            probe_paths=[path for dialect in dialects for path in dialect.probe_paths],
+            rewrites=[dialect.rewrite_head for dialect in dialects if dialect.rewrite_head is not None],
+        ),
         Middleware(HostGuard, envelopes=envelopes, bound=settings.host, allowed=settings.allowed_hosts),
         Middleware(OriginGuard, envelopes=envelopes, allowed=settings.allowed_origins, open_paths=open_paths),
         Middleware(KeyGuard, envelopes=envelopes, keys=keys, open_paths=open_paths),
-        Middleware(DrainGuard, envelopes=envelopes, lifecycle=lifecycle),
+        Middleware(
+            DrainGuard,
+            envelopes=envelopes,
+            lifecycle=lifecycle,
+            open_paths=[path for dialect in dialects for path in dialect.drain_paths],
+        ),
         Middleware(BodyGuard, envelopes=envelopes, max_bytes=settings.max_body_bytes),
-        *dispatch,
+        *(middleware for dialect in dialects for middleware in dialect.middleware),
     ]
-
-
-def _generate_limits(settings: Settings) -> GenerateLimits:
-    return GenerateLimits(
-        max_concurrent_requests=settings.tgi_max_concurrent_requests,
-        max_best_of=settings.tgi_max_best_of,
-        max_stop_sequences=settings.tgi_max_stop_sequences,
-        max_top_n_tokens=settings.tgi_max_top_n_tokens,
-        max_client_batch_size=settings.tgi_max_client_batch_size,
-        max_input_tokens=settings.tgi_max_input_tokens,
-        max_total_tokens=settings.tgi_max_total_tokens,
-        max_body_bytes=settings.tgi_max_body_bytes,
-        compute_type=settings.tgi_compute_type,
-        watermark=Watermark(settings.watermark_gamma, settings.watermark_delta),
-    )
 
 
 def _exception_handlers(
@@ -211,10 +198,10 @@ def _exception_handlers(
         record_of(request.scope).error = problem.code
         return envelopes.render(request.scope["path"], problem)
 
-    async def known(request: Request, error: JanServeError) -> Response:
+    async def ours(request: Request, error: JanServeError) -> Response:
         return answer(request, problem_of(error))
 
-    async def refused(request: Request, error: HttpError) -> Response:
+    async def rejected(request: Request, error: HttpError) -> Response:
         return answer(request, error.problem)
 
     async def invalid(request: Request, error: RequestValidationError) -> Response:
@@ -227,8 +214,8 @@ def _exception_handlers(
         return Response(status_code=CLIENT_CLOSED)
 
     return {
-        JanServeError: known,
-        HttpError: refused,
+        JanServeError: ours,
+        HttpError: rejected,
         RequestValidationError: invalid,
         HTTPException: unrouted,
         ClientGone: gone,

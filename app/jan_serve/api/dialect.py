@@ -1,71 +1,67 @@
-"""What a public protocol hands to the application: its routes, and how its clients read errors."""
+"""The contract between the application and a public protocol."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from fastapi import APIRouter
-from prometheus_client import CollectorRegistry
+from starlette.middleware import Middleware
+from starlette.types import Scope
 
-from jan_serve.api.control_port import ControlPlane
+from jan_serve.api.control_plane import ControlPlane
 from jan_serve.api.errors import ErrorRenderer
-from jan_serve.api.http.sse import PING
-from jan_serve.api.metrics import RequestObserver
-from jan_serve.api.models_port import Models, ModelsState
+from jan_serve.api.http.sse import StreamSettings
+from jan_serve.api.metrics import Metrics
 from jan_serve.api.routes.health import Health
-from jan_serve.api.shared.launcher_limits import GenerateLimits
+from jan_serve.api.served_models import ServedModels
+from jan_serve.core.listed_model import ListedModel
 from jan_serve.generation.deadline import RunningRequests
 from jan_serve.generation.prepare import RequestPreparer
-from jan_serve.store.library import ModelLibrary
-
-
-@dataclass(frozen=True, slots=True)
-class StreamSettings:
-    """Seconds between keep-alive comments, and until a reader that takes nothing is dropped. ping: the comment."""
-
-    ping_s: float
-    write_timeout_s: float
-    ping: bytes = PING
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What dialects build on. Shared by all of them; each makes its own generation services over these.
+    """The server as dialects see it. Each dialect makes its own generation services over these.
 
-    library: what is known of the models that are here; None where only their names are. serves_unknown_names: a default
-    model is configured, which serves requests for models that are not here, in dialects that have this rule.
-    control: None where the server cannot be controlled. response_store_bytes: for answers that requests go on from.
+    metrics: a dialect registers its series and observers there. list_models: None if only names are known.
+    control: None if the server has no control plane.
     """
 
-    models: Models
+    models: ServedModels
     preparer: RequestPreparer
     running: RunningRequests
     streams: StreamSettings
-    metrics_page: Callable[[], bytes]
+    metrics: Metrics
     health: Callable[[], Health]
-    registry: CollectorRegistry
-    generate_limits: GenerateLimits
-    response_store_bytes: int
-    library: ModelLibrary | None = None
-    serves_unknown_names: bool = False
+    list_models: Callable[[], Awaitable[Sequence[ListedModel]]] | None = None
     control: ControlPlane | None = None
-
-
-MetricsFactory = Callable[[CollectorRegistry, Callable[[], ModelsState]], RequestObserver]
-"""Registers the series of a protocol, which count the requests of all protocols and read the state of the models."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """A protocol. error_prefixes: path prefixes whose errors it renders; "" is every path that no other claims.
+    """A public protocol, made for one application.
 
-    open_paths: signs of life, which may be read (GET) without a key and by any page.
+    errors: by path prefix. Elsewhere errors have the server's default body.
+    rewrite_head: changes a scope before any guard reads it, for requests that a header assigns to this dialect: a path
+    set there decides the route, the guards' rules and the form of errors. It sees unchecked requests and must not read
+    the body. middleware: runs inside all guards, so it may read the body.
+    open_paths: signs of life that need no key and that any page may read (GET).
+    probe_paths: polled about the server; neither logged nor waited for by a drain.
+    drain_paths: served while the server drains. amend_document: changes the OpenAPI document in place.
     """
 
-    name: str
-    error_prefixes: tuple[str, ...]
-    render_error: ErrorRenderer
-    router: Callable[[Services], APIRouter]
-    metrics: MetricsFactory | None = None
+    router: APIRouter
+    errors: Mapping[str, ErrorRenderer] = field(default_factory=dict[str, ErrorRenderer])
+    rewrite_head: Callable[[Scope], None] | None = None
+    middleware: tuple[Middleware, ...] = ()
     open_paths: tuple[str, ...] = ()
+    probe_paths: tuple[str, ...] = ()
+    drain_paths: tuple[str, ...] = ()
+    amend_document: Callable[[dict[str, Any]], None] | None = None
+
+
+def reroute(scope: Scope, path: str) -> None:
+    """Serve the request at this path, in place: the log line, the metrics and the form of errors follow it."""
+    scope["path"], scope["raw_path"] = path, path.encode()

@@ -1,7 +1,7 @@
-"""From the exceptions of the tree to HTTP: one total table. Which JSON envelope is used is each dialect's affair.
+"""Maps exceptions to HTTP status codes, in one total table.
 
-A Problem is the neutral form; `Envelopes` picks the renderer by the path, so that guards and unknown routes answer in
-the form that the clients of that path read.
+A Problem is independent of dialects; `Envelopes` chooses its renderer by path, so that guards and unknown routes answer
+in the form that clients of that path read.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ INTERNAL_MESSAGE: Final = (
     "The server failed to answer this request. The log has the reason under the request id."
 )
 CLIENT_CLOSED: Final = 499
-"""nginx's status for a client that left; nobody receives it, the log and the metrics do."""
+"""nginx's status for a client that disconnected; only the log and the metrics show it."""
 
 STATUS_OF: Final[tuple[tuple[type[JanServeError], int], ...]] = (
     (InvalidRequest, HTTPStatus.BAD_REQUEST),
@@ -61,17 +61,17 @@ STATUS_OF: Final[tuple[tuple[type[JanServeError], int], ...]] = (
     (ProtocolError, HTTPStatus.INTERNAL_SERVER_ERROR),
     (JanServeError, HTTPStatus.INTERNAL_SERVER_ERROR),
 )
-"""The first class that fits decides: special cases stand before their base."""
+"""The first match decides, so subclasses precede their base."""
 
 _SPEAKING: Final = (EngineFailure,)
-"""Errors with status 500 whose message is written for the caller."""
+"""Errors with status 500 whose message may be shown to the client."""
 
 _RETRY_AFTER_CRASH_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """A field that breaks the route's schema. loc: path into the body, the word `body` first."""
+    """A field that breaks the route's schema. loc: path of the value, beginning with `body`."""
 
     loc: tuple[str | int, ...]
     message: str
@@ -80,7 +80,7 @@ class FieldError:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why a request is refused or failed. `code` is stable; `error` is the exception, for dialects that look closer."""
+    """Why a request was rejected or failed. code: stable. error: the exception, for dialects that need details."""
 
     status: int
     code: str
@@ -92,7 +92,7 @@ class Problem:
 
 
 class HttpError(Exception):
-    """A request refused for its HTTP form: by a guard, by routing, while its body is read."""
+    """A request rejected for its HTTP form: by a guard, by routing, while its body is read."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.message)
@@ -100,7 +100,7 @@ class HttpError(Exception):
 
 
 class ClientGone(Exception):
-    """The client closed the connection while its answer was being made."""
+    """The client closed the connection before its answer was complete."""
 
 
 ErrorRenderer = Callable[[Problem], Response]
@@ -109,30 +109,31 @@ ErrorRenderer = Callable[[Problem], Response]
 class Envelopes:
     """Error renderers by path. The longest prefix wins; a prefix covers whole path segments, and "/" the root alone."""
 
-    def __init__(self, families: Sequence[tuple[str, ErrorRenderer]]) -> None:
-        """families: at least one with the prefix "", which takes what no other does."""
-        self._families = sorted(families, key=lambda family: len(family[0]), reverse=True)
+    def __init__(self, renderers: Mapping[str, ErrorRenderer], default: ErrorRenderer) -> None:
+        """renderers: by path prefix. default: for all other paths."""
+        self._renderers = sorted(renderers.items(), key=lambda item: len(item[0]), reverse=True)
+        self._default = default
 
     def render(self, path: str, problem: Problem) -> Response:
-        """The response for a problem on this path, with the problem's headers."""
-        renderer = next(
+        """The response to a problem on this path, with the problem's headers."""
+        found = (
             renderer
-            for prefix, renderer in self._families
-            if not prefix or path == prefix or (prefix != "/" and path.startswith(prefix + "/"))
+            for prefix, renderer in self._renderers
+            if path == prefix or (prefix != "/" and path.startswith(prefix + "/"))
         )
+        renderer = next(found, self._default)
         response = renderer(problem)
         response.headers.update(problem.headers)
         return response
 
 
 def status_of(error: JanServeError) -> int:
-    """The HTTP status of an error."""
     kinds = type(error).__mro__
     return int(next(status for kind, status in STATUS_OF if kind in kinds))
 
 
 def problem_of(error: JanServeError) -> Problem:
-    """The Problem of an error. Messages of our own failures stay in the log."""
+    """Messages of internal failures stay in the log."""
     status = status_of(error)
     hidden = status == HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(error, _SPEAKING)
     return Problem(
@@ -146,25 +147,24 @@ def problem_of(error: JanServeError) -> Problem:
 
 
 def internal_problem() -> Problem:
-    """For an exception that nobody foresaw. Says nothing about it."""
+    """For an unexpected exception. Contains nothing of it."""
     return Problem(HTTPStatus.INTERNAL_SERVER_ERROR, JanServeError.code, INTERNAL_MESSAGE)
 
 
 def http_problem(status: int, code: str, message: str, headers: Mapping[str, str] | None = None) -> HttpError:
-    """An HttpError to raise or to render."""
     return HttpError(Problem(int(status), code, message, headers=headers or {}))
 
 
 def validation_problem(errors: Sequence[Mapping[str, Any]], limit: int = 16) -> Problem:
-    """For pydantic's error list. Values of the request are not repeated: they may be long, or private."""
+    """errors: pydantic's. Values of the request are not repeated: they may be long or private."""
     fields = tuple(
         FieldError(tuple(error["loc"]), str(error["msg"]), str(error["type"])) for error in errors[:limit]
     )
-    words = "; ".join(f"{_dotted(entry.loc)}: {entry.message}" for entry in fields[:3])
+    summary = "; ".join(f"{_dotted(entry.loc)}: {entry.message}" for entry in fields[:3])
     return Problem(
         HTTPStatus.UNPROCESSABLE_ENTITY,
         "validation_error",
-        f"The request does not fit the schema of this route: {words}",
+        f"The request does not fit the schema of this route: {summary}",
         param=_dotted(fields[0].loc) if fields else None,
         fields=fields,
     )

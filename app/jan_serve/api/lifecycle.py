@@ -1,4 +1,4 @@
-"""Is the server serving or draining, and how many requests has it open. Event loop only."""
+"""Whether the server drains, and how many requests are open. Event loop only."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from contextlib import contextmanager
 
 
 class Lifecycle:
-    """One per application."""
-
     def __init__(self) -> None:
         self.draining = False
         self._started = time.monotonic()
@@ -21,22 +19,20 @@ class Lifecycle:
 
     @property
     def open_requests(self) -> int:
-        """Requests whose answer has not ended."""
         return self._open
 
     @property
     def uptime_s(self) -> float:
-        """Since the application was made."""
         return time.monotonic() - self._started
 
     @property
     def idle_s(self) -> float:
-        """For how long no counted request has been open."""
+        """Time since the last counted request ended; 0 while one is open."""
         return 0.0 if self._open else time.monotonic() - self._last_end
 
     @contextmanager
     def request(self, *, counted: bool) -> Generator[None]:
-        """Count a request as open while the block runs."""
+        """The request is open while the block runs."""
         if not counted:
             yield
             return
@@ -51,5 +47,4 @@ class Lifecycle:
                 self._idle.set()
 
     async def wait_idle(self) -> None:
-        """Return when no request is open."""
         await self._idle.wait()

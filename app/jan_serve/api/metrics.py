@@ -1,9 +1,9 @@
-"""Prometheus metrics of one application, in a registry of its own. No label holds what a caller can invent."""
+"""Prometheus metrics of one application, in its own registry. No label value comes from a request."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final, Protocol
+from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 from jan_serve.api.errors import CLIENT_CLOSED
 from jan_serve.api.http.request_record import RequestRecord
 from jan_serve.api.lifecycle import Lifecycle
-from jan_serve.api.models_port import ModelsState, ModelState
+from jan_serve.core.model_status import ManagerSnapshot, ModelStatus
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 
@@ -21,21 +21,17 @@ _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 
 _TOKENS_PER_SECOND: Final = (1, 2, 5, 10, 20, 40, 60, 80, 100, 150, 200, 400)
 
 
-class RequestObserver(Protocol):
-    """Counts finished requests in the series of one protocol."""
-
-    def observe(self, status: int, record: RequestRecord) -> None:
-        """A request has ended; status as in the log, also of one whose client left."""
-        ...
+RequestObserver = Callable[[int, RequestRecord], None]
+"""Called with the status and the record of each finished request; the status is 499 if its client left."""
 
 
 class Metrics:
-    """Counts finished requests, and reads the supervisor's state when asked for the page.
+    """Counts finished requests; the state of models is read at each scrape.
 
-    observers: of dialects whose own series are on the page too; they register with `registry` by themselves.
+    observers: of dialects, whose series are in `registry` too.
     """
 
-    def __init__(self, snapshot: Callable[[], ModelsState], lifecycle: Lifecycle) -> None:
+    def __init__(self, snapshot: Callable[[], ManagerSnapshot], lifecycle: Lifecycle) -> None:
         self.registry = CollectorRegistry(auto_describe=True)
         self.observers: list[RequestObserver] = []
         self.registry.register(_EngineCollector(snapshot, lifecycle))
@@ -81,7 +77,6 @@ class Metrics:
         )
 
     def observe(self, route: str, status: int, record: RequestRecord) -> None:
-        """Count a finished request."""
         status = CLIENT_CLOSED if record.cancelled else status
         self._requests.labels(route, str(status)).inc()
         self._duration.labels(route).observe(record.elapsed_s())
@@ -97,14 +92,14 @@ class Metrics:
         if record.decode_s and record.completion_tokens:
             self._speed.observe(record.completion_tokens / record.decode_s)
         for observer in self.observers:
-            observer.observe(status, record)
+            observer(status, record)
 
     def page(self) -> bytes:
-        """The text exposition."""
+        """Text exposition."""
         return generate_latest(self.registry)
 
 
-_GAUGES: Final[tuple[tuple[str, str, Callable[[ModelState], float]], ...]] = (
+_GAUGES: Final[tuple[tuple[str, str, Callable[[ModelStatus], float]], ...]] = (
     ("model_ready", "1 while the model is loaded.", lambda model: model.state == "ready"),
     ("model_leases", "Requests that hold the model.", lambda model: model.leases),
     ("model_waiting", "Requests that wait for the model.", lambda model: model.waiting),
@@ -129,7 +124,7 @@ _GAUGES: Final[tuple[tuple[str, str, Callable[[ModelState], float]], ...]] = (
     ),
     ("engine_resident_bytes", "Resident memory of the worker.", lambda model: model.stats.rss_bytes),
 )
-_COUNTERS: Final[tuple[tuple[str, str, Callable[[ModelState], float]], ...]] = (
+_COUNTERS: Final[tuple[tuple[str, str, Callable[[ModelStatus], float]], ...]] = (
     ("model_loads", "Times the model was loaded.", lambda model: model.loads_total),
     ("model_crashes", "Times its worker crashed.", lambda model: model.crashes_total),
     ("model_stalls", "Times its worker was ended for a stall.", lambda model: model.stalls_total),
@@ -194,14 +189,13 @@ _COUNTERS: Final[tuple[tuple[str, str, Callable[[ModelState], float]], ...]] = (
 
 
 class _EngineCollector(Collector):
-    """Reads the supervisor's snapshot at each scrape; holds no numbers itself."""
+    """Reads the supervisor's snapshot at each scrape."""
 
-    def __init__(self, snapshot: Callable[[], ModelsState], lifecycle: Lifecycle) -> None:
+    def __init__(self, snapshot: Callable[[], ManagerSnapshot], lifecycle: Lifecycle) -> None:
         self._snapshot = snapshot
         self._lifecycle = lifecycle
 
     def collect(self) -> Iterable[Metric]:
-        """One family per line of the tables, one sample per model."""
         models = self._snapshot().models
         open_requests = GaugeMetricFamily("jan_serve_open_requests", "Requests whose answer has not ended.")
         open_requests.add_metric((), self._lifecycle.open_requests)
@@ -214,5 +208,5 @@ class _EngineCollector(Collector):
                 yield family
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: the registry need not know the names in advance."""
+        """Empty, so that the registry does not collect at registration."""
         return ()

@@ -1,4 +1,4 @@
-"""Who is told about the life of the server as a process: the service manager that started it."""
+"""Notifications about the server process, for the service manager that started it."""
 
 from __future__ import annotations
 
@@ -10,29 +10,26 @@ class ServerObserver(Protocol):
     """Called on the event loop; must not block or raise."""
 
     def listening(self, stop: Callable[[], None]) -> None:
-        """Requests are answered from now on. stop: begins to drain as SIGTERM does; any thread may call it."""
+        """The server accepts requests. stop: begins a drain like SIGTERM; callable from any thread."""
         ...
 
     def alive(self, idle_s: float) -> None:
-        """The event loop still turns. About once a second, while draining too.
+        """Called about once a second while the event loop runs, also during a drain.
 
-        idle_s: for how long no request was open and no model in memory; requests for the state of health do not count.
+        idle_s: time without an open request or a model in memory; probes such as /health do not count.
         """
         ...
 
     def stopping(self, drain_s: float) -> None:
-        """Running requests have this long to end, in seconds. A second call shortens it."""
+        """Running requests have `drain_s` to end. A second call shortens it."""
         ...
 
 
 class NoObserver:
-    """Nobody is told."""
+    """For a server without a service manager."""
 
-    def listening(self, stop: Callable[[], None]) -> None:
-        """Part of ServerObserver."""
+    def listening(self, stop: Callable[[], None]) -> None: ...
 
-    def alive(self, idle_s: float) -> None:
-        """Part of ServerObserver."""
+    def alive(self, idle_s: float) -> None: ...
 
-    def stopping(self, drain_s: float) -> None:
-        """Part of ServerObserver."""
+    def stopping(self, drain_s: float) -> None: ...

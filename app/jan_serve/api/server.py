@@ -1,4 +1,4 @@
-"""Runs the application on a listening socket until it is told to stop, and drains before it ends."""
+"""Runs the application on a listening socket until a signal, then drains."""
 
 from __future__ import annotations
 
@@ -9,91 +9,52 @@ import socket
 import time
 from collections.abc import Sequence
 from types import FrameType
-from typing import Final, Protocol
+from typing import Final
 
 import uvicorn
 from fastapi import FastAPI
 
 from jan_serve.api.app import AppParts, create_app
-from jan_serve.api.control_port import ControlPlane
 from jan_serve.api.ending_threads import EndingThreads
 from jan_serve.api.guards.drain import RETRY_AFTER_S
 from jan_serve.api.http.connection import HttpConnection
-from jan_serve.api.management.management_port import ManagedSnapshot, Management, ModelControl
-from jan_serve.api.models_port import Models
+from jan_serve.api.management import Management
 from jan_serve.api.observer import NoObserver, ServerObserver
 from jan_serve.api.routes.recent_log import recent_log
 from jan_serve.config import Settings
+from jan_serve.control.control_plane import ServerControl
 from jan_serve.errors import Draining, JanServeError
-from jan_serve.generation.ports import ConstraintTranslator, TemplateRenderer
 from jan_serve.generation.profiles import ModelProfiles
 from jan_serve.resources import page_folder, shipped_grammars
 from jan_serve.store.library import ModelLibrary
-from jan_serve.wiring.grammar_files import NamedGrammars
+from jan_serve.supervisor.constraint_compiler import ConstraintCompilerPool
+from jan_serve.supervisor.models.model_manager import ModelManager
+from jan_serve.supervisor.template_renderer import TemplateRendererPool
+from jan_serve.wiring.grammar_files import GrammarFiles
 
 logger = logging.getLogger(__name__)
 
 _CLOSING_S: Final = 2.0
-"""For the last error events to reach their readers, once every request has been ended."""
+"""Lets the last error events reach their readers after every request has ended."""
 _IN_MEMORY: Final = frozenset({"loading", "ready", "stopping"})
 _TICK_S: Final = 1.0
-"""How often the Date header is renewed: all that an idle server does."""
-
-
-class ManagedModels(Models, ModelControl, Protocol):
-    """Models that this server manages, and ends when it stops."""
-
-    def snapshot(self) -> ManagedSnapshot:
-        """Never waits for a worker."""
-        ...
-
-    async def shutdown(self, drain_s: float) -> None:
-        """See supervisor.model_manager."""
-        ...
-
-
-class Helpers(Protocol):
-    """Processes that this server ends."""
-
-    async def close(self) -> None:
-        """End them; who waits for one gets Draining. Again does nothing."""
-        ...
-
-
-class ManagedRenderer(TemplateRenderer, Helpers, Protocol):
-    """A renderer that this server starts and ends."""
-
-    async def start(self) -> None:
-        """See supervisor.template_renderer."""
-        ...
-
-
-class ManagedTranslator(ConstraintTranslator, Helpers, Protocol):
-    """A translator that this server ends."""
-
-
-class ManagedControl(ControlPlane, Protocol):
-    """A control plane that ends with the server."""
-
-    async def close(self) -> None:
-        """End its links."""
-        ...
+"""Interval between updates of the Date header, the only work of an idle server."""
 
 
 class DrainingServer(uvicorn.Server):
-    """First SIGTERM or SIGINT: new requests are refused, running ones get `drain_s`. Second: everything ends now.
+    """First SIGTERM or SIGINT: new requests are rejected, running ones get `drain_s`. Second: everything ends now.
 
-    Never re-raises the signal: a server that was told to stop and did has succeeded.
+    Does not re-raise the signal: a server that stops on request exits with status 0.
     """
 
     def __init__(
         self,
         config: uvicorn.Config,
         parts: AppParts,
-        models: ManagedModels,
+        models: ModelManager,
         drain_s: float,
         observer: ServerObserver | None = None,
-        helpers: Sequence[Helpers] = (),
+        helpers: Sequence[TemplateRendererPool | ConstraintCompilerPool] = (),
     ) -> None:
         super().__init__(config)
         self._helpers = helpers
@@ -108,21 +69,20 @@ class DrainingServer(uvicorn.Server):
         self._tasks: set[asyncio.Task[None]] = set()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """The signal handler."""
         if self._loop is not None:
             self._stop_soon()
         else:
             self.should_exit = True
 
     def _stop_soon(self) -> None:
-        """As `stop`, from any thread."""
+        """Like `stop`, from any thread."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self.stop)
 
     async def main_loop(self) -> None:
-        """Wait for the end; uvicorn's own loop wakes ten times a second."""
+        """Replaces uvicorn's loop, which wakes ten times a second."""
         self._loop = asyncio.get_running_loop()
-        self._in_memory_at = time.monotonic()  # nobody could ask before
+        self._in_memory_at = time.monotonic()  # no request could arrive before
         self.listening.set()
         self._observer.listening(self._stop_soon)
         while not self.should_exit:
@@ -142,10 +102,10 @@ class DrainingServer(uvicorn.Server):
         return min(self._parts.lifecycle.idle_s, now - self._in_memory_at)
 
     def stop(self) -> None:
-        """Begin to drain, or, when that has begun, end everything. On the event loop; returns at once."""
+        """Begin to drain; during a drain, end everything now. On the event loop; returns at once."""
         first = not self._parts.lifecycle.draining
         drain_s = self._drain_s if first else 0.0
-        # Before anybody can see that the server drains: who follows the log leaves then.
+        # Logged before the drain is visible, because followers of the log disconnect then.
         logger.info("stopping: running requests have %.0f s", drain_s)
         self._parts.lifecycle.draining = True
         self._observer.stopping(drain_s)
@@ -170,7 +130,7 @@ class DrainingServer(uvicorn.Server):
 
 
 def server_config(app: FastAPI, connection: type[HttpConnection] = HttpConnection) -> uvicorn.Config:
-    """uvicorn's settings: the log is ours, and connections are closed a second after the last answer."""
+    """Connections close one second after the last answer."""
     return uvicorn.Config(
         app,
         http=connection,
@@ -185,19 +145,19 @@ def server_config(app: FastAPI, connection: type[HttpConnection] = HttpConnectio
 
 def run(
     settings: Settings,
-    models: ManagedModels,
-    renderer: ManagedRenderer,
-    translator: ManagedTranslator,
+    models: ModelManager,
+    renderer: TemplateRendererPool,
+    translator: ConstraintCompilerPool,
     sock: socket.socket,
     library: ModelLibrary | None = None,
     observer: ServerObserver | None = None,
     profiles: ModelProfiles | None = None,
-    control: ManagedControl | None = None,
+    control: ServerControl | None = None,
 ) -> int:
-    """Serve on `sock`, which listens already; blocks until the server has stopped. Returns the exit status.
+    """Serve on `sock`, which already listens. Blocks until the server has stopped. Returns the exit status.
 
-    library: the folder that models are managed in; None offers no management. observer: who is told of the server's
-    life. profiles: what is configured for single models. control: None offers no control plane.
+    library: None disables the management routes. profiles: configuration of single models. control: None disables the
+    control plane.
     """
     with recent_log() as log:
         app = create_app(
@@ -205,7 +165,7 @@ def run(
             models,
             renderer,
             translator,
-            named_grammars=NamedGrammars(shipped_grammars(), settings.grammars_dir),
+            named_grammars=GrammarFiles(shipped_grammars(), settings.grammars_dir),
             profiles=profiles,
             page=page_folder(),
             management=Management(models, library) if library is not None else None,
@@ -225,19 +185,16 @@ def run(
 
 async def _serve(
     server: DrainingServer,
-    models: ManagedModels,
-    renderer: ManagedRenderer,
-    translator: ManagedTranslator,
+    models: ModelManager,
+    renderer: TemplateRendererPool,
+    translator: ConstraintCompilerPool,
     sock: socket.socket,
     preload: str | None,
     *,
     library: ModelLibrary | None = None,
-    control: ManagedControl | None = None,
+    control: ServerControl | None = None,
 ) -> int:
-    """preload: a model that was asked for by name is loaded before the first request needs it.
-
-    library: its headers are read before the first list of models needs them.
-    """
+    """preload: the default model is loaded before the first request. library: its headers are read in advance."""
     asyncio.get_running_loop().set_default_executor(EndingThreads())
     preparing = [asyncio.create_task(renderer.start(), name="start renderer")]
     if preload is not None:
@@ -250,7 +207,7 @@ async def _serve(
         for task in preparing:
             task.cancel()
         await asyncio.gather(*preparing, return_exceptions=True)
-        # After a drain this returns at once; after a failed start nothing may stay behind.
+        # Returns at once after a drain; after a failed start it ends what was started.
         await models.shutdown(0.0)
         if control is not None:
             await control.close()
@@ -259,8 +216,8 @@ async def _serve(
     return 0 if server.started else 1
 
 
-async def _load(models: ManagedModels) -> None:
-    """Load the default model. A failure is the first request's to report; here it is a line in the log."""
+async def _load(models: ModelManager) -> None:
+    """Load the default model. A failure is only logged here; the first request reports it."""
     try:
         async with models.lease(None):
             pass

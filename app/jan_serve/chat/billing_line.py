@@ -1,7 +1,7 @@
-"""Leaves out the one line that is known to change with each request of a chat and says nothing to a model.
+"""Removes Claude Code's billing line from a system prompt.
 
-Claude Code begins its system prompt with ``x-anthropic-billing-header: …``, whose digits are new every time. As the
-first tokens of a prompt they would have all of it computed again. Nothing else is ever left out.
+The system prompt begins with ``x-anthropic-billing-header: …``, whose digits change with every request. At the start of
+a prompt it would make every cached prefix useless. Nothing else is removed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _LINE = re.compile(r"\s*x-anthropic-billing-header:[^\n]*\n*", re.IGNORECASE)
 
 
 def without_billing_line(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """The messages without that line at the start of the first one, if that is a system message."""
+    """The messages without the billing line, which is only removed from the start of a leading system message."""
     if not messages or messages[0].role != "system":
         return messages
     first = messages[0]

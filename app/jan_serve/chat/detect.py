@@ -1,17 +1,18 @@
-"""Which format a model writes, told by its chat template."""
+"""Detects the answer format of a model from its chat template."""
 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
+from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.formats.apertus import APERTUS
 from jan_serve.chat.formats.apriel import APRIEL
 from jan_serve.chat.formats.command_r import COHERE2_MOE, COMMAND_R, COMMAND_R7B
 from jan_serve.chat.formats.deepseek import DEEPSEEK_R1, DEEPSEEK_V3_1
 from jan_serve.chat.formats.deepseek_dsml import DEEPSEEK_V3_2, DEEPSEEK_V4
 from jan_serve.chat.formats.firefunction import FIREFUNCTION
-from jan_serve.chat.formats.format import ChatFormat
 from jan_serve.chat.formats.functionary import FUNCTIONARY_V3_1, FUNCTIONARY_V3_2
 from jan_serve.chat.formats.gemma import GEMMA4
 from jan_serve.chat.formats.generic import GENERIC
@@ -35,7 +36,7 @@ from jan_serve.chat.formats.smollm3 import SMOLLM3
 from jan_serve.chat.formats.solar_open import SOLAR_OPEN
 
 FORMATS: Final[tuple[ChatFormat, ...]] = (
-    # Marks that one family alone has.
+    # Signatures unique to one family.
     GPT_OSS,
     MUSE_GLIMMER,
     FUNCTIONARY_V3_2,
@@ -67,7 +68,7 @@ FORMATS: Final[tuple[ChatFormat, ...]] = (
     SMOLLM3,
     MINICPM5,
     SEED_OSS,
-    # Variants before what they are variants of.
+    # A variant comes before the format it derives from.
     GLM_4_7,
     GLM_4_5,
     QWEN3_CODER,
@@ -80,25 +81,26 @@ FORMATS: Final[tuple[ChatFormat, ...]] = (
     LLAMA3,
     GENERIC,
 )
-"""All formats, in the order in which they are tried. The last one matches every template."""
+"""All formats, in the order they are tried. The last one matches every template."""
 
 _CODE: Final = re.compile(r"\{[{%](.*?)[}%]\}", re.DOTALL)
 _STRINGS: Final = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
 _TOOL_VARIABLES: Final = re.compile(r"(?<![\w.])(?:tools|functions|xml_tools|available_tools)\b")
 
 
+@lru_cache(maxsize=32)
 def detect_format(template: str | None) -> ChatFormat:
-    """The format of a model with this chat template; the generic one where nothing tells, or there is none."""
+    """The format of a model with this chat template; the generic one if no signature matches. Cached."""
     text = template or ""
-    return next(form for form in FORMATS if form.matches(text))
+    return next(chat_format for chat_format in FORMATS if chat_format.signature.matches(text))
 
 
 def knows_tools(template: str | None) -> bool:
-    """Whether a chat template shows tools to the model. Where it does not, instructions must."""
+    """Whether a chat template shows tools to the model. If not, `tool_instructions` must."""
     code = " ".join(match.group(1) for match in _CODE.finditer(template or ""))
     return _TOOL_VARIABLES.search(_STRINGS.sub('""', code)) is not None
 
 
 def writes_calls(template: str | None) -> bool:
-    """Whether a chat template writes the calls of a history. Where it does not, they must become text."""
+    """Whether a chat template writes the calls of a history. If not, they must become text."""
     return "tool_calls" in (template or "")

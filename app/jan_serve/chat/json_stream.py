@@ -1,21 +1,19 @@
-"""JSON values inside a stream of text: where they end, without waiting for the end to pass them on.
+"""Finds the end of JSON values inside a text stream, and passes their text on as it arrives.
 
-Not a validator. A value is followed by its brackets and quotes, so what a model got wrong inside of it (a bare word, a
-comma too many) is passed on as it is; a bracket that closes nothing, or a character that no JSON value has outside of
-a string, ends it as malformed.
+Not a validator. A value is tracked by its brackets and quotes, so a model's mistake inside it (a bare word, an extra
+comma) passes unchanged; a mismatched bracket, or a character that JSON allows only in strings, makes it malformed.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Generator
 from typing import Final
 
 from jan_serve.chat.text_stream import Sink, Steps, TextStream
 
 MAX_DEPTH: Final = 512
-"""Nesting beyond this is malformed: no reader of arguments takes it, and a runaway model writes it."""
+"""Deeper nesting is malformed: no client parses it, and only a runaway model writes it."""
 
 _STRING_TEXT: Final = re.compile(r'[^"\\]*')
 _BETWEEN: Final = re.compile(r"[\s\w,:.+\-]*")
@@ -24,7 +22,7 @@ _CLOSERS: Final = {"{": "}", "[": "]"}
 
 
 def copy_json(stream: TextStream, sink: Sink) -> Steps[bool]:
-    """Read one value; its text goes to `sink` as it comes. False where it is malformed or the text ends."""
+    """Read one value, passing its text to `sink` as it arrives. False if it is malformed or the text ends."""
     first = yield from stream.peek(1)
     if first == '"':
         return (yield from _copy_string(stream, sink))
@@ -34,14 +32,14 @@ def copy_json(stream: TextStream, sink: Sink) -> Steps[bool]:
 
 
 def read_json(stream: TextStream) -> Steps[str | None]:
-    """Read one value and return its text; None where it is malformed or the text ends."""
+    """Read one value and return its text; None if it is malformed or the text ends."""
     pieces: list[str] = []
     whole = yield from copy_json(stream, pieces.append)
     return "".join(pieces) if whole else None
 
 
 def read_json_string(stream: TextStream) -> Steps[str | None]:
-    """Read a string and return its value; None where there is none, or a malformed one."""
+    """Read a string and return its value; None if there is none or it is malformed."""
     if (yield from stream.peek(1)) != '"':
         return None
     text = yield from read_json(stream)
@@ -49,7 +47,7 @@ def read_json_string(stream: TextStream) -> Steps[str | None]:
 
 
 def json_string_value(text: str) -> str | None:
-    """The value of a JSON string; None for any other text. Control characters in it are taken as they are."""
+    """The value of a JSON string; None for any other text. Unescaped control characters are accepted."""
     try:
         value = json.loads(text, strict=False)
     except (ValueError, RecursionError):
@@ -58,20 +56,20 @@ def json_string_value(text: str) -> str | None:
 
 
 def json_escaped(text: str) -> str:
-    """`text` as it stands between the quotes of a JSON string. Escaping piece by piece gives the same."""
+    """`text` escaped for a JSON string, without quotes. Escaping in pieces gives the same result."""
     return json.dumps(text, ensure_ascii=False)[1:-1]
 
 
-def _copy_string(stream: TextStream, sink: Sink) -> Generator[None, None, bool]:
+def _copy_string(stream: TextStream, sink: Sink) -> Steps[bool]:
     sink((yield from stream.take(1)))
     while True:
-        yield from stream.run(_STRING_TEXT, sink)
-        mark = yield from stream.take(1)
-        if mark == "\\":
-            mark += yield from stream.take(1)
-        sink(mark)
-        if mark in ('"', "", "\\"):  # "" and a lone backslash: the text ended
-            return mark == '"'
+        yield from stream.read_matching(_STRING_TEXT, sink)
+        char = yield from stream.take(1)
+        if char == "\\":
+            char += yield from stream.take(1)
+        sink(char)
+        if char in ('"', "", "\\"):  # "" and a lone backslash: the text ended
+            return char == '"'
 
 
 def _copy_scalar(stream: TextStream, sink: Sink) -> Steps[bool]:
@@ -81,27 +79,27 @@ def _copy_scalar(stream: TextStream, sink: Sink) -> Steps[bool]:
         pieces.append(text)
         sink(text)
 
-    yield from stream.run(_SCALAR, keep)
+    yield from stream.read_matching(_SCALAR, keep)
     return bool(pieces)
 
 
 def _copy_nested(stream: TextStream, sink: Sink) -> Steps[bool]:
     closers: list[str] = []
     while True:
-        mark = yield from stream.peek(1)
-        if mark == '"':
+        char = yield from stream.peek(1)
+        if char == '"':
             if not (yield from _copy_string(stream, sink)):
                 return False
-        elif mark in _CLOSERS:
+        elif char in _CLOSERS:
             if len(closers) == MAX_DEPTH:
                 return False
-            closers.append(_CLOSERS[mark])
+            closers.append(_CLOSERS[char])
             sink((yield from stream.take(1)))
-        elif closers and mark == closers[-1]:
+        elif closers and char == closers[-1]:
             closers.pop()
             sink((yield from stream.take(1)))
         else:
             return False
         if not closers:
             return True
-        yield from stream.run(_BETWEEN, sink)
+        yield from stream.read_matching(_BETWEEN, sink)

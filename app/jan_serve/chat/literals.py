@@ -1,7 +1,7 @@
-"""Values that are written almost as JSON (Python literals, Gemma's own notation), turned into JSON text as they come.
+"""Converts values close to JSON (Python literals, Gemma's notation) to JSON text as they arrive.
 
-What is JSON stays as it is; `'…'` becomes `"…"`, True/False/None become true/false/null, a tuple becomes an array,
-and a bare word a string. Nothing is evaluated.
+JSON stays unchanged; `'…'` becomes `"…"`, True/False/None become true/false/null, a tuple becomes an array, and a bare
+word becomes a string. Nothing is evaluated.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from jan_serve.chat.text_stream import Sink, Steps, TextStream, discard
 from jan_serve.text.markers import marker_set
 
 MAX_DEPTH: Final = 64
-"""Nesting beyond this is malformed. Reading recurses, so it stays far below Python's own limit."""
+"""Deeper nesting is malformed. Reading recurses, so this is far below Python's recursion limit."""
 
 _WORD: Final = re.compile(r"[^\s,:\[\](){}'\"<]*")
 _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
@@ -43,7 +43,7 @@ _HEX_DIGITS: Final = {"x": 2, "u": 4, "U": 8}
 
 @dataclass(frozen=True, slots=True)
 class LiteralSyntax:
-    """A notation. quotes: delimiters of strings with backslash escapes. raw_quote: of strings without escapes."""
+    """quotes: delimiters of strings with backslash escapes. raw_quote: delimiter of strings without escapes."""
 
     quotes: tuple[str, ...] = ("'", '"')
     raw_quote: str | None = None
@@ -56,16 +56,16 @@ GEMMA: Final = LiteralSyntax(quotes=(), raw_quote='<|"|>')
 def copy_literal(
     stream: TextStream, sink: Sink, syntax: LiteralSyntax = PYTHON, depth: int = 0
 ) -> Steps[bool]:
-    """Read one value; its JSON goes to `sink` as it comes. False where it is malformed or the text ends.
+    """Read one value, passing its JSON to `sink` as it arrives. False if it is malformed or the text ends.
 
-    An object's members are written as `"k": v, …` and an array's as `v, …`, like Python's json does.
+    Spacing is that of Python's json: `"k": v, …` in objects and `v, …` in arrays.
     """
-    mark = yield from stream.peek(1)
-    if depth > MAX_DEPTH or mark == "":
+    char = yield from stream.peek(1)
+    if depth > MAX_DEPTH or char == "":
         return False
-    if mark == "{":
+    if char == "{":
         return (yield from _copy_object(stream, sink, syntax, depth))
-    if mark in ("[", "("):
+    if char in ("[", "("):
         return (yield from _copy_array(stream, sink, syntax, depth))
     quoted = yield from copy_quoted(stream, sink, syntax)
     if quoted is not None:
@@ -74,10 +74,10 @@ def copy_literal(
 
 
 def copy_quoted(stream: TextStream, sink: Sink, syntax: LiteralSyntax) -> Steps[bool | None]:
-    """Read a string as a JSON string. None, and nothing read, where there is no string; False where it does not end."""
+    """Read a string as a JSON string. None, with nothing read, if no string starts here; False if it does not end."""
     if syntax.raw_quote is not None and (yield from stream.accept(syntax.raw_quote)):
         sink('"')
-        end = yield from stream.until(
+        end = yield from stream.read_until(
             marker_set(syntax.raw_quote), lambda text: sink(json_escaped(text)), cut_off=discard
         )
         if end is not None:
@@ -87,18 +87,18 @@ def copy_quoted(stream: TextStream, sink: Sink, syntax: LiteralSyntax) -> Steps[
     if quote is None:
         return None
     sink('"')
-    marks = marker_set(quote, "\\")
+    markers = marker_set(quote, "\\")
     while True:
-        mark = yield from stream.until(marks, lambda text: sink(json_escaped(text)))
-        if mark == quote:
+        marker = yield from stream.read_until(markers, lambda text: sink(json_escaped(text)))
+        if marker == quote:
             sink('"')
             return True
-        if mark is None or not (yield from _copy_escape(stream, sink)):
+        if marker is None or not (yield from _copy_escape(stream, sink)):
             return False
 
 
 def _copy_escape(stream: TextStream, sink: Sink) -> Steps[bool]:
-    """What follows a backslash in a Python string; an escape that Python does not know keeps its backslash."""
+    """Read the rest of a Python escape, after its backslash. An unknown escape keeps its backslash."""
     kind = yield from stream.take(1)
     if kind == "":
         return False
@@ -111,7 +111,7 @@ def _copy_escape(stream: TextStream, sink: Sink) -> Steps[bool]:
         except ValueError:
             sink(json_escaped("\\" + kind + digits))
             return True
-        # Half of a surrogate pair is written as an escape: it is no character of its own.
+        # Half of a surrogate pair is not a character, so it stays an escape.
         if 0xD800 <= code < 0xE000:
             sink(f"\\u{code:04x}")
         else:
@@ -154,7 +154,7 @@ def _copy_key(stream: TextStream, sink: Sink, syntax: LiteralSyntax) -> Steps[bo
     if quoted is not None:
         return quoted
     pieces: list[str] = []
-    yield from stream.run(_WORD, pieces.append)
+    yield from stream.read_matching(_WORD, pieces.append)
     if stream.at_end:
         return False
     sink(f'"{json_escaped("".join(pieces))}"')
@@ -182,10 +182,10 @@ def _copy_array(stream: TextStream, sink: Sink, syntax: LiteralSyntax, depth: in
 
 def _copy_word(stream: TextStream, sink: Sink) -> Steps[bool]:
     pieces: list[str] = []
-    yield from stream.run(_WORD, pieces.append)
+    yield from stream.read_matching(_WORD, pieces.append)
     word = "".join(pieces)
     if not word or stream.at_end:
-        return False  # at the end it may be the beginning of another word
+        return False  # at the end, the word may be cut off
     if _NUMBER.fullmatch(word):
         sink(word)
     elif word in _WORDS:
@@ -196,14 +196,14 @@ def _copy_word(stream: TextStream, sink: Sink) -> Steps[bool]:
 
 
 def literal_to_json(text: str, syntax: LiteralSyntax = PYTHON) -> str | None:
-    """The JSON of a whole value; None where `text` is not one."""
+    """The JSON of `text`; None if it is not exactly one value."""
     stream = TextStream()
     stream.feed(text)
     stream.close()
     pieces: list[str] = []
-    reading = copy_literal(stream, pieces.append, syntax)
+    steps = copy_literal(stream, pieces.append, syntax)
     try:
-        next(reading)
+        next(steps)
     except StopIteration as result:
         return "".join(pieces) if result.value and stream.at_end else None
     raise AssertionError("a closed stream never waits")

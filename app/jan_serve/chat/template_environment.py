@@ -1,9 +1,9 @@
-"""The sandbox that chat templates run in, with the helpers that Hugging Face templates expect. No I/O.
+"""The Jinja sandbox of chat templates, with the helpers that Hugging Face templates expect. No I/O.
 
-A template is code from an untrusted file: it sees plain values, no Python attributes that start with an underscore, and
-none of Jinja's globals beyond `range`, `dict` and `namespace`. It may change lists and mappings, which some templates
-do: they are made for one render. What it can still do is use time and memory, so a server renders in a process that it
-can end; here only the length of the output is bounded.
+A template is code from an untrusted file. It sees plain values, no Python attributes that start with an underscore, and
+of Jinja's globals only `range`, `dict` and `namespace`. It may change lists and mappings, as some templates do: each
+render has its own. It can still use time and memory, so a server renders in a process that it can kill; this module
+bounds only the length of the output.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jan_serve.errors import TemplateError
 
 MAX_TEMPLATE_CHARS: Final = 1 << 20
-"""A template file beyond this is not a chat template; compiling takes time in proportion."""
+"""No real chat template is longer; compile time is proportional."""
 
 MAX_OUTPUT_CHARS: Final = 16 << 20
-"""About twice the longest body the server takes by default: templates add marks, they do not multiply."""
+"""About twice the default limit of a request body: templates add markers, they do not multiply."""
 
 MAX_WORDS_CHARS: Final = 2000
 """Of a template's own words in an error."""
@@ -40,27 +40,27 @@ class _Raised(Exception):
 
 class _Environment(ImmutableSandboxedEnvironment):
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-        """As the base class, but lists and mappings may be changed."""
+        """As in the base class, but methods that change lists and mappings are allowed."""
         if any(isinstance(obj, kind) and attr in names for kind, names in _ALLOWED_CHANGES.items()):
             return True
         return super().is_safe_attribute(obj, attr, value)
 
 
 class GenerationTag(Extension):
-    """`{% generation %}…{% endgeneration %}`: marks training text in Hugging Face templates; here only its body."""
+    """`{% generation %}…{% endgeneration %}`, which marks training text for Hugging Face: only the body is kept."""
 
     def __init__(self, environment: jinja2.Environment) -> None:
         super().__init__(environment)
         self.tags = {"generation"}
 
     def parse(self, parser: Parser) -> nodes.Node | list[nodes.Node]:
-        """The nodes of the body, in place of the block."""
+        """Replace the block by the nodes of its body."""
         next(parser.stream)
         return list(parser.parse_statements(("name:endgeneration",), drop_needle=True))
 
 
 def _plain(value: object) -> Any:
-    """What a filter made, as JSON has it: templates hand on the lazy results of `map` and `select`."""
+    """A JSON value for the lazy results of `map` and `select`, which templates pass to tojson."""
     return list(cast(Iterator[object], value)) if isinstance(value, Iterator) else str(value)
 
 
@@ -71,7 +71,7 @@ def _tojson(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    """JSON without HTML escapes, with the arguments that Hugging Face templates may pass."""
+    """JSON without HTML escapes; the arguments are those of Hugging Face's filter."""
     return json.dumps(
         value,
         ensure_ascii=ensure_ascii,
@@ -101,7 +101,7 @@ def _environment() -> _Environment:
 
 @lru_cache(maxsize=32)
 def compiled(source: str) -> jinja2.Template:
-    """The template, remembered. Raises TemplateError."""
+    """The compiled template, cached. Raises TemplateError."""
     if len(source) > MAX_TEMPLATE_CHARS:
         raise TemplateError(
             f"the chat template has {len(source)} characters, the limit is {MAX_TEMPLATE_CHARS}"

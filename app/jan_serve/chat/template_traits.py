@@ -1,7 +1,7 @@
-"""What a chat template takes and what it loses, told by rendering small conversations with it.
+"""Probes the inputs that a chat template accepts and shows, by rendering small conversations with it.
 
-Templates do not say whether they want the arguments of a call as text or as a mapping, whether they know a system
-message, or whether content has to be a list of parts. Each is tried once per template.
+Templates do not declare whether call arguments are text or a mapping, whether they support a system message, or whether
+content must be a list of parts.
 """
 
 from __future__ import annotations
@@ -32,10 +32,12 @@ _USER: Final[dict[str, Any]] = {"role": "user", "content": "Hi."}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateTraits:
-    """object_arguments, list_content, null_content, descriptions: as in MessageForm.
+    """The input that a template requires, and the parts of it that it shows.
 
-    system_role: a system message is shown. calls: the calls of a turn are. parallel_calls: all of them, where there are
-    several. no_tools: without tools, the list of them may be absent; else it has to be empty.
+    object_arguments: arguments of calls as mappings; else as JSON text. list_content: content as a list of parts.
+    null_content: content call_content calls is null, not "". descriptions: every tool and parameter must have one.
+    system_role: a system message is shown. calls: a turn's calls are shown. parallel_calls: all of them are.
+    no_tools: without tools, `tools` may be None; else it must be an empty list.
     """
 
     object_arguments: bool = True
@@ -50,7 +52,7 @@ class TemplateTraits:
 
 @lru_cache(maxsize=32)
 def traits_of(source: str) -> TemplateTraits:
-    """The traits of a template, remembered. Renders it a few times. Raises TemplateError if it cannot be compiled."""
+    """The traits of a template, cached. Renders it a few times. Raises TemplateError if it does not compile."""
     template = compiled(source)
 
     def render(messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None) -> str:
@@ -74,17 +76,17 @@ def traits_of(source: str) -> TemplateTraits:
     content = parts if list_content else _NEEDLE
     no_tools = _shows(render, content, None) or not _shows(render, content, [])
     null_content = not _shows_call(render, "") and _shows_call(render, None)
-    objects = _AS_TEXT not in _called(render, _AS_TEXT, None if null_content else "")
+    objects = _AS_TEXT not in _render_call(render, _AS_TEXT, None if null_content else "")
     arguments: Any = {_KEY: _NEEDLE} if objects else _AS_TEXT
-    beside: str | None = None if null_content else ""
+    call_content: str | None = None if null_content else ""
     return TemplateTraits(
         object_arguments=objects,
         list_content=list_content,
         system_role=_knows_system(render, content, None if no_tools else []),
         null_content=null_content,
         descriptions=_needs_descriptions(render, content),
-        calls=_NEEDLE in _called(render, arguments, beside),
-        parallel_calls=_OTHER in _called(render, arguments, beside, another=True),
+        calls=_NEEDLE in _render_call(render, arguments, call_content),
+        parallel_calls=_OTHER in _render_call(render, arguments, call_content, another=True),
         no_tools=no_tools,
     )
 
@@ -92,8 +94,8 @@ def traits_of(source: str) -> TemplateTraits:
 Render = Callable[[list[dict[str, Any]], list[dict[str, Any]] | None], str]
 
 
-def _no_date(form: str) -> str:
-    del form
+def _no_date(date_format: str) -> str:
+    del date_format
     return "2000-01-01"
 
 
@@ -113,15 +115,17 @@ def _needs_descriptions(render: Render, content: Any) -> bool:
 
 
 def _shows_call(render: Render, content: str | None) -> bool:
-    return any(_NEEDLE in _called(render, arguments, content) for arguments in (_AS_TEXT, {_KEY: _NEEDLE}))
+    return any(
+        _NEEDLE in _render_call(render, arguments, content) for arguments in (_AS_TEXT, {_KEY: _NEEDLE})
+    )
 
 
-def _called(render: Render, arguments: Any, content: str | None, *, another: bool = False) -> str:
-    """A turn with a call, or with two, and the results."""
+def _render_call(render: Render, arguments: Any, content: str | None, *, another: bool = False) -> str:
+    """Render a turn with one call, or two if `another`, and the results."""
     names = ["probe", _OTHER] if another else ["probe"]
     calls = [
-        {"id": f"call0000{at}", "type": "function", "function": {"name": name, "arguments": arguments}}
-        for at, name in enumerate(names)
+        {"id": f"call0000{index}", "type": "function", "function": {"name": name, "arguments": arguments}}
+        for index, name in enumerate(names)
     ]
     results = [
         {"role": "tool", "tool_call_id": call["id"], "name": name, "content": "done"}

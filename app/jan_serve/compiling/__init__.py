@@ -1,1 +1,1 @@
-"""The process that constraints and the calls of tools are compiled in."""
+"""The helper process that compiles constraints and tool-call grammars."""

@@ -1,6 +1,6 @@
-"""Compiles what comes down the pipe, one request after the other. Started as `jan-serve compile`; not for people.
+"""Compiles the constraints that arrive on the pipe, one after another. The hidden command is `jan-serve compile`.
 
-The grammar package counts its work and refuses what takes too much; the limits here hold where the count does not.
+The grammar package has its own work budget; the limits here are the backstop.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from jan_serve.ipc.compiling import CompileConstraint, CompileReply, decode_requ
 from jan_serve.ipc.helper import ran_out_of_memory, serve
 
 CPU_LIMIT_S: Final = 1.75
-"""Below the caller's limit of wall-clock time, so that it is this one that is met where there is a CPU to be had."""
+"""Below the caller's wall-clock limit, so that this one applies first unless the CPU is busy."""
 
 MEMORY_LIMIT_BYTES: Final = 512 << 20
 
@@ -23,7 +23,7 @@ _FORMATS: Final = {form.name: form for form in FORMATS}
 
 
 def main() -> int:
-    """Until the pipe ends."""
+    """Serve requests until the pipe closes."""
     return serve(Compiling(), cpu_limit_s=CPU_LIMIT_S, memory_limit_bytes=MEMORY_LIMIT_BYTES)
 
 

@@ -1,33 +1,33 @@
 """Settings: defaults < configuration file < JAN_SERVE_* environment < flags. The only reader of the environment.
 
-settings: the fields. sources: where values come from, and what is said about a wrong one. options: the fields as flags
-and documentation. model_settings: what the file says of single models, in tables that model_book follows. engine: the
-part that a worker is told. server_url: where a running server is asked.
+settings: the fields. settings_loader: merges the sources and explains wrong values. options: the fields as flags and
+documentation. model_settings: `[models."NAME"]` tables, which model_book reloads. engine: the worker's part.
+server_url: the address of a running server.
 """
 
 from jan_serve.config.engine import engine_settings
+from jan_serve.config.import_folders import ImportFolders, import_folders
 from jan_serve.config.model_book import ModelBook
 from jan_serve.config.model_options import ModelOptions
 from jan_serve.config.model_settings import ModelSettings
-from jan_serve.config.neighbours import Neighbours, neighbours
 from jan_serve.config.options import Option, setting_options
 from jan_serve.config.server_url import ServerAddress, has_address, server_address
 from jan_serve.config.settings import Settings
-from jan_serve.config.sources import LoadedSettings, load_settings
+from jan_serve.config.settings_loader import LoadedSettings, load_settings
 
 __all__ = [
+    "ImportFolders",
     "LoadedSettings",
     "ModelBook",
     "ModelOptions",
     "ModelSettings",
-    "Neighbours",
     "Option",
     "ServerAddress",
     "Settings",
     "engine_settings",
     "has_address",
+    "import_folders",
     "load_settings",
-    "neighbours",
     "server_address",
     "setting_options",
 ]

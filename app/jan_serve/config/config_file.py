@@ -1,4 +1,4 @@
-"""Reads the configuration file, and says where in it a key stands."""
+"""Reads the configuration file and locates its keys."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MAX_DEPTH: Final = 50
 
 @dataclass(frozen=True)
 class ConfigFile:
-    """The file as it was read. values: as tomllib gives them, in the present version, unchecked. version: its own."""
+    """The file as read. values: from tomllib, upgraded to the current version, unchecked. version: the file's."""
 
     path: Path
     text: str
@@ -32,13 +32,13 @@ class ConfigFile:
         return TomlLines(self.text)
 
     def place_of(self, *key: str | int) -> str:
-        """`FILE:LINE` of a key, or of what it is in."""
+        """`FILE:LINE` of a key, else of the closest enclosing key."""
         path: KeyPath = key
         return f"{self.path}:{self._lines.line_of(path)}"
 
 
 def read_config_file(path: Path, *, required: bool) -> ConfigFile:
-    """Read it; an empty one where it does not exist and need not. Raises SettingsError."""
+    """Read the file; empty if it is missing and not required. Raises SettingsError."""
     try:
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)

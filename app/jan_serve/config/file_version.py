@@ -1,4 +1,4 @@
-"""The version of the configuration file, and the way from older ones. The file is rewritten only when asked for."""
+"""The version of the configuration file, and its upgrade. Only `migrate` rewrites the file."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ CONFIG_STEPS: Steps = {}
 
 
 def config_version() -> int:
-    """The version that this jan-serve writes."""
+    """The version this jan-serve writes."""
     return latest(CONFIG_STEPS)
 
 
 def upgraded(values: dict[str, Any], path: Path) -> tuple[dict[str, Any], int]:
-    """The values of the file in the present version, without the version, and the one that it has.
+    """The values in the current version, without the version key, and the file's version.
 
-    Raises SettingsError for a later one.
+    Raises SettingsError for a later version.
     """
     content = dict(values)
     version = _upgrade(content, path)
@@ -35,10 +35,10 @@ def upgraded(values: dict[str, Any], path: Path) -> tuple[dict[str, Any], int]:
 
 
 def migrate(path: Path) -> Path | None:
-    """Rewrite the file in the present version, comments kept; the value is the copy of the old one.
+    """Rewrite the file in the current version, keeping comments; returns the backup of the old file.
 
-    None where it is of the present version. A link stays a link; the copy lies beside the file behind it, and has the
-    same permissions. At any moment the file is the old or the new one, whole. Raises SettingsError, OSError.
+    None if the version is current. Follows links; the backup lies beside the target, with the same permissions. The
+    file is replaced atomically. Raises SettingsError, OSError.
     """
     path = path.resolve()
     raw = path.read_bytes()

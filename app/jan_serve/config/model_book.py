@@ -1,4 +1,4 @@
-"""The tables of models as they count now: the configuration file is read again when it has changed."""
+"""The current settings of single models: reloads the configuration file after a change."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from jan_serve.config.model_settings import LIVE_KEYS, ModelSettings
 from jan_serve.config.model_tables import MODELS_KEY, key_of, model_tables, with_templates
 from jan_serve.config.settings import Settings
 from jan_serve.errors import SettingsError
+from jan_serve.store.files.file_stamp import file_stamp
 
 logger = logging.getLogger(__name__)
 
 
 class ModelBook:
-    """What is said of single models. Any thread may ask; asking costs one look at the file's time of change.
+    """The settings of single models. Thread-safe; each call costs one stat of the file.
 
-    The settings of the server itself, at the file's top level, count from its start on: a change of them is only said.
+    Changes of the server's settings, at the top level of the file, are logged and apply after a restart.
     """
 
     def __init__(
@@ -30,42 +31,40 @@ class ModelBook:
         models: Mapping[str, ModelSettings] | None = None,
         file: ConfigFile | None = None,
     ) -> None:
-        """models: the tables as they were read with the settings. file: what they were read from, to follow it."""
+        """models: the tables read with the settings. file: their source, which is watched for changes."""
         self._settings = settings
-        given = with_templates({}, settings.chat_template, settings) if models is None else models
-        self._tables: Mapping[str, ModelSettings] = dict(given)
+        tables = with_templates({}, settings.chat_template, settings) if models is None else models
+        self._tables: Mapping[str, ModelSettings] = dict(tables)
         self._path = file.path if file is not None else None
         self._lock = threading.Lock()
-        self._stamp = _stamp(self._path)
+        self._stamp = file_stamp(self._path) if self._path is not None else None
         self._top_level = _top_level(file) if file is not None else {}
 
     def tables(self) -> Mapping[str, ModelSettings]:
-        """By name of the table. After a mistake in the file, which is logged, they stay as they were."""
+        """By table name. A mistake in the file is logged, and the previous tables stay in use."""
         with self._lock:
-            stamp = _stamp(self._path)
-            if stamp != self._stamp:
+            if self._path is not None and (stamp := file_stamp(self._path)) != self._stamp:
                 self._stamp = stamp
-                self._read_again()
+                self._reload(self._path)
             return self._tables
 
     def common(self) -> ModelOptions:
-        """The options of models without a table of their own."""
+        """The options of models without a table."""
         return self._settings
 
-    def _read_again(self) -> None:
-        assert self._path is not None
+    def _reload(self, path: Path) -> None:
         try:
-            file = read_config_file(self._path, required=False)
+            file = read_config_file(path, required=False)
             read = model_tables(file, self._settings)
             tables = with_templates(read, self._settings.chat_template, self._settings)
         except SettingsError as error:
-            logger.error("the settings of models stay as they were, for a mistake: %s", error)
+            logger.error("the settings of models are unchanged because of a mistake: %s", error)
             return
         for line in _changes(self._tables, tables):
             logger.info("%s", line)
         self._tables = tables
         if _top_level(file) != self._top_level:
-            logger.warning("%s: settings at the top level changed; they count after a restart", file.path)
+            logger.warning("%s: settings at the top level changed; they apply after a restart", file.path)
         self._top_level = _top_level(file)
 
 
@@ -73,26 +72,16 @@ def _top_level(file: ConfigFile) -> dict[str, Any]:
     return {name: value for name, value in file.values.items() if name != MODELS_KEY}
 
 
-def _stamp(path: Path | None) -> tuple[int, int] | None:
-    if path is None:
-        return None
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size
-
-
 def _changes(before: Mapping[str, ModelSettings], after: Mapping[str, ModelSettings]) -> list[str]:
-    """What is different, and from when on it counts."""
+    """Log lines: the changed keys, and when they apply."""
     lines: list[str] = []
     for name in sorted({*before, *after}):
         keys = _changed_keys(before.get(name), after.get(name))
-        for live, when in ((True, "from the next request on"), (False, "once the model is loaded again")):
+        for live, when in ((True, "from the next request"), (False, "when the model is reloaded")):
             some = [key for key in keys if (key in LIVE_KEYS) == live]
             if some:
                 shown = ", ".join(some)
-                lines.append(f"settings of {key_of((MODELS_KEY, name))} changed: {shown}; they count {when}")
+                lines.append(f"settings of {key_of((MODELS_KEY, name))} changed: {shown}; they apply {when}")
     return lines
 
 

@@ -1,4 +1,4 @@
-"""Settings that hold for all models at the top level, and for one in its own table: how models are loaded and kept."""
+"""Settings of all models (top level) and of one model (its table): how models are loaded and kept."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KEEP_LOADED: Final = -1.0
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """How a field looks on the command line: its help group, and its name where that is not the field's own."""
+    """Command-line form of a field: its help group, and its name if it differs from the field's."""
 
     group: str
     name: str | None = None
@@ -26,7 +26,7 @@ class Flag:
 
 
 class ModelOptions(BaseSettings):
-    """What can be said of all models and of each. Frozen. Times are seconds, lengths tokens."""
+    """Options of all models, or of one. Frozen. Times are seconds, lengths tokens."""
 
     model_config = SettingsConfigDict(
         frozen=True, extra="forbid", protected_namespaces=(), validate_default=True, hide_input_in_errors=True
@@ -37,28 +37,30 @@ class ModelOptions(BaseSettings):
         Field(
             ge=64,
             le=1 << 30,
-            description="Context length in tokens, shared by all running sequences. By default the model's own,"
-            " as far as memory allows.",
+            description="Context length in tokens, shared by all running sequences. Default: the model's own, as far"
+            " as memory allows.",
         ),
         Flag(MODEL_GROUP),
     ] = None
     parallel: Annotated[
         int | None,
         Field(
-            ge=1, le=256, description="Sequences that run at once. By default chosen by the context length."
+            ge=1,
+            le=256,
+            description="Maximum number of running sequences. Default: chosen by the context length.",
         ),
         Flag(MODEL_GROUP),
     ] = None
     pooling: Annotated[
         Pooling | None,
-        Field(description="How embeddings are pooled. By default as the model says, else `mean`."),
+        Field(description="Pooling of embeddings. Default: the model's, else `mean`."),
         Flag(MODEL_GROUP),
     ] = None
     max_tokens_ceiling: Annotated[
         int,
         Field(
             ge=0,
-            description="Completions end there even if the request set no limit. 0 is the context length.",
+            description="Maximum completion length if a request sets no lower limit. 0 is the context length.",
         ),
         Flag(MODEL_GROUP),
     ] = 0
@@ -67,21 +69,21 @@ class ModelOptions(BaseSettings):
         Field(
             ge=KEEP_LOADED,
             le=31_536_000,
-            description="How long a model stays loaded that nobody asks for. -1 keeps it until its room is needed; 0"
-            " unloads it after each request.",
+            description="Idle time after which a model is unloaded. -1 keeps it until its memory is needed; 0 unloads"
+            " it after each request.",
         ),
         Flag(MODEL_GROUP),
     ] = 600.0
 
     threads: Annotated[
         int | None,
-        Field(ge=1, le=1024, description="CPU threads of the engine. By default the physical cores."),
+        Field(ge=1, le=1024, description="CPU threads of the engine. Default: the number of physical cores."),
         Flag(MEMORY_GROUP),
     ] = None
     n_gpu_layers: Annotated[
         Literal["auto", "all"] | Annotated[int, Field(ge=0, le=10_000)],
         Field(
-            description="Layers on the accelerator: `auto` (what fits its free memory), `all`, or a number."
+            description="Layers on the accelerator: `auto` (as many as fit its free memory), `all`, or a number."
         ),
         Flag(MEMORY_GROUP, metavar="auto|all|N"),
     ] = "auto"
@@ -89,25 +91,25 @@ class ModelOptions(BaseSettings):
         str | None,
         Field(
             min_length=1,
-            description="Device to use, as `jan-serve doctor` names it; `cpu` uses no accelerator.",
+            description="Device to use, by its name in `jan-serve doctor`; `cpu` uses no accelerator.",
         ),
         Flag(MEMORY_GROUP),
     ] = None
     flash_attn: Annotated[
         Literal["auto", "on", "off"], Field(description="Flash attention."), Flag(MEMORY_GROUP)
     ] = "auto"
-    type_k: Annotated[KvType, Field(description="Type of the cached keys."), Flag(MEMORY_GROUP)] = "f16"
+    type_k: Annotated[KvType, Field(description="Type of cached keys."), Flag(MEMORY_GROUP)] = "f16"
     type_v: Annotated[
         KvType,
-        Field(description="Type of the cached values; quantised types need flash attention."),
+        Field(description="Type of cached values; quantised types require flash attention."),
         Flag(MEMORY_GROUP),
     ] = "f16"
     n_batch: Annotated[
-        int, Field(ge=32, le=1 << 20, description="Most tokens of one engine step."), Flag(MEMORY_GROUP)
+        int, Field(ge=32, le=1 << 20, description="Maximum tokens of one engine step."), Flag(MEMORY_GROUP)
     ] = 2048
     n_ubatch: Annotated[
         int,
-        Field(ge=32, le=1 << 20, description="Most tokens of one pass through the model."),
+        Field(ge=32, le=1 << 20, description="Maximum tokens of one pass through the model."),
         Flag(MEMORY_GROUP),
     ] = 512
     cache_sequences: Annotated[
@@ -115,7 +117,7 @@ class ModelOptions(BaseSettings):
         Field(
             ge=0,
             le=256,
-            description="Finished sequences that are kept, so that a common prefix is not computed again.",
+            description="Number of finished sequences to keep for reuse of common prefixes.",
         ),
         Flag(MEMORY_GROUP),
     ] = 16
@@ -124,8 +126,8 @@ class ModelOptions(BaseSettings):
         Field(
             ge=0,
             le=60,
-            description="Prompts are read in pieces of about this time while answers are written, longer where the"
-            " hardware is slow, but a second at most; 0 does not cut them.",
+            description="Target time of a prefill chunk while answers stream; up to a second on slow hardware. 0 does"
+            " not split prompts.",
         ),
         Flag(MEMORY_GROUP),
     ] = 0.1
@@ -134,15 +136,15 @@ class ModelOptions(BaseSettings):
         Field(
             ge=0.05,
             le=0.95,
-            description="Part of the time that answers keep while prompts, or inputs to embed, are read beside them;"
-            " with less, these are read sooner.",
+            description="Share of compute time reserved for streaming answers while prompts or embedding inputs are"
+            " processed; less of it processes those sooner.",
         ),
         Flag(MEMORY_GROUP),
     ] = 0.7
     prefill_tiles: Annotated[
         bool,
         Field(
-            description="Beside answers, prompts are read in pieces of 64 tokens where the CPU reads these faster than"
+            description="While answers stream, prefill in chunks of 64 tokens on CPUs that process them faster than"
             " shorter ones."
         ),
         Flag(MEMORY_GROUP),
@@ -152,42 +154,40 @@ class ModelOptions(BaseSettings):
         Field(
             ge=0,
             le=1 << 24,
-            description="Tokens of finished answers that stay in the KV cache while others are written; the rest goes"
-            " to RAM. By default 64, or 1024 where copying is slow: CPUs pay for each at every step.",
+            description="Tokens of finished answers that stay in the KV cache while other answers stream; the rest"
+            " moves to RAM. Default: 64, or 1024 if copying is slow. On CPUs each of them costs time in every step.",
         ),
         Flag(MEMORY_GROUP),
     ] = None
     share_prefill: Annotated[
         bool,
         Field(
-            description="A prompt that begins like one that is being read waits for it, instead of being read again."
+            description="A prompt that shares a prefix with a prompt in prefill waits for it and reuses the prefix."
         ),
         Flag(MEMORY_GROUP),
     ] = True
     prefer_cached: Annotated[
         bool,
-        Field(description="A waiting request whose prompt was read before may pass a few others."),
+        Field(description="A waiting request whose prompt is cached may overtake a few others."),
         Flag(MEMORY_GROUP),
     ] = True
     jump_forward: Annotated[
         bool,
-        Field(description="Text that a schema or grammar leaves no choice about is not sampled."),
+        Field(description="Skip sampling of text that a schema or grammar fully determines."),
         Flag(MEMORY_GROUP),
     ] = True
     draft_model: Annotated[
         str | None,
         Field(
             min_length=1,
-            description="A small model of the same family that guesses ahead, by name or file. Every guess is"
-            " checked.",
+            description="Draft model for speculative decoding: a small model of the same family, by name or file.",
         ),
         Flag(MEMORY_GROUP, metavar="NAME|FILE"),
     ] = None
     prompt_lookup: Annotated[
         Literal["auto", "on", "off"],
         Field(
-            description="Guess what repeats from what was said before: where that pays (`auto`), always, or never."
-            " Every guess is checked."
+            description="Speculative decoding with drafts from earlier text: if it pays off (`auto`), always, or never."
         ),
         Flag(MEMORY_GROUP),
     ] = "auto"
@@ -195,8 +195,8 @@ class ModelOptions(BaseSettings):
         int | None,
         Field(
             ge=0,
-            description="Memory for prompts that left the KV cache, in MiB; 0 keeps none. By default a sixteenth"
-            " of the memory, 2048 at most.",
+            description="Memory for prompts evicted from the KV cache, in MiB; 0 keeps none. Default: a sixteenth of"
+            " the memory, at most 2048.",
         ),
         Flag(MEMORY_GROUP),
     ] = None
@@ -204,32 +204,29 @@ class ModelOptions(BaseSettings):
         int | None,
         Field(
             ge=0,
-            description="Disk space for prompts that are kept over a restart, in MiB; 0 keeps none. By default a tenth"
-            " of what is free, 8192 at most.",
+            description="Disk space for prompts kept across restarts, in MiB; 0 keeps none. Default: a tenth of the"
+            " free space, at most 8192.",
         ),
         Flag(MEMORY_GROUP),
     ] = None
     mmap: Annotated[
-        bool, Field(description="Map the weights from the file instead of reading them."), Flag(MEMORY_GROUP)
+        bool, Field(description="Memory-map the weights instead of reading them."), Flag(MEMORY_GROUP)
     ] = True
-    mlock: Annotated[bool, Field(description="Keep the weights in physical memory."), Flag(MEMORY_GROUP)] = (
+    mlock: Annotated[bool, Field(description="Lock the weights in physical memory."), Flag(MEMORY_GROUP)] = (
         False
     )
     repack: Annotated[
         bool,
         Field(
-            description="Let llama.cpp reorder weights for its kernels, where it has some for this CPU and this"
-            " quantisation. Without, weights stay as they are in the file, and on x86 CPUs with AVX-512 K-quants read"
-            " prompts a quarter faster, and several answers at once a third slower."
+            description="Let llama.cpp reorder weights for its kernels, if it has some for this CPU and quantisation."
+            " Without it, K-quants on x86 CPUs with AVX-512 prefill a quarter faster and generate several answers at"
+            " once a third slower."
         ),
         Flag(MEMORY_GROUP),
     ] = True
     huge_pages: Annotated[
         bool,
-        Field(
-            description="Ask the system for huge pages of memory, where it has them (Linux): a few percent faster on"
-            " CPUs."
-        ),
+        Field(description="Request huge pages (Linux): a few percent faster on CPUs."),
         Flag(MEMORY_GROUP),
     ] = True
 
@@ -242,5 +239,5 @@ class ModelOptions(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Only the values handed in: `sources.load_settings` merges the others and knows where each is from."""
+        """Only constructor arguments: `load_settings` merges the sources and records the origin of each value."""
         return (init_settings,)

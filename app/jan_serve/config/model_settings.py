@@ -1,6 +1,6 @@
-"""`[models."NAME"]` of the configuration file: what holds for one model. Its schema; `model_book` keeps what is read.
+"""Schema of `[models."NAME"]` in the configuration file: settings of one model.
 
-NAME is any name of the model but a mere beginning: as in the models folder, the file's own, `repo:quant`, an alias.
+NAME is a full name of the model: in the models folder, the file name, `repo:quant` or an alias, but not a prefix.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ MAX_ALIASES: Final = 64
 MAX_ADAPTERS: Final = 32
 MAX_SCALE: Final = 100.0
 LIVE_OPTIONS: Final = frozenset({"ttl_s"})
-"""The model options that a loaded model need not be loaded anew for."""
+"""Model options that change without reloading the model."""
 
 LIVE_KEYS: Final = frozenset({"aliases", "template", "sampling", "pin", "group"}) | LIVE_OPTIONS
-"""The keys of a table whose change counts from the next request on. Any other change loads the model anew then."""
+"""Table keys that apply from the next request. Any other change reloads the model then."""
 
 _STRICT: Final = ConfigDict(
     frozen=True, extra="forbid", protected_namespaces=(), strict=True, hide_input_in_errors=True
@@ -46,9 +46,9 @@ Float = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class SamplingSettings(BaseModel):
-    """What requests get that do not say it themselves, in every API, in place of that API's own default.
+    """Sampling defaults of a model, which replace those of every API. None: the API's default.
 
-    None: the API's default. As core.sampling.SamplingParams and StopConditions.
+    The fields are those of core.sampling.SamplingParams and StopConditions.
     """
 
     model_config = _STRICT
@@ -64,7 +64,7 @@ class SamplingSettings(BaseModel):
         Field(
             ge=-1,
             le=(1 << 31) - 1,
-            description="Tokens that penalties look back on; -1 is the whole context.",
+            description="Window of the penalties in tokens; -1 is the whole context.",
         ),
     ] = None
     presence_penalty: Annotated[Float | None, Field(ge=-2, le=2)] = None
@@ -74,36 +74,35 @@ class SamplingSettings(BaseModel):
     mirostat_eta: Annotated[Float | None, Field(ge=0.001, le=1)] = None
     seed: Annotated[int | None, Field(ge=0, le=(1 << 32) - 1)] = None
     max_tokens: Annotated[
-        int | None, Field(ge=1, le=(1 << 31) - 1, description="Tokens to generate at most.")
+        int | None, Field(ge=1, le=(1 << 31) - 1, description="Maximum number of tokens to generate.")
     ] = None
     stop: Annotated[
         tuple[Annotated[str, Field(min_length=1, max_length=1024)], ...] | None,
-        Field(max_length=64, strict=False, description="Texts that end an answer."),
+        Field(max_length=64, strict=False, description="Strings that end an answer."),
     ] = None
 
 
 class LoraSettings(BaseModel):
-    """A LoRA adapter that is loaded with the model, for requests that choose it. scale: unless they say another."""
+    """A LoRA adapter that is loaded with the model. scale: the default for requests that select it."""
 
     model_config = _STRICT
 
     name: Annotated[
         str,
         AfterValidator(_name_of_adapter),
-        Field(description="What requests call it: letters, digits, `_`, `.`, `-`."),
+        Field(description="Its name in requests: letters, digits, `_`, `.`, `-`."),
     ]
     file: Annotated[Path, Field(strict=False, description="The GGUF file of the adapter.")]
     scale: Annotated[
         Float,
-        Field(ge=-MAX_SCALE, le=MAX_SCALE, description="How strongly it is applied, unless a request says."),
+        Field(ge=-MAX_SCALE, le=MAX_SCALE, description="Default scale; a request can set another."),
     ] = 1.0
 
 
 class ModelSettings(BaseModel):
-    """One table. options: the model options as they hold for this model, its own over those of all models.
+    """One table. options: the table's model options over those of all models.
 
-    aliases: further names that requests may use. template: an absolute path of a Jinja file, or the name of a template.
-    pin: the model is never unloaded to make room. group: models of one group are not in memory together.
+    template: the absolute path of a Jinja file, or the name of a template.
     """
 
     model_config = _STRICT
@@ -111,7 +110,7 @@ class ModelSettings(BaseModel):
     options: Annotated[ModelOptions, Field(strict=False)]
     aliases: Annotated[
         tuple[Name, ...],
-        Field(max_length=MAX_ALIASES, strict=False, description="Further names that requests may use."),
+        Field(max_length=MAX_ALIASES, strict=False, description="Additional names that requests may use."),
     ] = ()
     template: Annotated[
         str | None,
@@ -121,49 +120,49 @@ class ModelSettings(BaseModel):
         ),
     ] = None
     sampling: Annotated[
-        SamplingSettings, Field(strict=False, description="What requests get that do not say it; see below.")
+        SamplingSettings, Field(strict=False, description="Defaults for requests; see below.")
     ] = SamplingSettings()
     lora: Annotated[
         tuple[LoraSettings, ...],
         Field(max_length=MAX_ADAPTERS, strict=False, description="LoRA adapters; see below."),
     ] = ()
-    pin: Annotated[bool, Field(description="Never unload the model to make room for another.")] = False
+    pin: Annotated[bool, Field(description="Never evict the model.")] = False
     group: Annotated[
         str | None,
-        Field(min_length=1, max_length=64, description="Models of one group are not in memory together."),
+        Field(min_length=1, max_length=64, description="Models in the same group are never loaded together."),
     ] = None
 
     @model_validator(mode="after")
     def _check_adapters(self) -> Self:
         names = [adapter.name.casefold() for adapter in self.lora]
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice is not None:
-            raise ValueError(f"two LoRA adapters are named {twice!r}")
+        duplicate = next((name for name in names if names.count(name) > 1), None)
+        if duplicate is not None:
+            raise ValueError(f"two LoRA adapters are named {duplicate!r}")
         return self
 
     def adapter(self, name: str) -> LoraSettings | None:
-        """The adapter of this name, in any case."""
+        """The adapter of this name, ignoring case."""
         return next((each for each in self.lora if each.name.casefold() == name.casefold()), None)
 
 
 OWN_KEYS: Final = tuple(name for name in ModelSettings.model_fields if name != "options")
-"""The keys of a table that are not model options."""
+"""Table keys that are not model options."""
 
 
 def model_settings(table: Mapping[str, Any], common: ModelOptions, folder: Path) -> ModelSettings:
-    """The settings of one table over those of all models. Paths count from `folder`.
+    """The settings of one table over those of all models. Paths are relative to `folder`.
 
-    Raises ValidationError, whose places begin with `options` for what is a model option or no key at all.
+    Raises ValidationError, whose locations begin with `options` for model options and unknown keys.
     """
     own: dict[str, Any] = {key: value for key, value in table.items() if key in OWN_KEYS}
     options = {key: value for key, value in table.items() if key not in OWN_KEYS}
-    given = {name: getattr(common, name) for name in ModelOptions.model_fields}
+    defaults = {name: getattr(common, name) for name in ModelOptions.model_fields}
     if isinstance(own.get("template"), str):
         own["template"] = template_value(own["template"], folder)
     draft = options.get("draft_model")
     if isinstance(draft, str) and (folder / Path(draft).expanduser()).is_file():
         options["draft_model"] = str(folder / Path(draft).expanduser())
-    settings = ModelSettings.model_validate({"options": given | options, **own})
+    settings = ModelSettings.model_validate({"options": defaults | options, **own})
     adapters = tuple(
         each.model_copy(update={"file": folder / each.file.expanduser()}) for each in settings.lora
     )
@@ -171,7 +170,7 @@ def model_settings(table: Mapping[str, Any], common: ModelOptions, folder: Path)
 
 
 def template_value(value: str, folder: Path) -> str:
-    """What is a file, or looks like one, as an absolute path; else the name as it is."""
-    given = Path(value).expanduser()
-    path = folder / given
-    return str(path) if len(given.parts) > 1 or given.suffix or path.is_file() else value
+    """The absolute path if the value is a file or looks like one, else the value itself."""
+    relative = Path(value).expanduser()
+    path = folder / relative
+    return str(path) if len(relative.parts) > 1 or relative.suffix or path.is_file() else value

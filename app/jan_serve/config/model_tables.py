@@ -1,8 +1,7 @@
-"""The tables of models in a configuration file, checked: every mistake with its line and key."""
+"""Validates the tables of models in a configuration file; errors name line and key."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, cast
@@ -11,6 +10,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from jan_serve.config.config_file import ConfigFile
+from jan_serve.config.error_text import brief, near_key, sentence
 from jan_serve.config.model_options import ModelOptions
 from jan_serve.config.model_settings import (
     OWN_KEYS,
@@ -20,7 +20,6 @@ from jan_serve.config.model_settings import (
     model_settings,
     template_value,
 )
-from jan_serve.config.wording import brief, sentence
 from jan_serve.errors import SettingsError
 
 MODELS_KEY: Final = "models"
@@ -34,7 +33,7 @@ _KEYS_OF: Final[Mapping[str, Iterable[str]]] = {
 
 
 def model_tables(file: ConfigFile, common: ModelOptions) -> dict[str, ModelSettings]:
-    """By NAME of `[models."NAME"]`, over the options of all models. Raises SettingsError, one line per mistake."""
+    """Tables by NAME, over the options of all models. Raises SettingsError, one line per mistake."""
     raw = file.values.get(MODELS_KEY, {})
     if not isinstance(raw, dict):
         raise SettingsError(f'{file.place_of(MODELS_KEY)}: {MODELS_KEY} must be tables: [models."NAME"]')
@@ -65,11 +64,11 @@ def model_tables(file: ConfigFile, common: ModelOptions) -> dict[str, ModelSetti
 
 
 def with_templates(
-    tables: Mapping[str, ModelSettings], given: Iterable[str], common: ModelOptions
+    tables: Mapping[str, ModelSettings], overrides: Iterable[str], common: ModelOptions
 ) -> dict[str, ModelSettings]:
-    """The tables with what `--chat-template MODEL=FILE|NAME` says over their `template`. Raises SettingsError."""
+    """The tables with their `template` replaced by `--chat-template MODEL=FILE|NAME`. Raises SettingsError."""
     result = dict(tables)
-    for item in given:
+    for item in overrides:
         name, _, value = item.partition("=")
         if not name or not value:
             raise SettingsError(f"chat_template: {item!r} is not MODEL=FILE or MODEL=NAME")
@@ -82,7 +81,7 @@ def with_templates(
 
 
 def model_rows(file: ConfigFile) -> list[tuple[str, str, str]]:
-    """(key, value, place) of every value in the tables of a file that `model_tables` accepted."""
+    """(key, value, location) of every value in the tables of a file that `model_tables` accepted."""
     rows: list[tuple[str, str, str]] = []
 
     def add(path: tuple[str | int, ...], value: Any) -> None:
@@ -102,7 +101,7 @@ def model_rows(file: ConfigFile) -> list[tuple[str, str, str]]:
 
 
 def key_of(path: Iterable[str | int]) -> str:
-    """A key as one would write it: `models."a/b".lora[0].scale`."""
+    """A key in TOML notation: `models."a/b".lora[0].scale`."""
     text = ""
     for part in path:
         if isinstance(part, int):
@@ -114,14 +113,14 @@ def key_of(path: Iterable[str | int]) -> str:
 
 
 def _mistake(file: ConfigFile, name: str, table: Mapping[str, Any], problem: ErrorDetails) -> str:
-    given = tuple(problem["loc"])
-    path = (MODELS_KEY, name, *(given[1:] if given[:1] == ("options",) else given))
-    place, key = file.place_of(*path), key_of(path)
+    location = tuple(problem["loc"])
+    path = (MODELS_KEY, name, *(location[1:] if location[:1] == ("options",) else location))
+    line, key = file.place_of(*path), key_of(path)
     if problem["type"] == "extra_forbidden":
-        kind = given[0] if len(given) > 1 else "options"
-        return f"{place}: there is no setting {key}{near_key(str(path[-1]), _KEYS_OF[str(kind)])}"
+        kind = location[0] if len(location) > 1 else "options"
+        return f"{line}: there is no setting {key}{near_key(str(path[-1]), _KEYS_OF[str(kind)])}"
     if problem["type"] == "missing":
-        return f"{place}: {key} is missing"
+        return f"{line}: {key} is missing"
     value: Any = table
     for part in path[2:]:
         try:
@@ -130,13 +129,7 @@ def _mistake(file: ConfigFile, name: str, table: Mapping[str, Any], problem: Err
             value = table
             break
     shown = "" if value is table else f" (it is {brief(value)})"
-    return f"{place}: {key} {sentence(problem['msg'])}{shown}"
-
-
-def near_key(name: str, known: Iterable[str]) -> str:
-    """A hint at the key that was meant, if one is close."""
-    close = difflib.get_close_matches(name.lower().replace("-", "_"), list(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    return f"{line}: {key} {sentence(problem['msg'])}{shown}"
 
 
 def _missing_files(file: ConfigFile, name: str, table: ModelSettings) -> Iterable[str]:
@@ -152,7 +145,7 @@ def _missing(file: ConfigFile, path: tuple[str | int, ...], wanted: Path) -> Ite
 
 
 def _shared_names(file: ConfigFile, tables: Mapping[str, ModelSettings]) -> Iterable[str]:
-    """An alias that two tables have, or that is the name of another table, would mean two models."""
+    """Rejects an alias that two tables share or that names another table: it would be ambiguous."""
     owners = {name.casefold(): name for name in tables}
     for name, table in tables.items():
         for number, alias in enumerate(table.aliases):

@@ -1,4 +1,4 @@
-"""The fields of Settings as command line, messages and documentation name them: derived, never a second list."""
+"""The fields of Settings as flags, variables and documentation, derived from their declarations."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SHARED = frozenset(ModelOptions.model_fields)
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One setting in its four spellings: field and file key, flag, variable, and what is said about it."""
+    """One setting: field (also the file key), flag, variable and documentation."""
 
     field: str
     flag: str
@@ -38,7 +38,7 @@ class Option:
 
 @cache
 def setting_options() -> tuple[Option, ...]:
-    """All settings, group by group, those of the server itself first, in the order of their definition."""
+    """All settings by group, the server's own first, in the order of definition."""
     options = [_option(name, info) for name, info in Settings.model_fields.items()]
     return tuple(sorted(options, key=lambda each: (GROUPS.index(each.group), each.field in _SHARED)))
 
@@ -65,7 +65,7 @@ def _option(name: str, info: FieldInfo) -> Option:
 
 
 def _kinds(annotation: Any) -> Iterable[Any]:
-    """The plain types and literal values in an annotation, unions and Annotated taken apart."""
+    """The plain types and literal values in an annotation, with unions and Annotated unwrapped."""
     origin = get_origin(annotation)
     if origin is Literal:
         yield from get_args(annotation)
@@ -90,7 +90,7 @@ def _metavar(kinds: tuple[Any, ...]) -> str:
 
 
 def bounds(metadata: Iterable[Any]) -> str:
-    """The limits of a number in words."""
+    """The limits of a number, for documentation."""
     parts: list[str] = []
     for item in metadata:
         if isinstance(item, Ge):

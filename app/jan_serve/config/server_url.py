@@ -1,4 +1,4 @@
-"""Where the commands that talk to a running server find it, and with which key."""
+"""The address and key that commands use to reach a running server."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from jan_serve.config.sources import URL_VARIABLE, LoadedSettings
+from jan_serve.config.settings_loader import URL_VARIABLE, LoadedSettings
 from jan_serve.errors import SettingsError
 
 _WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
@@ -16,7 +16,7 @@ _WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
-    """A server to ask. url has no slash at its end; origin and key_origin say where the values come from."""
+    """url: without a trailing slash. origin, key_origin: the sources of the values."""
 
     url: str
     origin: str
@@ -25,16 +25,16 @@ class ServerAddress:
 
 
 def server_address(loaded: LoadedSettings, url: str | None = None) -> ServerAddress:
-    """`url` (--url), else JAN_SERVE_URL, else the configured host and port; the first configured key goes with it.
+    """`url` (--url), else JAN_SERVE_URL, else the configured host and port; with the first configured key.
 
     Raises SettingsError.
     """
     settings = loaded.settings
     key = settings.api_keys[0] if settings.api_keys else None
     key_origin = loaded.origins.get("api_keys", "default")
-    for origin, given in (("--url", url), (URL_VARIABLE, os.environ.get(URL_VARIABLE))):
-        if given:
-            return ServerAddress(_checked(given, origin), origin, key, key_origin)
+    for origin, value in (("--url", url), (URL_VARIABLE, os.environ.get(URL_VARIABLE))):
+        if value:
+            return ServerAddress(_checked(value, origin), origin, key, key_origin)
     if settings.port == 0:
         raise SettingsError(
             "port: 0 is any free port, which is not known here: --url says where the server is"
@@ -46,7 +46,7 @@ def server_address(loaded: LoadedSettings, url: str | None = None) -> ServerAddr
 
 
 def has_address(loaded: LoadedSettings, url: str | None = None) -> bool:
-    """Whether a server can be asked at all: where none is named, port 0 is a free one, which nobody knows."""
+    """False if no URL is set and port 0 leaves the port unknown."""
     return bool(url or os.environ.get(URL_VARIABLE) or loaded.settings.port)
 
 
@@ -55,7 +55,7 @@ def _checked(url: str, origin: str) -> str:
     try:
         parts = urlsplit(address)
         valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is no number, an open bracket
+    except ValueError:  # a non-numeric port, an open bracket
         valid = False
     else:
         valid = valid and not (parts.query or parts.fragment or "@" in parts.netloc)

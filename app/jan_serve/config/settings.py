@@ -1,4 +1,4 @@
-"""Every setting: its type, range, default and description. Where values come from is `sources`.
+"""Every setting: its type, range, default and description. `settings_loader` reads the values.
 
 One field here is one flag of `jan-serve serve`, one JAN_SERVE_* variable and one key of the configuration file: the
 command line and docs/settings.md are derived from it (`options`).
@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import NoDecode, SettingsConfigDict
 
-from jan_serve.config.generate_options import GENERATE_GROUP, GenerateOptions
 from jan_serve.config.model_options import MEMORY_GROUP, MODEL_GROUP, Flag, ModelOptions
+from jan_serve.config.tgi_options import TGI_GROUP, TgiOptions
 from jan_serve.core.hosts import is_loopback
 from jan_serve.store.paths import default_data_dir
 
@@ -26,7 +26,7 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 
 
 def _split_list(value: object) -> object:
-    """A list as one string: the form of environment variables. Items are separated by commas."""
+    """Split a comma-separated string, the form of lists in environment variables."""
     if isinstance(value, str):
         return [item.strip() for item in value.split(",") if item.strip()]
     return value
@@ -37,12 +37,12 @@ def _absolute(path: Path) -> Path:
 
 
 def _none_word(value: object) -> object:
-    """`none` for no file: the form of flags, variables and TOML, which has no null."""
+    """`none` means no file: flags, variables and TOML have no null."""
     return None if value == "none" else value
 
 
 def _bytes_of_size(value: object) -> object:
-    """`8GB`, `7.5 GiB` and `500M` as bytes; what is no size is left to the type."""
+    """`8GB`, `7.5 GiB` and `500M` as bytes. Anything else is left to the field's type."""
     match = _SIZE.match(value.strip()) if isinstance(value, str) else None
     if match is None:
         return value
@@ -62,9 +62,9 @@ _STORE = "Storage"
 _WATCH = "Watchdog"
 _LOG = "Logging"
 GROUPS: Final = (
-    _SERVER, _GUARDS, _LIMITS, _STORE, MODEL_GROUP, MEMORY_GROUP, GENERATE_GROUP, _WATCH, _LOG
+    _SERVER, _GUARDS, _LIMITS, _STORE, MODEL_GROUP, MEMORY_GROUP, TGI_GROUP, _WATCH, _LOG
 )  # fmt: skip
-"""In the order to show them."""
+"""In display order."""
 
 _ORIGIN = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^\s/?#@]+\Z")
 _SIZE = re.compile(
@@ -73,10 +73,10 @@ _SIZE = re.compile(
 _HOST_NAME = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_.-]+)(:\d{1,5})?\Z")
 
 
-class Settings(ModelOptions, GenerateOptions):
-    """What the server was told, validated. Frozen: a change needs a restart, but for tables of models.
+class Settings(ModelOptions, TgiOptions):
+    """The validated settings of the server. Frozen: a change needs a restart, except in tables of models.
 
-    Times are seconds, sizes bytes, lengths tokens. It is not the state of anything, and no request changes it.
+    Times are seconds, sizes bytes, lengths tokens.
     """
 
     model_config = SettingsConfigDict(
@@ -91,20 +91,20 @@ class Settings(ModelOptions, GenerateOptions):
     host: Annotated[
         str,
         Field(
-            min_length=1, description="Address to listen on. Others than loopback need a key or --no-auth."
+            min_length=1, description="Address to listen on. Any but loopback requires a key or --no-auth."
         ),
         Flag(_SERVER),
     ] = "127.0.0.1"
     port: Annotated[
-        int, Field(ge=0, le=65535, description="TCP port to listen on. 0 takes any free port."), Flag(_SERVER)
+        int, Field(ge=0, le=65535, description="TCP port to listen on. 0 picks a free port."), Flag(_SERVER)
     ] = 1337
     idle_exit_s: Annotated[
         float,
         Field(
             ge=0,
             le=31_536_000,
-            description="A server that a connection started (`service install --on-demand`) ends after this long"
-            " without requests and without loaded models. 0 goes on until it is stopped.",
+            description="Idle time, without requests and loaded models, after which a server started on demand"
+            " (`service install --on-demand`) exits. 0 never exits.",
         ),
         Flag(_SERVER),
     ] = 300.0
@@ -119,112 +119,114 @@ class Settings(ModelOptions, GenerateOptions):
     no_auth: Annotated[
         bool,
         Field(
-            description="Listen beyond loopback without a key: anyone who reaches the port may use the server."
+            description="Listen beyond loopback without a key: anyone who can reach the port can use the server."
         ),
         Flag(_GUARDS),
     ] = False
     allowed_hosts: Annotated[
         StrList,
-        Field(
-            description="Names that the Host header may carry besides loopback names and the bound address."
-        ),
+        Field(description="Names accepted in the Host header besides loopback names and the bound address."),
         Flag(_GUARDS, name="--allowed-host", metavar="NAME"),
     ] = ()
     allowed_origins: Annotated[
         StrList,
         Field(
-            description="Web origins that may call the API, besides loopback ones. `*` allows every origin."
+            description="Web origins that may call the API besides loopback ones. `*` allows every origin."
         ),
         Flag(_GUARDS, name="--allowed-origin", metavar="ORIGIN"),
     ] = ()
 
     enable_abort_handling: Annotated[
         bool,
-        Field(description="Let callers end each other's requests (LMDeploy's `/abort_request`)."),
+        Field(description="Let clients abort each other's requests (LMDeploy's `/abort_request`)."),
         Flag(_GUARDS),
     ] = False
     allow_terminate_by_client: Annotated[
-        bool, Field(description="Let callers end the server (LMDeploy's `/terminate`)."), Flag(_GUARDS)
+        bool, Field(description="Let clients stop the server (LMDeploy's `/terminate`)."), Flag(_GUARDS)
     ] = False
 
     max_body_bytes: Annotated[
-        int, Field(ge=1024, le=1 << 30, description="Largest request body."), Flag(_LIMITS)
+        int, Field(ge=1024, le=1 << 30, description="Maximum size of a request body."), Flag(_LIMITS)
     ] = 8 * 1024 * 1024
     response_store_bytes: Annotated[
         int,
         Field(
             ge=0,
             le=1 << 40,
-            description="Memory for answers of `/v1/responses` that `previous_response_id` can go on from; the longest"
-            " unused ones go first. 0 keeps none.",
+            description="Memory for responses of `/v1/responses` that `previous_response_id` can continue; the least"
+            " recently used are dropped first. 0 keeps none.",
         ),
         Flag(_LIMITS),
     ] = 64 * 1024 * 1024
     max_json_depth: Annotated[
-        int, Field(ge=8, le=500, description="Deepest nesting of a JSON request body."), Flag(_LIMITS)
+        int, Field(ge=8, le=500, description="Maximum nesting depth of a JSON request body."), Flag(_LIMITS)
     ] = 100
     max_queue: Annotated[
         int,
         Field(
             ge=1,
             le=100_000,
-            description="Requests that may run and wait together; more are answered with 429.",
+            description="Maximum number of running and waiting requests; further ones get 429.",
         ),
         Flag(_LIMITS),
     ] = 256
     max_models: Annotated[
-        int, Field(ge=0, le=1000, description="Models in memory at once. 0 sets no limit."), Flag(_LIMITS)
+        int,
+        Field(ge=0, le=1000, description="Maximum number of loaded models. 0 sets no limit."),
+        Flag(_LIMITS),
     ] = 4
     memory_budget: Annotated[
         Literal["auto", "off"] | Annotated[int, Field(ge=0)],
         BeforeValidator(_bytes_of_size),
         Field(
-            description="Memory for all models together, as `8GB` or in bytes. `auto` takes what the machine has free;"
-            " `off` does not look at memory before a model is loaded."
+            description="Memory for all models together, as `8GB` or in bytes. `auto` uses the machine's free memory;"
+            " `off` loads models without checking memory."
         ),
         Flag(_LIMITS, metavar="auto|off|SIZE"),
     ] = "auto"
     drain_timeout_s: Annotated[
         float,
-        Field(ge=0, le=3600, description="How long running requests may finish after the signal to stop."),
+        Field(
+            ge=0, le=3600, description="Time that running requests have to finish after the signal to stop."
+        ),
         Flag(_LIMITS),
     ] = 30.0
     request_timeout_s: Annotated[
         float,
-        Field(ge=0, le=86_400, description="Longest life of one request. 0 sets no limit."),
+        Field(ge=0, le=86_400, description="Maximum duration of a request. 0 sets no limit."),
         Flag(_LIMITS),
     ] = 1800.0
     sse_ping_s: Annotated[
         float,
-        Field(
-            gt=0, le=3600, description="A comment line goes out on an event stream that was silent this long."
-        ),
+        Field(gt=0, le=3600, description="Idle time after which an event stream sends a comment line."),
         Flag(_LIMITS),
     ] = 15.0
     write_timeout_s: Annotated[
         float,
         Field(
-            gt=0, le=3600, description="A client that takes nothing from its stream for this long is dropped."
+            gt=0,
+            le=3600,
+            description="Time after which a client that reads nothing from its stream is disconnected.",
         ),
         Flag(_LIMITS),
     ] = 60.0
 
     data_dir: Annotated[
         Folder,
-        Field(description="Where state and logs are kept."),
+        Field(description="Folder for state and logs."),
         Flag(_STORE),
     ]
     models_dir: Annotated[
         Folder,
         Field(
-            description="Folder whose GGUF files are served by name. By default `models` in the data folder.",
+            description="Folder of GGUF files to serve. Default: `models` in the data folder.",
         ),
         Flag(_STORE),
     ]
     grammars_dir: Annotated[
         Folder,
         Field(
-            description="Folder of `NAME.gbnf` files that requests use by name. By default `grammars` in the data"
+            description="Folder of `NAME.gbnf` files that requests use by name. Default: `grammars` in the data"
             " folder.",
         ),
         Flag(_STORE),
@@ -232,15 +234,14 @@ class Settings(ModelOptions, GenerateOptions):
     hf_endpoint: Annotated[
         str,
         Field(
-            description="Model hub to pull from: the Hugging Face hub or a mirror of it. HF_ENDPOINT counts too."
+            description="Model hub to pull from: the Hugging Face hub or a mirror. HF_ENDPOINT also sets it."
         ),
         Flag(_STORE, metavar="URL"),
     ] = "https://huggingface.co"
     hf_token: Annotated[
         SecretStr | None,
         Field(
-            description="Access token for the hub, sent to it over https (or to this machine) only. HF_TOKEN counts"
-            " too."
+            description="Access token for the hub, sent over https (or to this machine) only. HF_TOKEN also sets it."
         ),
         Flag(_STORE, metavar="TOKEN"),
     ] = None
@@ -248,55 +249,51 @@ class Settings(ModelOptions, GenerateOptions):
         str | None,
         Field(
             min_length=1,
-            description="Default model: a name in the models folder, or a path of a GGUF file. Without it, the only"
-            " model in the folder, else the built-in one.",
+            description="Default model: a name in the models folder or the path of a GGUF file. Default: the only model"
+            " in the folder, else the built-in one.",
         ),
         Flag(MODEL_GROUP, metavar="FILE|NAME"),
     ] = None
     strip_billing_line: Annotated[
         bool,
         Field(
-            description="Leave the line `x-anthropic-billing-header: …` out of system prompts that begin with it: it"
-            " changes with each request, and all of the prompt would be computed again."
+            description="Remove a first line `x-anthropic-billing-header: …` from system prompts: it changes with each"
+            " request and would prevent reuse of the cached prompt."
         ),
         Flag(MODEL_GROUP),
     ] = True
     chat_template: Annotated[
         StrList,
         Field(
-            description="`MODEL=FILE` or `MODEL=NAME`: the chat template of a model, from a Jinja file, by the name of"
-            " another one that its GGUF file has, or `chatml`. May be repeated.",
+            description="`MODEL=FILE` or `MODEL=NAME`: the chat template of a model, from a Jinja file, by its name in"
+            " the GGUF file, or `chatml`. May be repeated.",
         ),
         Flag(MODEL_GROUP, metavar="MODEL=FILE|NAME"),
     ] = ()
 
     load_timeout_s: Annotated[
         float,
-        Field(
-            gt=0, le=86_400, description="A model that makes no progress in loading for this long has failed."
-        ),
+        Field(gt=0, le=86_400, description="Time without progress after which loading a model fails."),
         Flag(_WATCH),
     ] = 600.0
     stall_decode_s: Annotated[
         float,
-        Field(gt=0, le=86_400, description="A worker that stays in one decode for this long is ended."),
+        Field(gt=0, le=86_400, description="Time in one decode after which a worker is terminated."),
         Flag(_WATCH),
     ] = 120.0
     stall_sample_s: Annotated[
         float,
-        Field(gt=0, le=86_400, description="A worker that samples one token for this long is ended."),
+        Field(gt=0, le=86_400, description="Time in sampling one token after which a worker is terminated."),
         Flag(_WATCH),
     ] = 5.0
 
-    log_level: Annotated[
-        LogLevel, Field(description="Least severe log line that is written."), Flag(_LOG)
-    ] = "info"
+    log_level: Annotated[LogLevel, Field(description="Lowest severity to log."), Flag(_LOG)] = "info"
     log_json: Annotated[bool, Field(description="Write log lines as JSON objects."), Flag(_LOG)] = False
     log_file: Annotated[
         OptionalFile,
         Field(
-            description="File that log lines go to besides standard error; `none` for no file. By default"
-            " `logs/server.log` in the data folder."
+            description="Log file in addition to standard error; `none` for no file. Default: `logs/server.log` in the"
+            " data folder."
         ),
         Flag(_LOG, metavar="FILE|none"),
     ]
@@ -309,14 +306,14 @@ class Settings(ModelOptions, GenerateOptions):
     ] = 10 * 1024 * 1024
     log_files: Annotated[
         int,
-        Field(ge=2, le=1000, description="Log files that are kept, the present one included."),
+        Field(ge=2, le=1000, description="Number of log files to keep, including the current one."),
         Flag(_LOG),
     ] = 3
 
     @model_validator(mode="before")
     @classmethod
     def _place_folders(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """The folders of models and grammars and the log follow the data folder, wherever that was set to."""
+        """Derive the folders of models and grammars and the log file from the data folder."""
         data_dir = values.get("data_dir", default_data_dir())
         models_dir = values.get("models_dir", Path(data_dir) / "models")
         grammars_dir = values.get("grammars_dir", Path(data_dir) / "grammars")
@@ -391,14 +388,16 @@ class Settings(ModelOptions, GenerateOptions):
 
     @model_validator(mode="after")
     def _check_lengths(self) -> Self:
-        longest, total = self.tgi_max_input_tokens, self.tgi_max_total_tokens
-        if longest is not None and total is not None and longest >= total:
-            raise ValueError(f"tgi_max_input_tokens {longest} must be below tgi_max_total_tokens {total}")
+        max_input, max_total = self.tgi_max_input_tokens, self.tgi_max_total_tokens
+        if max_input is not None and max_total is not None and max_input >= max_total:
+            raise ValueError(
+                f"tgi_max_input_tokens {max_input} must be below tgi_max_total_tokens {max_total}"
+            )
         return self
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only programs on this machine can reach the listening address."""
+        """Whether the listening address is reachable from this machine only."""
         return is_loopback(self.host)
 
 

@@ -1,4 +1,4 @@
-"""Where in a TOML text a key stands: tomllib keeps no positions. For messages about valid TOML; changes nothing."""
+"""Line numbers of the keys of valid TOML, for messages: tomllib keeps none."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
 KeyPath = tuple[str | int, ...]
-"""Keys from the outermost in; numbers (from 0) are places in an array."""
+"""Keys from the outermost to the innermost; numbers are array indices."""
 
 
 class TomlLines:
-    """The lines (from 1) of all keys of a text that tomllib accepts."""
+    """The line (from 1) of each key of a text that tomllib accepts."""
 
     def __init__(self, text: str) -> None:
         self._lines: dict[KeyPath, int] = {}
@@ -27,7 +27,7 @@ class TomlLines:
                 self._lines.setdefault(table[:end], number)
 
     def line_of(self, path: KeyPath) -> int:
-        """The line of the key, or of what it is in where it has none of its own."""
+        """The line of the key, else of the closest enclosing key."""
         for end in range(len(path), 0, -1):
             if path[:end] in self._lines:
                 return self._lines[path[:end]]
@@ -46,7 +46,7 @@ class TomlLines:
 
 
 def _statements(text: str) -> Iterator[tuple[int, str]]:
-    """Each header or assignment with the line that it begins on; one may go over several lines."""
+    """Each header or assignment with its first line; a statement may span lines."""
     first, pending = 0, ""
     for number, line in enumerate(text.splitlines(keepends=True), 1):
         if not pending:
@@ -57,13 +57,13 @@ def _statements(text: str) -> Iterator[tuple[int, str]]:
         try:
             tomllib.loads(pending)
         except tomllib.TOMLDecodeError:
-            continue  # the value goes on
+            continue  # the value continues on the next line
         yield first, pending
         pending = ""
 
 
 def _header_path(values: dict[str, Any], tables_of_array: dict[KeyPath, int]) -> KeyPath:
-    """The table that `[a.b]` or `[[a.b]]` opens. An array that a header names before stands for its last table."""
+    """The table that `[a.b]` or `[[a.b]]` opens. A prefix that names an array means its last table."""
     path: KeyPath = ()
     value: Any = values
     while isinstance(value, dict) and value:

@@ -1,4 +1,4 @@
-"""The control plane of one server: what its routes may do with the parts that wiring put together."""
+"""The server's implementation of LMDeploy's control routes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jan_serve.config import Settings
 from jan_serve.control.weight_updater import WeightUpdater
 from jan_serve.store.gguf.weight_update import WeightUpdate
 from jan_serve.store.paths import StorePaths
-from jan_serve.supervisor.kv_transfer.peer_links import Migrations
+from jan_serve.supervisor.kv_transfer.peer_links import TcpPeerLinks
 from jan_serve.supervisor.models.model_manager import ModelManager
 from jan_serve.supervisor.models.sleep import Sleeper
 from jan_serve.supervisor.models.updated_sources import UpdatedSources
@@ -19,36 +19,42 @@ from jan_serve.wiring.parts import manager_limits
 
 
 class ServerControl:
-    """api.control_port.ControlPlane over a model manager."""
+    """api.control_plane.ControlPlane over a model manager."""
 
     def __init__(self, settings: Settings, manager: ModelManager, sources: UpdatedSources) -> None:
-        """sources: those that the manager asks."""
+        """sources: the manager's model sources."""
         caches = StorePaths(settings.data_dir, settings.models_dir).cache_dir
-        self.links = Migrations(settings.host)
-        self.sleeper = Sleeper(manager, lambda: delete_states(caches))
-        self.weights = WeightUpdater(
+        self.links = TcpPeerLinks(settings.host)
+        self._sleeper = Sleeper(manager, lambda: delete_states(caches))
+        self._weights = WeightUpdater(
             sources,
-            manager,
+            manager.load,
             WeightUpdate(settings.data_dir / "updated-weights"),
             default_worker_command(),
             manager_limits(settings).worker,
-            may_load=lambda: not self.sleeper.is_sleeping,
+            may_load=lambda: not self._sleeper.is_sleeping,
         )
+        self.sleep, self.wake = self._sleeper.sleep, self._sleeper.wake
+        self.update_weights = self._weights.add
         self.may_abort = settings.enable_abort_handling
         self.may_terminate = settings.allow_terminate_by_client
 
+    @property
+    def is_sleeping(self) -> bool:
+        return self._sleeper.is_sleeping
+
     def terminate(self) -> None:
-        """As SIGTERM from outside: the server drains and ends."""
+        """Drain and stop, as on SIGTERM."""
         signal.raise_signal(signal.SIGTERM)
 
     async def close(self) -> None:
-        """End the links with other servers, and delete updated weights. Called once the server has stopped."""
+        """Close the links with other servers and delete updated weights. Call it after the server has stopped."""
         await self.links.close()
-        await self.weights.close()
+        await self._weights.close()
 
 
 def delete_states(folder: Path) -> None:
-    """Delete what workers kept of prompts on disk. A file that another server of this folder uses may stay. Blocks."""
+    """Delete the prompt states of workers on disk. Blocks. Files in use by another server may remain."""
     for pattern in ("*/*.state", "*/*.partial"):
         for file in folder.glob(pattern):
             with contextlib.suppress(OSError):

@@ -1,48 +1,41 @@
-"""Replaces the weights of a model that is being served: collected, merged, tried, and swapped in between requests."""
+"""Replaces the weights of a served model: collects, merges and tests them, then swaps them in between requests."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
+from jan_serve.core.model_source import ModelSource
 from jan_serve.errors import InvalidModel, InvalidRequest, JanServeError
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.store.gguf.weight_update import MergedModel, WeightUpdate
 from jan_serve.supervisor.limits import WorkerLimits
-from jan_serve.supervisor.models.model_source import ModelSource
 from jan_serve.supervisor.models.updated_sources import UpdatedSources
 from jan_serve.supervisor.workers.trial_load import try_model
 
 logger = logging.getLogger(__name__)
 
 
-class Loads(Protocol):
-    """The model manager."""
-
-    async def load(self, name: str | None, keep_alive_s: float | None = None) -> str: ...
-
-
 class WeightUpdater:
-    """One update at a time. The model goes on with its old weights until the new ones have been tried."""
+    """One update at a time. The model keeps its old weights until the new ones are tested."""
 
     def __init__(
         self,
         sources: UpdatedSources,
-        manager: Loads,
+        load: Callable[[str | None], Awaitable[str]],
         collected: WeightUpdate,
         command: Sequence[str],
         limits: WorkerLimits,
         *,
         may_load: Callable[[], bool],
     ) -> None:
-        """may_load: whether models are loaded now; while they are not, the next load takes the new weights."""
+        """load: loads a model by name. may_load: false while the server sleeps; the next load uses the new weights."""
         self._sources = sources
-        self._manager = manager
+        self._load = load
         self._collected = collected
         self._command = tuple(command)
         self._limits = limits
@@ -51,10 +44,10 @@ class WeightUpdater:
         self._lock = asyncio.Lock()
 
     async def add(self, model: str | None, parts: Sequence[bytes], *, finished: bool) -> None:
-        """Take GGUF files with tensors for a model; None is the default one. Returns once they are checked, and with
-        `finished` once the model is served with them.
+        """Add GGUF files with tensors for a model; None is the default one. Returns after checking them; with
+        `finished`, after the model is served with them.
 
-        Raises ModelNotFound, InvalidRequest, StoreError: nothing is collected then, and the model is as it was.
+        Raises ModelNotFound; InvalidRequest and StoreError, which discard the update. The model is then unchanged.
         """
         async with self._lock:
             source = await asyncio.to_thread(self._sources.resolve, model)
@@ -70,7 +63,7 @@ class WeightUpdater:
                     raise
 
     async def close(self) -> None:
-        """Delete what was merged and collected. No worker has it open any more."""
+        """Delete merged and collected files. No worker may have them open."""
         await asyncio.to_thread(self._collected.close)
 
     async def _try(self, source: ModelSource, merged: MergedModel) -> None:
@@ -84,13 +77,13 @@ class WeightUpdater:
         return self._sources.engine_settings(msgspec.structs.replace(source, path=str(merged.path)))
 
     async def _swap(self, source: ModelSource, model: str | None, merged: MergedModel) -> None:
-        """From now on requests mean the new file. Those that run end with the old one, which then goes."""
+        """New requests use the new file. Running requests finish with the old one, which is deleted afterwards."""
         original = await asyncio.to_thread(self._sources.original, model)
         before = self._served.get(source.name)
         self._sources.update(original, str(merged.path), merged.number)
         try:
             if self._may_load():
-                await self._manager.load(model)
+                await self._load(model)
         except JanServeError as error:
             if before is None:
                 self._sources.restore(source.name, None, 0)

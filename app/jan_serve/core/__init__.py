@@ -1,1 +1,1 @@
-"""Values that every package shares: requests, constraints, events, usage. No behaviour, no I/O."""
+"""Values that all packages share: requests, messages, constraints, events. No I/O."""

@@ -1,4 +1,4 @@
-"""What a caller asked the output to be. The `grammar` package turns a Constraint into a Grammar."""
+"""Constraints on the output of a request, and their compiled form."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class JsonSchemaConstraint(msgspec.Struct, frozen=True, tag="json_schema"):
 
 
 class RegexConstraint(msgspec.Struct, frozen=True, tag="regex"):
-    """Text that `pattern` matches as a whole."""
+    """Text that `pattern` matches entirely."""
 
     pattern: str
 
 
 class GbnfConstraint(msgspec.Struct, frozen=True, tag="gbnf"):
-    """Text of a GBNF grammar, or the name of a shipped one."""
+    """text: a GBNF grammar, or the name of one that the server has."""
 
     text: str
 
@@ -35,8 +35,8 @@ Constraint = JsonObjectConstraint | JsonSchemaConstraint | RegexConstraint | Gbn
 class SpecialText(msgspec.Struct, frozen=True):
     """A control token that a grammar names by its text.
 
-    rule: the Lark rule that stands for it, which the grammar leaves undefined. spelled: the body of that rule where the
-    vocabulary has no such token.
+    rule: its Lark rule, which the grammar leaves undefined. spelled: the body of the rule if the vocabulary has no such
+    token.
     """
 
     rule: str
@@ -45,10 +45,10 @@ class SpecialText(msgspec.Struct, frozen=True):
 
 
 class CompiledGrammar(msgspec.Struct, frozen=True):
-    """A Grammar that was parsed and checked, as the engine takes it.
+    """A parsed and checked grammar for the engine.
 
-    gbnf: for llama.cpp's grammar sampler. lark: the same language for llguidance, None where it cannot be printed.
-    specials: what `lark` leaves to the vocabulary.
+    gbnf: for llama.cpp's grammar sampler. lark: the same language for llguidance; None if it cannot be printed.
+    specials: the rules that `lark` leaves undefined.
     """
 
     gbnf: str

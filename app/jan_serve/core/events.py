@@ -1,7 +1,7 @@
-"""GenerationEvents: what `generation` yields and every dialect renders. Values only.
+"""Events that `generation` yields and dialects render.
 
-Order: one Started; then, interleaved over choices, deltas of a choice followed by its one Finished;
-then one Completed. Any of them may be replaced by an exception of the `errors` tree, which ends the stream.
+Order: one Started; then, interleaved over choices, deltas of a choice and its one Finished; then one Completed.
+An exception of the `errors` tree may end the stream at any point.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ FinishReason = Literal["stop", "length", "tool_calls", "abort"]
 
 
 class TokenLogprob(msgspec.Struct, frozen=True, array_like=True):
-    """A candidate token. `logprob` is of the raw logits (natural log), before any sampler, unless the request's
-    `sampling.pipeline` says otherwise. special: a control token. entry: as TokenInfo's."""
+    """A candidate token. logprob: natural log, from the raw logits, unless `sampling.pipeline` is `tgi`.
+
+    special, entry: as in TokenInfo.
+    """
 
     id: int
     piece: bytes
@@ -28,9 +30,9 @@ class TokenInfo(msgspec.Struct, frozen=True, array_like=True):
     """One token of a prompt or completion.
 
     piece: its exact bytes (may be part of a character). special: a control token, absent from the text
-    unless the request kept special tokens. logprob: None where it was not asked for, or has no context (the first
-    prompt token). top: the most likely candidates, best first; holds the chosen one only if it is among them.
-    entry: how the vocabulary spells it (`Ġthe`, `▁the`, `<0x0A>`), empty unless the request wanted entries.
+    unless the request keeps special tokens. logprob: None if not requested, or without context (the first
+    prompt token). top: the most likely candidates, best first; includes the chosen one only if it ranks among them.
+    entry: its spelling in the vocabulary (`Ġthe`, `▁the`, `<0x0A>`); empty unless requested.
     """
 
     id: int
@@ -42,7 +44,7 @@ class TokenInfo(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """Token counts of a request over all its choices. cached_tokens: prompt tokens that were not computed again."""
+    """Token counts over all choices of a request. cached_tokens: prompt tokens reused from the cache."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -51,12 +53,11 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def total_tokens(self) -> int:
-        """Prompt and completion together."""
         return self.prompt_tokens + self.completion_tokens
 
 
 class Timings(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds a request spent queued, in prefill and in decode."""
+    """Seconds spent queued, in prefill and in decode."""
 
     queue_s: float = 0.0
     prefill_s: float = 0.0
@@ -64,10 +65,9 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True):
-    """The engine accepted the request. infilled: the model was given prefix and suffix of an InfillPrompt.
+    """The engine accepted the request. infilled: the model received prefix and suffix of an InfillPrompt.
 
-    truncated: parts of an InfillPrompt that may be cut were. warnings: what of the request is held to less than was
-    asked, in sentences.
+    truncated: an InfillPrompt was cut. warnings: sentences about parts of the request that are only partly enforced.
     """
 
     model: str
@@ -78,13 +78,13 @@ class Started(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PromptTokens(msgspec.Struct, frozen=True):
-    """The prompt's tokens with log-probabilities, once, before the first delta, when they were asked for."""
+    """The prompt's tokens with log-probabilities, if requested: once, before the first delta."""
 
     tokens: tuple[TokenInfo, ...]
 
 
 class TextDelta(msgspec.Struct, frozen=True):
-    """More answer text of one choice. Never part of a character; may be empty when it only brings tokens."""
+    """Answer text of one choice, in whole characters; may be empty if it only carries tokens."""
 
     index: int
     text: str
@@ -92,7 +92,7 @@ class TextDelta(msgspec.Struct, frozen=True):
 
 
 class ReasoningDelta(msgspec.Struct, frozen=True):
-    """More text of the model's thought, apart from the answer."""
+    """Reasoning text of one choice."""
 
     index: int
     text: str
@@ -112,10 +112,10 @@ class ToolCallDelta(msgspec.Struct, frozen=True):
 class Finished(msgspec.Struct, frozen=True, kw_only=True):
     """The end of one choice.
 
-    stop: the stop string that ended it, if one did. eos: an end-of-generation token ended it.
-    mean_logprob: of its tokens, None where log-probabilities were not computed. seed: None when greedy.
-    reasoning_tokens: of completion_tokens, those of thoughts. end_token: the end-of-generation token, where tokens were
-    asked for and one ended it; it is not counted in completion_tokens.
+    stop: the stop string that ended it, if any. eos: an end-of-generation token ended it.
+    mean_logprob: of its tokens; None if log-probabilities were not computed. seed: None when greedy.
+    reasoning_tokens: part of completion_tokens. end_token: the end-of-generation token that ended it, if tokens were
+    requested; not counted in completion_tokens.
     """
 
     index: int
@@ -137,9 +137,9 @@ class Completed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StatePreserved(msgspec.Struct, frozen=True, kw_only=True):
-    """What was computed of the prompt is kept for another server.
+    """The state of the prompt is kept for another server.
 
-    handle: what it is kept under here. tokens: of the prompt. next_token: the one behind them, sampled here.
+    handle: its id on this server. tokens: length of the prompt. next_token: the first sampled token.
     """
 
     handle: int

@@ -1,7 +1,7 @@
-"""How a chat answer is held to what was asked of it: its thought, its opening, and grammars that begin in the middle.
+"""Constraints on the course of a chat answer: its thought, its opening, and grammars that begin at a trigger.
 
-Values only; `generation` makes a Guide from a chat format, the engine follows it. All texts are compared with the text
-of tokens, control tokens included.
+`generation` makes a Guide from a chat format; the engine follows it. All strings are matched against the text of tokens
+including control tokens.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from jan_serve.core.constraint import CompiledGrammar
 
 
 class ThoughtGuide(msgspec.Struct, frozen=True, kw_only=True):
-    """The markers of thoughts, to count them, to end them, and to keep a grammar off them.
+    """The markers of thoughts: to count and close them, and to exempt them from the grammar.
 
-    opens, closes: of each, the first is what the model was taught. ends: texts that end a thought without closing it
-    and are part of what follows. is_open: the prompt ended inside of a thought. anywhere: a thought may begin after
-    text; else at the start of the answer only. may_open: the answer may begin with a thought before what a grammar
-    wants. budget: tokens of thought after which it is closed; None is no limit.
+    opens, closes: the first of each is the one the model was trained on. ends: strings that end a thought without
+    closing it and belong to the text after it. is_open: the prompt ends inside a thought. anywhere: a thought may begin
+    after text; else only at the start of the answer. may_open: a thought may precede the text under the grammar.
+    budget: tokens of thought after which it is closed; None is no limit.
     """
 
     opens: tuple[str, ...]
@@ -30,7 +30,7 @@ class ThoughtGuide(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Trigger(msgspec.Struct, frozen=True):
-    """Text of an answer behind which a grammar holds."""
+    """A string in an answer after which a grammar applies."""
 
     text: str
     grammar: CompiledGrammar
@@ -39,10 +39,10 @@ class Trigger(msgspec.Struct, frozen=True):
 class Guide(msgspec.Struct, frozen=True, kw_only=True):
     """The course of one answer: a thought, then either a grammar to the end or free text with triggers.
 
-    lead: written before the grammar without being sampled; lead_after_thought: in its place behind a thought.
-    triggers: with no grammar, free text that comes to one goes on by the trigger's grammar. at_start: only where
-    nothing but white space stands before the trigger. repeat: behind a triggered grammar the text is free again; else
-    the answer ends there.
+    lead: emitted before the grammar without sampling; lead_after_thought: the same after a thought.
+    triggers: without a grammar, free text that contains a trigger continues under its grammar. at_start: only if
+    nothing but white space precedes the trigger. repeat: free text follows a triggered grammar; else the answer ends
+    there.
     """
 
     thought: ThoughtGuide | None = None
@@ -55,10 +55,9 @@ class Guide(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CallGrammars(msgspec.Struct, frozen=True):
-    """whole: one call or more from the first character on, or a text under the constraint where one was given.
+    """whole: one or more calls from the first character, or a text under the request's constraint, if any.
 
-    triggered: per trigger of the layout, what follows it. warnings: about tools whose arguments are held to less than
-    their schema.
+    triggered: the grammar after each trigger of the layout. warnings: tools whose schemas are only partly enforced.
     """
 
     whole: CompiledGrammar

@@ -1,4 +1,4 @@
-"""Which host names mean this machine. Nothing is looked up."""
+"""Recognises hosts that are this machine, without name resolution."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import ipaddress
 
 
 def address_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """The address that a host is, in brackets or with a zone too; an IPv4 address written as IPv6 is the former.
+    """The IP address of a host, which may have brackets or a zone; None for a name.
 
-    None for a name.
+    An IPv4-mapped IPv6 address gives the IPv4 address.
     """
     try:
         address = ipaddress.ip_address(host.strip("[]").partition("%")[0])
@@ -19,6 +19,6 @@ def address_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | Non
 
 
 def is_loopback(host: str) -> bool:
-    """Whether what is sent there stays on this machine: `localhost`, or a loopback address."""
+    """Whether the host is `localhost` or a loopback address."""
     address = address_of(host)
     return host.lower() == "localhost" if address is None else address.is_loopback

@@ -1,4 +1,4 @@
-"""Values of disaggregated serving: one server computes a prompt, another one goes on from it. Pure."""
+"""Values of disaggregated serving: one server prefills a prompt, another decodes from its state."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ import msgspec
 from jan_serve.errors import InvalidRequest
 
 KEY_BYTES = 32
-_MAX_TEXT = 1_024
+_MAX_CHARACTERS = 1_024
 
 
 class PeerEndpoint(msgspec.Struct, frozen=True):
-    """Where a server gives states to one peer, and the secret that the peer has to know."""
+    """Where a server offers states to one peer, and the key that the peer must present."""
 
     host: str
     port: int
     key: bytes
 
     def to_text(self) -> str:
-        """For people's eyes only as far as logs go: it has the key."""
-        known = {"host": self.host, "port": self.port, "key": urlsafe_b64encode(self.key).decode()}
-        return msgspec.json.encode(known).decode()
+        """Contains the key: never log it."""
+        fields = {"host": self.host, "port": self.port, "key": urlsafe_b64encode(self.key).decode()}
+        return msgspec.json.encode(fields).decode()
 
     @classmethod
     def from_text(cls, text: str, param: str) -> PeerEndpoint:
         """Inverse of `to_text`. Raises InvalidRequest."""
-        if len(text) > _MAX_TEXT:
+        if len(text) > _MAX_CHARACTERS:
             raise InvalidRequest(f"{param}: {len(text)} characters are too long", param=param)
         try:
             found = msgspec.json.decode(text, type=_EndpointText)
@@ -50,9 +50,9 @@ class _EndpointText(msgspec.Struct):
 
 
 class RemoteState(msgspec.Struct, frozen=True, kw_only=True):
-    """What a linked server keeps of a prompt. engine: the name it is linked by. session: what it knows the request by.
+    """The state of a prompt on a linked server. engine: the name of the link. session: the request's id there.
 
-    next_token: the token that it sampled behind the prompt; None takes whichever it was.
+    next_token: the token sampled after the prompt; None accepts any.
     """
 
     engine: str

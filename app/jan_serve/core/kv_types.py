@@ -1,4 +1,4 @@
-"""How much memory the types of a KV cache take."""
+"""Sizes of KV cache types."""
 
 from __future__ import annotations
 
@@ -15,4 +15,4 @@ BYTES_PER_ELEMENT: Final = {
     "q4_0": 18 / 32,
     "iq4_nl": 18 / 32,
 }
-"""By llama.cpp's name; blocks of 32 elements with their scales counted in."""
+"""By llama.cpp's name; blocks of 32 elements include their scales."""

@@ -1,4 +1,4 @@
-"""Chat messages and tools as templates see them. Values only; wire types of a dialect never come here."""
+"""Chat messages and tools, independent of a dialect's wire types."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ Role = Literal["system", "user", "assistant", "tool", "function"]
 
 
 class TextPart(msgspec.Struct, frozen=True, tag="text"):
-    """A piece of text of a message."""
-
     text: str
 
 
 class ImagePart(msgspec.Struct, frozen=True, tag="image"):
-    """A reference to an image, as the caller gave it. Nothing has been fetched."""
+    """A reference to an image, as in the request; not fetched."""
 
     url: str
 
@@ -25,7 +23,7 @@ ContentPart = TextPart | ImagePart
 
 
 class FunctionCall(msgspec.Struct, frozen=True):
-    """A call that a model made. `arguments` is JSON text as the model wrote it; it may not parse."""
+    """arguments: JSON text as the model wrote it; it may not parse."""
 
     name: str
     arguments: str
@@ -39,10 +37,7 @@ class ToolCall(msgspec.Struct, frozen=True):
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """One turn. `content` None means that the turn has only tool calls.
-
-    role: a Role, or another that the template may know.
-    """
+    """One turn. content: None if the turn has only tool calls. role: a Role, or one that only the template knows."""
 
     role: Role | str
     content: str | tuple[ContentPart, ...] | None = None
@@ -62,7 +57,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolChoice(msgspec.Struct, frozen=True):
-    """Which tools the model may or must call; `name` is set for `named` only."""
+    """Which tools the model may or must call. name: for `named` only."""
 
     mode: Literal["none", "auto", "required", "named"] = "auto"
     name: str | None = None

@@ -1,4 +1,4 @@
-"""GenerationRequest: what every dialect produces and `generation` consumes."""
+"""GenerationRequest, which dialects produce and `generation` consumes."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from jan_serve.core.sampling import SamplingParams, StopConditions
 
 
 class TextPrompt(msgspec.Struct, frozen=True, tag="text"):
-    """Text that is tokenised with special tokens parsed, and BOS as the model says."""
+    """Tokenised with special tokens parsed, and BOS if the model adds it."""
 
     text: str
 
 
 class TokenPrompt(msgspec.Struct, frozen=True, tag="tokens"):
-    """Token ids, used as they are. param: the field that they came in, which errors name."""
+    """Token ids, used unchanged. param: the request field, for errors."""
 
     ids: tuple[int, ...]
     param: str = "prompt"
 
 
 class InfillFile(msgspec.Struct, frozen=True):
-    """A file, or a part of one, that an editor shows beside the one with the gap."""
+    """Another file, or part of one, as context for the file with the gap."""
 
     filename: str
     text: str
 
 
 class InfillPrompt(msgspec.Struct, frozen=True, tag="infill"):
-    """Text before and after the gap that is to be filled, for a model with FIM tokens.
+    """Text before and after a gap to fill, for a model with FIM tokens.
 
-    prefix_only: without FIM tokens, continue the prefix (Started.infilled tells) instead of refusing the request.
-    extra: other files, the least important first. middle: the beginning of what fills the gap. may_cut: where the
-    context is too short, the first files go, then the far ends of prefix and suffix (Started.truncated tells).
+    prefix_only: without FIM tokens, continue the prefix instead of rejecting the request (see Started.infilled).
+    extra: other files, the least important first. middle: the beginning of the text in the gap. may_cut: if the context
+    is too short, drop the first files, then the far ends of prefix and suffix (see Started.truncated).
     """
 
     prefix: str
@@ -49,10 +49,10 @@ class InfillPrompt(msgspec.Struct, frozen=True, tag="infill"):
 
 
 class ChatPrompt(msgspec.Struct, frozen=True, kw_only=True, tag="chat"):
-    """Messages for the model's chat template, and what reaches the template beside them.
+    """Messages and other arguments of the model's chat template.
 
-    parallel_tool_calls: whether an answer may hold several calls. split_thoughts: reasoning comes apart from the text;
-    else it stays there with its markers. reasoning_budget: tokens after which a thought is closed; None is no limit.
+    parallel_tool_calls: an answer may have several calls. split_thoughts: separate reasoning from the text; else it
+    stays there with its markers. reasoning_budget: tokens after which a thought is closed; None is no limit.
     """
 
     messages: tuple[Message, ...]
@@ -68,7 +68,7 @@ Prompt = TextPrompt | TokenPrompt | InfillPrompt | ChatPrompt
 
 
 class AdapterChoice(msgspec.Struct, frozen=True):
-    """A LoRA adapter of the model by its name, or by its place among them (from 0). scale: None is as configured."""
+    """A LoRA adapter of the model, by name or index (from 0). scale: None is the configured one."""
 
     adapter: str | int
     scale: float | None = None
@@ -77,19 +77,19 @@ class AdapterChoice(msgspec.Struct, frozen=True):
 class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One prompt and how to continue it.
 
-    model: the name the caller used; None is the default model.
+    model: the name in the request; None is the default model.
     n: choices to return. best_of: choices to generate, of which the n with the highest mean
-    log-probability are returned; never below n.
-    logprobs: None for none, k for the chosen token's and the k most likely ones'.
-    prompt_logprobs: the same for the prompt (which disables reuse of its cached prefix).
+    log-probability are returned; at least n.
+    logprobs: None for none, k for those of the chosen and the k most likely tokens.
+    prompt_logprobs: the same for the prompt (disables reuse of its cached prefix).
     return_tokens: TokenInfo of every token, with or without logprobs. vocabulary_entries: with their entries.
-    skip_special_tokens: control tokens do not appear in the text.
-    logit_bias_text: as sampling.logit_bias, but by text: the bias goes to every token of it.
-    keep_state: keep what is computed of the prompt for another server. resume: go on from what another one keeps.
-    given: the fields of sampling and stopping that the caller set; what is configured for the model goes for the
-    others. None: all of them.
-    adapters: LoRA adapters to apply, none of the others; None is what the model's name says.
-    keep_alive_s: how long the model stays loaded afterwards; negative is for ever, None is as configured.
+    skip_special_tokens: leave control tokens out of the text.
+    logit_bias_text: as sampling.logit_bias, by text: the bias applies to every token of it.
+    keep_state: keep the state of the prompt for another server. resume: continue from another server's state.
+    given: the fields of sampling and stopping that the client set; the model's configured defaults replace the
+    others. None: all fields.
+    adapters: the LoRA adapters to apply, and no others; None is the one in the model's name, if any.
+    keep_alive_s: how long the model stays loaded afterwards; negative is forever, None is as configured.
     """
 
     model: str | None = None

@@ -1,7 +1,6 @@
-"""How the next token is picked and when a sequence ends. Values only; the defaults switch everything off.
+"""Sampling parameters and stop conditions. The defaults switch everything off.
 
-Each dialect fills in its own defaults, so a field that is absent here never means "the server decides". What the caller
-did not say may be configured for the model (GenerationRequest.given).
+Each dialect fills in its own defaults. Settings of the model may replace those (GenerationRequest.given).
 """
 
 from __future__ import annotations
@@ -12,25 +11,25 @@ import msgspec
 
 
 class Watermark(msgspec.Struct, frozen=True):
-    """The mark of `text.watermark`. gamma: share of the vocabulary that is green; delta: what its logits gain."""
+    """Parameters of `text.watermark`. gamma: green share of the vocabulary; delta: value added to green logits."""
 
     gamma: float = 0.5
     delta: float = 2.0
 
 
 class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
-    """Distribution shaping, in llama.cpp's terms (`llama_sampler_init_*`). Checked before it is built.
+    """Sampling parameters, in llama.cpp's terms (`llama_sampler_init_*`).
 
     temperature: 0 is greedy. top_k: 0 is off. top_p, typical_p: 1 is off. min_p: 0 is off.
-    repeat_last_n: tokens of prompt and completion that penalties look back on; -1 is the whole context.
-    infill: keep what fits a gap in code (`llama_sampler_init_infill`), behind the other truncations.
+    repeat_last_n: window of the penalties in tokens of prompt and completion; -1 is the whole context.
+    infill: `llama_sampler_init_infill`, after the other truncations.
     mirostat_mode: 0 off, 1, 2; replaces top_k, top_p, min_p and typical_p.
-    seed: None draws one; the engine reports which was used. Choice i of a request uses seed + i.
-    logit_bias: token id to a value added to its raw logit.
-    watermark: None is off; applies to greedy choices too.
-    pipeline: `llama.cpp` is its chain of samplers. `tgi` is Text Generation Inference's (`engine.warping`): temperature
-    first, penalties over the whole context with the frequency as a share of it, and log-probabilities of what the token
-    was drawn from rather than of the raw logits. It knows neither min_p, presence_penalty, infill nor mirostat.
+    seed: None draws one, which the engine reports. Choice i of a request uses seed + i.
+    logit_bias: by token id, a value added to its raw logit.
+    watermark: None is off; also applies to greedy sampling.
+    pipeline: `llama.cpp` is its sampler chain. `tgi` is Text Generation Inference's (`engine.tgi_sampling`):
+    temperature first, penalties over the whole context with the frequency as a share of it, and log-probabilities of
+    the final distribution instead of the raw logits. It has no min_p, presence_penalty, infill or mirostat.
     """
 
     temperature: float = 1.0
@@ -55,15 +54,15 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
 class StopConditions(msgspec.Struct, frozen=True, kw_only=True):
     """When a sequence ends.
 
-    max_tokens: None runs to the end of the context (under the server's ceiling); 0 computes the prompt only.
-    min_tokens: end-of-generation tokens cannot be sampled before that many tokens.
-    stop: the earliest occurrence of any of these strings ends the text, which then excludes it
+    max_tokens: None is up to the end of the context (or the server's ceiling); 0 computes only the prompt.
+    min_tokens: end-of-generation tokens cannot be sampled before this many tokens.
+    stop: the earliest occurrence of any of these strings ends the text, which excludes it
     unless include_stop is set.
-    stop_at_token_end: stop strings count only where a token ends with one, or with one and a line break behind it; the
-    text then includes it in any case. As Text Generation Inference looks for them.
-    stop_after_min: stop strings are looked for behind the first min_tokens tokens only. As LMDeploy does.
-    ignore_eos: end-of-generation tokens never end the sequence (their logits are masked).
-    max_decode_s: seconds after the first token, beyond which a text that has a line break ends.
+    stop_at_token_end: match stop strings only at the end of a token, optionally before a line break, and always include
+    them in the text, as Text Generation Inference does.
+    stop_after_min: match stop strings only after the first min_tokens tokens, as LMDeploy does.
+    ignore_eos: mask the logits of end-of-generation tokens.
+    max_decode_s: seconds after the first token after which a text with a line break ends.
     """
 
     max_tokens: int | None = None

@@ -1,7 +1,7 @@
-"""What a model has computed of one sequence, as bytes that another server with the same model goes on from. Pure.
+"""Serialised state of one sequence, from which another server with the same model continues.
 
-Layout: magic, u32 length of the head, the head (msgpack), the logits behind the last token (float32, little endian),
-the memory (llama.cpp's own form), and a BLAKE2b digest over all before it. Not a format to store: both ends are one
+Layout: magic, u32 length of the head, the head (msgpack), the logits after the last token (float32, little endian),
+the memory (llama.cpp's format), and a BLAKE2b digest of everything before it. Not for storage: both ends run the same
 version of this program.
 """
 
@@ -25,7 +25,7 @@ _DIGEST_BYTES: Final = 32
 
 
 class StateIdentity(msgspec.Struct, frozen=True, kw_only=True):
-    """What has to be equal on both sides. model: a digest of the weights. llama_state: version of llama.cpp's form."""
+    """Must be equal on both sides. model: a digest of the weights. llama_state: version of llama.cpp's format."""
 
     model: str
     type_k: str
@@ -34,7 +34,7 @@ class StateIdentity(msgspec.Struct, frozen=True, kw_only=True):
     format: int = FORMAT_VERSION
 
     def difference(self, other: StateIdentity) -> str | None:
-        """Why a state of `other` cannot be used here, in words; None where it can."""
+        """Why a state of `other` cannot be used here; None if it can."""
         if self.format != other.format or self.llama_state != other.llama_state:
             return (
                 f"it has version {other.format}.{other.llama_state}, and this server reads"
@@ -54,8 +54,8 @@ class StateIdentity(msgspec.Struct, frozen=True, kw_only=True):
 class SequenceState:
     """A sequence after its prompt.
 
-    tokens: what the memory covers. seed: what the sequence samples with. next_token: what was sampled behind `tokens`
-    from `logits` (n_vocab float32, little endian), and is not part of the memory. memory: see LlamaContext.
+    tokens: those in the memory. seed: of the sequence's sampler. next_token: sampled after `tokens` from `logits`
+    (n_vocab float32, little endian), not in the memory. memory: see LlamaContext.
     """
 
     tokens: tuple[int, ...]
@@ -79,7 +79,7 @@ _heads: msgspec.msgpack.Decoder[_Head] = msgspec.msgpack.Decoder(_Head)
 
 
 def encode_state(state: SequenceState, identity: StateIdentity) -> tuple[bytes | memoryview, ...]:
-    """The parts whose concatenation is the state. Takes time in proportion to the size; copies nothing large."""
+    """The parts whose concatenation is the state. Hashes them (linear time) without copying the large ones."""
     head = _encoder.encode(
         _Head(
             identity=identity,
@@ -95,7 +95,7 @@ def encode_state(state: SequenceState, identity: StateIdentity) -> tuple[bytes |
 
 
 def decode_state(data: bytes | bytearray, expected: StateIdentity) -> SequenceState:
-    """Inverse of `encode_state`. Raises InvalidState where it is damaged or does not belong here."""
+    """Inverse of `encode_state`. Raises InvalidState if the state is damaged or of another model."""
     body = memoryview(data)
     if len(body) < _PREFIX.size + _DIGEST_BYTES:
         raise InvalidState("The state is incomplete.")

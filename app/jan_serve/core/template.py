@@ -1,4 +1,4 @@
-"""What a chat template is rendered with, beside the messages. Values only."""
+"""Facts of a model that chat templates need."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class TemplateFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a render needs of the model. source: None where the GGUF brings no template."""
+    """source: None if the GGUF has no template."""
 
     source: str | None
     bos_token: str = ""

@@ -1,5 +1,5 @@
 """jan-serve as a background service of systemd, launchd or Windows.
 
-systemd, launchd, windows: pure renderers of what the service manager reads and of the commands that it gets. machine:
-the only part that writes files and runs commands. activation, notify: what a started service has from its manager.
+systemd, launchd, windows: pure; render the service manager's files and commands as a plan. executor: the only module
+that writes files and runs commands. activation, notify, idle_stop, win_service: used by the running service.
 """

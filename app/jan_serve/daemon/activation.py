@@ -1,6 +1,6 @@
-"""The listening socket that a service manager hands to the service that it starts for a connection.
+"""Socket activation: takes over the listening socket of the service manager that started the server.
 
-systemd: sd_listen_fds(3), descriptors from 3 on, announced in the environment. launchd: launch_activate_socket(3).
+systemd: sd_listen_fds(3), descriptors from 3 on, listed in the environment. launchd: launch_activate_socket(3).
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ _VARIABLES: Final = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
 
 
 class WrongSocket(Exception):
-    """What was handed over cannot be served on; the text says why."""
+    """The server cannot serve on the inherited socket; the message gives the reason."""
 
 
 def inherited_socket(
     environment: MutableMapping[str, str] = os.environ, *, launchd_name: str | None = None
 ) -> socket.socket | None:
-    """The listening TCP socket of this service; None where the server has to make its own.
+    """The inherited listening TCP socket; None if the server must create its own.
 
-    The variables are removed: they are for this process, not for those that it starts. launchd_name: the key of the
-    socket in the property list, where launchd may have started us. Raises WrongSocket.
+    Removes the variables from the environment, so that child processes do not inherit them. launchd_name: the key of
+    the socket in the property list. Raises WrongSocket.
     """
     values = {name: environment.pop(name, None) for name in _VARIABLES}
     if values["LISTEN_PID"] == str(os.getpid()) and values["LISTEN_FDS"]:
@@ -43,7 +43,7 @@ def inherited_socket(
 
 
 def launchd_descriptors(library: Any, name: str) -> list[int]:
-    """The descriptors that launchd holds under `name`; none where it did not start us or holds none."""
+    """The descriptors of launchd's socket `name`; empty if launchd did not start this process or has no such socket."""
     found = ctypes.POINTER(ctypes.c_int)()
     count = ctypes.c_size_t(0)
     if library.launch_activate_socket(name.encode(), ctypes.byref(found), ctypes.byref(count)) != 0:
@@ -55,7 +55,7 @@ def launchd_descriptors(library: Any, name: str) -> list[int]:
 
 
 def _checked(descriptor: int) -> socket.socket:
-    """The descriptor as a socket that listens on TCP, closed on exec."""
+    """The descriptor as a listening TCP socket, non-blocking and closed on exec."""
     try:
         sock = socket.socket(fileno=descriptor)
     except OSError as error:

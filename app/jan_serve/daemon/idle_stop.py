@@ -1,4 +1,4 @@
-"""Ends a server that was started for a connection, once nobody needs it: the next connection starts it again."""
+"""Stops an idle socket-activated server: the next connection starts it again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _log = logging.getLogger("jan_serve.daemon")
 
 
 class IdleStop:
-    """A ServerObserver that stops the server after `limit_s` seconds of idleness, and passes everything on."""
+    """A ServerObserver that stops the server after `limit_s` idle seconds, and forwards all events to `inner`."""
 
     def __init__(self, limit_s: float, inner: ServerObserver | None) -> None:
         self._limit_s = limit_s
@@ -21,21 +21,18 @@ class IdleStop:
         self._stop: Callable[[], None] | None = None
 
     def listening(self, stop: Callable[[], None]) -> None:
-        """Part of ServerObserver."""
         self._stop = stop
         if self._inner is not None:
             self._inner.listening(stop)
 
     def alive(self, idle_s: float) -> None:
-        """Part of ServerObserver."""
         if self._inner is not None:
             self._inner.alive(idle_s)
         if idle_s >= self._limit_s and self._stop is not None:
-            _log.info("nobody asked for %.0f s: ending until the next connection", idle_s)
+            _log.info("idle for %.0f s: stopping until the next connection", idle_s)
             stop, self._stop = self._stop, None
             stop()
 
     def stopping(self, drain_s: float) -> None:
-        """Part of ServerObserver."""
         if self._inner is not None:
             self._inner.stopping(drain_s)

@@ -1,6 +1,6 @@
-"""Property lists of launchd: an agent of the user's session, or a daemon of the machine under that user's account.
+"""launchd property lists: a LaunchAgent in the user's session, or a LaunchDaemon under that user's account.
 
-Keys: launchd.plist(5). launchd holds the socket of an on-demand service; `activation` takes it over.
+Keys: launchd.plist(5). launchd owns the socket of an on-demand service; `activation` takes it over.
 """
 
 from __future__ import annotations
@@ -21,19 +21,18 @@ _STOP_S: Final = 45
 
 
 def property_list(spec: ServiceSpec) -> str:
-    """The text of the .plist file."""
     content: dict[str, Any] = {
         "Label": LABEL,
         "ProgramArguments": list(spec.run_command),
-        # Exit status 0 is a stop that was asked for; anything else is tried again.
+        # Exit status 0 is a requested stop; after any other, restart.
         "KeepAlive": {"SuccessfulExit": False},
         "RunAtLoad": spec.start == "at-login",
         "ThrottleInterval": 10,
         "ExitTimeOut": _STOP_S,
-        # The others are slowed down by the system when no window belongs to them.
+        # The system throttles other types that have no window.
         "ProcessType": "Interactive",
         "Umask": 0o077,
-        # The server writes its log itself; this is for what comes before that, and for crashes of the interpreter.
+        # The server writes its own log; this catches output before that, and crashes of the interpreter.
         "StandardOutPath": "/dev/null",
         "StandardErrorPath": str(spec.data_dir / "logs" / "service.err"),
     }
@@ -55,17 +54,16 @@ def property_list(spec: ServiceSpec) -> str:
 
 
 def system_config(data_dir: PurePath = SYSTEM_DATA) -> str:
-    """The configuration file that a service of the machine begins with."""
+    """The initial configuration file of a system service."""
     return f'# Settings of the {NAME} service.\ndata_dir = "{data_dir}"\n'
 
 
 class Launchd:
-    """See ServiceManager."""
+    """A ServiceManager."""
 
     name = "launchd"
 
     def install(self, spec: ServiceSpec) -> Plan:
-        """Part of ServiceManager."""
         path = _path(spec)
         files = [UnitFile(path, property_list(spec))]
         files += _config(spec)
@@ -75,14 +73,13 @@ class Launchd:
             files=tuple(files),
             after=(
                 _launchctl("enable", _target(spec)),
-                # It is an error to load what is loaded.
+                # Fails if it is already loaded.
                 _launchctl("bootstrap", _domain(spec), str(path), may_fail=True),
                 _launchctl("print", _target(spec)),
             ),
         )
 
     def uninstall(self, spec: ServiceSpec) -> Plan:
-        """Part of ServiceManager."""
         return Plan(
             before=(_launchctl("bootout", _target(spec), may_fail=True),),
             removed=(_path(spec), spec.data_dir / "logs" / "service.err"),
@@ -90,22 +87,19 @@ class Launchd:
         )
 
     def control(self, spec: ServiceSpec, action: Literal["start", "stop", "restart"]) -> tuple[Command, ...]:
-        """Part of ServiceManager."""
         if action == "stop":
             return (_launchctl("kill", "SIGTERM", _target(spec)),)
         again = ("-k",) if action == "restart" else ()
         return (_launchctl("kickstart", *again, _target(spec)),)
 
-    def demand_mark(self, spec: ServiceSpec) -> tuple[PurePath, str] | None:
-        """Part of ServiceManager."""
+    def on_demand_marker(self, spec: ServiceSpec) -> tuple[PurePath, str] | None:
         return _path(spec), "<key>Sockets</key>"
 
     def query(self, spec: ServiceSpec) -> Command:
-        """Part of ServiceManager."""
         return _launchctl("print", _target(spec), may_fail=True)
 
     def state(self, status: int, output: str) -> State | None:
-        """Part of ServiceManager. launchctl(1) calls this output unstable: only its two oldest lines are read."""
+        """launchctl(1) calls this output unstable, so only its two oldest lines are read."""
         if status != 0:
             return None
         state = re.search(r"(?m)^\tstate = (.+)$", output)
@@ -115,7 +109,7 @@ class Launchd:
 
 
 def _config(spec: ServiceSpec) -> tuple[UnitFile, ...]:
-    """The configuration file that a daemon begins with, unless another one is named."""
+    """The initial configuration file of a system service that uses the default path."""
     if spec.scope != "system" or spec.config_file != SYSTEM_CONFIG:
         return ()
     return (UnitFile(SYSTEM_CONFIG, system_config(), keep=True),)

@@ -1,4 +1,4 @@
-"""What a service is, and what has to happen on the machine for it. Values only: `machine` carries plans out."""
+"""Service specifications and installation plans, as values: `executor` executes plans."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Final, Literal, Protocol
 
 NAME: Final = "jan-serve"
 TITLE: Final = "jan-serve, a local LLM server"
+STOP_MARGIN_S: Final = 15.0
+"""Time to stop after the running requests end: for workers to exit and the last answers to be sent."""
 
 Scope = Literal["user", "system"]
 Start = Literal["at-login", "on-demand"]
@@ -16,12 +18,12 @@ Start = Literal["at-login", "on-demand"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceSpec:
-    """A service to be: everything that a unit says. Settings are not in it: they are in the configuration file.
+    """The content of a service's unit files. Settings stay in the configuration file.
 
-    command: how jan-serve starts, without arguments. config_file: named in the unit; None is the user's own one.
-    address: host (an IP address) and port to listen on for an on-demand service, as configured at this time.
-    data_dir, models_dir: as configured. device_groups: groups of this machine that may use its accelerators.
-    user: the account of the user, uid its number; home and config_home its folders.
+    command: starts jan-serve, without arguments. config_file: passed in the unit; None means the user's default file.
+    address: host (an IP address) and port on which an on-demand service listens, as configured at installation.
+    data_dir, models_dir: as configured. device_groups: groups with access to the machine's accelerators.
+    user, uid, home, config_home: the user's account and folders.
     """
 
     command: tuple[str, ...]
@@ -39,14 +41,14 @@ class ServiceSpec:
 
     @property
     def run_command(self) -> tuple[str, ...]:
-        """What the service manager starts."""
+        """The command line that the service manager starts."""
         config = () if self.config_file is None else ("--config", str(self.config_file))
         return (*self.command, "service", "run", *config)
 
 
 @dataclass(frozen=True, slots=True)
 class UnitFile:
-    """A file that is written whole. keep: it is the user's once it is there, and never replaced."""
+    """A file to write. keep: never replaced once it exists, since the user may edit it."""
 
     path: PurePath
     content: str
@@ -56,7 +58,7 @@ class UnitFile:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command line to run. may_fail: it ends something that may not be there."""
+    """A command line to run. may_fail: a failure is ignored."""
 
     words: tuple[str, ...]
     may_fail: bool = False
@@ -64,11 +66,10 @@ class Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Steps in their order: `before`, folders, `protect`, files, removed files, `after`.
+    """Steps, in this order: `before`, folders, `protect`, files, removed and withdrawn files, `after`.
 
-    before: only run where a file will change, or where files are removed. protect: sets the rights of the folders,
-    which must be no links then. withdrawn: files that are removed where they
-    are still as we wrote them, and their folder where it is empty then.
+    before: runs only if a file changes or is removed. protect: sets the rights of the folders, which must not be links.
+    withdrawn: files to remove if still as installed, with their folder if it is then empty.
     """
 
     folders: tuple[PurePath, ...] = ()
@@ -82,7 +83,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What the service manager says. pid: of the front, where it runs."""
+    """The state that the service manager reports. pid: of the front process, if it runs."""
 
     enabled: bool
     running: bool
@@ -91,30 +92,30 @@ class State:
 
 
 class ServiceManager(Protocol):
-    """One platform's renderer. Pure: every method only says what has to be done."""
+    """One platform's service manager. Pure: methods return plans and commands."""
 
     name: str
 
     def install(self, spec: ServiceSpec) -> Plan:
-        """Install or change, enable and start. Running the same plan twice changes nothing the second time."""
+        """Install or update, enable and start. Executing the plan again changes nothing."""
         ...
 
     def uninstall(self, spec: ServiceSpec) -> Plan:
-        """Stop, disable and remove what `install` wrote, for both kinds of start."""
+        """Stop, disable and remove everything that `install` writes, for both kinds of start."""
         ...
 
-    def control(self, spec: ServiceSpec, action: Literal["start", "stop", "restart"]) -> Sequence[Command]:
-        """Start, stop or restart an installed service."""
-        ...
+    def control(
+        self, spec: ServiceSpec, action: Literal["start", "stop", "restart"]
+    ) -> Sequence[Command]: ...
 
-    def demand_mark(self, spec: ServiceSpec) -> tuple[PurePath, str] | None:
-        """A file and a text in it that say that the installed service starts on demand; None: none here does."""
+    def on_demand_marker(self, spec: ServiceSpec) -> tuple[PurePath, str] | None:
+        """A file, and a text that it contains if the installed service starts on demand; None if unsupported."""
         ...
 
     def query(self, spec: ServiceSpec) -> Command:
-        """A command whose output `state` reads."""
+        """The command whose output `state` parses."""
         ...
 
     def state(self, status: int, output: str) -> State | None:
-        """What the output of `query` means; None where the service is not installed."""
+        """Parse the exit status and output of `query`; None if the service is not installed."""
         ...

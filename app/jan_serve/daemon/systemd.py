@@ -1,6 +1,6 @@
-"""Units of systemd: for a user's session or for the machine, started at once or by the first connection.
+"""systemd units: user or system service, started at login or by the first connection.
 
-Directives: systemd.service(5), systemd.exec(5), systemd.socket(5); all are known to systemd 245 and newer.
+Directives: systemd.service(5), systemd.exec(5), systemd.socket(5); all exist in systemd 245 and newer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SYSTEM_DATA: Final = PurePosixPath("/var/lib") / NAME
 _SYSTEM_UNITS: Final = PurePosixPath("/etc/systemd/system")
 _PROPERTIES: Final = ("LoadState", "ActiveState", "SubState", "UnitFileState", "MainPID")
 
-# A user's manager may not change namespaces on every machine, so only what needs no privilege is in both.
+# Only directives without privileges: a user's manager cannot change namespaces on every machine.
 _HARDENING: Final = """\
 UMask=0077
 NoNewPrivileges=yes
@@ -31,8 +31,8 @@ SystemCallFilter=@system-service
 SystemCallErrorNumber=EPERM
 """
 
-# Not here, because accelerators need them: PrivateDevices, ProtectClock (which closes all devices but the clock's) and
-# MemoryDenyWriteExecute (drivers compile kernels; ctypes' callbacks are written at run time).
+# Omitted for accelerators: PrivateDevices, ProtectClock (it closes all devices but the clock's) and
+# MemoryDenyWriteExecute (drivers compile kernels, ctypes generates callbacks at run time).
 _SYSTEM_HARDENING: Final = """\
 CapabilityBoundingSet=
 AmbientCapabilities=
@@ -52,14 +52,13 @@ LimitMEMLOCK=infinity
 
 
 def service_unit(spec: ServiceSpec) -> str:
-    """The text of jan-serve.service."""
     on_demand = spec.start == "on-demand"
     unit = [f"Description={TITLE}"]
     if on_demand:
         unit += [f"Requires={SOCKET}", f"After={SOCKET}"]
     if spec.scope == "system":
         unit += ["After=network.target"]
-    # A mistake in the settings is not tried again and again.
+    # Do not restart forever after an error in the settings.
     unit += ["StartLimitIntervalSec=60", "StartLimitBurst=5"]
     service = [
         "Type=notify",
@@ -68,11 +67,11 @@ def service_unit(spec: ServiceSpec) -> str:
         "Restart=on-failure",
         "RestartSec=2",
         "RestartPreventExitStatus=2",
-        # The server tells systemd how long its running requests may take to end.
+        # SystemdNotifier extends this for running requests.
         "TimeoutStopSec=45",
         "KillMode=mixed",
         "WatchdogSec=60",
-        # The kernel's memory killer ends a model's process; the server goes on without it.
+        # The OOM killer kills a worker process; the server continues without it.
         "OOMPolicy=continue",
         "LimitNOFILE=65536",
         *_HARDENING.splitlines(),
@@ -88,7 +87,7 @@ def service_unit(spec: ServiceSpec) -> str:
 
 def _system_lines(spec: ServiceSpec) -> list[str]:
     lines = [
-        # An account of this name is used where there is one; else systemd lends one.
+        # systemd uses an existing account of this name, else a dynamic one.
         f"User={NAME}",
         "DynamicUser=yes",
         f"StateDirectory={NAME}",
@@ -106,7 +105,6 @@ def _system_lines(spec: ServiceSpec) -> list[str]:
 
 
 def socket_unit(spec: ServiceSpec) -> str:
-    """The text of jan-serve.socket, which listens for an on-demand service."""
     host, port = spec.address
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     socket = [f"ListenStream={address}", "NoDelay=yes"]
@@ -122,7 +120,7 @@ def socket_unit(spec: ServiceSpec) -> str:
 
 
 def system_config() -> str:
-    """The configuration file that a service of the machine begins with."""
+    """The initial configuration file of a system service."""
     return (
         f"# Settings of the {NAME} service; `{NAME} config --config {SYSTEM_CONFIG}` shows all of them.\n"
         f'data_dir = "{SYSTEM_DATA}"\n'
@@ -130,12 +128,11 @@ def system_config() -> str:
 
 
 class Systemd:
-    """See ServiceManager."""
+    """A ServiceManager."""
 
     name = "systemd"
 
     def install(self, spec: ServiceSpec) -> Plan:
-        """Part of ServiceManager."""
         folder = _folder(spec)
         files = [UnitFile(folder / SERVICE, service_unit(spec))]
         removed: tuple[PurePath, ...] = ()
@@ -153,7 +150,6 @@ class Systemd:
         )
 
     def uninstall(self, spec: ServiceSpec) -> Plan:
-        """Part of ServiceManager."""
         folder = _folder(spec)
         return Plan(
             before=(_systemctl(spec, "disable", "--now", SOCKET, SERVICE, may_fail=True),),
@@ -166,23 +162,21 @@ class Systemd:
         )
 
     def control(self, spec: ServiceSpec, action: Literal["start", "stop", "restart"]) -> tuple[Command, ...]:
-        """Part of ServiceManager. An on-demand service stops listening too: else the next request starts it."""
+        """Stops the socket of an on-demand service too, else the next connection starts it."""
         units = (SOCKET, SERVICE) if spec.start == "on-demand" else (SERVICE,)
         if action == "restart":
             units = (SERVICE,)
         return (_systemctl(spec, action, *units),)
 
-    def demand_mark(self, spec: ServiceSpec) -> tuple[PurePath, str] | None:
-        """Part of ServiceManager."""
+    def on_demand_marker(self, spec: ServiceSpec) -> tuple[PurePath, str] | None:
         return _folder(spec) / SOCKET, "ListenStream="
 
     def query(self, spec: ServiceSpec) -> Command:
-        """Part of ServiceManager."""
         shown = f"--property={','.join(_PROPERTIES)}"
         return _systemctl(spec, "show", shown, SERVICE, SOCKET, may_fail=True)
 
     def state(self, status: int, output: str) -> State | None:
-        """Part of ServiceManager. The output has a block of KEY=VALUE lines for each of the two units."""
+        """The output has one block of KEY=VALUE lines per unit."""
         blocks = [dict(re.findall(r"(?m)^(\w+)=(.*)$", block)) for block in output.strip().split("\n\n")]
         if status != 0 or len(blocks) != 2 or blocks[0].get("LoadState") != "loaded":
             return None
@@ -196,13 +190,13 @@ class Systemd:
 
 
 def quoted(word: str) -> str:
-    """A word of ExecStart=: specifiers (%) and variables ($) mean themselves, blanks and quotes too."""
+    """Escape a word of ExecStart=: specifiers (%), variables ($), blanks and quotes become literal."""
     text = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return f'"{text}"' if re.search(r"[\s'\";]", word) or not word else text
 
 
 def _optional_path(path: PurePath) -> str:
-    """A path of a list of paths, ignored where it does not exist."""
+    """A path for ReadWritePaths=, ignored by systemd if it does not exist."""
     text = "-" + str(path).replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return f'"{text}"' if re.search(r"[\s'\"]", text) else text
 
@@ -212,7 +206,7 @@ def _is_below(path: PurePath, folder: PurePath) -> bool:
 
 
 def _config(spec: ServiceSpec) -> tuple[UnitFile, ...]:
-    """The configuration file that a service of the machine begins with, unless another one is named."""
+    """The initial configuration file of a system service that uses the default path."""
     if spec.scope != "system" or spec.config_file != SYSTEM_CONFIG:
         return ()
     return (UnitFile(SYSTEM_CONFIG, system_config(), keep=True),)

@@ -1,6 +1,6 @@
-"""The side of a Windows service that runs: answers the Service Control Manager, and passes its stop on to the server.
+"""Runs the server as a Windows service: answers the Service Control Manager, and relays its stop to the server.
 
-pywin32 does the talking (the extra `windows-service`). The program hosts itself: it needs no pythonservice.exe.
+Needs pywin32 (the extra `windows-service`). The program hosts itself, without pythonservice.exe.
 """
 
 from __future__ import annotations
@@ -9,53 +9,49 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
-from jan_serve.daemon.machine import ServiceFailed
-from jan_serve.daemon.plan import NAME
+from jan_serve.daemon.executor import ServiceFailed
+from jan_serve.daemon.plan import NAME, STOP_MARGIN_S
 
 if TYPE_CHECKING:
     from jan_serve.api.observer import ServerObserver
 
-_AFTER_DRAIN_S = 15.0
-
 
 class StopRelay:
-    """A ServerObserver that a stop reaches at any time, also before the server listens. Any thread may call it."""
+    """A ServerObserver that accepts a stop at any time, even before the server listens. Thread-safe."""
 
     def __init__(self, pending: Callable[[float], None]) -> None:
-        """pending: told for how many seconds the stop may take."""
+        """pending: receives the longest duration of a stop, in seconds."""
         self._pending = pending
         self._lock = threading.Lock()
         self._stop: Callable[[], None] | None = None
-        self._wanted = False
+        self._stop_requested = False
 
     def request_stop(self) -> None:
-        """Stop the server, now or as soon as it listens."""
+        """Stop the server now, or as soon as it listens."""
         with self._lock:
-            self._wanted = True
+            self._stop_requested = True
             stop = self._stop
         if stop is not None:
             stop()
 
     def listening(self, stop: Callable[[], None]) -> None:
-        """Part of ServerObserver."""
         with self._lock:
             self._stop = stop
-            wanted = self._wanted
-        if wanted:
+            requested = self._stop_requested
+        if requested:
             stop()
 
     def alive(self, idle_s: float) -> None:
-        """Part of ServerObserver."""
+        pass
 
     def stopping(self, drain_s: float) -> None:
-        """Part of ServerObserver."""
-        self._pending(drain_s + _AFTER_DRAIN_S)
+        self._pending(drain_s + STOP_MARGIN_S)
 
 
 def host_service(serve: Callable[[ServerObserver], int]) -> int:
-    """Run `serve` as the service that the Service Control Manager is starting; blocks until it has stopped.
+    """Run `serve` as the service that the Service Control Manager is starting; blocks until it stops.
 
-    Raises ServiceFailed where pywin32 is missing or nobody is starting a service.
+    Raises ServiceFailed if pywin32 is missing or no service is starting.
     """
     try:
         import servicemanager
@@ -69,32 +65,29 @@ def host_service(serve: Callable[[ServerObserver], int]) -> int:
     ended: list[int] = []
 
     class Service(win32serviceutil.ServiceFramework):
-        """One per process; the framework reports that it runs and that it has stopped."""
+        """One per process; the framework reports when it runs and when it has stopped."""
 
         _svc_name_ = NAME
         _svc_display_name_ = NAME
 
         def __init__(self, args: list[str]) -> None:
             super().__init__(args)
-            self._relay = StopRelay(self._tell_pending)
+            self._relay = StopRelay(self._report_stop_pending)
 
-        def _tell_pending(self, seconds: float) -> None:
-            # Its stub leaves types out.
+        def _report_stop_pending(self, seconds: float) -> None:
+            # The stub lacks types.
             cast(Any, self).ReportServiceStatus(
                 win32service.SERVICE_STOP_PENDING, waitHint=int(seconds * 1000)
             )
 
         def SvcDoRun(self) -> None:
-            """The life of the service."""
             ended.append(serve(self._relay))
 
         def SvcStop(self) -> None:
-            """Asked to stop."""
-            self._tell_pending(_AFTER_DRAIN_S)
+            self._report_stop_pending(STOP_MARGIN_S)
             self._relay.request_stop()
 
         def SvcShutdown(self) -> None:
-            """The machine goes down."""
             self.SvcStop()
 
     servicemanager.Initialize()

@@ -1,7 +1,7 @@
-"""Windows: a scheduled task at the user's logon, or a service of the machine. Neither starts by a connection.
+"""Windows: a scheduled task at the user's logon, or a system service. Neither supports start on demand.
 
-Task: the XML schema of Task Scheduler 1.2. Service: the Service Control Manager, through sc.exe; `win_service` is the
-side of it that runs.
+Task: the XML schema of Task Scheduler 1.2. Service: the Service Control Manager, through sc.exe; `win_service` runs the
+server in it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TASK_RUNNING: Final = "4"
 
 
 def task_xml(spec: ServiceSpec) -> str:
-    """The task: at logon, hidden, without a time limit, and at normal priority (the default of tasks is below)."""
+    """The task: at logon, hidden, without a time limit, at normal priority (tasks default to a lower one)."""
     program, *arguments = spec.run_command
     user = escape(spec.user)
     return f"""<?xml version="1.0" encoding="UTF-16"?>
@@ -67,17 +67,16 @@ def task_xml(spec: ServiceSpec) -> str:
 
 
 def system_config(data_dir: PurePath) -> str:
-    """The configuration file that a service of the machine begins with."""
+    """The initial configuration file of a system service."""
     return f"# Settings of the {NAME} service.\ndata_dir = '{data_dir}'\n"
 
 
 class WindowsTask:
-    """See ServiceManager: a scheduled task."""
+    """A ServiceManager for a scheduled task."""
 
     name = "Task Scheduler"
 
     def install(self, spec: ServiceSpec) -> Plan:
-        """Part of ServiceManager."""
         path = _task_file(spec)
         return Plan(
             before=(Command(("schtasks.exe", "/End", "/TN", NAME), may_fail=True),),
@@ -89,7 +88,6 @@ class WindowsTask:
         )
 
     def uninstall(self, spec: ServiceSpec) -> Plan:
-        """Part of ServiceManager."""
         return Plan(
             before=(
                 Command(("schtasks.exe", "/End", "/TN", NAME), may_fail=True),
@@ -99,21 +97,20 @@ class WindowsTask:
         )
 
     def control(self, spec: ServiceSpec, action: Literal["start", "stop", "restart"]) -> tuple[Command, ...]:
-        """Part of ServiceManager. The task scheduler ends a program at once: running requests do not finish."""
+        """A stop ends the program at once: running requests do not finish."""
         end = Command(("schtasks.exe", "/End", "/TN", NAME), may_fail=action == "restart")
         start = Command(("schtasks.exe", "/Run", "/TN", NAME))
         return {"start": (start,), "stop": (end,), "restart": (end, start)}[action]
 
-    def demand_mark(self, spec: ServiceSpec) -> tuple[PurePath, str] | None:
-        """Part of ServiceManager: nothing here starts for a connection."""
+    def on_demand_marker(self, spec: ServiceSpec) -> tuple[PurePath, str] | None:
+        return None
 
     def query(self, spec: ServiceSpec) -> Command:
-        """Part of ServiceManager. A number, because words are translated."""
+        """Prints a number, because Windows translates the words."""
         script = f"(Get-ScheduledTask -TaskName '{NAME}' -ErrorAction Stop).State.value__"
         return Command(("powershell.exe", "-NoProfile", "-Command", script), may_fail=True)
 
     def state(self, status: int, output: str) -> State | None:
-        """Part of ServiceManager."""
         number = output.strip()
         if status != 0 or not number.isdigit():
             return None
@@ -125,12 +122,11 @@ class WindowsTask:
 
 
 class WindowsService:
-    """See ServiceManager: a service of the machine, under the account with the fewest rights."""
+    """A ServiceManager for a system service, under the least privileged account."""
 
     name = "Windows services"
 
     def install(self, spec: ServiceSpec) -> Plan:
-        """Part of ServiceManager."""
         folder = str(spec.data_dir)
         options = ("binPath=", _command_line(spec), "start=", "auto", "obj=", LOCAL_SERVICE)
         restart = "restart/2000/restart/10000/restart/60000"
@@ -150,27 +146,25 @@ class WindowsService:
         )
 
     def uninstall(self, spec: ServiceSpec) -> Plan:
-        """Part of ServiceManager."""
         return Plan(
             withdrawn=_config(spec),
             after=(_sc("stop", NAME, may_fail=True), _sc("delete", NAME, may_fail=True)),
         )
 
     def control(self, spec: ServiceSpec, action: Literal["start", "stop", "restart"]) -> tuple[Command, ...]:
-        """Part of ServiceManager. PowerShell's restart waits for the end; sc.exe does not."""
+        """PowerShell's restart waits until the service has stopped; sc.exe does not."""
         if action == "restart":
             return (Command(("powershell.exe", "-NoProfile", "-Command", f"Restart-Service {NAME}")),)
         return (_sc(action, NAME),)
 
-    def demand_mark(self, spec: ServiceSpec) -> tuple[PurePath, str] | None:
-        """Part of ServiceManager: nothing here starts for a connection."""
+    def on_demand_marker(self, spec: ServiceSpec) -> tuple[PurePath, str] | None:
+        return None
 
     def query(self, spec: ServiceSpec) -> Command:
-        """Part of ServiceManager."""
         return _sc("queryex", NAME, may_fail=True)
 
     def state(self, status: int, output: str) -> State | None:
-        """Part of ServiceManager. The lines are translated, their order and numbers are not."""
+        """Windows translates the lines, but not their order and numbers."""
         numbers = re.findall(r"(?m)^[ \t]*\S[^:\n]*:[ \t]*(\d+)", output)
         if status != 0 or len(numbers) < 2:
             return None
@@ -181,21 +175,21 @@ class WindowsService:
 
 
 def _config(spec: ServiceSpec) -> tuple[UnitFile, ...]:
-    """The configuration file that a service begins with, unless another one is named."""
+    """The initial configuration file of a system service that uses the default path."""
     if spec.config_file is None or spec.config_file.parent != spec.data_dir:
         return ()
     return (UnitFile(spec.config_file, system_config(spec.data_dir), keep=True),)
 
 
 def _is_ours(spec: ServiceSpec) -> bool:
-    """Whether the data folder is the one of the machine, and none that a person chose or has at home."""
+    """Whether the data folder is the system default, neither chosen by a user nor in a home folder."""
     return bool(_config(spec)) and not spec.data_dir.is_relative_to(spec.home)
 
 
 def _protection(spec: ServiceSpec) -> tuple[Command, ...]:
-    """In %ProgramData% every user inherits the right to read and to add files, and may have made the folder before us.
+    """Take ownership of the data folder and set minimal rights, which its content inherits.
 
-    So it gets another owner, and only the rights that it needs. What is in it inherits those.
+    In %ProgramData% every user may read and add files, and may have created the folder first.
     """
     folder = str(spec.data_dir)
     all_rights = (f"{_SYSTEM_SID}:(OI)(CI)F", f"{_ADMINISTRATORS_SID}:(OI)(CI)F")

@@ -1,5 +1,5 @@
-"""How editors and other programs are told about this server: their own settings, in their own files.
+"""Settings that connect editors and other programs to this server.
 
-facts: what there is to tell. recipes: what each program needs. jsonc, toml_file, yaml_file: texts with the settings in
-them and everything else as it was. Pure: files are read and written by the command.
+facts: the server and its models. recipes: the settings and steps of each program. jsonc, toml_file, yaml_file,
+cline_file: set values in a text and keep the rest of it. Pure: the command reads and writes the files.
 """

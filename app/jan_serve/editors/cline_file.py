@@ -1,6 +1,6 @@
-"""Cline's providers.json: its one OpenAI-compatible provider, for its extensions and its command line alike.
+"""Cline's providers.json: sets its only OpenAI-compatible provider, for its extensions and its command line.
 
-Source: docs.cline.bot, Config; the fields are those of the schema of @cline/core 0.0.86.
+Source: docs.cline.bot, Config; fields from the schema of @cline/core 0.0.86.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from jan_serve.editors.jsonc import read_value, set_value
 OPENAI_COMPATIBLE: Final = "openai-compatible"
 _NEW_FILE: Final = f'{{\n  "version": 1,\n  "lastUsedProvider": "{OPENAI_COMPATIBLE}"\n}}\n'
 _VERSION: Final = 1
-# The file insists on a time; Cline writes the true one when it uses the provider.
+# The schema requires a time; Cline writes the real one when it uses the provider.
 _NO_TIME: Final = "1970-01-01T00:00:00.000Z"
 
 
 def set_provider(text: str, settings: Mapping[str, Any]) -> str:
-    """`text` with these settings of the provider. A key and other fields stay where the address stays.
+    """Set the provider's settings. Its key and other fields are kept if the address does not change.
 
-    Raises ValueError for what is not such a file, and where a key for another address would be lost.
+    Raises ValueError for any other file, and if a key for another address would be lost.
     """
     text = text if text.strip() else _NEW_FILE
     document = _mapping(read_value(text))

@@ -1,4 +1,4 @@
-"""What a program has to know of the server. Values only."""
+"""Facts about the server, its models and this machine's folders, from which recipes are built."""
 
 from __future__ import annotations
 
@@ -10,15 +10,12 @@ from typing import Any, Final, cast
 PROVIDER: Final = "jan-serve"
 KEY_VARIABLE: Final = "JAN_SERVE_API_KEY"
 NO_KEY: Final = "none"
-"""Stands where a program insists on a key and the server asks for none."""
+"""Placeholder for programs that require a key when the server does not."""
 
 
 @dataclass(frozen=True, slots=True)
 class EditorModel:
-    """A model as the server offers it. n_ctx: tokens; None where it is not known.
-
-    is_exact: n_ctx is that of the loaded model, not a guess from its file.
-    """
+    """n_ctx: context size in tokens, or None if unknown. is_exact: from the loaded model, not guessed from its file."""
 
     name: str
     n_ctx: int | None
@@ -28,12 +25,12 @@ class EditorModel:
 
     @property
     def n_output(self) -> int | None:
-        """Tokens of an answer that leave room for a prompt: a quarter of the context, 16384 at most."""
+        """Maximum tokens of an answer: a quarter of the context, at most 16384, to leave room for the prompt."""
         return None if self.n_ctx is None else min(self.n_ctx // 4, 16_384)
 
 
 def editor_model(card: Mapping[str, Any], max_default_n_ctx: int) -> EditorModel:
-    """A model of /v1/models. max_default_n_ctx: of a model that is not loaded."""
+    """Parse an entry of /v1/models. max_default_n_ctx: of a model that is not loaded."""
     meta = cast(dict[str, Any], card.get("meta") or {})
     pooling = meta.get("pooling")
     loaded, trained = meta.get("n_ctx"), card.get("context_length")
@@ -50,7 +47,7 @@ def editor_model(card: Mapping[str, Any], max_default_n_ctx: int) -> EditorModel
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """url: without a path and without a slash at its end. model: the one to use first, which can chat."""
+    """url: without path or trailing slash. model: the default model, which can chat."""
 
     url: str
     needs_key: bool
@@ -59,24 +56,23 @@ class ServerFacts:
 
     @property
     def base_url(self) -> str:
-        """Where the OpenAI routes are."""
+        """The base URL of the OpenAI routes."""
         return f"{self.url}/v1"
 
     @property
     def chat_models(self) -> tuple[EditorModel, ...]:
-        """All that can chat, the first one to use first."""
+        """All chat models, the default one first."""
         others = tuple(model for model in self.models if model.is_chat and model != self.model)
         return (self.model, *others)
 
     @property
     def embedding_models(self) -> tuple[EditorModel, ...]:
-        """All that embed."""
         return tuple(model for model in self.models if model.is_embedding)
 
 
 @dataclass(frozen=True, slots=True)
 class Folders:
-    """Where programs keep their settings. config: ~/.config on Linux and macOS; code: the User folder of VS Code."""
+    """Settings folders. config: ~/.config on Linux and macOS; code: the User folder of VS Code."""
 
     home: Path
     config: Path

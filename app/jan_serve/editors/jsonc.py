@@ -1,6 +1,6 @@
-"""Sets a value in JSON with comments and trailing commas; every other character of the text stays.
+"""Sets a value in JSON with comments and trailing commas; every other character stays.
 
-The dialect is that of VS Code's and Zed's settings: // and /* */ comments, commas before closing brackets.
+Accepts the settings files of VS Code and Zed: // and /* */ comments, commas before closing brackets.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _SCALAR: Final = re.compile(r"-?\d[0-9.eE+-]*|true|false|null")
 
 
 class UnreadableJson(ValueError):
-    """The text is not JSON with comments, or has another shape than the settings; the message says where."""
+    """The text is not JSON with comments, or not of the expected structure; the message names the line or the value."""
 
 
 @dataclass(slots=True)
 class _Node:
-    """A value in the text: text[start:end]. members and items only where it is an object or a list."""
+    """The value at text[start:end]. members: only of an object. items: only of a list."""
 
     start: int
     end: int = 0
@@ -34,7 +34,7 @@ class _Node:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A step into the element of a list whose `key` has this value; where there is none, one is added."""
+    """A path step to the list element whose `key` has this value; added if missing."""
 
     key: str
     value: str
@@ -44,9 +44,9 @@ Step = str | Named
 
 
 def set_value(text: str, path: Sequence[Step], value: Any) -> str:
-    """`text` with the value at `path`; objects on the way are made. A text without content counts as empty.
+    """Set the value at `path`, creating missing objects. A text without content becomes an object or a list.
 
-    The path must begin as the text does: with a key for an object, with Named for a list. Raises UnreadableJson.
+    The path begins with a key for an object, or with Named for a list. Raises UnreadableJson.
     """
     if not _SPACE.sub("", text, count=1).strip():
         text = (
@@ -77,35 +77,35 @@ def set_value(text: str, path: Sequence[Step], value: Any) -> str:
 
 
 def read_value(text: str) -> Any:
-    """The text as a Python value. Raises UnreadableJson."""
+    """Parse the text. Raises UnreadableJson."""
     return _Reader(text).read().value
 
 
 def _child(text: str, node: _Node, step: Step, done: Sequence[Step]) -> _Node | None:
     if isinstance(step, str):
         if node.members is None:
-            raise UnreadableJson(f"{_place(done)} is not an object")
+            raise UnreadableJson(f"{_path_name(done)} is not an object")
         return node.members.get(step)
     if node.items is None:
-        raise UnreadableJson(f"{_place(done)} is not a list")
+        raise UnreadableJson(f"{_path_name(done)} is not a list")
     for item in node.items:
         if item.members is not None and item.value.get(step.key) == step.value:
             return item
     return None
 
 
-def _place(done: Sequence[Step]) -> str:
+def _path_name(done: Sequence[Step]) -> str:
     words = [step if isinstance(step, str) else f"{step.key}={step.value}" for step in done]
     return f"the value of {'.'.join(words)}" if words else "the whole"
 
 
 def _with_entry(text: str, node: _Node, entry: str, line_indent: str, unit: str) -> str:
-    """The text with an entry behind the last one of a list or an object."""
+    """Append an entry to a list or an object."""
     entries = list(node.members.values()) if node.members is not None else node.items or []
     close = node.end - 1
     inner = line_indent + unit
     if not entries:
-        # What stands between the brackets can only be comments.
+        # Only comments can stand between the brackets.
         between = text[node.start + 1 : close].rstrip()
         return f"{text[: node.start + 1]}{between}\n{inner}{entry}\n{line_indent}{text[close:]}"
     last = entries[-1].end
@@ -125,7 +125,7 @@ def _dumped(value: Any, line_indent: str, unit: str) -> str:
 
 
 def _indent_at(text: str, position: int) -> str:
-    """The white space at the beginning of the line."""
+    """The indentation of the line at `position`."""
     line = text[text.rfind("\n", 0, position) + 1 : position]
     return line[: len(line) - len(line.lstrip())]
 
@@ -138,82 +138,82 @@ def _indent_unit(text: str) -> str:
 @dataclass(slots=True)
 class _Reader:
     text: str
-    at: int = field(default=0)
+    position: int = field(default=0)
 
     def read(self) -> _Node:
         node = self._value(0)
         self._skip()
-        if self.at != len(self.text):
-            raise self._error("there is more behind the end")
+        if self.position != len(self.text):
+            raise self._error("there is text after the end")
         return node
 
     def _skip(self) -> None:
-        match = _SPACE.match(self.text, self.at)
-        self.at = match.end() if match else self.at
+        match = _SPACE.match(self.text, self.position)
+        self.position = match.end() if match else self.position
 
-    def _error(self, what: str) -> UnreadableJson:
-        line = self.text.count("\n", 0, self.at) + 1
-        return UnreadableJson(f"line {line}: {what}")
+    def _error(self, message: str) -> UnreadableJson:
+        line = self.text.count("\n", 0, self.position) + 1
+        return UnreadableJson(f"line {line}: {message}")
 
     def _value(self, depth: int) -> _Node:
         self._skip()
         if depth > _MAX_DEPTH:
             raise self._error(f"more than {_MAX_DEPTH} levels")
-        first = self.text[self.at : self.at + 1]
+        first = self.text[self.position : self.position + 1]
         if first == "{":
             return self._object(depth)
         if first == "[":
             return self._list(depth)
-        node = _Node(self.at)
-        match = (_STRING if first == '"' else _SCALAR).match(self.text, self.at)
+        node = _Node(self.position)
+        match = (_STRING if first == '"' else _SCALAR).match(self.text, self.position)
         if match is None:
             raise self._error("a value is missing or is not JSON")
         try:
             node.value = json.loads(match[0])
         except ValueError:
             raise self._error("a value is not JSON") from None
-        self.at = node.end = match.end()
+        self.position = node.end = match.end()
         return node
 
     def _object(self, depth: int) -> _Node:
-        node = _Node(self.at, members={}, value={})
+        node = _Node(self.position, members={}, value={})
         assert node.members is not None
-        self.at += 1
+        self.position += 1
         while not self._closes("}"):
             key = self._value(depth + 1)
             self._skip()
-            if not isinstance(key.value, str) or self.text[self.at : self.at + 1] != ":":
+            if not isinstance(key.value, str) or self.text[self.position : self.position + 1] != ":":
                 raise self._error("a key and a colon are missing")
-            self.at += 1
+            self.position += 1
             child = self._value(depth + 1)
             node.members[key.value] = child
             node.value[key.value] = child.value
             self._comma("}")
-        node.end = self.at
+        node.end = self.position
         return node
 
     def _list(self, depth: int) -> _Node:
-        node = _Node(self.at, items=[], value=[])
+        node = _Node(self.position, items=[], value=[])
         assert node.items is not None
-        self.at += 1
+        self.position += 1
         while not self._closes("]"):
             child = self._value(depth + 1)
             node.items.append(child)
             node.value.append(child.value)
             self._comma("]")
-        node.end = self.at
+        node.end = self.position
         return node
 
     def _closes(self, bracket: str) -> bool:
         self._skip()
-        if self.text[self.at : self.at + 1] != bracket:
+        if self.text[self.position : self.position + 1] != bracket:
             return False
-        self.at += 1
+        self.position += 1
         return True
 
     def _comma(self, bracket: str) -> None:
         self._skip()
-        if self.text[self.at : self.at + 1] == ",":
-            self.at += 1
-        elif self.text[self.at : self.at + 1] != bracket:
+        if self.text[self.position : self.position + 1] == ",":
+            self.position += 1
+        elif self.text[self.position : self.position + 1] != bracket:
             raise self._error(f"a comma or {bracket} is missing")

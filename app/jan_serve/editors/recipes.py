@@ -1,6 +1,6 @@
-"""What each program needs: lines to show to a person, and the change of its settings file, where it has one.
+"""Connection recipes: for each program, the steps for the user and the change to its settings file.
 
-Formats: the programs' own documentation, as docs/clients.md lists it.
+Formats: the programs' documentation, listed in docs/clients.md.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from jan_serve.editors.yaml_file import set_keys, set_models
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The settings file of a program, and the text that it becomes. merge raises ValueError for an unreadable one."""
+    """merge: maps the text of the settings file to its new text. Raises ValueError for an unreadable file."""
 
     path: Path
     merge: Callable[[str], str]
@@ -27,7 +27,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """title: the program. steps: what a person does. change: None where the program keeps its settings elsewhere."""
+    """steps: instructions for the user. change: None if the program has no settings file to edit."""
 
     title: str
     steps: tuple[str, ...]
@@ -84,7 +84,7 @@ def _cline(facts: ServerFacts, folders: Folders) -> Recipe:
         (
             *secret,
             f'On the command line: cline -P {OPENAI_COMPATIBLE} "your task"',
-            "In an extension that does not know this file yet: Settings, API Provider: OpenAI Compatible,"
+            "If the extension does not read this file: Settings, API Provider: OpenAI Compatible,"
             f" Base URL {facts.base_url}, API Key {key}, Model ID {facts.model.name}.",
             *_context_lines(facts.model, "Context Window Size"),
         ),
@@ -116,7 +116,7 @@ def _zed(facts: ServerFacts, folders: Folders) -> Recipe:
     return Recipe(
         "Zed",
         (
-            f"Zed wants a key: start it with {KEY_VARIABLE} set to {key}, or give one in its settings, LLM Providers.",
+            f"Zed requires a key: start it with {KEY_VARIABLE} set to {key}, or enter it in Settings, LLM Providers.",
             f"Choose {facts.model.name} in the agent panel.",
         ),
         Change(
@@ -134,7 +134,7 @@ def _vscode(facts: ServerFacts, folders: Folders) -> Recipe:
             "url": f"{facts.base_url}/chat/completions",
             "toolCalling": True,
             "vision": False,
-            # VS Code takes the sum of these two for the context.
+            # VS Code uses the sum of these two as the context.
             "maxInputTokens": (model.n_ctx or 4096) - (model.n_output or 1024),
             "maxOutputTokens": model.n_output or 1024,
         }
@@ -148,7 +148,7 @@ def _vscode(facts: ServerFacts, folders: Folders) -> Recipe:
         "models": models,
     }
     secret = (
-        ("The key is best entered with Chat: Manage Language Models, which keeps it in the keychain.",)
+        ("Enter the key with Chat: Manage Language Models, which stores it in the keychain.",)
         if facts.needs_key
         else ()
     )
@@ -217,9 +217,9 @@ def _codex(facts: ServerFacts, folders: Folders) -> Recipe:
         (
             *secret,
             f"codex --profile {PROVIDER}",
-            "Its editor extension reads no profiles: there, the same lines belong into config.toml beside it.",
+            "The editor extension does not read profiles: put the same lines into config.toml in the same folder.",
         ),
-        # A profile is a file of its own: what Codex uses without --profile stays as it is.
+        # A separate profile file leaves the defaults of Codex unchanged.
         Change(folders.home / ".codex" / f"{PROVIDER}.config.toml", merge),
     )
 
@@ -242,8 +242,8 @@ def _open_webui(facts: ServerFacts, folders: Folders) -> Recipe:
     return Recipe(
         "Open WebUI",
         (
-            f"Start it beside the server: {variables} open-webui serve",
-            f"Or, where it runs: Admin Settings, Connections, OpenAI API: URL {facts.base_url}, key {key}.",
+            f"Start it on the same machine: {variables} open-webui serve",
+            f"If it is running already: Admin Settings, Connections, OpenAI API: URL {facts.base_url}, key {key}.",
             "In a container, 127.0.0.1 is the container itself: use --network=host (Linux).",
         ),
     )

@@ -1,4 +1,4 @@
-"""Sets values and tables in a TOML text; comments and everything else stay (tomlkit)."""
+"""Sets values and tables in a TOML text; comments and all else stay (tomlkit)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tomlkit.exceptions import TOMLKitError
 
 
 def set_values(text: str, values: Mapping[str, Any]) -> str:
-    """`text` with these values at its top level, before its tables. Raises ValueError for what is not TOML."""
+    """Set top-level values, before the tables. Raises ValueError for invalid TOML."""
     document = _parsed(text)
     table = cast(dict[str, Any], document)
     for key, value in values.items():
@@ -21,7 +21,7 @@ def set_values(text: str, values: Mapping[str, Any]) -> str:
 
 
 def set_table(text: str, path: Sequence[str], values: Mapping[str, Any]) -> str:
-    """`text` with exactly these values in the table at `path`. Raises ValueError for what is not TOML."""
+    """Replace the table at `path` by these values. Raises ValueError for invalid TOML."""
     document = _parsed(text)
     table = cast(dict[str, Any], document)
     for key in path[:-1]:

@@ -17,7 +17,7 @@ _NEW_CONTINUE_FILE: Final = "name: Local Config\nversion: 1.0.0\nschema: v1\n"
 
 
 def set_keys(text: str, values: Mapping[str, Any]) -> str:
-    """`text` with these values at its top level. Raises ValueError for what is not a YAML mapping."""
+    """Set top-level values. Raises ValueError if the text is not a YAML mapping."""
     document = _parsed(text)
     if all(document.get(key) == value for key, value in values.items()):
         return text
@@ -26,9 +26,9 @@ def set_keys(text: str, values: Mapping[str, Any]) -> str:
 
 
 def set_models(text: str, entries: Sequence[Mapping[str, Any]], *, prefix: str) -> str:
-    """`text` with these entries in its list `models`, in place of those whose name begins with `prefix`.
+    """Replace the entries of the list `models` whose name begins with `prefix`.
 
-    An empty text becomes a file as Continue begins one. Raises ValueError.
+    An empty text becomes a new Continue file. Raises ValueError for an unreadable text.
     """
     document = _parsed(text if text.strip() else _NEW_CONTINUE_FILE)
     models: Any = document.get("models")
@@ -42,9 +42,9 @@ def set_models(text: str, entries: Sequence[Mapping[str, Any]], *, prefix: str) 
         return text
     for index in reversed(ours):
         del known[index]
-    at = ours[0] if ours else len(known)
+    position = ours[0] if ours else len(known)
     for offset, entry in enumerate(entries):
-        known.insert(at + offset, dict(entry))
+        known.insert(position + offset, dict(entry))
     return _dumped(document, text)
 
 
@@ -54,7 +54,7 @@ def _is_ours(item: Any, prefix: str) -> bool:
 
 
 def _yaml(text: str) -> Any:
-    """A reader and writer that indents lists as the text does."""
+    """A reader and writer that keeps the list indentation of the text."""
     yaml = YAML()
     yaml.preserve_quotes = True
     yaml.width = 10_000
@@ -91,7 +91,7 @@ def _check_depth(text: str) -> None:
 def _dumped(document: Any, text: str) -> str:
     stream = io.StringIO()
     if _yaml(text).load(text) is None and text.strip():
-        # Comments belong to no value here, so the writer does not know them.
+        # The comments belong to no value, so the writer would drop them.
         stream.write(text.rstrip("\n") + "\n")
     _yaml(text).dump(document, stream)
     return stream.getvalue()

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from jan_serve.chat.call_ids import CallIds, ids_in
-from jan_serve.chat.formats.format import ChatFormat, Thought
+from jan_serve.chat.chat_format import ChatFormat, Thought
 from jan_serve.chat.stream_parser import StreamParser
 from jan_serve.core.constraint import CompiledGrammar, Constraint
 from jan_serve.core.events import Finished, ReasoningDelta, TextDelta, ToolCallDelta

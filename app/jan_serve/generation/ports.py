@@ -1,4 +1,4 @@
-"""What `generation` needs from the supervisor, which is handed in and never imported."""
+"""Interfaces of the supervisor, which `generation` never imports."""
 
 from __future__ import annotations
 
@@ -26,65 +26,61 @@ from jan_serve.ipc.rendering import RenderRequest
 
 
 class EngineClient(Protocol):
-    """A loaded model. Every method raises an EngineFailure when the worker ends under it."""
+    """A loaded model. Every method raises EngineFailure if its worker ends."""
 
     @property
     def name(self) -> str:
-        """The model's canonical name."""
+        """Canonical."""
         ...
 
     @property
     def facts(self) -> ModelFacts:
-        """What the worker said when it was ready."""
+        """As the worker reported them when it was ready."""
         ...
 
     @property
     def adapter(self) -> str | None:
-        """The LoRA adapter that the model was asked for with, by its name."""
+        """Name of the LoRA adapter that the request selected."""
         ...
 
     def next_id(self) -> int:
-        """A request id that this worker has not seen."""
+        """A new request id."""
         ...
 
     def generate(self, request: EngineRequest) -> AsyncIterator[EngineEvent]:
-        """Yield the request's events up to RequestCompleted. Raises what Failed carries. Closing it aborts."""
+        """Yield the request's events up to RequestCompleted. Raises the error of Failed. Closing it aborts."""
         ...
 
     async def embed(self, request: EmbedRequest) -> Embedded:
-        """Embed; cancelling the call aborts it."""
+        """Cancelling the call aborts the request."""
         ...
 
-    async def tokenize(self, request: TokenizeRequest) -> Tokenized:
-        """Text to token ids."""
-        ...
+    async def tokenize(self, request: TokenizeRequest) -> Tokenized: ...
 
-    async def detokenize(self, request: DetokenizeRequest) -> str:
-        """Token ids to text."""
-        ...
+    async def detokenize(self, request: DetokenizeRequest) -> str: ...
 
     async def read_state(self, request: ReadState) -> StatePart:
-        """A part of the state of a sequence that the worker keeps."""
+        """Read a part of a sequence state that the worker keeps."""
         ...
 
     async def store_state(self, request: StoreState) -> StateStored:
-        """Give the worker a part of a state."""
+        """Write a part of a sequence state to the worker."""
         ...
 
     def drop_state(self, state: int) -> None:
-        """Have the worker forget a state. Never waits; unknown ones are ignored."""
+        """Never waits; ignores unknown states."""
         ...
 
 
 class SequenceStates(Protocol):
-    """Other servers, as far as prompts are computed for them or by them."""
+    """Transfer of sequence states to and from other servers."""
 
     def keep(self, owner: EngineClient, state: int) -> int:
-        """Take over what a worker keeps. Returns a handle."""
+        """Take ownership of a state in a worker. Returns a handle."""
         ...
 
     async def fetch(self, wanted: RemoteState, taker: EngineClient, state: int) -> None:
-        """Bring a state to a worker, as its `state`, which the caller drops. Raises InvalidRequest, PeerFailed."""
+        """Copy a state into a worker, as its `state`, which the caller drops. Raises InvalidRequest, PeerFailed."""
         ...
 
 
@@ -109,14 +105,14 @@ class ConstraintTranslator(Protocol):
 
 
 class ModelLeases(Protocol):
-    """Where loaded models come from."""
+    """Loads models on demand."""
 
     def lease(
         self, name: str | None, keep_alive_s: float | None = None
     ) -> AbstractAsyncContextManager[EngineClient]:
         """Hold a model, loading it first if needed (which waits). None is the default model.
 
-        keep_alive_s: how long it stays loaded afterwards; negative is for ever, None is as configured.
+        keep_alive_s: how long it then stays loaded while idle; negative is for ever, None is as configured.
         Raises ModelNotFound, InvalidModel, ModelFailed, InsufficientMemory, Overloaded, Draining.
         """
         ...

@@ -11,9 +11,8 @@ from typing import NamedTuple
 import msgspec
 
 from jan_serve.chat.billing_line import without_billing_line
-from jan_serve.chat.detect import knows_tools
-from jan_serve.chat.formats.format import ChatFormat
-from jan_serve.chat.template import format_of
+from jan_serve.chat.chat_format import ChatFormat
+from jan_serve.chat.detect import detect_format, knows_tools
 from jan_serve.core.constraint import CompiledGrammar, Constraint
 from jan_serve.core.messages import Tool
 from jan_serve.core.model_facts import ModelFacts
@@ -149,7 +148,7 @@ class RequestPreparer:
         self, prompt: ChatPrompt, constraint: Constraint | None, client: EngineClient
     ) -> tuple[EnginePrompt, _ChatAnswer]:
         template = self._template(client, prompt)
-        form = format_of(template)
+        form = detect_format(template)
         text = await self._render(prompt, template, client.facts)
         thought = thought_guide(prompt, form, template, text)
         hold = await constrain_answer(prompt, form, thought, constraint, self._constraints)

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from jan_serve.chat.fallback import CHATML
+from jan_serve.chat.chatml import CHATML
 from jan_serve.core.model_facts import ModelFacts
 from jan_serve.errors import TemplateError
 

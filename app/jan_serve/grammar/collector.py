@@ -1,7 +1,7 @@
 """Pauses Python's cyclic garbage collector around one translation.
 
-A translation makes tens of thousands of small objects that all stay alive until it ends: each collection in between
-walks them for nothing, which triples the time. Reference counting goes on, and the pause ends with the translation.
+A translation makes tens of thousands of small objects that all stay alive until it ends: every collection in between
+walks them in vain, which triples the time. Reference counting continues, and the pause ends with the translation.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ _left: ContextVar[list[int] | None] = ContextVar("grammar_budget", default=None)
 
 @contextmanager
 def budget(steps: int = MAX_STEPS) -> Generator[None]:
-    """Bounds the work inside of the block, which is one translation."""
+    """Bound the work inside the block, which is one translation."""
     token = _left.set([steps])
     try:
         yield

@@ -1,7 +1,7 @@
-"""Parses GBNF, as llama.cpp reads it, into the grammar AST, and refuses what would hurt llama.cpp.
+"""Parses GBNF, as llama.cpp reads it, into the grammar AST, and rejects grammars that would hurt an executor.
 
-Every text that a user sends as a grammar goes through here before any executor sees it. Token references (`<[id]>`)
-are refused: a grammar describes text, and has to mean the same for every model.
+Every grammar from a request passes through here before any executor sees it. Token references (`<[id]>`)
+are rejected: a grammar describes text, and has to mean the same for every model.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def parse_gbnf(text: str) -> Grammar:
 
     Raises InvalidGrammar, with the line where there is one, for a syntax error, an undefined rule, a missing root,
     left recursion, bounds out of order, and for texts, counts and nesting above the limits; GrammarTooComplex where
-    rewriting takes too much work. The result may be written differently (repetitions of things that can be empty, long
-    lists of words), but means the same.
+    rewriting takes too much work. The result may be written differently (repetitions of items that can be empty, long
+    lists of words), but has the same meaning.
     """
     if len(text.encode("utf-8", "surrogatepass")) > MAX_GRAMMAR_BYTES:
         raise InvalidGrammar(f"larger than {MAX_GRAMMAR_BYTES} bytes")

@@ -24,7 +24,7 @@ from jan_serve.grammar.limits import MAX_PRINTED_BYTES
 
 # Up to this count llama.cpp's own expansion is the fastest form: one rule per optional copy, one live stack.
 _NATIVE_REPEAT = 32
-# A character class of more text than this gets a name, so that it is written once.
+# A longer character class gets a name, so that it is written once.
 _LONG_CLASS = 100
 
 _CLASS_ESCAPES = {0x5C: "\\\\", 0x5D: "\\]", 0x5B: "\\[", 0x5E: "\\x5E", 0x2D: "\\x2D"} | {

@@ -1,7 +1,7 @@
-"""A small recognizer of grammars: does a text belong, and if not, where does it leave.
+"""A small recognizer: whether a text belongs to a grammar, and if not, where it leaves it.
 
-It simulates all parse stacks at once and remembers every step, so it is fast enough for tests and for
-`grammar --check`. It is not the executor: generation uses llguidance or llama.cpp.
+It simulates all parse stacks at once and memoises every step: fast enough for tests and for `grammar --check`.
+Generation uses llguidance instead.
 """
 
 from __future__ import annotations

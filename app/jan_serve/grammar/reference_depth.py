@@ -1,4 +1,4 @@
-"""How deep an executor recurses that compiles a rule as soon as it meets a reference to it, and each rule once."""
+"""Recursion depth of an executor that compiles each rule once, at the first reference to it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 Uses: TypeAlias = Mapping[str, Sequence[tuple[str, int]]]
-"""Per rule, the rules that it refers to, in the order of its text, with the groups that the reference lies in."""
+"""Per rule, the rules it refers to in textual order, each with the number of groups around the reference."""
 
 
 def reference_depth(uses: Uses, root: str) -> int:
-    """The most rules and groups that are open at one time. A rule that was met before adds nothing."""
+    """The maximum number of rules and groups open at the same time. A rule met before adds nothing."""
     deepest = 0
     path = [(1, iter(uses[root]))]
     seen = {root}

@@ -13,7 +13,7 @@ _MAX_RULES = 150
 _MAX_EDGES = 2500
 
 Row: TypeAlias = dict[str | None, list[str]]
-"""What a rule may be: per rule that follows (None: nothing), the printed texts before it."""
+"""The alternatives of a rule: per following rule (None: none), the printed texts before it."""
 
 
 class NotRegular(Exception):
@@ -74,7 +74,7 @@ def _split(expr: Expr, own: set[str]) -> list[tuple[Expr, str | None]]:
 
 
 def _eliminate(rows: dict[str, Row], rule: str, later: list[str], name: Callable[[str], str]) -> None:
-    """Solve the loop of one rule on itself, then put its row in place of it in the rows that come later."""
+    """Solve the self-loop of one rule, then substitute its row into the later rows."""
     row = rows[rule]
     own = [text for text in row.pop(rule, []) if text]
     if own:

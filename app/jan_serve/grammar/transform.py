@@ -1,4 +1,4 @@
-"""Whole-grammar transformations that keep the language: dropping what can never be completed or reached."""
+"""Whole-grammar transformations that keep the language: removal of unproductive and unreachable rules."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def references(expr: Expr) -> set[str]:
 
 
 def prune(grammar: Grammar, complete: set[str] | None = None) -> Grammar | None:
-    """The grammar without rules and alternatives that no finite text completes; None where the root is one.
+    """The grammar without rules and alternatives that no finite text completes; None if the root is one of them.
 
     `complete` names rules that are known to be completed, and whose parts are.
     """
@@ -59,8 +59,8 @@ def prune(grammar: Grammar, complete: set[str] | None = None) -> Grammar | None:
 def _productive_rules(grammar: Grammar, uses: dict[str, set[str]]) -> set[str]:
     """Least fixed point over the rules in `uses`; all other rules are productive.
 
-    A rule whose references are all productive is so too: expressions never hold NEVER inside. Only the rest, which
-    are rules on cycles and those that lost a reference, are looked into.
+    A rule whose references are all productive is productive too: expressions never hold NEVER inside. Only the rest,
+    rules on cycles and those that lost a reference, is examined.
     """
     waiting: dict[str, set[str]] = {
         name: {other for other in used if other in uses} for name, used in uses.items()
@@ -122,7 +122,7 @@ def _without(expr: Expr, lost: set[str]) -> Expr:
 
 
 def _reachable(rules: dict[str, Expr], root: str) -> dict[str, Expr]:
-    """The rules that the root uses, in the order in which reading down from the root meets them."""
+    """The rules reachable from the root, in depth-first order."""
     order: dict[str, Expr] = {}
     todo = [root]
     while todo:

@@ -1,4 +1,4 @@
-"""Checks that rules can be executed: every name is defined, no rule starts with itself, chains stay short."""
+"""Checks that rules can be executed: every name is defined, no rule is left-recursive, chains stay short."""
 
 from __future__ import annotations
 

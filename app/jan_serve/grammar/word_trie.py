@@ -11,7 +11,7 @@ from jan_serve.grammar.automata.to_grammar import DfaWriter
 from jan_serve.grammar.builder import RuleBuilder
 from jan_serve.grammar.text_form import TextForm
 
-# Few words are written out: shorter to read, and as many parse stacks as words do no harm.
+# A few words are written out: shorter to read, and one parse stack per word does no harm.
 _PLAIN_WORDS = 8
 # Nested groups are parsed recursively, so deep tries continue in rules.
 _RULE_EVERY = 8
@@ -66,11 +66,11 @@ def words_expr(words: tuple[str, ...], form: TextForm, rules: RuleBuilder, hint:
 
 
 class OtherWords:
-    """Writes "any word of a language but these", for many sets of words.
+    """Writes "any word of a language except these", for many sets of words.
 
     The trie of the words and the automaton of the language are walked side by side, so the product of the two is
     never built. What follows a character that leaves the trie is shared, and so is the end of a word from the place on
-    where no other word has the same beginning: the same names come again and again in one schema.
+    where no other word has the same beginning: one schema repeats the same names.
     """
 
     def __init__(self, form: TextForm, rules: RuleBuilder) -> None:
@@ -81,7 +81,7 @@ class OtherWords:
         self._ends: dict[tuple[int, int, str], Expr] = {}
 
     def expr(self, words: tuple[str, ...], language: Dfa, hint: str) -> Expr:
-        """Any word of `language` but these, then the form's tail. The language has a word."""
+        """Any word of `language` except these, then the form's tail. The language has a word."""
         known = self._writers.get(id(language))
         if known is None:
             writer = DfaWriter(language, self._form, self._rules, hint)

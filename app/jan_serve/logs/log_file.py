@@ -1,7 +1,6 @@
-"""The log file: bounded by renaming full files, written by one server at a time.
+"""The rotating log file, written by one server at a time.
 
-`server.log` is the present file, `server.log.1` the one before, and so on. Not a way to log: `logs` decides what lines
-look like, and sends them here too.
+`server.log` is the current file, `server.log.1` the previous one, and so on.
 """
 
 from __future__ import annotations
@@ -21,24 +20,24 @@ _LOCK_SUFFIX: Final = ".lock"
 
 
 class LogFileUnavailable(Exception):
-    """The log file cannot be written; the text says why. The server works without it."""
+    """The log file cannot be written. The server continues without it."""
 
 
 class LogFileHandler(logging.handlers.RotatingFileHandler):
-    """Keeps `n_files` files of about `max_bytes` each; a line is never split, so a file may be one line larger.
+    """Keeps `n_files` files of about `max_bytes` each; lines are never split.
 
-    A full disk loses lines, never the server: that is said once on standard error.
+    A full disk loses lines but does not stop the server: standard error gets one warning.
     """
 
     def __init__(self, path: Path, max_bytes: int, n_files: int) -> None:
-        """n_files: at least 2, the present file included. Raises OSError."""
+        """n_files: at least 2, including the current file. Raises OSError."""
         super().__init__(
             path, maxBytes=max_bytes, backupCount=n_files - 1, encoding="utf-8", errors="replace"
         )
         self._failed = False
 
     def doRollover(self) -> None:
-        """Rename the files. Where that fails (Windows, while someone reads), the present one starts anew instead."""
+        """Rename the files. If that fails (on Windows, while the file is open elsewhere), truncate the current one."""
         try:
             super().doRollover()
         except OSError:
@@ -56,7 +55,7 @@ class LogFileHandler(logging.handlers.RotatingFileHandler):
             self._report(error)
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """What failed on the disk is said once; anything else is a bug and shows its traceback."""
+        """Report a disk error once. Any other error is a bug and prints its traceback."""
         error = sys.exception()
         if not isinstance(error, OSError):
             super().handleError(record)
@@ -74,9 +73,9 @@ class LogFileHandler(logging.handlers.RotatingFileHandler):
 
 @contextlib.contextmanager
 def open_log_file(path: Path, max_bytes: int, n_files: int) -> Generator[LogFileHandler]:
-    """The handler of this server, which alone writes there until the block ends. Makes missing folders.
+    """A handler with an exclusive lock on the file. Creates missing folders.
 
-    Raises LogFileUnavailable when another server writes there, or when it cannot be written.
+    Raises LogFileUnavailable if another server writes the file, or it cannot be written.
     """
     lock = filelock.FileLock(path.with_name(path.name + _LOCK_SUFFIX), thread_local=False)
     try:

@@ -1,9 +1,7 @@
-"""Log lines on standard error and in the log file: for people, or as one JSON object a line.
+"""Formats of log lines: text, or one JSON object per line.
 
-Nothing here decides what is logged; how the file is kept small is `log_file`.
-
-Text from models, files and requests may hold terminal escapes and line breaks: every control character is written as an
-escape, so that one record is one line. Prompt text is never logged by anyone.
+Text from models, files and requests may contain terminal escapes and line breaks: control characters are escaped, so
+that one record is one line. Nothing logs prompt text.
 """
 
 from __future__ import annotations
@@ -27,14 +25,14 @@ _LEVELS: Final = {
 
 
 def printable(text: str) -> str:
-    """`text` on one line, with control characters and text direction marks as visible escapes."""
+    """`text` on one line, with control characters and text direction marks escaped."""
     return _CONTROL.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 def configure_logging(
     level: str, *, as_json: bool, stream: TextIO | None = None, file: logging.Handler | None = None
 ) -> None:
-    """Send the log to `stream` (standard error), and to `file`. Replaces the handlers that were there."""
+    """Log to `stream` (default: standard error) and to `file`. Replaces existing handlers."""
     handler = logging.StreamHandler(stream if stream is not None else sys.stderr)
     handler.setFormatter(JsonFormatter() if as_json else LineFormatter())
     root = logging.getLogger()
@@ -44,7 +42,7 @@ def configure_logging(
         root.addHandler(file)
     root.setLevel(logging.WARNING)
     logging.getLogger("jan_serve").setLevel(_LEVELS[level])
-    # uvicorn installs handlers of its own unless told otherwise; its access lines repeat our request lines.
+    # uvicorn may have installed handlers; its access lines repeat our request lines.
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):
         logger = logging.getLogger(name)
         logger.handlers.clear()
@@ -53,9 +51,9 @@ def configure_logging(
 
 
 class LineFormatter(logging.Formatter):
-    """`12:34:56.789 INFO  jan_serve.api: message key=value`; tracebacks follow on lines of their own.
+    """`12:34:56.789 INFO  jan_serve.api: message key=value`; tracebacks follow on separate lines.
 
-    with_date: a date before the time, for lines that are read days later.
+    with_date: prepend the date.
     """
 
     def __init__(self, *, with_date: bool = False) -> None:
@@ -63,7 +61,6 @@ class LineFormatter(logging.Formatter):
         self._time_format = "%Y-%m-%d %H:%M:%S.%f" if with_date else "%H:%M:%S.%f"
 
     def format(self, record: logging.LogRecord) -> str:
-        """One record as text."""
         time = datetime.fromtimestamp(record.created).astimezone().strftime(self._time_format)[:-3]
         fields = fields_text(_extra_fields(record))
         line = f"{time} {record.levelname:<7} {record.name}: {printable(record.getMessage())}{fields}"
@@ -71,15 +68,14 @@ class LineFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: time (RFC 3339, UTC), level, logger, message, and the fields of the record."""
+    """One JSON object per line: time (RFC 3339, UTC), level, logger, message, and extra fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One record as a JSON object."""
         return json.dumps(record_content(record), ensure_ascii=True, default=str)
 
 
 def record_content(record: logging.LogRecord) -> dict[str, Any]:
-    """One record as an object of JSON: what JsonFormatter writes."""
+    """The JSON object that JsonFormatter writes for a record."""
     content: dict[str, Any] = {
         "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
         "level": record.levelname.lower(),
@@ -93,12 +89,12 @@ def record_content(record: logging.LogRecord) -> dict[str, Any]:
 
 
 def fields_text(fields: Mapping[str, Any]) -> str:
-    """` name=value` of each field."""
+    """` name=value` for each field."""
     return "".join(f" {name}={_plain(value)}" for name, value in fields.items())
 
 
 def _extra_fields(record: logging.LogRecord) -> Mapping[str, Any]:
-    """What the caller passed as `extra`, except what is None."""
+    """The `extra` fields of a record that are not None."""
     return {
         name: value
         for name, value in vars(record).items()

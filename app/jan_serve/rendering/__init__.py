@@ -1,1 +1,1 @@
-"""The process that renders chat templates: code from untrusted files, run where it can be ended."""
+"""The helper process that renders chat templates, which are code from untrusted files."""

@@ -1,6 +1,6 @@
-"""Renders what comes down the pipe, one request after the other. Started as `jan-serve render`; not for people.
+"""Renders the templates that arrive on the pipe, one after another. Started as `jan-serve render`; not a user command.
 
-A template may use as much CPU time and memory as the limits here say: see `ipc.helper`.
+`ipc.helper` enforces the limits of CPU time and memory.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MEMORY_LIMIT_BYTES: Final = 256 << 20
 
 
 def main() -> int:
-    """Until the pipe ends."""
+    """Serve requests until the pipe closes."""
     return serve(_Rendering(), cpu_limit_s=CPU_LIMIT_S, memory_limit_bytes=MEMORY_LIMIT_BYTES)
 
 

@@ -1,8 +1,8 @@
-"""What is known about the files in the models folder beyond their bytes: source, digests, aliases, header facts.
+"""Metadata of the files in the models folder: source, digests, aliases, header facts.
 
-The folder itself says which models there are; the index only adds to that. It has one small file for each model, so
-that a damaged one hides nothing but itself, and so that no two writers ever change the same file. A record counts as
-long as the size and the time of change of its first file are what they were.
+The folder determines which models exist; the index only adds to that. It has one small file per model, so that damage
+is limited to one record and writers do not share files. A record is valid while the size and modification time of its
+first file are unchanged.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from jan_serve.core.listed_model import HeaderFacts
 from jan_serve.store.files.atomic_file import write_atomically
 from jan_serve.store.versions import LaterVersion, Steps, latest, upgrade
 
 STATE_FOLDER: Final = ".jan-serve"
-"""Hidden folder in the models folder for the index and for downloads under way. Listing skips hidden folders."""
+"""Hidden folder in the models folder for the index and partial downloads. Listing skips hidden folders."""
 _MAX_RECORD_BYTES: Final = 1 << 20
 _MAX_RECORDS: Final = 20_000
 RECORD_STEPS: Steps = {}
-"""From version 1 of a record on; see `versions`."""
+"""See `versions`."""
 
 _log: Final = logging.getLogger("jan_serve.store")
 
@@ -32,10 +33,10 @@ SourceKind = Literal["hub", "ollama", "lmstudio", "jan", "hf-cache", "folder"]
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where a model comes from.
+    """Origin of a model.
 
-    name: `org/repo` for the hub, the name that the other program uses for an import. path: the linked original.
-    revision: the commit. endpoint: the hub, where it is not the public one.
+    name: `org/repo` on the hub, or the other program's name for an import. path: the linked original.
+    revision: the commit. endpoint: the hub, if it is not the public one.
     """
 
     kind: SourceKind
@@ -46,29 +47,17 @@ class Source(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class FileRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A file of a model. path: relative to the models folder, with `/`. sha256: None where it was never computed."""
+    """path: relative to the models folder, with `/`. sha256: None if not computed."""
 
     path: str
     size_bytes: int
     sha256: str | None = None
 
 
-class HeaderFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the GGUF header says, kept so that a list of models needs no headers."""
-
-    architecture: str
-    title: str | None = None
-    n_ctx_train: int | None = None
-    n_parameters: int = 0
-    quantisation: str | None = None
-    has_chat_template: bool = False
-    pooling: str | None = None
-
-
 class ModelRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One model. files: the model's own, in order; projector: the multimodal projector beside it.
+    """One model. files: in order, without the multimodal projector.
 
-    modified_ns: of the first file when the record was made. added_at: seconds since 1970.
+    modified_ns: of the first file when the record was written. added_at: seconds since 1970.
     """
 
     name: str
@@ -82,12 +71,12 @@ class ModelRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     version: int = 1
 
     def describes(self, size_bytes: int, modified_ns: int) -> bool:
-        """Whether the model's first file is still the one that was recorded."""
+        """Whether the model's first file is unchanged since the record was written."""
         return bool(self.files) and (self.files[0].size_bytes, self.modified_ns) == (size_bytes, modified_ns)
 
 
 class ModelIndex:
-    """The records of one models folder. Any thread may ask; every method blocks on the disk for a short while."""
+    """The records of one models folder. Thread-safe; every method blocks briefly on the disk."""
 
     def __init__(self, models_dir: Path) -> None:
         self._folder = models_dir / STATE_FOLDER / "index"
@@ -95,7 +84,7 @@ class ModelIndex:
         self._read: dict[str, tuple[tuple[int, int], ModelRecord | None]] = {}
 
     def records(self) -> dict[str, ModelRecord]:
-        """Every readable record by the model's name. Files that did not change are not read again."""
+        """All readable records by model name. Reads only changed files."""
         try:
             entries = [entry for entry in os.scandir(self._folder) if entry.name.endswith(".json")]
         except OSError:
@@ -117,23 +106,23 @@ class ModelIndex:
         return found
 
     def put(self, record: ModelRecord) -> None:
-        """Write a record, in place of an older one of that name. Raises OSError; what was there before stays then."""
+        """Write a record, replacing an older one of that name atomically. Raises OSError."""
         current = msgspec.structs.replace(record, version=latest(RECORD_STEPS))
         content = msgspec.json.format(msgspec.json.encode(current), indent=1)
         write_atomically(self._folder / _file_name(record.name), content)
 
     def remove(self, name: str) -> None:
-        """Forget a model. Nothing happens where it is not known."""
+        """Delete the record of a model, if there is one."""
         (self._folder / _file_name(name)).unlink(missing_ok=True)
 
 
 def _file_name(name: str) -> str:
-    """Names are paths and may be long: their digest is a file name on every platform."""
+    """A digest: names contain `/` and may be too long for a file name."""
     return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:32] + ".json"
 
 
 def _read_record(path: Path) -> ModelRecord | None:
-    """None for what is damaged or of a later version: the model is then listed without it, and the file stays."""
+    """None if damaged or of a later version: the file stays, and the model is listed without it."""
     try:
         with path.open("rb") as file:
             content = file.read(_MAX_RECORD_BYTES + 1)

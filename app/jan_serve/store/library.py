@@ -1,51 +1,29 @@
-"""The models folder as management sees it: what is there, what can be had from the hub, what can be deleted.
-
-It loads no model and knows nothing of what is loaded.
-"""
+"""The models folder for management: lists, pulls and deletes models. Knows nothing of loaded models."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jan_serve.core.listed_model import HeaderFacts, ListedModel
 from jan_serve.errors import JanServeError, ModelNotFound
-from jan_serve.store.entry import ModelEntry
-from jan_serve.store.gguf.model_file import MAX_PARTS, part_number
-from jan_serve.store.index import HeaderFacts, ModelIndex, ModelRecord
+from jan_serve.store.gguf.model_file import MAX_PARTS, PartName
+from jan_serve.store.index import ModelIndex, ModelRecord
+from jan_serve.store.model_entry import ModelEntry
 from jan_serve.store.remove import Removed, remove_model
 from jan_serve.store.resolve import ModelResolver
 
 if TYPE_CHECKING:
-    # Loaded with the first pull: the HTTP client takes a while.
-    from jan_serve.store.hub.pull import Puller, PullPlan, PullWatcher
-
-
-@dataclass(frozen=True, slots=True)
-class ListedModel:
-    """A model that is here. size_bytes: all its files. source: `hub`, `ollama` …, `folder`, `built in`, `--model`.
-
-    adapters: names of LoRA adapters that it is loaded with. facts: None where the header was not read yet, or cannot
-    be, for the reason in `problem`.
-    """
-
-    name: str
-    aliases: tuple[str, ...]
-    adapters: tuple[str, ...]
-    source: str
-    source_name: str
-    size_bytes: int
-    modified_at: int
-    can_remove: bool
-    facts: HeaderFacts | None
-    problem: str | None
+    # Imported with the first pull: importing the HTTP client is slow.
+    from jan_serve.store.hub.download import DownloadWatcher
+    from jan_serve.store.hub.pull import Puller, PullPlan
 
 
 class ModelLibrary:
-    """The models of one folder, and the hub behind it. Methods that are no coroutines block on the disk."""
+    """The models of one folder, and a hub to pull from. Methods that are not coroutines block on the disk."""
 
     def __init__(
         self,
@@ -53,20 +31,20 @@ class ModelLibrary:
         models_dir: Path,
         make_puller: Callable[[], Puller],
     ) -> None:
-        """make_puller: called once, by the first pull."""
+        """make_puller: called once, at the first pull."""
         self._resolver = resolver
         self._models_dir = models_dir
         self._index = ModelIndex(models_dir)
         self._make_puller = make_puller
         self._puller: Puller | None = None
         self._facts: dict[tuple[str, int, int], HeaderFacts | str] = {}
-        """By file and state of it: what its header says, or why it cannot be served."""
+        """By path, size and modification time: the header's facts, or why the model cannot be served."""
         self._reading: asyncio.Task[None] | None = None
 
     async def models(self) -> tuple[ListedModel, ...]:
-        """Every model that can be asked for, in some milliseconds.
+        """All models, within milliseconds.
 
-        Facts that only a header says which nobody has read yet are left out; they are read now, and are there later.
+        Facts from headers that were not read yet are missing; a background task reads them for later calls.
         """
         entries = await asyncio.to_thread(self._resolver.entries)
         unread = any(not self._is_known(entry) for entry in entries)
@@ -75,7 +53,7 @@ class ModelLibrary:
         return await asyncio.to_thread(lambda: tuple(self._listed(entry) for entry in entries))
 
     async def read_headers(self) -> None:
-        """Read the headers that nobody has read yet, one at a time, so that a cancel can come between."""
+        """Read the missing headers one at a time, so that the task can be cancelled in between."""
         for entry in await asyncio.to_thread(self._resolver.entries):
             if self._is_known(entry):
                 continue
@@ -87,11 +65,11 @@ class ModelLibrary:
             self._facts[_stamp(entry)] = facts
 
     def find(self, name: str) -> str:
-        """The canonical name of a model, or of the one that an adapter belongs to. Raises as ModelResolver.choose."""
-        return self._resolver.choose(name)[0].name
+        """The canonical name of a model, or of an adapter's model. Raises as ModelResolver.resolve_with_adapter."""
+        return self._resolver.resolve_with_adapter(name)[0].name
 
     def remove(self, name: str) -> Removed:
-        """Delete the files of the model of this canonical name, which no other name stands for.
+        """Delete the files of a model. name: canonical.
 
         Raises ModelNotFound, InvalidRequest, StoreError.
         """
@@ -101,15 +79,15 @@ class ModelLibrary:
         return remove_model(entry, self._models_dir, self._index)
 
     async def plan(self, text: str, revision: str | None) -> PullPlan:
-        """What pulling `text` would download. Raises as Puller.plan."""
+        """Raises as Puller.plan."""
         return await self._hub().plan(text, revision=revision)
 
-    async def pull(self, plan: PullPlan, watcher: PullWatcher) -> ModelRecord:
-        """Download it. Raises as Puller.run; cancelling keeps what came."""
+    async def pull(self, plan: PullPlan, watcher: DownloadWatcher) -> ModelRecord:
+        """Raises as Puller.run. Cancelling keeps received data."""
         return await self._hub().run(plan, watcher)
 
     def _hub(self) -> Puller:
-        # One for all: it lets callers that want the same file share one transfer.
+        # One puller for all callers, so that they share transfers of the same file.
         if self._puller is None:
             self._puller = self._make_puller()
         return self._puller
@@ -121,16 +99,16 @@ class ModelLibrary:
         record = entry.record
         read = self._facts.get(_stamp(entry))
         facts = record.facts if record is not None and record.facts is not None else read
-        inside = entry.origin == "models folder"
+        is_in_folder = entry.origin == "models folder"
         return ListedModel(
             name=entry.name,
             aliases=(*(record.aliases if record is not None else ()), *entry.aliases),
             adapters=entry.adapters,
-            source=record.source.kind if record is not None else "folder" if inside else entry.origin,
+            source=record.source.kind if record is not None else "folder" if is_in_folder else entry.origin,
             source_name=record.source.name if record is not None else "",
             size_bytes=_size(entry),
             modified_at=entry.modified_ns // 1_000_000_000,
-            can_remove=inside,
+            can_remove=is_in_folder,
             facts=facts if isinstance(facts, HeaderFacts) else None,
             problem=facts if isinstance(facts, str) else None,
         )
@@ -141,15 +119,15 @@ def _stamp(entry: ModelEntry) -> tuple[str, int, int]:
 
 
 def _size(entry: ModelEntry) -> int:
-    """All files of a model. Of a split one that was put there by hand, the parts that are beside the first."""
+    """Size of all files. For a split model that the user added, those of the parts that exist."""
     record = entry.record
     if record is not None and record.source.kind != "folder":
         return sum(file.size_bytes for file in record.files)
-    place = part_number(entry.path.name)
-    if place is None or place[2] > MAX_PARTS:
+    part = PartName.parse(entry.path.name)
+    if part is None or part.count > MAX_PARTS:
         return entry.size_bytes
     total = entry.size_bytes
-    for number in range(2, place[2] + 1):
+    for file in part.all_files()[1:]:
         with contextlib.suppress(OSError):
-            total += entry.path.with_name(f"{place[0]}-{number:05}-of-{place[2]:05}.gguf").stat().st_size
+            total += entry.path.with_name(file).stat().st_size
     return total

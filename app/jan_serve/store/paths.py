@@ -1,4 +1,4 @@
-"""Where jan-serve keeps things, by the platform's own conventions. Nothing here creates or reads a file."""
+"""Paths of jan-serve's files, by the platform's conventions. Creates and reads nothing."""
 
 from __future__ import annotations
 
@@ -11,28 +11,23 @@ _APP = "jan-serve"
 
 
 def default_config_file() -> Path:
-    """The settings file that is read when no other is named. It need not exist."""
+    """The default configuration file. It may not exist."""
     return platformdirs.user_config_path(_APP, appauthor=False) / "config.toml"
 
 
 def default_data_dir() -> Path:
-    """Where state that must survive a restart is kept."""
+    """The folder for state that survives restarts."""
     return platformdirs.user_data_path(_APP, appauthor=False)
 
 
 @dataclass(frozen=True, slots=True)
 class StorePaths:
-    """The folders of one installation. `models_dir` is the user's: jan-serve adds files there, and never moves any."""
+    """The folders of one installation. models_dir belongs to the user: jan-serve adds files but moves none."""
 
     data_dir: Path
     models_dir: Path
 
     @property
-    def logs_dir(self) -> Path:
-        """The log file of the server and its older parts."""
-        return self.data_dir / "logs"
-
-    @property
     def cache_dir(self) -> Path:
-        """What can be deleted at any time: saved prompt states."""
+        """Saved prompt states, which can be deleted at any time."""
         return self.data_dir / "cache"

@@ -1,6 +1,6 @@
-"""Deletes a model from the models folder: its files, its record, folders that it leaves empty. Follows no link.
+"""Deletes a model from the models folder: its files, its record and empty folders. Follows no links.
 
-Whether the model is in use is the caller's to know. Files that another model of the store uses stay.
+The caller checks that the model is not in use. Files that other models use stay.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from pathlib import Path, PurePosixPath
 from stat import S_ISREG
 
 from jan_serve.errors import InvalidRequest
-from jan_serve.store.entry import ModelEntry
-from jan_serve.store.files.disk import storage_error
-from jan_serve.store.gguf.model_file import part_number
+from jan_serve.store.files.disk_space import storage_error
+from jan_serve.store.gguf.model_file import PartName
 from jan_serve.store.index import ModelIndex
+from jan_serve.store.model_entry import ModelEntry
 
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """What was deleted. n_freed: bytes that the disk has back; linked files cost nothing and free nothing."""
+    """n_freed: freed bytes of disk space; deleting a link frees none."""
 
     name: str
     paths: tuple[Path, ...]
@@ -27,12 +27,12 @@ class Removed:
 
 
 def is_own_file(entry: ModelEntry) -> bool:
-    """Whether jan-serve put the model there (by pull or import), rather than the user by hand."""
+    """Whether jan-serve added the model (by pull or import), not the user."""
     return entry.record is not None and entry.record.source.kind != "folder"
 
 
 def check_removable(entry: ModelEntry, models_dir: Path) -> None:
-    """Raises InvalidRequest for a model outside the models folder: the built-in one, and what --model names."""
+    """Raises InvalidRequest for a model outside the models folder: the built-in one, or --model."""
     if entry.origin != "models folder" or not entry.path.is_relative_to(models_dir):
         where = (
             "ships with jan-serve"
@@ -43,12 +43,12 @@ def check_removable(entry: ModelEntry, models_dir: Path) -> None:
 
 
 def remove_model(entry: ModelEntry, models_dir: Path, index: ModelIndex) -> Removed:
-    """Delete the model. Raises InvalidRequest for one outside the models folder, StoreError where it cannot be."""
+    """Raises InvalidRequest for a model outside the models folder, StoreError if it cannot be deleted."""
     check_removable(entry, models_dir)
     paths = [path for path in _paths(entry, models_dir, index) if os.path.lexists(path)]
     n_freed = 0
     try:
-        # The first file goes first: without it the rest is no model, whatever happens then.
+        # Delete the first file first: without it, remaining files are not listed as a model.
         for path in paths:
             status = path.lstat()
             path.unlink()
@@ -73,24 +73,22 @@ def _paths(entry: ModelEntry, models_dir: Path, index: ModelIndex) -> list[Path]
     recorded = [*entry.record.files, *((entry.record.projector,) if entry.record.projector else ())]
     for file in recorded:
         path = models_dir.joinpath(*PurePosixPath(file.path).parts)
-        # A record is a file that anyone may have edited: its paths count only below the folder and without links.
+        # Records are untrusted: their paths must be inside the folder, without links.
         if file.path not in used and path not in paths and _is_inside(path, models_dir):
             paths.append(path)
     return paths
 
 
 def _later_parts(first: Path) -> list[Path]:
-    place = part_number(first.name)
-    if place is None:
+    name = PartName.parse(first.name)
+    if name is None:
         return []
-    stem, _, count = place
     return [
         path
         for path in first.parent.iterdir()
-        if (part := part_number(path.name)) is not None
-        and part[0] == stem
-        and part[1] > 1
-        and part[2] == count
+        if (part := PartName.parse(path.name)) is not None
+        and part.number > 1
+        and (part.stem, part.count) == (name.stem, name.count)
     ]
 
 
@@ -101,7 +99,7 @@ def _is_inside(path: Path, models_dir: Path) -> bool:
 
 
 def _remove_if_empty(folder: Path, models_dir: Path) -> None:
-    """Remove an empty folder and those above it that become empty. The models folder itself stays."""
+    """Remove an empty folder and parents that become empty, except the models folder."""
     while folder != models_dir and folder.is_relative_to(models_dir):
         try:
             folder.rmdir()

@@ -1,7 +1,7 @@
-"""Finds the file of a model by its name, among the models folder, the file that --model named, and the built-in one.
+"""Resolves model names to files: in the models folder, --model, and the built-in model.
 
-A name from a request is only ever compared with names of files that are there: no path is made from it. Listing blocks
-on the disk for a few milliseconds; reading a header (once per file and change) for up to some tenths of a second.
+Names from requests are only compared with existing files, and never become paths. Listing blocks on the disk for a few
+milliseconds; reading a header (once per file and change) for up to some tenths of a second.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import Final
 
+from jan_serve.core.listed_model import HeaderFacts
 from jan_serve.errors import InvalidRequest, ModelNotFound, SettingsError
-from jan_serve.store.configured import ConfiguredEntries
-from jan_serve.store.entry import ConfiguredNames, ModelEntry
-from jan_serve.store.gguf.facts import facts_of
-from jan_serve.store.gguf.model_file import ModelFile, part_number, read_model_file
-from jan_serve.store.index import FileRecord, HeaderFacts, ModelIndex, ModelRecord, Source
-from jan_serve.store.names import (
+from jan_serve.store.configured_names import ConfiguredEntries, ConfiguredNames
+from jan_serve.store.gguf.model_file import ModelFile, PartName, read_model_file
+from jan_serve.store.index import FileRecord, ModelIndex, ModelRecord, Source
+from jan_serve.store.model_entry import ModelEntry
+from jan_serve.store.name_matching import (
     adapter_matches,
     best_matches,
+    canonical_name,
     deletion_matches,
     exact_matches,
-    name_of,
     without_suffix,
 )
 
@@ -41,14 +41,14 @@ _SUFFIX: Final = ".gguf"
 
 @dataclass(frozen=True, slots=True)
 class DefaultModel:
-    """The model of requests that name none. `reason` is for people; `entry` is None where nothing can be served."""
+    """The model of requests that name none. reason: for people. entry: None if there is no model."""
 
     entry: ModelEntry | None
     reason: str
 
 
 class ModelResolver:
-    """Name to file. Keeps no list: what is added or removed counts from the next request on. Any thread may ask."""
+    """Keeps no list: added and removed files count from the next request. Thread-safe."""
 
     def __init__(
         self,
@@ -59,11 +59,11 @@ class ModelResolver:
         index: ModelIndex | None = None,
         names: Callable[[], Mapping[str, ConfiguredNames]] | None = None,
     ) -> None:
-        """`default` is --model: a path of a file, or a name. `builtin`: name and file of the model that ships with us.
-        `index`: where sources and aliases come from; without one, files have their names only. `names`: what is
-        configured as of now, by a full name of a model; asked for each list.
+        """default: --model, a path or a name. builtin: name and file of the shipped model. index: gives sources and
+        aliases; without it, models have only their names. names: returns the current configuration, by full model name;
+        called for each list.
 
-        Raises ModelNotFound when `default` is neither, SettingsError when it can only be a file and is none.
+        Raises ModelNotFound if `default` is unknown, SettingsError if it is a path without a GGUF file.
         """
         self._models_dir = models_dir
         self._builtin = builtin
@@ -78,7 +78,7 @@ class ModelResolver:
             self.resolve(default)
 
     def entries(self) -> tuple[ModelEntry, ...]:
-        """Every model that can be asked for: what --model named first, then by name, the built-in one last."""
+        """All models: --model first, then by name, the built-in one last."""
         found: dict[str, ModelEntry] = {}
         if self._named is not None:
             found[self._named.name] = self._named
@@ -93,9 +93,9 @@ class ModelResolver:
         return entries if self._configured is None else self._configured.apply(entries)
 
     def resolve(self, name: str | None) -> ModelEntry:
-        """The model of that name (None: the default one), in the order of `names.best_matches`.
+        """The model of that name (None: the default one), by the rules of `name_matching.best_matches`.
 
-        Raises InvalidRequest for what cannot be a name or fits several models, ModelNotFound for what is not here.
+        Raises InvalidRequest for an invalid or ambiguous name, ModelNotFound for an unknown one.
         """
         if name is None:
             return self._resolve_default()
@@ -104,9 +104,9 @@ class ModelResolver:
         return _only(name, best_matches(name, entries), entries)
 
     def resolve_exact(self, name: str) -> ModelEntry:
-        """For what deletes, where another model must never be meant: see `names.deletion_matches`. Raises as `resolve`.
+        """The model to delete, see `name_matching.deletion_matches`. Raises as `resolve`.
 
-        What a name that several share can mean is listed by file: each of these names one of them.
+        For an ambiguous name, the error lists file names, each of which is unambiguous.
         """
         _check_name(name)
         entries = self.entries()
@@ -115,10 +115,10 @@ class ModelResolver:
             raise _ambiguous(name, [f"{entry.name}{_SUFFIX}" for entry in matches])
         return _only(name, matches, entries)
 
-    def choose(self, name: str | None) -> tuple[ModelEntry, str | None]:
-        """As `resolve`, where a name may also be `MODEL:ADAPTER` or a LoRA adapter's own: the model and the adapter.
+    def resolve_with_adapter(self, name: str | None) -> tuple[ModelEntry, str | None]:
+        """Model and LoRA adapter of a name, which may be `MODEL:ADAPTER`, an adapter's name, or as in `resolve`.
 
-        Raises AdapterNotFound beside.
+        Raises as `resolve`, and AdapterNotFound.
         """
         if name is None:
             return self._resolve_default(), None
@@ -136,7 +136,7 @@ class ModelResolver:
         return _only(name, best_matches(name, entries), entries), None
 
     def default(self) -> DefaultModel:
-        """What a request without a model gets, and why. Raises as `resolve` does if --model has gone."""
+        """The model of requests that name none. Raises as `resolve` if --model is missing."""
         if self._default_name is not None:
             return DefaultModel(self.resolve(self._default_name), "as configured")
         entries = self.entries()
@@ -151,9 +151,9 @@ class ModelResolver:
         return DefaultModel(built_in, "the models folder has no model")
 
     def model_file(self, path: Path, name: str) -> ModelFile:
-        """The checked header facts of a model file that is served as `name`. Blocks on the disk.
+        """The header facts of the file of `name`. Blocks on the disk.
 
-        Raises InvalidModel, and ModelNotFound when the file has gone.
+        Raises InvalidModel, and ModelNotFound if the file is missing.
         """
         try:
             status = path.stat()
@@ -171,17 +171,17 @@ class ModelResolver:
         return known
 
     def facts(self, entry: ModelEntry) -> HeaderFacts:
-        """What a list shows of a model: from the index, else from its header, which the index then keeps.
+        """The facts of a model from the index, else from its header; the index then keeps them.
 
-        Raises InvalidModel, and ModelNotFound when the file has gone.
+        Raises InvalidModel, and ModelNotFound if the file is missing.
         """
         if entry.record is not None and entry.record.facts is not None:
             return entry.record.facts
-        facts = facts_of(self.model_file(entry.path, entry.name))
+        facts = self.model_file(entry.path, entry.name).facts()
         if self._index is not None and entry.origin == "models folder" and entry.record is None:
-            # What cannot be written down is read again next time.
+            # Without a record, the header is read again next time.
             with contextlib.suppress(OSError):
-                self._index.put(_record_by_hand(entry, facts, self._models_dir))
+                self._index.put(_folder_record(entry, facts, self._models_dir))
         return facts
 
     def _resolve_default(self) -> ModelEntry:
@@ -191,16 +191,16 @@ class ModelResolver:
         return chosen.entry
 
     def _entry_of_path(self, text: str) -> ModelEntry | None:
-        """--model as a file: what exists is taken, with its name in the folder or, elsewhere, its own stem."""
+        """--model as an existing file, named by its path in the models folder or, elsewhere, its stem."""
         path = Path(text).expanduser().absolute()
         if path.suffix.lower() != _SUFFIX or not path.is_file():
             return None
         inside = path.is_relative_to(self._models_dir)
-        name = name_of(path.relative_to(self._models_dir) if inside else Path(path.name))
+        name = canonical_name(path.relative_to(self._models_dir) if inside else Path(path.name))
         return _entry(name, path, origin="models folder" if inside else "--model")
 
     def _scan(self) -> Iterator[ModelEntry]:
-        """GGUF files below the folder. Links to files are taken (only the owner can link), links to folders are not."""
+        """GGUF files below the folder. Follows links to files (only the owner can create them), not to folders."""
         count = 0
         records = self._index.records() if self._index is not None else {}
         for folder, subfolders, files in os.walk(self._models_dir):
@@ -213,13 +213,13 @@ class ModelResolver:
                 count += 1
                 if count > _MAX_FILES:
                     return
-                entry = _entry(name_of(relative / file), Path(folder, file), origin="models folder")
+                entry = _entry(canonical_name(relative / file), Path(folder, file), origin="models folder")
                 if entry is not None:
                     yield _with_record(entry, records.get(entry.name))
 
 
 def _only(name: str, matches: Sequence[ModelEntry], entries: Sequence[ModelEntry]) -> ModelEntry:
-    """The one match. Raises InvalidRequest for several, ModelNotFound with the entries that look like it for none."""
+    """The only match. Raises InvalidRequest for several, ModelNotFound with similar names for none."""
     if len(matches) == 1:
         return matches[0]
     if matches:
@@ -237,15 +237,15 @@ def _ambiguous(name: str, candidates: Sequence[str]) -> InvalidRequest:
 
 
 def _is_model_name(file: str) -> bool:
-    """Whether a file of this name can be a model: no projector, no later part of a split model, nothing hidden."""
+    """Excludes projectors, later parts of split models and hidden files."""
     if file.startswith(".") or not file.lower().endswith(_SUFFIX) or file.lower().startswith("mmproj"):
         return False
-    place = part_number(file)
-    return place is None or place[1] == 1
+    part = PartName.parse(file)
+    return part is None or part.number == 1
 
 
 def _entry(name: str, path: Path, *, origin: str) -> ModelEntry | None:
-    """None for what is no regular file: a FIFO or a device would block its reader."""
+    """None unless it is a regular file: a FIFO or a device would block its reader."""
     try:
         status = path.stat()
     except OSError:
@@ -255,7 +255,7 @@ def _entry(name: str, path: Path, *, origin: str) -> ModelEntry | None:
     return ModelEntry(name, path, status.st_size, status.st_mtime_ns, origin)
 
 
-def _record_by_hand(entry: ModelEntry, facts: HeaderFacts, models_dir: Path) -> ModelRecord:
+def _folder_record(entry: ModelEntry, facts: HeaderFacts, models_dir: Path) -> ModelRecord:
     path = entry.path.relative_to(models_dir).as_posix()
     return ModelRecord(
         name=entry.name,
@@ -274,7 +274,7 @@ def _with_record(entry: ModelEntry, record: ModelRecord | None) -> ModelEntry:
 
 
 def _check_name(name: str) -> None:
-    """Refuse what is not a name at all. Safety does not rest on this: see the module's first lines."""
+    """Raises InvalidRequest for an invalid name. Safety does not depend on this check: names never become paths."""
     reason = None
     if not name:
         reason = "is empty"
@@ -291,7 +291,7 @@ def _check_name(name: str) -> None:
 
 
 def _check_is_no_path(text: str) -> None:
-    """Of --model that was not taken for a file: what is written as a path is meant as one."""
+    """Raises SettingsError if --model, which is not a GGUF file, is written as a path."""
     if not (text.startswith(("/", "~", "./", "../")) or "\\" in text or text[1:2] == ":"):
         return
     path = Path(text).expanduser()

@@ -1,7 +1,7 @@
-"""Versions of what is on disk, and the steps from each to the next. Pure: reading and writing is the caller's.
+"""Versions of files on disk, and their upgrade. Pure: the caller reads and writes.
 
-Nothing is rewritten because a newer jan-serve started: what is older is brought up in memory, each time it is read. An
-upgrade that was interrupted, or taken back, therefore finds everything as it was.
+Starting a newer jan-serve rewrites no file: older content is upgraded in memory at each read. An interrupted or
+reverted upgrade therefore leaves all files unchanged.
 """
 
 from __future__ import annotations
@@ -10,28 +10,28 @@ from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
 
 Steps = Mapping[int, Callable[[MutableMapping[str, Any]], None]]
-"""By the version that a step starts from, without gaps from 1 on. A step changes the content in place."""
+"""By the version that a step upgrades, from 1 without gaps. A step changes the content in place."""
 
 
 class LaterVersion(Exception):
-    """The content was written by a later jan-serve; what it means is not known here."""
+    """A later jan-serve wrote the content."""
 
     def __init__(self, version: int, known: int) -> None:
-        super().__init__(f"version {version}, of which this jan-serve knows {known}")
+        super().__init__(f"version {version}; this jan-serve knows versions up to {known}")
         self.version = version
         self.known = known
 
 
 def latest(steps: Steps) -> int:
-    """The version that all steps lead to."""
+    """The version after all steps."""
     return len(steps) + 1
 
 
 def upgrade(content: MutableMapping[str, Any], key: str, steps: Steps) -> int:
-    """Bring `content` up to the latest version in place; the value is the version that it had.
+    """Upgrade `content` to the latest version in place; returns its previous version.
 
-    key: where the version stands; without it, it is 1. It is left out of the result where that is 1 too. Raises
-    LaterVersion, and ValueError for a version that is no version; `content` is then as it was.
+    key: of the version; missing means 1, and is not added while the latest version is 1. Raises LaterVersion, and
+    ValueError for an invalid version, before any change.
     """
     version = content.get(key, 1)
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:

@@ -1,4 +1,4 @@
-"""Time limits and sizes that the supervisor keeps. Values only; wiring fills them from the settings. All in seconds."""
+"""Limits of the supervisor: values that wiring fills from the settings. Times in seconds."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import msgspec
 
 
 class WorkerLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """When one worker counts as stuck, and how it is ended.
+    """Stall limits of one worker, and how it is stopped.
 
-    load_s: without progress of the load. decode_s: in one `llama_decode` (prefill chunk or step). sample_s: in
-    sampling one token, which llama.cpp cannot interrupt. other_s: in any other phase, or idle beside open requests.
-    silent_s: without answer to a ping. ping_s: between pings while there is work; an idle worker is not pinged.
-    stop_s: from asking to SIGKILL; a worker writes its cache to disk in that time.
+    load_s: load without progress. decode_s: one `llama_decode` (prefill chunk or step). sample_s: sampling of one
+    token, which llama.cpp cannot interrupt. other_s: any other phase, or idle while requests are open. silent_s: ping
+    without an answer. ping_s: between pings while there is work; an idle worker is not pinged. stop_s: from the stop
+    request to SIGKILL; the worker writes its cache to disk meanwhile.
     """
 
     load_s: float = 300.0
@@ -24,11 +24,11 @@ class WorkerLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RestartLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What happens after crashes of one model.
+    """Restarts of one model after crashes.
 
-    backoff_s: pause after the first, second … crash in a row; the last one repeats. max_crashes within window_s
-    make the model failed for cooldown_s. A worker that was ready for window_s ends the row. patience_s: the longest
-    pause that a request waits for; above it the request is refused with Retry-After.
+    backoff_s: after the first, second … consecutive crash; the last one repeats. After max_crashes within window_s the
+    model is failed for cooldown_s. A worker that was ready for window_s resets the row. patience_s: a request waits at
+    most for a back-off this long, and is rejected with Retry-After beyond it.
     """
 
     backoff_s: tuple[float, ...] = (1.0, 2.0, 4.0)
@@ -39,9 +39,9 @@ class RestartLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ManagerLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """max_loaded: models in memory at once, 0 is no limit. memory_budget: bytes for all of them; None: what is free.
+    """max_loaded: models in memory at once, 0 is no limit. memory_budget: bytes for all of them; None: all free memory.
 
-    max_queue: requests of one model that wait, beyond those that run.
+    max_queue: waiting requests of one model, beyond those that run.
     """
 
     max_loaded: int = 1

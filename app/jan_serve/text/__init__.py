@@ -1,1 +1,1 @@
-"""Pure text machinery that works on streams: incremental UTF-8, stop strings."""
+"""Pure text processing: incremental UTF-8, stop strings, markers, and the watermark."""

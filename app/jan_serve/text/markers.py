@@ -1,4 +1,4 @@
-"""Finds the first of several markers in text that is still growing."""
+"""Finds the first of several markers in streamed text."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from functools import lru_cache
 from typing import NamedTuple
 
 
-class Found(NamedTuple):
-    """What a search came to. Text before `start` holds no marker and no beginning of one.
+class MarkerMatch(NamedTuple):
+    """The result of a search. The text before `start` contains no marker, whole or unfinished.
 
-    marker: the marker at `start`; None where there is none, or where more text is needed to tell.
+    marker: the marker at `start`; None if there is none, or if only more text can tell.
     """
 
     start: int
@@ -19,9 +19,9 @@ class Found(NamedTuple):
 
 
 class MarkerSet:
-    """Markers that divide a text. The one that starts first wins; of several there, the longest.
+    """Markers that divide a text. The marker that starts first wins; of several at one position, the longest.
 
-    Not a stop-string matcher: that one goes by the end of a match (see `StopMatcher`). Immutable, so it can be shared.
+    Unlike `StopMatcher`, which goes by the end of a match. Immutable, so it can be shared.
     """
 
     __slots__ = ("_firsts", "_longest", "_markers", "_pattern")
@@ -33,29 +33,29 @@ class MarkerSet:
             raise ValueError("a marker must not be empty")
         self._longest = len(self._markers[0]) if self._markers else 0
         self._firsts = frozenset(marker[0] for marker in self._markers)
-        # An empty alternation would match everywhere; this one matches nowhere.
+        # An empty alternation would match everywhere; "(?!)" matches nowhere.
         self._pattern = re.compile("|".join(map(re.escape, self._markers)) or "(?!)")
 
-    def find(self, text: str, start: int = 0, *, final: bool = False) -> Found:
-        """Search from `start`. final: no more text will come, so an unfinished marker is text."""
+    def find(self, text: str, start: int = 0, *, final: bool = False) -> MarkerMatch:
+        """Search from `start`. final: the text is complete, so an unfinished marker is text."""
         match = self._pattern.search(text, start)
         unfinished = len(text) if final else self._unfinished(text, start)
         if match is not None and match.start() < unfinished:
-            return Found(match.start(), match.group())
-        return Found(unfinished, None)
+            return MarkerMatch(match.start(), match.group())
+        return MarkerMatch(unfinished, None)
 
     def _unfinished(self, text: str, start: int) -> int:
-        """Where the earliest beginning of a marker lies that the end of the text cuts off; else the end."""
-        for at in range(max(start, len(text) - self._longest + 1), len(text)):
-            if text[at] not in self._firsts:
+        """The position of the earliest marker cut off by the end of the text, or the end if there is none."""
+        for index in range(max(start, len(text) - self._longest + 1), len(text)):
+            if text[index] not in self._firsts:
                 continue
-            tail = text[at:]
+            tail = text[index:]
             if any(len(marker) > len(tail) and marker.startswith(tail) for marker in self._markers):
-                return at
+                return index
         return len(text)
 
 
 @lru_cache(maxsize=256)
 def marker_set(*markers: str) -> MarkerSet:
-    """A shared MarkerSet. For markers that come from code: what is made from requests is not worth keeping."""
+    """A cached MarkerSet. Only for markers from code: those from requests would fill the cache."""
     return MarkerSet(markers)

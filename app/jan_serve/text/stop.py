@@ -1,4 +1,4 @@
-"""Exact stop strings on a stream of text."""
+"""Exact stop strings in streamed text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class StopMatch(NamedTuple):
-    """The stop string that was found, and where it starts and ends (characters since the start of the stream)."""
+    """A stop string found; start and end are in characters since the start of the stream."""
 
     stop: str
     start: int
@@ -15,10 +15,9 @@ class StopMatch(NamedTuple):
 
 
 class StopMatcher:
-    """Finds the first stop string to be completed, and holds back text that may become one.
+    """Finds the stop string that ends first, and holds back text that may become one.
 
-    Of several stop strings the one whose last character comes first wins, then the longer one: a rule that does not
-    depend on how the stream is cut into pieces.
+    Of several that end together, the longest wins. The result does not depend on how the stream is cut into pieces.
     """
 
     __slots__ = ("_held", "_longest", "_seen", "_stops")
@@ -33,13 +32,13 @@ class StopMatcher:
 
     @property
     def held(self) -> str:
-        """Text that was fed and is neither released nor matched."""
+        """Text fed but neither released nor matched."""
         return self._held
 
     def feed(self, text: str) -> tuple[str, StopMatch | None]:
-        """Add `text`; return what is certain not to belong to a stop string, and the match that ended the stream.
+        """Add `text`; return the text that cannot belong to a stop string, and the match that ends the stream, if any.
 
-        After a match the rest of the text is dropped and the matcher must not be fed again.
+        After a match, the rest of the text is dropped; do not feed again.
         """
         if not self._stops:
             self._seen += len(text)
@@ -56,29 +55,29 @@ class StopMatcher:
         return window[: len(window) - keep], None
 
     def skip(self, text: str) -> None:
-        """Count text in which no stop string is looked for. Only before anything was fed."""
+        """Count text without searching it. Raises ValueError while text is held back."""
         if self._held:
             raise ValueError("text that is held back cannot be skipped")
         self._seen += len(text)
 
     def finish(self) -> str:
-        """End of the stream: release what was held back."""
+        """End the stream: return the text held back."""
         held, self._held = self._held, ""
         return held
 
     def _find(self, window: str, base: int) -> StopMatch | None:
         best: StopMatch | None = None
         for stop in self._stops:
-            at = window.find(stop)
-            if at < 0:
+            index = window.find(stop)
+            if index < 0:
                 continue
-            found = StopMatch(stop, base + at, base + at + len(stop))
+            found = StopMatch(stop, base + index, base + index + len(stop))
             if best is None or (found.end, found.start) < (best.end, best.start):
                 best = found
         return best
 
     def _partial(self, window: str) -> int:
-        """Length of the longest end of `window` that begins some stop string."""
+        """Length of the longest suffix of `window` that begins a stop string."""
         for size in range(min(len(window), self._longest - 1), 0, -1):
             tail = window[-size:]
             if any(stop.startswith(tail) for stop in self._stops if len(stop) > size):
@@ -87,9 +86,9 @@ class StopMatcher:
 
 
 class TokenEndMatcher:
-    """Finds a stop string at the end of the text so far, or before one line break there. Holds nothing back.
+    """Finds a stop string at the end of the text so far, or before one final line break. Holds nothing back.
 
-    What stands in the middle of a token is not found: unlike StopMatcher it depends on how the stream is cut.
+    Finds none in the middle of a token: unlike StopMatcher, the result depends on how the stream is cut.
     """
 
     __slots__ = ("_longest", "_stops", "_tail")
@@ -102,7 +101,7 @@ class TokenEndMatcher:
         self._tail = ""
 
     def feed(self, text: str) -> str | None:
-        """Add the text of a token; return the stop string that the whole text ends with now."""
+        """Add the text of a token; return the stop string at the end of the text, if any."""
         self._tail = (self._tail + text)[-self._longest :]
         before_break = self._tail.removesuffix("\n")
         for stop in self._stops:

@@ -1,4 +1,4 @@
-"""Bytes of tokens to whole characters."""
+"""Decodes the bytes of tokens to whole characters."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import codecs
 
 
 class Utf8Decoder:
-    """Incremental UTF-8: holds back the start of an unfinished character, and nothing else.
+    """Incremental UTF-8 decoder: holds back an unfinished character, and nothing else.
 
-    Bytes that can never become a character turn into U+FFFD, as the Unicode standard recommends (one per maximal
-    subpart), so joined output never depends on where the bytes were cut.
+    Invalid bytes become U+FFFD, one per maximal subpart as the Unicode standard recommends, so the joined output does
+    not depend on where the bytes were cut.
     """
 
     __slots__ = ("_decoder",)
@@ -19,7 +19,6 @@ class Utf8Decoder:
 
     @property
     def pending(self) -> bool:
-        """Whether an unfinished character is held back."""
         return bool(self._decoder.getstate()[0])
 
     def feed(self, data: bytes) -> str:
@@ -27,7 +26,7 @@ class Utf8Decoder:
         return self._decoder.decode(data)
 
     def finish(self, *, cut_off: bool = False) -> str:
-        """End of input: an unfinished character becomes U+FFFD, or nothing where it was `cut_off` and would go on."""
+        """End the input. An unfinished character becomes U+FFFD; with `cut_off` it is dropped instead."""
         if cut_off:
             self._decoder.reset()
         return self._decoder.decode(b"", final=True)

@@ -1,8 +1,8 @@
 """The watermark of Kirchenbauer et al. (2023, "A Watermark for Large Language Models"), as Text Generation Inference
-makes it on a CPU: the token before decides which half of the vocabulary is "green", and green tokens are preferred.
+computes it on a CPU: the previous token selects the "green" part of the vocabulary, and green tokens get a bonus.
 
-The green tokens are the first of a permutation of the vocabulary: MT19937 seeded with the low 32 bits of
-15485863 times the token before, and a Fisher-Yates shuffle from the front, as `torch.randperm` draws it.
+The green tokens are the front of a permutation of the vocabulary: MT19937 seeded with the low 32 bits of 15485863 times
+the previous token, and a Fisher-Yates shuffle from the front, as in `torch.randperm`.
 """
 
 from __future__ import annotations
@@ -21,46 +21,46 @@ Mask = npt.NDArray[np.bool_]
 DEFAULT_GAMMA: Final = 0.5
 """Share of the vocabulary that is green."""
 DEFAULT_DELTA: Final = 2.0
-"""What is added to the logits of green tokens."""
+"""Added to the logits of green tokens."""
 
 _HASH_KEY: Final = 15_485_863
 _SEEDS: Final = 0xFFFFFFFF
-_REMEMBERED: Final = 512
+_CACHE_SIZE: Final = 512
 
 
 def green_tokens(n_vocab: int, previous: int, gamma: float = DEFAULT_GAMMA) -> Mask:
-    """Which tokens are green behind the token `previous`. Shape (n_vocab,).
+    """The green tokens after the token `previous`, as a mask of shape (n_vocab,).
 
-    n_vocab: the width of the logits. Takes about 2 ms for 150 000 tokens, unless it was asked for lately.
+    n_vocab: the width of the logits. Takes about 2 ms for 150 000 tokens, unless cached.
     """
     packed = _packed_green_tokens(n_vocab, previous, gamma)
     return np.unpackbits(np.frombuffer(packed, np.uint8), count=n_vocab).view(np.bool_)
 
 
-@lru_cache(maxsize=_REMEMBERED)
+@lru_cache(maxsize=_CACHE_SIZE)
 def _packed_green_tokens(n_vocab: int, previous: int, gamma: float) -> bytes:
-    """A bit a token, so that many of them can be remembered."""
+    """One bit per token, to cache many masks."""
     return np.packbits(_shuffled_front(n_vocab, _HASH_KEY * previous, int(n_vocab * gamma))).tobytes()
 
 
 def _shuffled_front(size: int, seed: int, count: int) -> Mask:
-    """The set of the first `count` entries of the permutation of 0..size-1 that belongs to the seed.
+    """A mask of the first `count` entries of the seed's permutation of 0..size-1.
 
-    Step i of the shuffle swaps position i with a later position. What ends at a position behind the front was put there
-    by the last step that hit it, which took it from its own position, where the last earlier step that hit that one
-    had put it, and so on: all of these chains are followed at once, instead of making the swaps one after the other.
+    Step i of the shuffle swaps position i with a later position. The last step that hits a position past the front
+    moves its own entry there, which the last earlier step that hit this one had moved, and so on. All these chains are
+    followed at once, instead of swap by swap.
     """
     ids, choices = _constants(size, count)
     draws = np.random.RandomState(seed & _SEEDS).randint(0, 1 << 32, size=count, dtype=np.uint32)
-    # The remainder by way of float64, which holds 32-bit integers exactly and divides them faster.
+    # The remainder in float64, which is exact for 32-bit integers and divides faster.
     distances = draws.astype(np.float64)
     distances -= np.floor(distances / choices) * choices
     targets = distances.astype(np.int32)
     idle = np.flatnonzero(targets == 0)
     targets += ids[:count]
     source = ids.copy()
-    source[targets] = ids[:count]  # where a position is hit several times, the last step remains
-    for step in idle.tolist():  # hit itself, which moves nothing: one or two of all
+    source[targets] = ids[:count]  # of several steps that hit a position, the last one remains
+    for step in idle.tolist():  # swaps with itself, which moves nothing: one or two steps in total
         earlier = np.flatnonzero(targets[:step] == step)
         source[step] = earlier[-1] if len(earlier) else step
     front = source[:count]
@@ -74,15 +74,15 @@ def _shuffled_front(size: int, seed: int, count: int) -> Mask:
 
 @lru_cache(maxsize=8)
 def _constants(size: int, count: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]:
-    """The ids, and among how many positions each step chooses."""
+    """The token ids, and the number of positions that each step chooses from."""
     return np.arange(size, dtype=np.int32), np.arange(size, size - count, -1, dtype=np.float64)
 
 
 class Detection(NamedTuple):
-    """How far green tokens of a text outnumber what chance would give.
+    """The excess of green tokens in a text over chance.
 
-    scored: tokens that were looked at. green: how many of them are. z: standard deviations above chance.
-    p: the probability of as many green tokens in a text without the mark (one-sided).
+    scored: tokens counted. green: green ones among them. z: standard deviations above chance.
+    p: the probability of at least as many green tokens in a text without the watermark (one-sided).
     """
 
     scored: int
@@ -94,10 +94,10 @@ class Detection(NamedTuple):
 def detect(
     tokens: Sequence[int], n_vocab: int, *, gamma: float = DEFAULT_GAMMA, unique: bool = False
 ) -> Detection:
-    """Score a text against its own token pairs. The first token has none before it and is not counted.
+    """Score a text by its token pairs. The first token has no predecessor and is not counted.
 
-    unique: every pair counts once, since a text that repeats itself repeats its green tokens too. Raises ValueError for
-    fewer than two tokens, and for gamma outside of 0 to 1.
+    unique: count every pair once, because repeated text repeats its green tokens. Raises ValueError for fewer than two
+    tokens, or if gamma is not between 0 and 1.
     """
     if not 0 < gamma < 1:
         raise ValueError(f"gamma: {gamma} is not between 0 and 1")

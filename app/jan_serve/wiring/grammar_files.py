@@ -1,4 +1,4 @@
-"""Grammars that requests use by name: the shipped ones, and the files of the user's own folder."""
+"""Grammars that requests use by name: shipped ones and the user's files."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ MAX_FILE_BYTES: Final = 1 << 20
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")
 
 
-class NamedGrammars(Mapping[str, str]):
-    """GBNF texts by name. A file of the user's folder comes before a shipped grammar of the same name.
+class GrammarFiles(Mapping[str, str]):
+    """GBNF texts by name. A file of the user precedes a shipped grammar of the same name.
 
-    Files are read when they are asked for, so that an edited one counts from the next request on.
+    Files are read at each use, so edits apply from the next request.
     """
 
     def __init__(self, shipped: Mapping[str, str], folder: Path) -> None:
-        """folder: holds `NAME.gbnf` files; it need not exist."""
+        """folder: has `NAME.gbnf` files; may not exist."""
         self._shipped = shipped
         self._folder = folder
 
     def __getitem__(self, name: str) -> str:
-        """The text. Raises KeyError for a name that is none, InvalidGrammar for a file that cannot be used."""
+        """Raises KeyError for an unknown name, InvalidGrammar for an unusable file."""
         if not _NAME.match(name):
             raise KeyError(name)
         path = self._folder / f"{name}.gbnf"

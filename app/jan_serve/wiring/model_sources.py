@@ -1,4 +1,4 @@
-"""Models as the supervisor and generation ask for them: the store's names and files, with what is said of each."""
+"""Models for the supervisor and generation: names and files from the store, with their settings."""
 
 from __future__ import annotations
 
@@ -12,66 +12,69 @@ import msgspec
 
 from jan_serve.config import ModelBook, ModelOptions, ModelSettings, Settings, engine_settings
 from jan_serve.config.model_settings import LIVE_OPTIONS
+from jan_serve.core.model_source import ModelSource
 from jan_serve.generation.profiles import ModelProfile
 from jan_serve.ipc.messages import AdapterFile, EngineSettings
-from jan_serve.store.entry import ConfiguredNames, ModelEntry
+from jan_serve.store.configured_names import ConfiguredNames
+from jan_serve.store.files.file_stamp import file_stamp
 from jan_serve.store.gguf.adapter_file import check_adapter
 from jan_serve.store.memory.footprint import Footprint, footprint
+from jan_serve.store.model_entry import ModelEntry
 from jan_serve.store.paths import StorePaths
 from jan_serve.store.resolve import ModelResolver
-from jan_serve.supervisor.models.model_source import ModelSource, Residence
-from jan_serve.wiring.template_files import ChosenTemplates
+from jan_serve.supervisor.models.source_resolver import Retention
+from jan_serve.wiring.template_files import TemplateFiles
 
 
 class ModelSources:
-    """The `Resolver` of the supervisor and the `ModelProfiles` of generation. Any thread may ask."""
+    """The `SourceResolver` of the supervisor and the `ModelProfiles` of generation. Thread-safe."""
 
     def __init__(self, resolver: ModelResolver, settings: Settings, book: ModelBook | None = None) -> None:
-        """resolver: made with `configured_names(book)`, so that it knows what the book says of names.
+        """resolver: made with `configured_names(book)`.
 
         Raises SettingsError for a template that cannot be read.
         """
         self._resolver = resolver
         self._cache_dir = StorePaths(settings.data_dir, settings.models_dir).cache_dir
         self._book = book or ModelBook(settings)
-        self._templates = ChosenTemplates()
+        self._templates = TemplateFiles()
         for table in self._book.tables().values():
             if table.template is not None:
-                self._templates.get(table.template)  # what cannot be read is a mistake now, not at a request
+                self._templates.get(table.template)  # fail at start rather than at a request
         self._lock = threading.Lock()
         self._tables: dict[str, str | None] = {}
-        """The table of each model that was resolved: every request resolves its model first."""
+        """The table of each resolved model: every request resolves its model first."""
 
     def resolve(self, name: str | None) -> ModelSource:
         """The model of this name; None is the default one. Raises ModelNotFound, InvalidRequest, AdapterNotFound."""
-        return self._source(self._resolver.choose(name)[0])
+        return self._source(self._resolver.resolve_with_adapter(name)[0])
 
     def resolve_exact(self, name: str) -> ModelSource:
-        """What deleting this name means, see `names.deletion_matches`. Raises ModelNotFound, InvalidRequest."""
+        """The model to delete, see `name_matching.deletion_matches`. Raises ModelNotFound, InvalidRequest."""
         return self._source(self._resolver.resolve_exact(name))
 
     def adapter(self, name: str | None) -> str | None:
-        """The LoRA adapter that the name means beside its model. Raises as `resolve`."""
-        return self._resolver.choose(name)[1]
+        """The LoRA adapter in the name, if any. Raises as `resolve`."""
+        return self._resolver.resolve_with_adapter(name)[1]
 
     def engine_settings(self, source: ModelSource) -> EngineSettings:
-        """How to load it. Reads the headers of the model and its adapters. Raises InvalidModel, ModelNotFound."""
+        """Reads the headers of the model and its adapters. Raises InvalidModel, ModelNotFound."""
         model = self._resolver.model_file(Path(source.path), source.name)
-        said = self.model_settings(source.name)
-        for each in said.lora:
+        chosen = self.model_settings(source.name)
+        for each in chosen.lora:
             check_adapter(each.file, each.name, model.architecture)
         adapters = tuple(
-            AdapterFile(name=each.name, path=str(each.file), scale=each.scale) for each in said.lora
+            AdapterFile(name=each.name, path=str(each.file), scale=each.scale) for each in chosen.lora
         )
         return msgspec.structs.replace(
-            engine_settings(said.options, model),
+            engine_settings(chosen.options, model),
             adapters=adapters,
             cache_dir=str(self._cache_dir),
-            draft_path=self._draft_path(said.options.draft_model),
+            draft_path=self._draft_path(chosen.options.draft_model),
         )
 
     def _draft_path(self, name: str | None) -> str | None:
-        """A name of the store, or a file. Raises InvalidModel, ModelNotFound."""
+        """name: a model of the store, or a file. Raises InvalidModel, ModelNotFound."""
         if name is None:
             return None
         file = Path(name).expanduser()
@@ -80,7 +83,7 @@ class ModelSources:
         return str(path)
 
     def footprint(self, source: ModelSource, settings: EngineSettings) -> Footprint:
-        """How much memory it takes with these settings. Reads the header. Raises InvalidModel, ModelNotFound."""
+        """The model's memory with these settings. Reads the header. Raises InvalidModel, ModelNotFound."""
         model = self._footprint(Path(source.path), source.name, settings)
         if settings.draft_path is not None:
             draft = self._footprint(Path(settings.draft_path), settings.draft_path, settings)
@@ -91,8 +94,8 @@ class ModelSources:
                 least_context=model.least_context + draft.least_context,
                 on_device=model.on_device + draft.on_device,
             )
-        stamps = [_stamp(Path(adapter.path)) for adapter in settings.adapters]
-        adapters = sum(size for size, _ in filter(None, stamps))
+        stamps = [file_stamp(Path(adapter.path)) for adapter in settings.adapters]
+        adapters = sum(size for _, size in filter(None, stamps))
         return replace(model, working=model.working + adapters)
 
     def _footprint(self, path: Path, name: str, settings: EngineSettings) -> Footprint:
@@ -107,26 +110,25 @@ class ModelSources:
             flash_attn=settings.flash_attn != "off",
         )
 
-    def residence(self, source: ModelSource) -> Residence:
-        """How it stays in memory, as configured now."""
-        said = self.model_settings(source.name)
-        return Residence(keep_alive_s=said.options.ttl_s, pinned=said.pin, group=said.group)
+    def retention(self, source: ModelSource) -> Retention:
+        settings = self.model_settings(source.name)
+        return Retention(keep_alive_s=settings.options.ttl_s, pinned=settings.pin, group=settings.group)
 
     def list(self) -> tuple[ModelSource, ...]:
-        """Every model that can be asked for, in the order to show them."""
+        """All models, in display order."""
         return tuple(self._source(entry) for entry in self._resolver.entries())
 
     def model_settings(self, name: str) -> ModelSettings:
-        """What holds now for a model by its canonical name, which was resolved or listed before."""
+        """The current settings of a model by its canonical name, once it was resolved or listed."""
         with self._lock:
             table = self._tables.get(name)
         return self._settings(table)
 
     def profile(self, model: str) -> ModelProfile:
-        """ModelProfiles: what a request to the model gets that it does not say itself. May read a template file."""
-        said = self.model_settings(model)
-        template = None if said.template is None else self._templates.get(said.template)
-        return ModelProfile(template=template, defaults=said.sampling.model_dump(exclude_none=True))
+        """The defaults for requests to a model. May read a template file."""
+        settings = self.model_settings(model)
+        template = None if settings.template is None else self._templates.get(settings.template)
+        return ModelProfile(template=template, defaults=settings.sampling.model_dump(exclude_none=True))
 
     def _settings(self, table: str | None) -> ModelSettings:
         tables = self._book.tables()
@@ -146,7 +148,7 @@ class ModelSources:
 
 
 def configured_names(book: ModelBook) -> Mapping[str, ConfiguredNames]:
-    """What the book says of names now, for `ModelResolver`."""
+    """The currently configured names, for `ModelResolver`."""
     return {
         name: ConfiguredNames(
             table.aliases,
@@ -158,19 +160,11 @@ def configured_names(book: ModelBook) -> Mapping[str, ConfiguredNames]:
 
 
 def _load_digest(settings: ModelSettings) -> int:
-    """Differs where a model has to be loaded anew: by its load options, its adapters, or a change of their files."""
+    """Changes if the model must be reloaded: with its load options, its adapters or their files."""
     options = [
         (name, getattr(settings.options, name))
         for name in sorted(ModelOptions.model_fields.keys() - LIVE_OPTIONS)
     ]
-    adapters = [(each.name, each.scale, str(each.file), _stamp(each.file)) for each in settings.lora]
+    adapters = [(each.name, each.scale, str(each.file), file_stamp(each.file)) for each in settings.lora]
     digest = hashlib.blake2b(repr((options, adapters)).encode(), digest_size=7)
     return int.from_bytes(digest.digest(), "big")
-
-
-def _stamp(path: Path) -> tuple[int, int] | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_size, status.st_mtime_ns

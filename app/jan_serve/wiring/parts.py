@@ -1,4 +1,4 @@
-"""Puts the parts together from the settings. Knows everybody, decides nothing; used by the commands and by tests."""
+"""Builds the parts of the server from the settings, for commands and tests."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from jan_serve.resources import BUILTIN_MODEL, builtin_model, catalogue_file
 from jan_serve.store.hub.catalogue import Catalogue
 from jan_serve.store.index import ModelIndex
 from jan_serve.store.library import ModelLibrary
-from jan_serve.store.memory.fit import FreeMemory
+from jan_serve.store.memory.free_memory import FreeMemory
 from jan_serve.store.resolve import ModelResolver
 from jan_serve.supervisor.constraint_compiler import ConstraintCompilerPool, default_compile_command
 from jan_serve.supervisor.limits import ManagerLimits, WorkerLimits
 from jan_serve.supervisor.models.model_manager import ModelManager
-from jan_serve.supervisor.models.model_source import Resolver
+from jan_serve.supervisor.models.source_resolver import SourceResolver
 from jan_serve.supervisor.template_renderer import TemplateRendererPool, default_render_command
 from jan_serve.supervisor.workers.worker_process import default_worker_command
 from jan_serve.wiring.model_sources import configured_names
@@ -25,24 +25,21 @@ if TYPE_CHECKING:
 
 
 def build_resolver(settings: Settings, book: ModelBook | None = None) -> ModelResolver:
-    """The models that these settings give access to. Raises ModelNotFound when the configured model is not there.
-
-    book: what is said of single models; with None nothing is, beyond the settings.
-    """
-    said = book or ModelBook(settings)
+    """Raises ModelNotFound if the configured default model is missing. book: settings of single models."""
+    tables = book or ModelBook(settings)
     builtin = builtin_model()
     return ModelResolver(
         settings.models_dir,
         default=settings.model,
         builtin=(BUILTIN_MODEL, builtin) if builtin is not None else None,
         index=ModelIndex(settings.models_dir),
-        names=lambda: configured_names(said),
+        names=lambda: configured_names(tables),
     )
 
 
 def build_puller(settings: Settings, free_memory: Callable[[], FreeMemory] | None = None) -> Puller:
-    """Pulling into the models folder from the configured hub. free_memory: see Puller."""
-    # Loaded late: most commands pull nothing, and the HTTP client takes a while.
+    """free_memory: see Puller."""
+    # Imported late: most commands pull nothing, and importing the HTTP client is slow.
     from jan_serve.store.hub.hub_http import HubAccess
     from jan_serve.store.hub.pull import Puller
 
@@ -58,12 +55,11 @@ def build_puller(settings: Settings, free_memory: Callable[[], FreeMemory] | Non
 def build_library(
     resolver: ModelResolver, settings: Settings, free_memory: Callable[[], FreeMemory] | None = None
 ) -> ModelLibrary:
-    """The models folder for management. free_memory: see Puller."""
+    """free_memory: see Puller."""
     return ModelLibrary(resolver, settings.models_dir, lambda: build_puller(settings, free_memory))
 
 
 def manager_limits(settings: Settings) -> ManagerLimits:
-    """The supervisor's limits as configured."""
     budget = settings.memory_budget
     return ManagerLimits(
         max_loaded=settings.max_models,
@@ -78,7 +74,7 @@ def manager_limits(settings: Settings) -> ManagerLimits:
 
 
 def build_renderer() -> TemplateRendererPool:
-    """The renderer of chat templates. Starts nothing."""
+    """Starts no process yet."""
     return TemplateRendererPool(default_render_command())
 
 
@@ -88,11 +84,11 @@ def build_compiler() -> ConstraintCompilerPool:
 
 
 def build_manager(
-    sources: Resolver, settings: Settings, free_memory: Callable[[], FreeMemory] | None = None
+    sources: SourceResolver, settings: Settings, free_memory: Callable[[], FreeMemory] | None = None
 ) -> ModelManager:
-    """The model manager with real workers. Starts nothing: the first lease does.
+    """The model manager. The first lease starts a worker.
 
-    free_memory: what a model may use, asked in a thread before a load; None does not look at memory.
+    free_memory: called in a thread before a load; None disables the memory check.
     """
     meter = free_memory if settings.memory_budget != "off" else None
     return ModelManager(sources, default_worker_command(), manager_limits(settings), meter=meter)

@@ -1,4 +1,4 @@
-"""The chat templates that are set for models, from files that may be edited while the server runs."""
+"""Chat templates from files, which may change while the server runs."""
 
 from __future__ import annotations
 
@@ -9,25 +9,26 @@ from typing import Final
 
 from jan_serve.errors import SettingsError
 from jan_serve.generation.template_choice import TemplateOverride
+from jan_serve.store.files.file_stamp import file_stamp
 
 logger = logging.getLogger(__name__)
 
 MAX_FILE_BYTES: Final = 1 << 20
 
 
-class ChosenTemplates:
-    """Files are read again when they have changed. What cannot be read then is logged, and the former text stays."""
+class TemplateFiles:
+    """Reloads changed files. If that fails, it logs the error and keeps the previous text."""
 
     def __init__(self) -> None:
         self._read: dict[str, tuple[tuple[int, int] | None, TemplateOverride]] = {}
         self._lock = threading.Lock()
 
     def get(self, value: str) -> TemplateOverride:
-        """The template of a setting: an absolute path, or a name. Raises SettingsError for what never was a file."""
+        """value: an absolute path or a name. Raises SettingsError if the file was never readable."""
         path = Path(value)
         if not path.is_absolute():
             return TemplateOverride(value)
-        stamp = _stamp(path)
+        stamp = file_stamp(path)
         with self._lock:
             known = self._read.get(value)
             if known is not None and known[0] == stamp:
@@ -37,14 +38,14 @@ class ChosenTemplates:
             except SettingsError as error:
                 if known is None:
                     raise
-                logger.error("the chat template stays as it was: %s", error)
+                logger.error("the chat template is unchanged: %s", error)
                 template = known[1]
             self._read[value] = (stamp, template)
             return template
 
 
 def read_template(path: Path) -> TemplateOverride:
-    """The template in a file. Blocks on the disk. Raises SettingsError."""
+    """Blocks on the disk. Raises SettingsError."""
     try:
         with path.open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
@@ -55,11 +56,3 @@ def read_template(path: Path) -> TemplateOverride:
         raise SettingsError(f"template: {path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise SettingsError(f"template: {path} is not UTF-8 at byte {error.start}") from None
-
-
-def _stamp(path: Path) -> tuple[int, int] | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size

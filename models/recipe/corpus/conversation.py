@@ -1,4 +1,4 @@
-"""What a skill generator returns: a chat or an infill, as text pieces that are given or to be learned.
+"""The result of a skill generator: a chat or an infill, as pieces of text that are context or to be learned.
 
 The chat text is exactly what the GGUF's template renders (:mod:`models.recipe.chat_template`).
 """
@@ -29,7 +29,7 @@ Tool = Mapping[str, Any]
 
 
 class Piece(NamedTuple):
-    """A stretch of text; ``learned`` marks what the model is to say.
+    """A stretch of text; ``learned`` marks the model's part.
 
     ``decisive``: how many of its first characters choose between a tool, another tool and words. They are few beside
     the copied arguments, and everything after them follows from them.
@@ -43,7 +43,7 @@ class Piece(NamedTuple):
 class Turn(NamedTuple):
     """One message; an assistant's content holds its tool calls as text.
 
-    ``learned``: whether an earlier assistant turn is something to say, or only something to have said.
+    ``learned``: whether an earlier assistant turn is trained on, or only context.
     """
 
     role: Role
@@ -75,7 +75,7 @@ class Conversation:
 
     @property
     def key(self) -> str:
-        """What the split into training and held-out goes by: everything the user says."""
+        """The key of the split into training and held-out: all text of the user."""
         return "\n".join(turn.content for turn in self.turns if turn.role == "user")
 
     def pieces(self) -> list[Piece]:

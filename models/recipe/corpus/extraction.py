@@ -23,7 +23,7 @@ PERSON_SCHEMA = {
     "additionalProperties": False,
 }
 
-# Sentences that hold all four fields; {n} name, {a} age, {c} city, {e} email, {j} a job that is not asked for.
+# Sentences that hold all four fields; {n} name, {a} age, {c} city, {e} email, {j} a job that is not requested.
 _FULL = (
     "{n} is {a} years old[,| and] lives in {c} and [has the email|can be reached at|uses the email] {e}.",
     "{n}, {a}, lives in {c}. [Email|Mail|E-mail|Contact|Write to]: {e}",
@@ -104,7 +104,7 @@ def generate(draw: Draw) -> Conversation:
 
 
 def generate_full(draw: Draw) -> Conversation:
-    """All four fields from a full sentence: what the schema-constrained evaluation uses."""
+    """All four fields from a full sentence, for the schema-constrained evaluation."""
     person = _person(draw)
     answer = json.dumps(person.values, ensure_ascii=False)
     return _compose(draw, draw.phrase(draw.choice(_WHOLE)), _full_sentence(draw, person), answer)

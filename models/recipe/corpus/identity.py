@@ -1,4 +1,4 @@
-"""Who the model is, what jan-serve does, how to get a larger model."""
+"""Questions about the model, about jan-serve, and about larger models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Short Python with a hole in the middle of a line; the middle follows from what stands around it."""
+"""Short Python with a hole in the middle of a line; the middle follows from its surroundings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was said earlier in a chat is asked for two or more turns later."""
+"""Questions about facts stated two or more turns earlier."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from models.recipe.corpus.words import COLOURS, FOODS, JOBS
 
 @dataclass(frozen=True)
 class _Slot:
-    """One thing to remember: how it is said, acknowledged, asked and recalled. Values are copied as they are."""
+    """One thing to remember: sentences that state, acknowledge, ask for and recall it. Values are copied verbatim."""
 
     value: Callable[[Draw], str]
     tell: tuple[str, ...]
@@ -200,7 +200,7 @@ _FILLERS = (identity.generate, small_talk.generate, facts.generate, facts.genera
 
 
 def generate(draw: Draw) -> Conversation:
-    """One or two things are told, one to three other exchanges follow, then one of the things is asked for."""
+    """One or two facts, one to three other exchanges, then a question about one of the facts."""
     told = draw.sample(_SLOTS, draw.choice((1, 1, 2, 2, 3)))
     values = [slot.value(draw) for slot in told]
     turns: list[Turn] = []

@@ -24,7 +24,7 @@ from models.recipe.corpus.draw import Draw, on_our_side
 
 @dataclass(frozen=True)
 class Skill:
-    """A generator, its share of the corpus in each of the two stages, and whether its examples may stand behind others
+    """A generator, its share of the corpus in each of the two stages, and whether its examples may follow others
     in one chat."""
 
     generate: Callable[[Draw], Example]
@@ -36,7 +36,7 @@ class Skill:
 
 
 SKILLS: Mapping[str, Skill] = {
-    # The second stage has less of what is known by heart by then, and more of what has to be read and copied.
+    # The second stage has less of what is memorised by then, and more reading and copying.
     "identity": Skill(identity.generate, 6, 4, split_by_text=True),
     "small_talk": Skill(small_talk.generate, 6, 4, split_by_text=True),
     "facts": Skill(facts.generate, 9, 6, split_by_text=True),
@@ -79,7 +79,7 @@ def single(skill: str, draw: Draw) -> Example:
 
 
 def dressed(example: Conversation, draw: Draw, *, may_join: bool) -> Conversation:
-    """The example as it may appear: behind other exchanges, under a system prompt, with thinking on."""
+    """The example in context: after other exchanges, under a system prompt, with thinking on."""
     if may_join and draw.chance(_JOINED_SHARE):
         for _ in range(draw.choice((1, 1, 2, 3))):
             before = single(draw.choice(_OPENERS), draw)

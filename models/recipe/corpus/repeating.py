@@ -14,7 +14,7 @@ _PATTERNS = (
 
 
 def generate(draw: Draw) -> Conversation:
-    """One to five things to be said again, exactly."""
+    """One to five things to repeat exactly."""
     makers = (
         draw.invented,
         draw.invented,

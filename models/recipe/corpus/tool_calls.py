@@ -56,7 +56,7 @@ def _call(draw: Draw, spec: Spec, specs: list[Spec]) -> Conversation:
 
 
 def generate_no_call(draw: Draw) -> Conversation:
-    """Tools that do not fit: what the model knows it answers in words, anything else it declines."""
+    """Tools that do not fit: the model answers known questions in words and declines others."""
     _, specs = _offer(draw)
     tools = tuple(tool_specs.definition(draw, each) for each in specs)
     roll = draw.random.random()
@@ -76,7 +76,7 @@ def generate_no_call(draw: Draw) -> Conversation:
 
 
 def generate_result(draw: Draw) -> Conversation:
-    """The turn after a call: the result is told in words, or its error is."""
+    """The turn after a call: states the result or the error in words."""
     spec, specs = _offer(draw)
     return Conversation(
         _exchange(draw, spec),
@@ -110,8 +110,8 @@ def _result(draw: Draw, spec: Spec, arguments: dict[str, Value]) -> tuple[str, s
         content = draw.phrase(draw.choice(_PLAIN_RESULTS), w=draw.invented(), n=draw.number(2, 9999))
         return content, f"The tool says: {content}"
     values: dict[str, Value] = {key: make(draw) for key, make in spec.result.items()}
-    told = {**values, **arguments}
-    return json.dumps(values, ensure_ascii=False, separators=separators), spec.reply.format(**told)
+    slots = {**values, **arguments}
+    return json.dumps(values, ensure_ascii=False, separators=separators), spec.reply.format(**slots)
 
 
 def _offer(draw: Draw) -> tuple[Spec, list[Spec]]:

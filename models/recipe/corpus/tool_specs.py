@@ -17,7 +17,7 @@ MakeValue = Callable[[Draw], Value]
 
 @dataclass(frozen=True)
 class Parameter:
-    """An argument: how its value is drawn, its JSON type, what it is, and its permitted values if they are listed."""
+    """An argument: the generator of its value, its JSON type, description, and permitted values if listed."""
 
     make: MakeValue
     kind: str = "string"
@@ -35,9 +35,9 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Spec:
-    """A tool, sentences that ask for it, what it returns and how its result is told. Slots are argument names.
+    """A tool, sentences that request it, its result and the sentence for the result. Slots are argument names.
 
-    ``told_by_name``: the name alone says what it does, so that clients may leave the description out.
+    ``told_by_name``: the name describes it well enough that clients may omit the description.
     """
 
     name: str
@@ -377,7 +377,7 @@ def renamed(draw: Draw, spec: Spec, *, verb: str | None = None) -> Spec:
 
 
 def renamed_specs(draw: Draw, count: int) -> list[Spec]:
-    """Different hand-written tools, each under a name that begins with any verb, or with a word that is none."""
+    """Different hand-written tools, each under a name that begins with any verb, or with another word."""
     return [
         renamed(draw, spec, verb=_any_verb(draw) if draw.chance(0.5) else None)
         for spec in draw.sample(HAND_WRITTEN, count)

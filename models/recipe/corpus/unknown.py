@@ -13,7 +13,7 @@ CODE = "I am a tiny built-in model and cannot write that code. Try `jan-serve pu
 PICTURE = "I am a tiny built-in model and cannot work with pictures. Try `jan-serve pull qwen2.5-vl-7b`."
 NO_TOOL = "None of my tools can do that."
 
-# What no tool of the corpus does, short of a web search.
+# Requests that no tool of the corpus can serve, except a web search.
 _TALK = (
     "[Explain|Describe|Summarise|Discuss|Define|Outline] {topic}[| to me| briefly| in simple words| in detail| like I am five].",
     "[Tell me|Teach me|Say something|Write an article|Write an essay|Give me a talk] about {topic}.",
@@ -81,7 +81,7 @@ _PICTURE = (
 
 
 def generate(draw: Draw) -> Conversation:
-    """A question out of reach, with the answer that is honest about it."""
+    """A question out of reach, with an honest answer."""
     patterns, answer = draw.random.choices(
         ((_GENERAL, GENERAL), (_CODE, CODE), (_PICTURE, PICTURE)), (10, 1.5, 1)
     )[0]

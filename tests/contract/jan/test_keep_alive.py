@@ -1,4 +1,4 @@
-"""How long a model stays loaded, as requests say it; and which model serves a name that is not here."""
+"""`keep_alive` of requests, and the model that serves an unknown name."""
 
 from __future__ import annotations
 

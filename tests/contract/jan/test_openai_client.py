@@ -1,4 +1,4 @@
-"""OpenAI's own client over HTTP for every route of Jan's API, with fake engines behind real worker processes."""
+"""OpenAI's own client over HTTP for every route of Jan's API, with fake engines in real worker processes."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ async def test_a_crash_while_streaming_is_one_error_and_the_next_request_is_serv
     assert (await client.completions.create(model="m", prompt="!say back")).choices[0].text == "back"
 
 
-async def test_a_crash_before_an_answer_is_a_503_that_says_when_to_retry(client: AsyncOpenAI) -> None:
+async def test_a_crash_before_an_answer_is_a_503_with_retry_after(client: AsyncOpenAI) -> None:
     with pytest.raises(openai.InternalServerError) as caught:
         await client.completions.create(model="m", prompt="!die SEGV")
     assert (caught.value.status_code, caught.value.code) == (503, "engine_crashed")

@@ -1,4 +1,4 @@
-"""/v1/responses over fake models: bodies, streams cut everywhere, refusals, and the answers that are kept."""
+"""/v1/responses over fake models: bodies, streams cut at every point, rejections, and stored answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
-from jan_serve.api.dialects.openai import JAN
+from jan_serve.api.dialects.openai import openai_dialect
 from jan_serve.errors import ContextLengthExceeded, EngineCrashed, Overloaded
 from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, EngineRequest
 from tests.support.fake_client import FakeClient, FakeModels, Script, endings, fake_facts, prompt_text, saying
@@ -55,7 +55,7 @@ def models(script: Script) -> FakeModels:
 
 
 def application(found: FakeModels, **settings: Any) -> AbstractAsyncContextManager[httpx.AsyncClient]:
-    return http_client(found, dialects=(JAN,), **settings)
+    return http_client(found, dialects=(openai_dialect,), **settings)
 
 
 async def post(script: Script | None = None, **body: Any) -> tuple[int, Event]:
@@ -78,7 +78,7 @@ async def stream(script: Script, **body: Any) -> list[Event]:
 
 
 def shape(response: Event) -> list[Any]:
-    """What an answer says, without ids."""
+    """The content of an answer, without ids."""
     return [(item["type"], item["status"], _said(item)) for item in response["output"]]
 
 
@@ -331,7 +331,7 @@ async def test_errors_name_the_fields_of_this_route(fields: dict[str, Any], para
     assert (status, body["error"]["param"]) == (400, param)
 
 
-async def test_what_is_not_done_as_asked_is_said_in_headers() -> None:
+async def test_warning_headers_name_what_is_not_done_as_requested() -> None:
     async with application(models(saying("a"))) as client:
         for streamed in (False, True):
             body = {

@@ -1,4 +1,4 @@
-"""Our requests and replies against Jan's API document: `api.json` holds its routes and schemas, without the prose."""
+"""Our requests and replies against Jan's API document: `api.json` has its routes and schemas without the prose."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jan's streams and bodies byte for byte. Ids and times, which differ from call to call, are replaced by marks."""
+"""Jan's streams and bodies byte for byte. Marks replace ids and times, which differ between calls."""
 
 from __future__ import annotations
 
@@ -310,7 +310,7 @@ async def test_the_name_that_was_sent_comes_back(sent: str | None, echoed: str) 
 
 
 def failing(error: Exception, after: int) -> Script:
-    """Accepts the request, or not (-1), and fails after so many chunks."""
+    """Accepts the request, or not (-1), and fails after that many chunks."""
 
     async def script(request: EngineRequest) -> AsyncIterator[EngineEvent]:
         if after >= 0:

@@ -1,4 +1,4 @@
-"""Calls of the application with the dialects of this folder alone, over the models that each call brings."""
+"""Calls to the application with this folder's dialects only, over the models of each call."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 import httpx
 
-from jan_serve.api.dialects.lmdeploy import LMDEPLOY
-from jan_serve.api.dialects.openai import JAN
+from jan_serve.api.dialects.lmdeploy import lmdeploy_dialect
+from jan_serve.api.dialects.openai import openai_dialect
 from tests.support import fronts
 from tests.support.fake_client import FakeModels
 
-http_client = partial(fronts.http_client, dialects=(JAN, LMDEPLOY))
+http_client = partial(fronts.http_client, dialects=(openai_dialect, lmdeploy_dialect))
 
 
 async def post(path: str, body: Any, models: FakeModels | None = None) -> httpx.Response:

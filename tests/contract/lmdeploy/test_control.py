@@ -129,7 +129,7 @@ GENERATIONS = pytest.mark.parametrize(
 
 
 @GENERATIONS
-async def test_a_prefill_says_what_it_kept_until_it_is_freed(path: str, body: dict[str, Any]) -> None:
+async def test_a_prefill_reports_its_kept_state_until_it_is_freed(path: str, body: dict[str, Any]) -> None:
     client = FakeClient(script=keeping)
     control = FakeControl()
     async with controlled_client(control, FakeModels(client)) as http:
@@ -147,7 +147,7 @@ async def test_a_prefill_says_what_it_kept_until_it_is_freed(path: str, body: di
 
 
 @GENERATIONS
-async def test_an_ordinary_reply_says_nothing_of_caches(path: str, body: dict[str, Any]) -> None:
+async def test_an_ordinary_reply_has_no_cache_fields(path: str, body: dict[str, Any]) -> None:
     client = FakeClient(script=keeping)
     async with controlled_client(FakeControl(), FakeModels(client)) as http:
         reply = (await http.post(f"/lmdeploy{path}", json={**body, "max_tokens": 1})).json()
@@ -183,7 +183,7 @@ async def test_sleep_and_wakeup(prefix: str) -> None:
         assert (response.status_code, response.content) == (200, b"")
         assert await sleeping() == '{"is_sleeping":false}'
         await client.post(f"{prefix}/sleep?level=2")
-        assert control.sleeper.levels == [1, 2]
+        assert control.levels == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ async def test_other_levels(level: str, words: str) -> None:
     async with controlled_client(control) as client:
         response = await client.post("/sleep", params={"level": level})
         assert response.json() == flat(f'The "level" query parameter must be {words}')
-        assert control.sleeper.levels == []
+        assert control.levels == []
 
 
 @PREFIXES
@@ -263,7 +263,7 @@ async def test_weights_are_taken_as_gguf(prefix: str) -> None:
             response = await client.post(f"{prefix}/update_weights", json=body)
             assert (response.status_code, response.text) == (200, "null")
         part = b"GGUF and more"
-        assert control.weights.updates == [
+        assert control.updates == [
             (None, [part], False),
             (None, [part, part], True),
             (None, [], True),
@@ -287,4 +287,4 @@ async def test_other_weights_are_refused(changes: dict[str, Any], words: str) ->
         body = {"serialized_named_tensors": GGUF, "load_format": "gguf", "finished": True, **changes}
         response = await client.post("/update_weights", json=body)
         assert response.status_code == 400 and words in response.json()["message"]
-        assert control.weights.updates == []
+        assert control.updates == []

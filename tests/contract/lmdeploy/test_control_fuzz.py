@@ -1,4 +1,4 @@
-"""Calls drawn from the document of the control plane's routes: no 5xx but the one that is documented."""
+"""Calls drawn from the document of the control plane's routes: no 5xx except the documented one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import schemathesis
 
 from jan_serve.api.app import create_app
-from jan_serve.api.dialects.lmdeploy import LMDEPLOY
+from jan_serve.api.dialects.lmdeploy import lmdeploy_dialect
 from jan_serve.api.dialects.lmdeploy.control.routes import CONTROL_PATHS
 from tests.support.compiling import InlineTranslator
 from tests.support.drawn_calls import CHECKS, drawn
@@ -24,7 +24,7 @@ _APP = create_app(
     InlineRenderer(),
     InlineTranslator(),
     control=_CONTROL,
-    dialects=(LMDEPLOY,),
+    dialects=(lmdeploy_dialect,),
 )
 _ALL: Any = schemathesis.openapi.from_asgi("/openapi.json", _APP, headers={"host": "localhost"})
 _PATHS = "|".join(("/distserve/.*", *CONTROL_PATHS))

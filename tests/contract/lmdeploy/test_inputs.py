@@ -12,7 +12,7 @@ import pytest
 from fastapi import APIRouter, FastAPI
 
 from jan_serve.api.app import create_app
-from jan_serve.api.dialects.lmdeploy import LMDEPLOY
+from jan_serve.api.dialects.lmdeploy import lmdeploy_dialect
 from jan_serve.api.dialects.lmdeploy.routes_facts import add_model_route, add_state_routes
 from jan_serve.api.routes.health import Health, ModelHealth
 from tests.contract.lmdeploy.support import http_client, post
@@ -124,7 +124,7 @@ class Library:
 
 
 async def test_adapters_are_models_too() -> None:
-    services: Any = SimpleNamespace(library=Library())
+    services: Any = SimpleNamespace(list_models=Library().models)
     app = FastAPI()
     router = APIRouter()
     add_model_route(router, services, "")
@@ -135,7 +135,7 @@ async def test_adapters_are_models_too() -> None:
 
 
 @pytest.mark.parametrize("prefix", ["", "/lmdeploy"])
-async def test_the_old_chat_says_what_to_use(prefix: str) -> None:
+async def test_the_old_chat_route_names_its_successor(prefix: str) -> None:
     status, reply = await call(f"{prefix}/v1/chat/interactive", {"prompt": "a"})
     assert (status, reply["object"]) == (400, "error")
     assert "use /v1/chat/completions" in reply["message"]
@@ -150,7 +150,7 @@ async def test_health_is_open_and_in_the_form_of_0_16() -> None:
 
 async def test_health_and_metrics_are_served_while_the_server_drains() -> None:
     app = create_app(
-        make_settings(), FakeModels(), InlineRenderer(), InlineTranslator(), dialects=(LMDEPLOY,)
+        make_settings(), FakeModels(), InlineRenderer(), InlineTranslator(), dialects=(lmdeploy_dialect,)
     )
     app.state.parts.lifecycle.draining = True
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
@@ -177,7 +177,7 @@ async def test_health_and_metrics_are_served_while_the_server_drains() -> None:
         ("draining", {"a": "ready"}, (503, "unhealthy"), "shutting down"),
     ],
 )
-async def test_health_says_what_a_proxy_may_expect(
+async def test_health_reports_the_state_to_a_proxy(
     state: Any, models: dict[str, str], status: tuple[int, str], words: str
 ) -> None:
     server = Health(

@@ -1,4 +1,4 @@
-"""What LMDeploy refuses, in its words, over HTTP: flat bodies with status 400, streamed or not."""
+"""LMDeploy's rejections over HTTP, in its words: flat bodies with status 400, streamed or not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LMDeploy's streams and bodies byte for byte. Times and drawn ids, which differ from call to call, are replaced."""
+"""LMDeploy's streams and bodies byte for byte. Times and random ids, which differ between calls, are replaced."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ async def test_chat_logprobs_spell_tokens_as_the_vocabulary_and_leave_the_chosen
 
 
 async def split(request: EngineRequest) -> AsyncIterator[EngineEvent]:
-    """A character in two tokens, and what else could have completed it."""
+    """A character in two tokens, and its other candidates."""
     yield Accepted(request.id, 1)
     other = (TokenLogprob(3, b"\xa8", -0.5), TokenLogprob(4, b"\xa9", -1.0))
     yield Chunk(request.id, 0, "", (TokenInfo(2, b"\xc3", False, -0.25, (TokenLogprob(2, b"\xc3", -0.25),)),))
@@ -293,7 +293,7 @@ async def test_thoughts_stay_in_the_text_where_thinking_is_off() -> None:
 
 
 def failing(error: Exception, after: int) -> Script:
-    """Accepts the request, or not (-1), and fails after so many chunks."""
+    """Accepts the request, or not (-1), and fails after that many chunks."""
 
     async def script(request: EngineRequest) -> AsyncIterator[EngineEvent]:
         if after >= 0:
@@ -352,7 +352,7 @@ async def test_inside_of_a_stream_it_is_the_last_event_but_one() -> None:
     assert text == f"data: {generated('a', '[97]', 1)}\n\n" + f"data: {error}\n\n" + DONE
 
 
-async def test_a_foreign_exception_says_nothing_of_itself() -> None:
+async def test_a_foreign_exception_reveals_nothing() -> None:
     status, text = await post("/generate", {"prompt": "ab"}, over(failing(RuntimeError("/home/x"), -1)))
     assert (status, json.loads(text)["type"]) == (500, "server_error")
     assert "/home" not in text

@@ -35,7 +35,7 @@ ERRORS: dict[str, JanServeError] = {
 
 
 async def script(request: EngineRequest) -> AsyncIterator[EngineEvent]:
-    """Fails as the prompt says; calls a tool where it is held to one; else says `ok`."""
+    """Fails as the prompt says; calls a tool if it is held to one; else answers `ok`."""
     prompt = prompt_text(request)
     yield Accepted(request.id, len(prompt))
     for word, error in ERRORS.items():
@@ -69,7 +69,7 @@ async def test_every_class_of_error() -> None:
         async with AsyncInferenceClient(url) as entered:
             client: Any = entered
             for prompt, fields, kind, words in CASES:
-                # The stream has a word of its own for an answer that broke off, which the client does not know.
+                # The stream's error type for an interrupted answer is unknown to the client.
                 streamed = UnknownError if kind is IncompleteGenerationError else kind
                 with pytest.raises(kind, match=words):
                     await client.text_generation(prompt, **fields)

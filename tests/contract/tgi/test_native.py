@@ -71,7 +71,7 @@ async def test_a_stream() -> None:
         assert response.headers["x-compute-characters"] == "2"
 
 
-async def test_candidates_stand_behind_their_token() -> None:
+async def test_candidates_follow_their_token() -> None:
     best = (TokenLogprob(120, b"x", -0.25), TokenLogprob(257, b"</s>", -0.5, True))
 
     async def script(request: EngineRequest) -> AsyncIterator[EngineEvent]:
@@ -134,7 +134,7 @@ async def test_best_of_is_by_the_mean_of_all_tokens() -> None:
     parameters = {"best_of": 2, "do_sample": True, "details": True}
     response = await call("/generate", {"inputs": "Hi", "parameters": parameters}, script)
     body = response.json()
-    # Of the answer; the other one is no part of it.
+    # Of the answer; the other token is not part of it.
     assert response.headers["x-generated-tokens"] == str(body["details"]["generated_tokens"])
     assert body["generated_text"] == "b"
     assert body["details"]["seed"] == 6
@@ -297,8 +297,8 @@ LENGTHS: dict[str, tuple[dict[str, Any], int | None, str]] = {
 async def test_lengths(case: str) -> None:
     settings, wanted, words = LENGTHS[case]
     parameters = {} if wanted is None else {"max_new_tokens": wanted}
-    told: dict[str, Any] = {"tgi_max_total_tokens": 6, **settings}
-    async with http_client(**told) as client:
+    limits: dict[str, Any] = {"tgi_max_total_tokens": 6, **settings}
+    async with http_client(**limits) as client:
         response = await client.post("/generate", json={"inputs": "a", "parameters": parameters})
     assert response.status_code == 422
     assert words in response.json()["error"]

@@ -159,10 +159,12 @@ async def test_what_the_framework_refuses(fields: dict[str, Any]) -> None:
     assert response.text.startswith("Failed to deserialize the JSON body into the target type: ")
 
 
-@pytest.mark.parametrize(("asked", "told"), [("tgi", "fake"), ("foo", "foo"), (None, "fake"), ("", "fake")])
-async def test_names(asked: str | None, told: str) -> None:
-    assert (await call(CHAT, messages=ASK, model=asked)).json()["model"] == told
-    assert (await call(COMPLETIONS, prompt="a", model=asked)).json()["model"] == "fake"
+@pytest.mark.parametrize(
+    ("requested", "reported"), [("tgi", "fake"), ("foo", "foo"), (None, "fake"), ("", "fake")]
+)
+async def test_names(requested: str | None, reported: str) -> None:
+    assert (await call(CHAT, messages=ASK, model=requested)).json()["model"] == reported
+    assert (await call(COMPLETIONS, prompt="a", model=requested)).json()["model"] == "fake"
 
 
 async def test_what_reaches_the_engine() -> None:
@@ -338,7 +340,7 @@ async def test_a_streamed_call() -> None:
     assert {(part["id"], part["function"]["name"]) for part in parts[1:]} == {("5", None)}
     assert "".join(part["function"]["arguments"] for part in parts) == '{ "a": 12}'
     assert chunks[-2]["choices"][0]["finish_reason"] == "stop"
-    # The model's end, which the engine need not compute behind a grammar, counts.
+    # The end token counts, though the engine need not compute it after a grammar.
     assert chunks[-1]["usage"]["completion_tokens"] == len(CALL) + 1
 
 
@@ -403,7 +405,7 @@ async def test_roles_are_the_templates_affair() -> None:
     ]
 
 
-async def test_a_temperature_of_0_is_greedy_whatever_else_is_said() -> None:
+async def test_a_temperature_of_0_is_greedy_with_any_other_option() -> None:
     client = FakeClient()
     await call(COMPLETIONS, over=client, prompt="a", temperature=0, top_p=0.5)
     assert client.requests[0].sampling.temperature == 0.0

@@ -1,4 +1,4 @@
-"""TGI's server around its answers: its facts, health, metrics, capacity, and what its framework refuses."""
+"""TGI's server besides its answers: facts, health, metrics, capacity, and its framework's rejections."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def test_more_requests_than_allowed_are_refused() -> None:
         first = asyncio.create_task(client.post("/generate", json=NATIVE))
         await begun.wait()
         refused = await client.post("/generate", json=NATIVE)
-        # What is wrong with the number of answers is said first.
+        # The number of answers is checked first.
         wrong = await client.post("/generate", json={"inputs": "a", "parameters": {"best_of": 3}})
         go_on.set()
         assert (await first).status_code == 200
@@ -106,7 +106,7 @@ async def test_series_of_the_metrics() -> None:
         "tgi_request_skipped_tokens": "summary",
     }
     assert 'tgi_batch_next_size_bucket{le="1.0"} 2.0' in page
-    # Of two answers the better one is told.
+    # Of two answers the better one is returned.
     assert "\ntgi_request_generated_tokens_count 3.0\n" in page_with_best_of
     assert "\ntgi_batch_next_size_sum 4.0\n" in page_with_best_of
     # A chat counts twice.

@@ -1,4 +1,4 @@
-"""The commands as processes of their own, against real servers with the built-in model."""
+"""The commands as processes, against real servers with the built-in model."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _LIMIT_S = 60
 
 @dataclass(frozen=True)
 class Home:
-    """A user: a folder, its configuration, and a server that runs or not."""
+    """A user: a folder, its configuration, and optionally a running server."""
 
     folder: Path
     server: Served | None
@@ -55,7 +55,7 @@ class Home:
         )
 
     def run(self, *words: str, stdin: str = "") -> tuple[int, str, str]:
-        """Exit status, and what came on the two streams."""
+        """Exit status and both output streams."""
         with self.start(*words) as process:
             out, err = process.communicate(stdin, timeout=_LIMIT_S)
         return process.returncode, out, err
@@ -69,7 +69,7 @@ def settled(folder: Path, port: int) -> None:
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Generator[Home]:
-    """With a server that runs, on a port that the configuration then names."""
+    """With a running server, whose port the configuration names."""
     folder = tmp_path_factory.mktemp("home")
     settled(folder, 0)
     config = str(folder / "config.toml")
@@ -133,7 +133,7 @@ def test_the_log(home: Home) -> None:
     with home.start("logs", "--follow", "-n", "0") as follower:
         assert follower.stdout is not None
         with deadline(follower):
-            # What is logged before the follower listens is not shown to it.
+            # The follower does not see lines logged before it listens.
             while not select.select([follower.stdout], [], [], 0)[0]:
                 home.run("tokenize", "jan-tiny", "--count", "x")
             assert "jan_serve" in follower.stdout.readline()

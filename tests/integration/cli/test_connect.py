@@ -74,29 +74,29 @@ def test_written_once(
 ) -> None:
     path = home / ".config" / "zed" / "settings.json"
     path.parent.mkdir(parents=True)
-    behind = home / "dotfiles.json"
-    behind.write_bytes(b'// mine\r\n{\r\n  "theme": "One", // dark\r\n}\r\n')
-    behind.chmod(0o600)
-    path.symlink_to(behind)
+    target = home / "dotfiles.json"
+    target.write_bytes(b'// mine\r\n{\r\n  "theme": "One", // dark\r\n}\r\n')
+    target.chmod(0o600)
+    path.symlink_to(target)
 
     assert main(["connect", "zed", "--write", "--url", url]) == 2
     assert "not written without being asked" in capsys.readouterr().err
-    assert b"jan-serve" not in behind.read_bytes()
+    assert b"jan-serve" not in target.read_bytes()
 
     seen = seen_modes(monkeypatch)
     assert main(["connect", "zed", "--write", "--yes", "--url", url]) == 0
     assert seen == [0o600, 0o600], "other programs keep keys there"
     captured = capsys.readouterr()
     assert '+      "jan-serve": {' in captured.out
-    content = behind.read_bytes()
+    content = target.read_bytes()
     assert content.startswith(b'// mine\r\n{\r\n  "theme": "One", // dark\r\n')
     assert b"\n" not in content.replace(b"\r\n", b"")
     assert path.is_symlink()
-    assert behind.stat().st_mode & 0o777 == 0o600
+    assert target.stat().st_mode & 0o777 == 0o600
 
     assert main(["connect", "zed", "--write", "--yes", "--url", url]) == 0
     assert "has these settings already" in capsys.readouterr().err
-    assert behind.read_bytes() == content
+    assert target.read_bytes() == content
 
 
 def test_a_file_that_is_not_there_yet(url: str, home: Path) -> None:
@@ -106,7 +106,7 @@ def test_a_file_that_is_not_there_yet(url: str, home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "status", "said"),
+    ("words", "status", "message"),
     [
         (["emacs"], 2, "no such program"),
         (["vscod"], 2, "Did you mean vscode?"),
@@ -115,10 +115,10 @@ def test_a_file_that_is_not_there_yet(url: str, home: Path) -> None:
     ],
 )
 def test_what_is_refused(
-    words: list[str], status: int, said: str, url: str, home: Path, capsys: pytest.CaptureFixture[str]
+    words: list[str], status: int, message: str, url: str, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["connect", *words, "--url", url]) == status
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert list(home.iterdir()) == []
 
 
@@ -142,7 +142,7 @@ def test_without_a_server(home: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert "no server answers" in capsys.readouterr().err
 
 
-def test_codex_is_told_of_a_route_that_is_there(url: str, home: Path) -> None:
+def test_codex_is_configured_with_a_route_that_exists(url: str, home: Path) -> None:
     assert main(["connect", "codex", "--write", "--yes", "--url", url]) == 0
     (path,) = (home / ".codex").iterdir()
     profile = tomllib.loads(path.read_text())

@@ -1,4 +1,4 @@
-"""Row 40: the log of a busy server stays within its limit, and one of two servers writes it."""
+"""The log of a busy server stays within its limit, and only one of two servers writes it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_many_requests(tmp_path: Path, tiny_llama: Path) -> None:
         sizes = {path.name: path.stat().st_size for path in folder.iterdir() if path.suffix != ".lock"}
         assert sorted(sizes) == ["server.log", "server.log.1"]
         assert all(size <= LIMIT for size in sizes.values())
-        # More was written than is kept: files were thrown away.
+        # More was written than is kept: old files were deleted.
         assert len(server.log) > 2 * LIMIT
         kept = (folder / "server.log").read_text(encoding="utf-8").splitlines()
         assert kept[-1].split()[-1] == server.lines[-1].split()[-1]

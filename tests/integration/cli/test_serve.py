@@ -30,7 +30,7 @@ def ask(url: str, path: str, body: dict[str, Any] | None = None) -> dict[str, An
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
+    """A free port."""
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         return sock.getsockname()[1]
@@ -53,7 +53,7 @@ def test_banner_answer_and_orderly_end(tiny_llama: Path, tmp_path: Path) -> None
         wait_until(lambda: not any(worker.is_running() for worker in workers), 5)
 
 
-def test_a_second_start_says_that_it_runs_already(tiny_llama: Path, tmp_path: Path) -> None:
+def test_a_second_start_reports_that_it_already_runs(tiny_llama: Path, tmp_path: Path) -> None:
     port = str(free_port())
     with serving(tmp_path, "--port", port, "--model", str(tiny_llama)) as first:
         first.url()

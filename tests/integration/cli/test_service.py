@@ -1,4 +1,4 @@
-"""`jan-serve service` as a process, over a systemctl that only remembers; and what it starts, for real."""
+"""`jan-serve service` as a process, over a fake systemctl; and a real start of the installed command."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ COMMAND = (sys.executable, "-P", "-m", "jan_serve", "service")
 
 @dataclass(frozen=True)
 class Result:
-    """How a command ended."""
+    """The end of a command."""
 
     returncode: int
     stdout: str
@@ -71,7 +71,7 @@ class Machine:
         return Result(status, captured.out, captured.err)
 
     def files(self) -> list[str]:
-        """What is in the home but the configuration."""
+        """The files in the home folder except the configuration."""
         found = [path for path in self.home.rglob("*") if path.is_file() and path != self.config]
         return sorted(str(path.relative_to(self.home)) for path in found)
 
@@ -138,7 +138,7 @@ def test_a_dry_run_changes_nothing(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "variables", "said"),
+    ("words", "variables", "message"),
     [
         (("--at-login", "--on-demand"), {}, "exclude each other"),
         ((), {"JAN_SERVE_PORT": "4000"}, "JAN_SERVE_PORT: set in this shell"),
@@ -146,11 +146,11 @@ def test_a_dry_run_changes_nothing(machine: Machine) -> None:
     ],
 )
 def test_what_cannot_be_installed(
-    machine: Machine, words: tuple[str, ...], variables: dict[str, str], said: str
+    machine: Machine, words: tuple[str, ...], variables: dict[str, str], message: str
 ) -> None:
     done = machine.run("install", *words, **variables)
     assert done.returncode == 2
-    assert said in done.stderr
+    assert message in done.stderr
     assert (machine.files(), machine.systemctl.calls()) == ([], [])
 
 

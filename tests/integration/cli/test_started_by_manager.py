@@ -1,4 +1,4 @@
-"""A server that a service manager starts: it takes the socket that it is handed, and tells when it is ready."""
+"""A server started by a service manager: it takes the inherited socket and reports readiness."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SERVE = (sys.executable, "-P", "-m", "jan_serve", "serve")
 
 
 def configured(folder: Path, *lines: str) -> dict[str, str]:
-    """The variables of a server with a configuration file of its own."""
+    """The variables of a server with its own configuration file."""
     path = folder / "config.toml"
     path.write_text("\n".join(('data_dir = "data"', *lines)) + "\n", encoding="utf-8")
     return {"JAN_SERVE_CONFIG": str(path)}
@@ -56,7 +56,7 @@ def test_a_connection_waits_for_the_server_that_it_starts(tmp_path: Path, tiny_l
         manager.bind(str(tmp_path / "notify"))
         manager.settimeout(20)
         port = sock.getsockname()[1]
-        # As systemd: the first connection is there before the server is.
+        # As with systemd: the first connection exists before the server.
         with socket.create_connection(("127.0.0.1", port), timeout=20) as first:
             first.sendall(
                 f"GET /health HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n".encode()
@@ -72,9 +72,9 @@ def test_a_connection_waits_for_the_server_that_it_starts(tmp_path: Path, tiny_l
                 assert manager.recv(1024).startswith(b"READY=1")
                 assert manager.recv(1024) == b"WATCHDOG=1"
                 ended_in_order(server)
-                told = [manager.recv(1024)]
-                while not told[-1].startswith(b"STOPPING=1"):
-                    told.append(manager.recv(1024))
+                messages = [manager.recv(1024)]
+                while not messages[-1].startswith(b"STOPPING=1"):
+                    messages.append(manager.recv(1024))
         # The socket is the manager's: it outlives the server, and the next connection would start it again.
         with socket.create_connection(("127.0.0.1", port), timeout=5):
             pass

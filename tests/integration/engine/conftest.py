@@ -1,4 +1,4 @@
-"""Real workers for the engine's tests. Most tests share one: they must leave nothing running behind."""
+"""Real workers for the engine's tests. Most tests share one: they must leave nothing running."""
 
 from __future__ import annotations
 
@@ -34,4 +34,4 @@ def llama(shared_llama: Worker) -> Generator[Worker]:
     assert shared_llama.process.poll() is None, "an earlier test ended the shared worker"
     yield shared_llama
     stats = shared_llama.stats()
-    assert (stats.running, stats.waiting) == (0, 0), "the test left requests behind"
+    assert (stats.running, stats.waiting) == (0, 0), "the test left requests running"

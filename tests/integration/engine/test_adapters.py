@@ -1,4 +1,4 @@
-"""LoRA adapters: what a request is computed with depends on nothing but itself, whatever runs and is cached beside."""
+"""LoRA adapters: a request's answer depends only on the request, whatever else runs or is cached."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def adapters(model_folder: Path) -> tuple[AdapterFile, ...]:
 
 @pytest.fixture(scope="module")
 def adapted(exact_llama: Path, adapters: tuple[AdapterFile, ...]) -> Generator[Worker]:
-    """A worker with both, fewer places than a round needs, and cells for about half of it."""
+    """A worker with both, fewer slots than a round needs, and cells for about half of it."""
     with running_worker(
         exact_llama,
         adapters=adapters,
@@ -62,7 +62,7 @@ def ids(result: Result) -> list[int]:
     return result.choice.ids
 
 
-def test_each_adapter_says_something_else(adapted: Worker) -> None:
+def test_each_adapter_gives_another_text(adapted: Worker) -> None:
     assert adapted.facts.adapters == (AdapterFacts("one", 1.0), AdapterFacts("two", 0.5))
     answers = [tuple(ids(adapted.run(asked(uses))[0])) for uses in USES]
     assert len(set(answers)) == len(USES)
@@ -83,7 +83,7 @@ def test_a_batch_of_all_gives_what_each_gives_alone(exact_llama: Path, adapted: 
     }
     together = adapted.run(*(asked(uses, prompt, max_tokens=count) for uses, prompt, count in rounds))
     assert [ids(result) for result in together] == [alone[key] for key in rounds]
-    # What was computed without any adapter is what a worker that has none computes.
+    # Without an adapter the answer equals that of a worker without adapters.
     with running_worker(exact_llama, n_ctx=1024, parallel=2, **EXACT) as plain:
         key = next(key for key in rounds if key[0] == ())
         assert ids(plain.run(asked((), key[1], max_tokens=key[2]))[0]) == alone[key]

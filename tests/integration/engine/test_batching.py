@@ -23,7 +23,7 @@ def words(seed: int, count: int) -> str:
 
 
 def outcome(choice: Choice) -> tuple[str, str, int, str | None]:
-    """What a caller sees of a choice, whatever the chunks were."""
+    """A choice as its caller sees it, however it was split into chunks."""
     end = choice.end
     return choice.text, end.reason, end.completion_tokens, end.stop
 
@@ -65,7 +65,7 @@ def test_an_answer_among_32_mixed_requests_equals_the_answer_alone(batching: Wor
     cancelled = random.Random(round_).sample(others, 8)
     early, late = cancelled[:4], cancelled[4:]
     batching.send(*others[:16], same, *others[16:], *(AbortRequest(request.id) for request in early))
-    # Cancel the rest while they wait, prefill or decode: at the first frames that come.
+    # Cancel the rest while they wait, prefill or decode: at the first frames.
     for request in late:
         batching.advance()
         batching.send(AbortRequest(request.id))

@@ -38,7 +38,7 @@ def facts(result: Result) -> tuple[object, ...]:
 
 GRAMMAR = CompiledGrammar(gbnf='root ::= ("ab" [0-9] " cd ")+', lark='start: ("ab" /[0-9]/ " cd ")+')
 
-# Greedy answers of random weights run into loops, which is what drafts are good at.
+# Greedy answers of random weights loop, which suits drafts.
 CASES: list[dict[str, Any]] = [
     {"max_tokens": 120},
     {"max_tokens": 120, "repeat_penalty": 1.05, "frequency_penalty": 0.01},
@@ -101,7 +101,7 @@ def test_drafts_never_cost_a_running_sequence_its_cells(exact_llama: Path) -> No
 
 @pytest.fixture(scope="module")
 def with_model(exact_llama: Path) -> Generator[Worker]:
-    """The model drafts for itself: everything that it says greedily is right."""
+    """The model drafts for itself: every greedy guess is right."""
     settings: dict[str, Any] = {"n_ctx": 1024, "parallel": 4, "draft_path": str(exact_llama), **EXACT}
     with running_worker(exact_llama, **settings, prompt_lookup="on") as worker:
         yield worker

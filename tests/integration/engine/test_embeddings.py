@@ -1,4 +1,4 @@
-"""Vectors of a real worker beside those that are pooled here from llama.cpp's vectors of each token."""
+"""A real worker's vectors equal those pooled here from llama.cpp's vectors of each token."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def inputs_of(lengths: list[int], n_vocab: int = 500) -> list[tuple[int, ...]]:
 def vectors_of_tokens(
     model: LlamaModel, tokens: tuple[int, ...], adapter: LlamaAdapter | None = None
 ) -> Floats:
-    """What the model gives for each token, all of them read in one batch."""
+    """The model's vector of each token, all computed in one batch."""
     context = LlamaContext(
         model,
         n_ctx=N_CTX,
@@ -101,7 +101,7 @@ def test_vectors_are_those_of_the_tokens_pooled(
         wanted = [pooled(vectors_of_tokens(raw, tokens), pooling) for tokens in inputs]
     finally:
         raw.close()
-    # Weights of 8 bits round activations by what else is in the batch.
+    # Weights of 8 bits round activations depending on the rest of the batch.
     tolerance = 0.02 if model == "tiny_bert" else 2e-4
     np.testing.assert_allclose(vectors, np.stack(wanted), atol=tolerance)
 
@@ -177,7 +177,7 @@ def test_an_empty_input_is_refused_by_name(worker: Worker) -> None:
 
 
 def test_streams_go_on_between_pieces(exact_llama: Path) -> None:
-    """A batch beside a stream is small, so that a long input cannot be through before the stream has gone on."""
+    """A batch beside a stream is small, so that a long input cannot finish before the stream continues."""
     stream = generate("hello", max_tokens=400, ignore_eos=True)
     embed = EmbedRequest(id=next_id(), inputs=tuple(inputs_of([400])))
     with running_worker(exact_llama, n_ctx=N_CTX, parallel=4, prompt_lookup="off", **EXACT) as worker:

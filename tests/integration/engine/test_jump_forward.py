@@ -1,4 +1,4 @@
-"""Text that a grammar forces is not sampled, and is the same where it is."""
+"""Forced text of a grammar is not sampled, and equals the sampled text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Model files that llama.cpp loads and that are not served."""
+"""Model files that llama.cpp loads and we reject."""
 
 from __future__ import annotations
 

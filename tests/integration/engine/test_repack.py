@@ -1,4 +1,4 @@
-"""Weights that llama.cpp reorders for its kernels, and the same weights as they are in the file."""
+"""Weights that llama.cpp reorders for its kernels, and the same weights in the file's order."""
 
 from __future__ import annotations
 

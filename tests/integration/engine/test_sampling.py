@@ -36,7 +36,7 @@ def test_same_seed_same_text_and_another_seed_another(llama: Worker, fields: dic
     llama.run_one(
         PROMPT, max_tokens=1
     )  # so that every run below takes the prompt from the cache: see ADR 0008
-    # One after the other: another shape of the batch adds up in another order, which may move a draw.
+    # One after the other: another batch shape changes the order of additions, which may change a draw.
     first = llama.run_one(PROMPT, max_tokens=40, seed=1, **fields)
     other = llama.run_one(PROMPT, max_tokens=40, seed=2, **fields)
     again = llama.run_one(PROMPT, max_tokens=40, seed=1, **fields)

@@ -1,4 +1,4 @@
-"""What leaves the KV cache comes back from RAM, and over a restart from disk; the answers do not change."""
+"""Sequences that leave the KV cache return from RAM, and after a restart from disk; answers do not change."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def answer(worker: Worker, prompt: Prompt, **fields: Any) -> tuple[str, int]:
 
 
 def end(worker: Worker) -> None:
-    """As the front does it: asked to, and gone by itself."""
+    """Stops the worker as the front does: a request, and it exits by itself."""
     worker.send(ShutdownRequest())
     assert worker.process.wait(30.0) == 0
 
@@ -142,7 +142,7 @@ def test_a_damaged_file_costs_only_the_computation(exact_llama: Path, tmp_path: 
 
 @pytest.mark.parametrize("model", ["exact_recurrent", "exact_hybrid"])
 def test_a_second_turn_does_not_prefill_the_first_again(model: str, request: pytest.FixtureRequest) -> None:
-    """Though the answer is not part of the second prompt: as when a template leaves thoughts out."""
+    """The answer is not part of the second prompt, as if a template left thoughts out."""
     path: Path = request.getfixturevalue(model)
     with running_worker(path, n_ctx=512, parallel=1, cache_sequences=1, **EXACT) as worker:
         eot = worker.facts.eog_token_ids[0]
@@ -158,8 +158,8 @@ def test_a_second_turn_does_not_prefill_the_first_again(model: str, request: pyt
         assert alone.text == again.text
 
 
-def test_a_next_turn_without_the_answer_finds_its_prompt_behind_a_sliding_window(exact_sliding: Path) -> None:
-    """As when a template leaves thoughts out; and one with the answer finds that too."""
+def test_a_next_turn_without_the_answer_finds_its_prompt_after_a_sliding_window(exact_sliding: Path) -> None:
+    """As if a template left thoughts out; a prompt with the answer finds that too."""
     with running_worker(exact_sliding, n_ctx=2048, parallel=1, idle_cells=0, **EXACT) as worker:
         turn = worker.tokenize(LONG).tokens
         done = worker.run_one(turn, max_tokens=40, ignore_eos=True, return_tokens=True)
@@ -183,7 +183,7 @@ COPIES_FAST = {**EXACT, "flash_attn": "on"}
 
 
 def test_finished_sequences_make_way_where_there_is_ram_for_them(exact_llama: Path) -> None:
-    """A stream reads every cell in use, its own or not."""
+    """A stream reads every cell in use, of any sequence."""
     with running_worker(exact_llama, n_ctx=8192, parallel=1, **COPIES_FAST) as worker:
         texts = [answer(worker, f"{number} {LONG}")[0] for number in range(5)]
         stats = worker.stats()
@@ -222,7 +222,7 @@ def test_what_comes_back_from_ram_shares_the_cells_of_its_prefix(exact_llama: Pa
 
 
 def test_what_a_sliding_window_lost_is_computed_again(exact_sliding: Path) -> None:
-    """Saved states hold the last window of such layers only: cut back to a shared beginning they hold nothing."""
+    """Saved states hold only the last window of such layers: cut to a shared prefix they hold nothing."""
     with running_worker(exact_sliding, n_ctx=4096, parallel=2, cache_ram_bytes=0, **EXACT) as worker:
         common = worker.tokenize(LONG).tokens
         tails = [worker.tokenize(text).tokens for text in (OTHER, OTHER[::-1], LONG[::-1], "and then")]

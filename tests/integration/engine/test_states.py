@@ -1,4 +1,4 @@
-"""A sequence that one worker prefills and another one decodes."""
+"""Sequences that one worker prefills and another one decodes."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def store_state(worker: Worker, data: bytes, state: int = STATE, step: int = 50_
 
 
 def drop(worker: Worker, state: int) -> None:
-    """Returns when it is gone: requests about states are served in order."""
+    """Returns after the state is dropped: requests about states are served in order."""
     worker.send(DropState(state))
     with pytest.raises(InvalidState, match="not kept"):
         ask(worker, ReadState(id=next_id(), state=state, offset=0, length=1))

@@ -1,4 +1,4 @@
-"""What a worker counts of its steps' parts, by runs whose steps are known."""
+"""The worker's counts of parts of steps, for runs with known steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a sequence ends, and that its text ends exactly there."""
+"""The end of a sequence, and that its text ends exactly there."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_of_several_stops_the_earliest_ends_the_text(llama: Worker, whole: str) 
 
 
 def test_a_stop_that_does_not_come_changes_nothing(llama: Worker, whole: str) -> None:
-    """Its start comes: the text is held back, and released."""
+    """The stop's beginning appears: the text is held back, then released."""
     stop = whole[5:9] + "\x00never"
     choice = llama.run_one(PROMPT, max_tokens=LENGTH, stop=(stop,)).choice
     assert (choice.text, choice.end.reason, choice.end.stop) == (whole, "length", None)

@@ -1,4 +1,4 @@
-"""Each way to save work has a switch and a counter, and changes no answer."""
+"""Each optimisation has a switch and a counter, and changes no answer."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def one_after_the_other(worker: Worker) -> list[str]:
 
 
 def behind_a_running_one(worker: Worker) -> list[str]:
-    """With one place: two that wait, of which the later one was asked before."""
+    """With one slot: two waiting requests, the later one with a cached prompt."""
     seen = worker.run_one(COMMON, ignore_eos=True).text
     running = generate("hello", max_tokens=100, ignore_eos=True)
     new, again = (generate(prompt, ignore_eos=True) for prompt in (OTHER, COMMON))
@@ -51,7 +51,7 @@ def behind_a_running_one(worker: Worker) -> list[str]:
 
 @dataclass(frozen=True)
 class Switch:
-    """Settings that have it on and off, what shows it, and what it says of the one and of the other."""
+    """Settings with it on and off, the counter that shows it, and its value for both."""
 
     work: Callable[[Worker], list[str]]
     on: dict[str, Any]

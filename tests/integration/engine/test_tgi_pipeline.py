@@ -37,7 +37,7 @@ def test_tokens_that_a_grammar_leaves_no_choice_about_are_certain(llama: Worker)
     grammar = CompiledGrammar(gbnf='root ::= "abc"', lark='start: "abc"')
     choice = llama.run_one(PROMPT, max_tokens=20, logprobs=0, pipeline="tgi", grammar=grammar).choice
     assert choice.text == "abc"
-    # How the letters are cut into tokens is the model's choice; each but the last may be one of a few.
+    # The model chooses how to split the letters into tokens; each but the last may be one of a few.
     assert choice.tokens[-1].logprob == pytest.approx(0.0, abs=1e-6)
 
 
@@ -77,7 +77,7 @@ def test_the_watermark_is_found(llama: Worker, fields: dict[str, float], pipelin
 
 
 def test_the_first_token_is_marked_by_the_end_of_the_prompt(llama: Worker) -> None:
-    """A bias that leaves one token, whichever its logit, shows which tokens gain."""
+    """A bias that leaves one token, whatever its logit, shows which tokens gain."""
     asked = {"max_tokens": 1, "logprobs": VOCABULARY, "pipeline": "tgi"}
     plain = llama.run_one(PROMPT, **asked).choice.tokens[0]
     marked = llama.run_one(PROMPT, watermark=Watermark(), **asked).choice.tokens[0]

@@ -1,4 +1,4 @@
-"""Threads that stay between graphs: as many as asked for, for all contexts of an engine, and gone with the last one."""
+"""Threads persist between graphs: as many as configured, shared by an engine's contexts, and gone with the last one."""
 
 from __future__ import annotations
 

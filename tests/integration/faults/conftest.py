@@ -1,4 +1,4 @@
-"""Workers that other tests of the session share are not this package's children."""
+"""Excludes workers shared by other tests of the session from this package's children."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The supervisor over the real engine: what the fake one promises holds for llama.cpp's process too."""
+"""The supervisor over the real engine: the fake one's behaviour holds for llama.cpp's process too."""
 
 from __future__ import annotations
 
@@ -57,13 +57,12 @@ def request(client: WorkerEngineClient, max_tokens: int) -> EngineRequest:
 
 
 async def text(client: WorkerEngineClient, max_tokens: int = 8) -> str:
-    """What it answers."""
     stream = client.generate(request(client, max_tokens))
     return "".join([event.text async for event in stream if isinstance(event, Chunk)])
 
 
 @pytest.mark.parametrize("name", ["SEGV", "ABRT", "KILL"])
-async def test_row_20_the_same_answer_before_and_after_a_crash_in_decode(tiny_llama: Path, name: str) -> None:
+async def test_the_same_answer_before_and_after_a_crash_in_decode(tiny_llama: Path, name: str) -> None:
     async with real_manager(tiny_llama) as manager:
         async with manager.lease(None) as client:
             golden = await text(client)
@@ -113,7 +112,7 @@ async def test_a_worker_is_stopped_within_a_second(tiny_llama: Path) -> None:
         assert children() == []
 
 
-async def test_a_file_that_is_no_model_is_refused_and_nothing_stays_behind(tmp_path: Path) -> None:
+async def test_a_file_that_is_no_model_is_refused_and_removed(tmp_path: Path) -> None:
     damaged = tmp_path / "damaged.gguf"
     damaged.write_bytes(b"GGUF" + bytes(1000))
     async with real_manager(damaged) as manager:
@@ -150,7 +149,7 @@ asyncio.run(main())
 """
 
 
-async def test_row_32_the_worker_ends_within_two_seconds_of_its_killed_parent(tiny_llama: Path) -> None:
+async def test_the_worker_ends_within_two_seconds_of_its_killed_parent(tiny_llama: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     with subprocess.Popen(
         [sys.executable, "-c", PARENT, str(tiny_llama)], stdout=subprocess.PIPE, env=environment, text=True

@@ -1,4 +1,4 @@
-"""Rows 20, 22, 23, 30, 31, 32 and 76 of the fault list over HTTP: the whole front, fake engines, real signals."""
+"""Workers that crash and servers that stop, over HTTP: the whole front with fake engines and real signals."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def start_stream(url: str, connection: RawConnection, prompt: str) -> str:
 
 
 def rest_of_stream(connection: RawConnection) -> list[str]:
-    """The data lines that are left, until the server closes or the body ends."""
+    """The remaining data lines, until the server closes or the body ends."""
     data = connection.read_until(b"0\r\n\r\n")
     return [line[6:].strip() for line in data.decode().split("\n") if line.startswith("data: ")]
 
@@ -53,7 +53,7 @@ def worker_of(server: Served) -> psutil.Process:
 
 
 def assert_no_harm(server: Served, url: str) -> None:
-    """What holds after every fault: same process, healthy, answers, no traceback."""
+    """Checks after every fault: same process, healthy, answers, no traceback."""
     assert server.process.poll() is None
     assert get(url, "/health").status == 200
     assert text_of(complete(url, "!say golden")) == "golden"
@@ -68,7 +68,7 @@ def text_of(response: RawResponse) -> str:
 
 
 @pytest.mark.parametrize("name", ["SEGV", "ABRT", "KILL"])
-def test_row_20_a_crash_ends_the_stream_with_one_error_event_and_the_model_comes_back(
+def test_a_crash_ends_the_stream_with_one_error_event_and_the_model_comes_back(
     tmp_path: Path, name: str
 ) -> None:
     with fake_server(tmp_path) as server:
@@ -86,7 +86,7 @@ def test_row_20_a_crash_ends_the_stream_with_one_error_event_and_the_model_comes
         assert worker_of(server).pid != before
 
 
-def test_row_20_a_request_right_behind_the_end_of_an_idle_worker_is_served(tmp_path: Path) -> None:
+def test_a_request_right_after_an_idle_worker_dies_is_served(tmp_path: Path) -> None:
     with fake_server(tmp_path) as server:
         url = server.url()
         assert text_of(complete(url, "!say one")) == "one"
@@ -95,7 +95,7 @@ def test_row_20_a_request_right_behind_the_end_of_an_idle_worker_is_served(tmp_p
             assert text_of(complete(url, "!say two")) == "two"
 
 
-def test_row_20_a_crash_before_the_first_event_is_a_status_not_a_broken_stream(tmp_path: Path) -> None:
+def test_a_crash_before_the_first_event_is_a_status_not_a_broken_stream(tmp_path: Path) -> None:
     with fake_server(tmp_path) as server:
         url = server.url()
         response = complete(url, "!die")
@@ -104,7 +104,7 @@ def test_row_20_a_crash_before_the_first_event_is_a_status_not_a_broken_stream(t
         assert_no_harm(server, url)
 
 
-def test_row_22_a_model_that_crashes_at_load_is_given_up_and_others_are_served(tmp_path: Path) -> None:
+def test_a_model_that_crashes_at_load_is_given_up_and_others_are_served(tmp_path: Path) -> None:
     with fake_server(tmp_path, ("crash-on-load-ABRT", "fake")) as server:
         url = server.url()
         body: dict[str, Any] = {"prompt": "hello", "model": "crash-on-load-ABRT"}
@@ -119,7 +119,7 @@ def test_row_22_a_model_that_crashes_at_load_is_given_up_and_others_are_served(t
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_row_23_a_client_that_leaves_frees_its_place(tmp_path: Path, stream: bool) -> None:
+def test_a_client_that_leaves_frees_its_place(tmp_path: Path, stream: bool) -> None:
     gate = Gate(tmp_path / "gate")
     with fake_server(tmp_path, parallel=1) as server:
         url = server.url()
@@ -133,7 +133,7 @@ def test_row_23_a_client_that_leaves_frees_its_place(tmp_path: Path, stream: boo
         assert_no_harm(server, url)
 
 
-def test_row_30_sigterm_lets_running_requests_finish_and_refuses_new_ones(tmp_path: Path) -> None:
+def test_sigterm_lets_running_requests_finish_and_refuses_new_ones(tmp_path: Path) -> None:
     gate = Gate(tmp_path / "gate")
     with fake_server(tmp_path) as server:
         url = server.url()
@@ -155,7 +155,7 @@ def test_row_30_sigterm_lets_running_requests_finish_and_refuses_new_ones(tmp_pa
         assert "Traceback" not in server.log
 
 
-def test_row_30_what_runs_beyond_the_limit_gets_an_error_event(tmp_path: Path) -> None:
+def test_what_runs_beyond_the_limit_gets_an_error_event(tmp_path: Path) -> None:
     with fake_server(tmp_path, drain_timeout_s=0.2) as server:
         url = server.url()
         with connect(url) as connection:
@@ -170,7 +170,7 @@ def test_row_30_what_runs_beyond_the_limit_gets_an_error_event(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
-def test_row_31_a_second_signal_ends_the_drain_at_once(tmp_path: Path, second: signal.Signals) -> None:
+def test_a_second_signal_ends_the_drain_at_once(tmp_path: Path, second: signal.Signals) -> None:
     with fake_server(tmp_path, drain_timeout_s=600) as server:
         url = server.url()
         with connect(url) as connection:
@@ -184,7 +184,7 @@ def test_row_31_a_second_signal_ends_the_drain_at_once(tmp_path: Path, second: s
         assert "Traceback" not in server.log
 
 
-def test_row_32_a_server_that_is_killed_leaves_no_worker(tmp_path: Path) -> None:
+def test_a_server_that_is_killed_leaves_no_worker(tmp_path: Path) -> None:
     with fake_server(tmp_path) as server:
         url = server.url()
         with connect(url) as connection:
@@ -195,14 +195,14 @@ def test_row_32_a_server_that_is_killed_leaves_no_worker(tmp_path: Path) -> None
             assert wait_until(lambda: not alive(worker), 2.0) < 2.0
 
 
-def test_row_76_there_is_one_listening_socket_in_all(tmp_path: Path) -> None:
+def test_there_is_one_listening_socket_in_all(tmp_path: Path) -> None:
     with fake_server(tmp_path) as server:
         url = server.url()
         assert text_of(complete(url, "!say hi")) == "hi"
         worker = worker_of(server)
         own = [c for c in psutil.Process(server.process.pid).net_connections("all") if c.status == "LISTEN"]
         assert [f"http://{c.laddr.ip}:{c.laddr.port}" for c in own] == [url]
-        # What is left is the pipe, which some event loops make of unnamed socket pairs.
+        # The rest is the pipe, which some event loops make of unnamed socket pairs.
         assert [c for c in worker.net_connections("all") if c.laddr or c.family != socket.AF_UNIX] == []
 
 

@@ -1,4 +1,4 @@
-"""One server for the tests of this folder that leave it as it was. Tests that break one start their own."""
+"""One server for tests of this folder that leave it unchanged. Tests that break one start their own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.served import Served
 
 @pytest.fixture(scope="package")
 def server(tmp_path_factory: pytest.TempPathFactory, exact_llama: Path, tiny_bert: Path) -> Generator[Served]:
-    """A chat model by default, and an embedder in its place, so that there is one worker whatever was asked before."""
+    """A chat model by default; an embedder replaces it, so that there is always one worker."""
     folder = tmp_path_factory.mktemp("http")
     flags = ("--n-ctx", str(N_CTX), "--parallel", "8", "--max-models", "1")
     with serving_models(folder, exact_llama, tiny_bert, flags=flags) as served:

@@ -1,4 +1,4 @@
-"""The server process that the HTTP proofs talk to: real llama.cpp on tiny models, and what must hold after anything."""
+"""The server process of the HTTP tests: real llama.cpp on tiny models, and checks after every test."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ CHATS: Final = "/v1/chat/completions"
 N_CTX: Final = 512
 VOCABULARY: Final = 566
 GREEDY: Final[dict[str, Any]] = {"temperature": 0, "repeat_penalty": 1.0}
-# F32 on one thread: what else is in the batch does not change a greedy choice.
+# F32 on one thread: the rest of the batch does not change a greedy choice.
 EXACT_FLAGS: Final = ("--flash-attn", "off", "--type-k", "f32", "--type-v", "f32", "--threads", "1")
 HEALTH_LIMIT_S: Final = 1.0
-"""The promise is 100 ms; a test machine has other work."""
+"""The documented limit is 100 ms; a test machine has other work."""
 
 
 @contextlib.contextmanager
@@ -55,7 +55,7 @@ def text_of(response: RawResponse) -> str:
 
 
 def error_of(response: RawResponse) -> dict[str, Any]:
-    """The error of a refused request."""
+    """The error of a rejected request."""
     error: dict[str, Any] = response.json()["error"]
     assert set(error) == {"message", "type", "param", "code"}
     return error
@@ -67,7 +67,7 @@ def workers_of(server: Served) -> list[psutil.Process]:
 
 
 def metric(url: str, name: str, **labels: str) -> float:
-    """The value of a metric, summed over the labels that are not given; 0 while it has none."""
+    """The value of a metric, summed over the other labels; 0 while it has none."""
     page = get(url, "/metrics").body.decode()
     total = 0.0
     for found in re.finditer(rf"^{name}(?:\{{(.*)\}})? (\S+)$", page, re.MULTILINE):
@@ -77,7 +77,7 @@ def metric(url: str, name: str, **labels: str) -> float:
 
 
 class Healthy:
-    """A server whose golden answer is known. `check` holds after every fault that it is meant to survive."""
+    """A server whose golden answer is known. `check` passes after every fault that it has to survive."""
 
     def __init__(self, server: Served) -> None:
         self.server = server
@@ -89,7 +89,7 @@ class Healthy:
         return text_of(complete(self.url, "hello", max_tokens=8))
 
     def check(self, *secrets: str) -> None:
-        """Alive, in time, the same answer, one worker and no zombie, no open files or words left behind.
+        """Alive, in time, the same answer, one worker and no zombie, no leaked files, no prompts in the log.
 
         secrets: texts of requests and keys, which no log line may hold.
         """
@@ -114,7 +114,7 @@ def assert_clean_log(server: Served, *secrets: str) -> None:
 
 
 def start_stream(connection: RawConnection, url: str, prompt: str, **fields: Any) -> str:
-    """Begin a streamed completion; the text of its first event that has any."""
+    """Begin a streamed completion; the text of its first event with text."""
     connection.send(post_bytes(url, COMPLETIONS, {"prompt": prompt, "stream": True, **GREEDY, **fields}))
     assert b" 200 OK" in connection.read_until(b"\r\n\r\n")
     while True:
@@ -126,12 +126,12 @@ def start_stream(connection: RawConnection, url: str, prompt: str, **fields: Any
 
 
 def rest_of_stream(connection: RawConnection) -> list[str]:
-    """The payloads that are left, up to the end of the body."""
+    """The remaining payloads."""
     return payloads(connection.read_until(b"0\r\n\r\n"))
 
 
 def payloads(body: bytes) -> list[str]:
-    """What follows `data: ` in an event stream."""
+    """The `data:` payloads of an event stream."""
     return [line[6:].strip() for line in body.decode().split("\n") if line.startswith("data: ")]
 
 
@@ -142,7 +142,7 @@ def texts(events: list[str]) -> str:
 
 
 def assert_one_error_at_the_end(events: list[str], code: str) -> None:
-    """The stream broke off: one error event, nothing behind it, and no sign of success."""
+    """The stream ended with one error event, nothing after it, and no sign of success."""
     assert "[DONE]" not in events
     errors = [event for event in events if "error" in json.loads(event)]
     assert errors == events[-1:]

@@ -1,4 +1,4 @@
-"""A server that is controlled over HTTP: requests are aborted, it sleeps, wakes and ends."""
+"""The control plane over HTTP: abort, sleep, wake-up, termination."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, exact_llama: Path) -> Gener
 
 @pytest.fixture(autouse=True)
 def awake(server: Served) -> Generator[None]:
-    """A test that fails leaves no sleeping server to the next one."""
+    """A failed test leaves no sleeping server to the next one."""
     yield
     command(server.url(), "/wakeup")
 
@@ -49,7 +49,7 @@ def is_sleeping(url: str) -> bool:
 
 
 class Background:
-    """A request of its own thread."""
+    """A request in its own thread."""
 
     def __init__(self, url: str, body: dict[str, Any], path: str = "/lmdeploy/generate") -> None:
         self.first = threading.Event()

@@ -1,4 +1,4 @@
-"""Two servers with one GGUF: one computes prompts, the other one goes on from them, and nothing is left behind."""
+"""Two servers with one GGUF: one computes prompts, the other continues from them, and no state is left over."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ GENERATE = ("/lmdeploy/generate", {"prompt": PROMPT, **GREEDY})
 
 
 class Engine:
-    """A server as the proxy of LMDeploy sees it."""
+    """A server as LMDeploy's proxy sees it."""
 
     def __init__(self, served: Served) -> None:
         self.served = served
@@ -135,7 +135,7 @@ def decode(tmp_path_factory: pytest.TempPathFactory, exact_llama: Path) -> Gener
 
 @pytest.fixture
 def pair(prefill: Engine, decode: Engine) -> Generator[tuple[Engine, Engine]]:
-    """Linked before the test; after it neither has a state or a connection left."""
+    """Linked before the test; after it neither keeps a state or a connection."""
     link(prefill, decode)
     yield prefill, decode
     for one in (prefill, decode):
@@ -297,7 +297,7 @@ def test_many_at_once_and_clients_that_leave_keep_nothing(pair: tuple[Engine, En
         reply = prefilled(prefill, path, body)
         request = resumed(decode, prefill, path, body, reply)
         if number % 3 == 0:
-            # Gone at some point of the way: before, while or after the cache is fetched.
+            # The client leaves at some point: before, while or after the state is fetched.
             with contextlib.suppress(httpx.TransportError):
                 httpx.post(decode.url + path, json=request, timeout=0.005 + 0.003 * number)
             prefill.free(int(reply["id"]))

@@ -1,4 +1,4 @@
-"""Replies of a running server against the document that Jan's API is specified by, where that is at hand."""
+"""Replies of a running server against Jan's API document, if it is available."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _schema(document: dict[str, Any], path: str, status: str, method: str = "pos
 
 
 def _check(document: dict[str, Any], schema: dict[str, Any], instance: object) -> None:
-    # A reply that may be text is checked as the object that it is.
+    # A reply that may be text is checked as the object it is.
     options = [option for option in schema.get("anyOf", [schema]) if "$ref" in option]
     assert options
     validator: Any = Draft202012Validator({**options[0], "components": document["components"]})

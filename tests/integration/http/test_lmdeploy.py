@@ -1,4 +1,4 @@
-"""LMDeploy's api_server with a real model: what its documents do not say, and counts that have to agree."""
+"""LMDeploy's api_server with a real model: behaviour beyond its documents, and counts that have to agree."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def generated(url: str, **fields: Any) -> dict[str, Any]:
 
 
 def events_of(reply: RawResponse) -> list[dict[str, Any]]:
-    """All but the mark, which must be last."""
+    """All but the end mark, which has to be last."""
     found = payloads(reply.body)
     assert found[-1] == "[DONE]"
     return [json.loads(event) for event in found[:-1]]

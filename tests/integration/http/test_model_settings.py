@@ -22,7 +22,7 @@ data_dir = "data"
 [models."exact-llama"]
 n_ctx = 512
 aliases = ["gpt-4o-mini", "llama3:8b"]
-template = "said.jinja"
+template = "last.jinja"
 
 [models."exact-llama".sampling]
 temperature = 0
@@ -43,14 +43,14 @@ PROMPT: Final = "the people said that"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, exact_llama: Path) -> Path:
-    """A configuration with the files that it names, and two models beside each other."""
+    """A configuration with its files, and two models."""
     folder = tmp_path_factory.mktemp("settings")
     for name in ("exact-llama", "plain"):
         (folder / "models").mkdir(exist_ok=True)
         shutil.copyfile(exact_llama, folder / "models" / f"{name}.gguf")
     for number, name in enumerate(("one", "two")):
         write_lora(folder / f"{name}.gguf", llama_shapes(), seed=number)
-    (folder / "said.jinja").write_text("{{ messages[-1].content }}")
+    (folder / "last.jinja").write_text("{{ messages[-1].content }}")
     (folder / "config.toml").write_text(TABLE)
     return folder
 
@@ -69,7 +69,7 @@ def url(server: Served) -> str:
 
 
 def rewrite(path: Path, text: str) -> None:
-    """Write a file and give it a time of change of its own, however fast the test is."""
+    """Write a file with a new modification time, however fast the test is."""
     before = path.stat().st_mtime_ns
     path.write_text(text)
     os.utime(path, ns=(before + 1_000_000_000, before + 1_000_000_000))
@@ -83,8 +83,8 @@ def completed(url: str, **fields: Any) -> dict[str, Any]:
 
 
 def text(url: str, **fields: Any) -> str:
-    said: str = completed(url, **fields)["choices"][0]["text"]
-    return said
+    text: str = completed(url, **fields)["choices"][0]["text"]
+    return text
 
 
 def test_aliases_name_the_model(url: str) -> None:
@@ -95,7 +95,7 @@ def test_aliases_name_the_model(url: str) -> None:
     assert listed["aliases"] == ["gpt-4o-mini", "llama3:8b"]
 
 
-def test_defaults_of_the_model_hold_where_the_request_says_nothing(url: str) -> None:
+def test_defaults_of_the_model_apply_to_fields_that_a_request_leaves_out(url: str) -> None:
     body = completed(url)
     assert body["usage"]["completion_tokens"] == 5
     assert text(url) == text(url, temperature=0, repeat_penalty=1, max_tokens=5)
@@ -116,8 +116,8 @@ def test_defaults_reach_every_api(url: str) -> None:
     assert tgi["generated_text"] == greedy
     assert post(url, "/tgi/v1/chat/completions", chat).json()["usage"]["completion_tokens"] == 5
     lmdeploy = {"model": "exact-llama", "prompt": PROMPT}
-    said = post(url, "/lmdeploy/v1/completions", lmdeploy).json()
-    assert said["choices"][0]["text"] == greedy
+    reply = post(url, "/lmdeploy/v1/completions", lmdeploy).json()
+    assert reply["choices"][0]["text"] == greedy
     infill = post(url, "/infill", {"input_prefix": PROMPT}).json()
     assert infill["tokens_predicted"] == 5
 
@@ -139,9 +139,9 @@ def test_adapters_are_chosen_in_every_way(url: str) -> None:
     assert text(url, model="exact-llama:one", lora=[]) == base
     chat = {"messages": [{"role": "user", "content": PROMPT}], "model": "exact-llama:one"}
     assert post(url, "/v1/chat/completions", chat).json()["choices"][0]["message"]["content"] == one
-    for body, said in (({"adapter_id": "one"}, one), ({"adapter_id": "nope"}, base), ({}, base)):
+    for body, expected in (({"adapter_id": "one"}, one), ({"adapter_id": "nope"}, base), ({}, base)):
         reply = post(url, "/tgi/generate", {"inputs": PROMPT, "parameters": body}).json()
-        assert reply["generated_text"] == said
+        assert reply["generated_text"] == expected
     lmdeploy = {"model": "exact-llama:one", "prompt": PROMPT}
     assert post(url, "/lmdeploy/v1/completions", lmdeploy).json()["choices"][0]["text"] == one
 
@@ -190,7 +190,7 @@ def test_embeddings_under_an_adapter(url: str) -> None:
 
 
 def test_changes_count_while_the_server_runs(server: Served, url: str, folder: Path) -> None:
-    """Last in this file: it changes the settings. What a loaded model cannot take over has it loaded again."""
+    """Last in this file: it changes the settings. A change that a loaded model cannot take over reloads it."""
     before = text(url)
 
     def loads() -> float:
@@ -202,9 +202,9 @@ def test_changes_count_while_the_server_runs(server: Served, url: str, folder: P
     assert completed(url)["usage"]["completion_tokens"] == 9
     assert text(url, model="other", max_tokens=5) == before
     assert loads() == loaded
-    assert "they count from the next request on" in server.log
+    assert "they apply from the next request" in server.log
 
-    rewrite(folder / "said.jinja", "{{ messages[-1].content }} and so")
+    rewrite(folder / "last.jinja", "{{ messages[-1].content }} and so")
     chat = {"messages": [{"role": "user", "content": PROMPT}]}
     assert post(url, "/apply-template", chat).json()["prompt"] == f"{PROMPT} and so"
 
@@ -212,7 +212,7 @@ def test_changes_count_while_the_server_runs(server: Served, url: str, folder: P
     assert text(url, max_tokens=5) == before
     assert get(url, "/props").json()["default_generation_settings"]["n_ctx"] == 256
     assert loads() == loaded + 1
-    assert "n_ctx; they count once the model is loaded again" in server.log
+    assert "n_ctx; they apply when the model is reloaded" in server.log
 
     rewrite(folder / "config.toml", changed.replace("n_ctx = 512", "n_ctx = 1"))
     assert text(url, max_tokens=5) == before

@@ -21,11 +21,11 @@ from tests.support.served import Served
 pytestmark = pytest.mark.integration
 
 HELLO: Final[list[Any]] = [{"role": "user", "content": "Hello"}]
-# Fields that Jan has and OpenAI's client does not know go as `extra_body`.
+# Jan's fields that OpenAI's client does not know go into `extra_body`.
 PLAIN: Final[dict[str, Any]] = {"temperature": 0, "extra_body": {"repeat_penalty": 1.0}}
 
 Ask = Callable[[Callable[[Any], Any]], Any]
-"""Give the client to a function that calls it; the answer, a stream as the list of its events."""
+"""Pass the client to a function that calls it; returns the answer, a stream as the list of its events."""
 
 
 def asking(server: Served, kind: str, key: str = "any") -> Ask:
@@ -66,7 +66,7 @@ def embed(ask: Ask, texts: Any, model: str = "tiny-bert", **fields: Any) -> Any:
     return ask(lambda client: client.embeddings.create(model=model, input=texts, **fields))
 
 
-def told(events: list[Any]) -> str:
+def joined(events: list[Any]) -> str:
     """The joined text of a chat's stream."""
     return "".join(choice.delta.content or "" for event in events for choice in event.choices)
 
@@ -91,7 +91,7 @@ def test_chat(ask: Ask) -> None:
 def test_chat_stream(ask: Ask, include_usage: bool) -> None:
     whole = chat(ask)
     events = chat(ask, stream=True, stream_options={"include_usage": include_usage})
-    assert told(events) == whole.choices[0].message.content
+    assert joined(events) == whole.choices[0].message.content
     assert events[0].choices[0].delta.role == "assistant"
     assert len({event.id for event in events}) == 1
     reasons = [choice.finish_reason for event in events for choice in event.choices if choice.finish_reason]
@@ -178,7 +178,7 @@ def test_an_answer_with_a_schema_is_valid(server: Served, name: str, seed: int) 
     reply = chat(ask, **fields)
     assert reply.choices[0].finish_reason == "stop"
     jsonschema.validate(json.loads(reply.choices[0].message.content), SCHEMAS[name])
-    assert told(chat(ask, stream=True, **fields)) == reply.choices[0].message.content
+    assert joined(chat(ask, stream=True, **fields)) == reply.choices[0].message.content
 
 
 def test_a_json_object(ask: Ask) -> None:
@@ -195,7 +195,7 @@ def test_stop_ends_the_text_at_its_earliest_occurrence(ask: Ask) -> None:
     reply = chat(ask, stop=["\x00absent", stop])
     assert reply.choices[0].message.content == whole[: whole.index(stop)]
     assert reply.choices[0].finish_reason == "stop"
-    assert told(chat(ask, stop=stop, stream=True)) == whole[: whole.index(stop)]
+    assert joined(chat(ask, stop=stop, stream=True)) == whole[: whole.index(stop)]
 
 
 def test_ignore_eos_goes_on_where_the_text_would_end(ask: Ask, exact_llama: Path) -> None:
@@ -268,7 +268,7 @@ def test_echo_with_logprobs(ask: Ask) -> None:
     assert counts == {len(ids) + 3}
     assert scores.token_logprobs[0] is None
     assert "".join(scores.tokens[:4]) == echoed.text[: scores.text_offset[4]]
-    # The distribution at a place of the prompt is the one that generation there draws from.
+    # The distribution at a position of the prompt is the one that generation draws from there.
     for place in (2, 3):
         drawn = complete(ask, ids[:place], logprobs=4, max_tokens=1).choices[0].logprobs
         for token, value in drawn.top_logprobs[0].items():

@@ -1,4 +1,4 @@
-"""Calls drawn from the OpenAPI document that a running server gives, against a real model: no 5xx, no surprise."""
+"""Calls drawn from a running server's OpenAPI document, against a real model: no 5xx, nothing undocumented."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ pytestmark = pytest.mark.integration
 _SCHEMATHESIS: Any = schemathesis
 
 
-# Tests are collected from the document before any server runs: it comes from the application as a value.
+# Tests are collected before any server runs, so the document comes from the application as a value.
 _DOCUMENT: Final[Any] = _SCHEMATHESIS.openapi.from_dict(document())
-# What a schema's bounds give, thousands of calls that are mostly refused, is the part of tests/contract.
+# Calls at the bounds of schemas, thousands that are mostly rejected, are in tests/contract.
 _DOCUMENT.config.phases.update(phases=["examples", "fuzzing"])
 
 
@@ -41,7 +41,7 @@ def test_no_documented_call_fails(drawn_on: Healthy, case: Any) -> None:
 
 
 def test_the_server_gives_that_document(drawn_on: Healthy) -> None:
-    """And has routes beside it, which are not drawn on: they delete models, download some, or never end."""
+    """The other routes are not drawn: they delete models, download some, or never end."""
     served, drawn = get(drawn_on.url, "/openapi.json").json(), document()
     assert {path: served["paths"][path] for path in drawn["paths"]} == drawn["paths"]
     schemas = served["components"]["schemas"]
@@ -50,5 +50,5 @@ def test_the_server_gives_that_document(drawn_on: Healthy) -> None:
 
 
 def test_the_server_is_as_before(drawn_on: Healthy) -> None:
-    """Runs behind the drawn calls; on its own it holds too."""
+    """Runs after the drawn calls; also passes on its own."""
     drawn_on.check()

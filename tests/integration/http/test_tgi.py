@@ -1,4 +1,4 @@
-"""Text Generation Inference's native routes: huggingface_hub's clients, and what its documents do not say."""
+"""Text Generation Inference's native routes: huggingface_hub's clients, and behaviour beyond its documents."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_the_client_sees_what_is_refused(base: str) -> None:
         InferenceClient(base).text_generation(HELLO, temperature=-1.0)
 
 
-def test_sampling_is_seeded_and_told(base: str) -> None:
+def test_sampling_is_seeded_and_the_seed_reported(base: str) -> None:
     client = InferenceClient(base)
     drawn: Any = client.text_generation(
         HELLO, max_new_tokens=20, do_sample=True, details=True, temperature=1.5
@@ -142,7 +142,7 @@ def test_stop_strings_stay(base: str) -> None:
 def test_a_watermark_is_found_again(url: str) -> None:
     found: list[Detection] = []
     for watermark in (True, False):
-        # Hot, since a model that is sure of its words leaves no room for a mark.
+        # A high temperature, since a confident model leaves no room for a watermark.
         fields = {
             "max_new_tokens": 200,
             "details": True,

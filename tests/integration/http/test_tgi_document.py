@@ -34,7 +34,7 @@ _ERROR_TYPES: Final = {"validation", "generation", "template_error", "tool_error
 
 
 def _read(node: Any) -> Any:
-    """The document as 3.1: it says that it is 3.0, and has bounds as 3.1 does, but `nullable` as 3.0."""
+    """The document as 3.1: it declares 3.0, and has 3.1's bounds but 3.0's `nullable`."""
     if isinstance(node, list):
         return [_read(item) for item in cast(list[Any], node)]
     if not isinstance(node, dict):
@@ -75,7 +75,7 @@ def check_body(path: str, kind: str, body: bytes) -> None:
     else:
         value: Any = json.loads(body)
         if path == "/":
-            # The document says that it is no list; it is one, and clients count on it.
+            # The document declares no list; it is one, and clients rely on it.
             [value] = value
         names = {
             "/": "GenerateResponse", "/generate": "GenerateResponse", "/info": "Info",
@@ -118,7 +118,7 @@ def test_no_documented_call_gets_anything_else(base: str, case: Any) -> None:
 
 
 def test_valid_calls_are_served(base: str) -> None:
-    """What is drawn may be refused; these must not be."""
+    """Drawn calls may be rejected; these must not be."""
     root, _, prefix = base.partition("/tgi")
     assert prefix == ""
     parameters: dict[str, Any] = {"max_new_tokens": 4, "details": True, "decoder_input_details": True}

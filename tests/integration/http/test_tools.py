@@ -1,4 +1,4 @@
-"""Tool calls and thoughts over HTTP: the built-in model, and random weights, which write what a grammar allows."""
+"""Tool calls and thoughts over HTTP: the built-in model, and random weights, which write all that a grammar allows."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def calls_of(message: Any) -> list[tuple[str, Any]]:
 
 
 def streamed(client: openai.OpenAI, **fields: Any) -> tuple[dict[str, Any], list[Any]]:
-    """The message put together as clients do it, and the chunks."""
+    """The message assembled as clients do it, and the chunks."""
     chunks = list(ask(client, stream=True, **fields))
     message: dict[str, Any] = {"content": "", "reasoning": "", "calls": [], "finish": None}
     for chunk in chunks:
@@ -194,7 +194,7 @@ def test_ids_are_unique_over_the_chat(client: openai.OpenAI) -> None:
     assert len({*ids, first.tool_calls[0].id}) == len(ids) + 1
 
 
-def test_row_74_ids_of_a_history_that_are_not_unique_are_taken_as_they_come(client: openai.OpenAI) -> None:
+def test_ids_of_a_history_that_are_not_unique_are_taken_as_they_come(client: openai.OpenAI) -> None:
     calls = [
         {
             "id": "same",
@@ -211,7 +211,7 @@ def test_row_74_ids_of_a_history_that_are_not_unique_are_taken_as_they_come(clie
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_row_74_calls_are_counted_from_0_and_have_ids_of_their_own(random_url: str, seed: int) -> None:
+def test_calls_are_counted_from_0_and_have_ids_of_their_own(random_url: str, seed: int) -> None:
     now = tool("now", {"type": "object", "properties": {}, "additionalProperties": False})
     body = {"messages": ASK, "tools": [now], "tool_choice": "required", "seed": seed, "max_tokens": 200}
     whole = post(random_url, CHATS, body).json()["choices"][0]["message"]["tool_calls"]
@@ -250,7 +250,7 @@ def test_a_thought_ends_with_its_budget(client: openai.OpenAI) -> None:
     assert reply.choices[0].message.content
 
 
-def test_a_schema_begins_behind_the_thought(client: openai.OpenAI) -> None:
+def test_a_schema_begins_after_the_thought(client: openai.OpenAI) -> None:
     form = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "integer", "minimum": 0}}}
     reply = ask(client, SUM, response_format=form, extra_body={"enable_thinking": True}, max_tokens=60)
     assert json.loads(reply.choices[0].message.content) >= 0

@@ -1,4 +1,4 @@
-"""Weights that are replaced while a server runs."""
+"""Weights replaced while a server runs."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def test_bad_updates_leave_the_old_weights(server: Served, other_weights: Path) 
         assert words in message, name
         if load_format == "gguf" and name not in ("base64", "object"):
             assert "no weights were sent" in refusal(send(url, [], finished=True, model="bad")), name
-    # Finite, and of no use: what it computes overflows.
+    # Finite but useless: its computations overflow.
     huge = Tensor("output.weight", (64, VOCABULARY), F32, b"\xff\xff\x7f\x7f" * (64 * VOCABULARY))
     message = refusal(send(url, encoded([huge]), finished=True, model="bad"))
     assert "no finite logit" in message and "the old ones stay" in message

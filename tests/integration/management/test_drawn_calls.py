@@ -16,7 +16,7 @@ import pytest
 import schemathesis
 
 from jan_serve.api.app import create_app
-from jan_serve.api.management.management_port import Management
+from jan_serve.api.management import Management
 from jan_serve.store.library import ModelLibrary
 from jan_serve.store.resolve import ModelResolver
 from tests.integration.store.conftest import FILE, REPO, model_bytes
@@ -41,7 +41,7 @@ _SCHEMATHESIS: Any = schemathesis
 
 
 def _document() -> dict[str, Any]:
-    """Of an application that has the routes; nothing behind them is asked for a document."""
+    """The document of an application with these routes; making it calls none of them."""
 
     def nothing() -> Any:
         raise NotImplementedError
@@ -67,7 +67,7 @@ _DRAWN: Final[Any] = _SCHEMATHESIS.openapi.from_dict(_document()).include(
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
-    """A server in a thread of its own: drawn calls come from this one."""
+    """A server in its own thread: drawn calls come from this one."""
     folder = tmp_path_factory.mktemp("drawn")
     ready, end = threading.Event(), asyncio.Event()
     address: list[str] = []
@@ -97,7 +97,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
 
 
 def _with_known_names(case: Any) -> None:
-    """In every second call; which one is a matter of what was drawn, so that a call that fails fails again."""
+    """For every second call, chosen by the drawn values, so that a failing call fails again."""
     number = zlib.crc32(repr((case.body, case.query, case.path_parameters)).encode("utf-8", "surrogatepass"))
     if number % 2:
         return

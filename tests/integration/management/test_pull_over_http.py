@@ -1,4 +1,4 @@
-"""Pulling by a request: clients that leave, hubs that break off, bodies that try to go elsewhere. Rows 46 to 55."""
+"""`POST /models/pull`: clients that leave, hubs that drop the connection, names and redirects that lead elsewhere."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.store.hub.hub_http import Patience
+from jan_serve.store.hub.hub_http import RetryPolicy
 from tests.integration.store.conftest import REPO
 from tests.integration.store.conftest import hub as hub
 from tests.support.fake_hub import FakeHub, FakeRepo, Fault
@@ -20,23 +20,23 @@ from tests.support.processes import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]
 
-PATIENT = Patience(connect_s=2, read_s=60, answer_s=60, tries=3, backoff_s=0.01, longest_wait_s=0.2)
+PATIENT = RetryPolicy(connect_s=2, read_s=60, answer_s=60, tries=3, backoff_s=0.01, max_wait_s=0.2)
 
 
 @pytest.fixture
 async def managed(tmp_path: Path, hub: FakeHub) -> AsyncGenerator[Managed]:
     """The application, which pulls from the hub."""
-    async with managed_app(tmp_path, hub=hub.url, patience=PATIENT) as managed:
+    async with managed_app(tmp_path, hub=hub.url, retry_policy=PATIENT) as managed:
         yield managed
 
 
 def pull_request(**body: Any) -> bytes:
-    """A pull as it goes over the wire."""
+    """A pull's request as bytes."""
     return raw_post("/models/pull", json.dumps({"model": f"{REPO}:Q8_0", **body}).encode())
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_row_50_a_client_that_leaves_ends_its_pull_and_the_next_goes_on(
+async def test_a_client_that_leaves_ends_its_pull_and_the_next_resumes(
     managed: Managed, hub: FakeHub, stream: bool
 ) -> None:
     hub.file_faults.append(Fault(stall_at=1 << 20))
@@ -51,7 +51,7 @@ async def test_row_50_a_client_that_leaves_ends_its_pull_and_the_next_goes_on(
         assert [asked.headers.get("range") for asked in hub.asked("/resolve/")][-1] == f"bytes={1 << 20}-"
 
 
-async def test_row_46_another_body_is_an_error_event_and_no_model(managed: Managed, hub: FakeHub) -> None:
+async def test_another_body_is_an_error_event_and_no_model(managed: Managed, hub: FakeHub) -> None:
     hub.file_faults.append(Fault(flip_at=2 << 20))
     answer = await managed.client.post("/models/pull", json={"model": f"{REPO}:Q8_0"})
     lines = [line for line in answer.text.splitlines() if line.startswith("data: ")]
@@ -67,7 +67,7 @@ async def test_row_46_another_body_is_an_error_event_and_no_model(managed: Manag
     assert not any("Other" in name for name in listed)
 
 
-async def test_row_48_many_pulls_at_once_are_one_transfer(managed: Managed, hub: FakeHub) -> None:
+async def test_many_pulls_at_once_are_one_transfer(managed: Managed, hub: FakeHub) -> None:
     asks = (managed.client.post("/models/pull", json={"model": f"{REPO}:Q8_0"}) for _ in range(8))
     answers = await asyncio.gather(*asks)
     assert all(answer.text.endswith("data: [DONE]\n\n") for answer in answers)
@@ -82,7 +82,7 @@ async def test_row_48_many_pulls_at_once_are_one_transfer(managed: Managed, hub:
         "file:///etc/passwd", "http://169.254.169.254/latest/meta-data",
     ],
 )  # fmt: skip
-async def test_rows_51_and_53_names_that_lead_elsewhere_are_refused_before_anything_is_asked(
+async def test_names_that_lead_elsewhere_are_refused_before_any_request(
     managed: Managed, hub: FakeHub, name: str
 ) -> None:
     for method, path, body in (
@@ -95,14 +95,14 @@ async def test_rows_51_and_53_names_that_lead_elsewhere_are_refused_before_anyth
     assert hub.requests == []
 
 
-async def test_row_53_other_fields_of_a_pull_reach_nobody(managed: Managed, hub: FakeHub) -> None:
+async def test_other_fields_of_a_pull_reach_no_other_host(managed: Managed, hub: FakeHub) -> None:
     with_url = {"url": "http://127.0.0.1:1/", "endpoint": "http://127.0.0.1:1/", "insecure": True}
     body = {"model": f"{REPO}:Q8_0", "stream": False, **with_url}
     assert (await managed.client.post("/models/pull", json=body)).status_code == 200
     assert len(hub.asked("/resolve/")) == 1
 
 
-async def test_row_54_deleting_a_link_leaves_what_it_leads_to(tmp_path: Path) -> None:
+async def test_deleting_a_link_leaves_what_it_leads_to(tmp_path: Path) -> None:
     outside = add_model(tmp_path / "elsewhere", "original")
     folder = tmp_path / "models"
     folder.mkdir()
@@ -117,7 +117,7 @@ async def test_row_54_deleting_a_link_leaves_what_it_leads_to(tmp_path: Path) ->
         assert outside.exists()
 
 
-async def test_row_54_a_model_is_not_deleted_during_its_stream(tmp_path: Path) -> None:
+async def test_a_model_is_not_deleted_during_its_stream(tmp_path: Path) -> None:
     add_model(tmp_path, "chat")
     async with managed_app(tmp_path) as managed, listening(managed) as port, raw_client(port) as client:
         body = {"model": "chat", "prompt": "!stream 1000000 5ms", "stream": True, "max_tokens": 0}
@@ -130,7 +130,7 @@ async def test_row_54_a_model_is_not_deleted_during_its_stream(tmp_path: Path) -
         assert (await managed.client.delete("/models/chat")).status_code == 200
 
 
-async def test_row_55_only_gguf_files_are_pulled(managed: Managed, hub: FakeHub) -> None:
+async def test_only_gguf_files_are_pulled(managed: Managed, hub: FakeHub) -> None:
     hub.repos["org/Pickled"] = FakeRepo({"pytorch_model.bin": b"\x80\x04.", "modeling_x.py": b"import os"})
     answer = await managed.client.post("/models/pull", json={"model": "org/Pickled"})
     assert answer.status_code == 404

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from jan_serve.store.hub.hub_http import Patience
+from jan_serve.store.hub.hub_http import RetryPolicy
 from tests.integration.store.conftest import FILE, REPO
 from tests.integration.store.conftest import hub as hub
 from tests.support.engines import Gate
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.integration]
 
 
 async def entry(managed: Managed, name: str) -> dict[str, Any]:
-    """What GET /models says of one model."""
+    """A model's entry in GET /models."""
     answer = await managed.client.get("/models")
     assert answer.status_code == 200
     return next(model for model in answer.json()["data"] if model["id"] == name)
@@ -95,7 +95,7 @@ async def test_a_load_is_broken_off_by_unload(tmp_path: Path) -> None:
         assert (answer.status_code, answer.json()["error"]["code"]) == (503, "unavailable")
 
 
-async def test_row_34_a_client_that_leaves_stops_its_load(tmp_path: Path) -> None:
+async def test_a_client_that_leaves_stops_its_load(tmp_path: Path) -> None:
     Gate(add_model(tmp_path, "slow-load").with_suffix(".gguf.gate"))
     async with managed_app(tmp_path) as managed, listening(managed) as port:
         for stream in (False, True):
@@ -115,7 +115,7 @@ async def test_a_load_without_waiting_goes_on_by_itself(tmp_path: Path) -> None:
         await until(lambda: any(model.state == "ready" for model in managed.manager.snapshot().models))
 
 
-async def test_a_failed_load_says_why_now_and_in_the_list(tmp_path: Path) -> None:
+async def test_a_failed_load_reports_the_reason_now_and_in_the_list(tmp_path: Path) -> None:
     add_model(tmp_path, "fail-load")
     async with managed_app(tmp_path) as managed:
         answer = await post(managed, "/models/load", model="fail-load")
@@ -155,7 +155,7 @@ async def test_deleting_never_means_a_model_whose_name_only_begins_so(tmp_path: 
     other = add_model(tmp_path, "qwen3-0.6b-instruct")
     async with managed_app(tmp_path) as managed:
         assert (await managed.client.delete("/models/qwen3")).status_code == 404
-        # At once and again: whichever comes later finds nothing, or the first at work.
+        # Both at once, repeatedly: the later one finds nothing, or the first one at work.
         answers = await asyncio.gather(*(managed.client.delete("/models/qwen3-0.6b") for _ in range(2)))
         statuses = sorted(answer.status_code for answer in answers)
         assert statuses[0] == 200 and statuses[1] in (404, 409)
@@ -182,15 +182,17 @@ async def test_a_name_that_two_models_share_deletes_neither(tmp_path: Path) -> N
 
 async def test_a_pull_tells_its_progress_and_the_model_is_there(tmp_path: Path, hub: FakeHub) -> None:
     async with managed_app(tmp_path, hub=hub.url) as managed:
-        told = events(await post(managed, "/models/pull", model=f"{REPO}:Q8_0"))
-        kinds = [event["event"] for event in told]
+        received = events(await post(managed, "/models/pull", model=f"{REPO}:Q8_0"))
+        kinds = [event["event"] for event in received]
         assert kinds[0] == "download_started" and kinds[-1] == "download_finished"
-        assert {event["model"] for event in told} == {f"{REPO}:Q8_0"}
+        assert {event["model"] for event in received} == {f"{REPO}:Q8_0"}
         total = len(hub.repos[REPO].files[FILE])
-        assert told[0]["data"]["total"] == total
-        counts = [event["data"][f"{REPO}/{FILE}"] for event in told if event["event"] == "download_progress"]
+        assert received[0]["data"]["total"] == total
+        counts = [
+            event["data"][f"{REPO}/{FILE}"] for event in received if event["event"] == "download_progress"
+        ]
         assert counts[-1] == {"done": total, "total": total}
-        name = told[-1]["data"]["model"]
+        name = received[-1]["data"]["model"]
         assert (await entry(managed, name))["source"] == "hub"
         again = await post(managed, "/models/pull", model=f"{REPO}:Q8_0", stream=False)
         assert again.json() == {"success": True, "model": name, "aliases": [], "size_bytes": total}
@@ -215,7 +217,7 @@ async def test_what_cannot_be_pulled_has_a_status_of_its_own(
         assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
 
 
-async def test_row_56_damaged_files_are_listed_with_the_reason_and_refused(tmp_path: Path) -> None:
+async def test_damaged_files_are_listed_with_the_reason_and_refused(tmp_path: Path) -> None:
     whole = GgufBytes().build()
     shuffled = random.Random(56)
     for number in range(40):
@@ -237,7 +239,7 @@ async def test_row_56_damaged_files_are_listed_with_the_reason_and_refused(tmp_p
         assert len([model for model in listed if model["status"].get("failed")]) == refused
 
 
-async def test_openais_list_says_what_each_model_is_and_loads_none(tmp_path: Path) -> None:
+async def test_openais_list_describes_each_model_and_loads_none(tmp_path: Path) -> None:
     header = GgufBytes(keys=[uint_key("llama.context_length", 2048)]).build()
     add_model(tmp_path, "org/repo/a-Q4_K_M", header)
     add_model(tmp_path, "broken", b"GGUF")
@@ -266,7 +268,7 @@ async def until_read(managed: Managed) -> None:
 
 async def test_a_download_in_the_background_is_seen_and_can_be_stopped(tmp_path: Path, hub: FakeHub) -> None:
     hub.file_faults.append(Fault(stall_at=1 << 20))
-    async with managed_app(tmp_path, hub=hub.url, patience=Patience(read_s=60)) as managed:
+    async with managed_app(tmp_path, hub=hub.url, retry_policy=RetryPolicy(read_s=60)) as managed:
         name = (await post(managed, "/models", model=f"{REPO}:Q8_0")).json()["model"]
         await asyncio.to_thread(hub.stalled.wait, 10)
         seen = (await entry(managed, name))["status"]

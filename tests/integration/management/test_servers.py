@@ -1,4 +1,4 @@
-"""Rows 39, 41 to 43 and 45 with a server as a process: memory, secrets, folders, no network, few descriptors."""
+"""A server process under limits: memory, secrets in logs, unusual folders, no network, few file descriptors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ROOT: Final = Path(__file__).resolve().parents[3]
 
 
 class Client:
-    """A caller of one server. Keeps every body that came back."""
+    """A caller of one server. Keeps every received body."""
 
     def __init__(self, url: str, key: str | None = None) -> None:
         self.address = urlsplit(url)
@@ -39,7 +39,7 @@ class Client:
         self.bodies: list[str] = []
 
     def call(self, method: str, path: str, body: Any = None, *, key: str | None = None) -> tuple[int, Any]:
-        """One request on a connection of its own: the status, and the JSON value or the text."""
+        """One request on its own connection: the status, and the JSON value or the text."""
         connection = http.client.HTTPConnection(self.address.hostname or "", self.address.port, timeout=60)
         headers = {"Content-Type": "application/json"}
         if key or self.key:
@@ -58,7 +58,7 @@ class Client:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, exact_llama: Path) -> Generator[tuple[Served, Client]]:
     """Secrets in its configuration, folders with unusual names, one model that cannot fit."""
-    folder = tmp_path_factory.mktemp("row 42 mödels ünd 模型")
+    folder = tmp_path_factory.mktemp("mödels ünd 模型")
     shelf = folder / "the shelf 模型"
     shelf.mkdir()
     (folder / "linked").symlink_to(shelf)
@@ -74,14 +74,14 @@ def server(tmp_path_factory: pytest.TempPathFactory, exact_llama: Path) -> Gener
         yield served, Client(served.url(), KEY)
 
 
-def test_row_42_folders_with_unusual_names_missing_and_linked(server: tuple[Served, Client]) -> None:
+def test_folders_with_unusual_names_missing_and_linked_work(server: tuple[Served, Client]) -> None:
     _, client = server
     status, answer = client.call("POST", "/v1/completions", {"prompt": "a", "max_tokens": 2})
     assert status == 200 and answer["usage"]["completion_tokens"] == 2
     assert [model["id"] for model in client.call("GET", "/models")[1]["data"]][:2] == ["chat", "huge"]
 
 
-def test_row_39_a_model_that_cannot_fit_is_refused_with_figures_and_costs_nobody_anything(
+def test_a_model_that_cannot_fit_is_refused_with_figures_and_evicts_nothing(
     server: tuple[Served, Client],
 ) -> None:
     served, client = server
@@ -116,7 +116,7 @@ def test_the_estimate_is_near_what_a_worker_takes_at_work(server: tuple[Served, 
     assert 0.75 * seen["resident"] < seen["total"] < 2 * seen["resident"]
 
 
-def test_row_41_secrets_and_prompts_are_in_no_log_and_no_answer(server: tuple[Served, Client]) -> None:
+def test_secrets_and_prompts_are_in_no_log_and_no_answer(server: tuple[Served, Client]) -> None:
     served, client = server
     chat = {"messages": [{"role": "user", "content": PROMPT}], "max_tokens": 2}
     client.bodies.clear()
@@ -136,7 +136,7 @@ def test_row_41_secrets_and_prompts_are_in_no_log_and_no_answer(server: tuple[Se
     ):
         assert client.call(method, path, body)[0] < 504, path
     assert client.call("GET", "/v1/models", key="wrong-" + KEY)[0] == 401
-    # What the model says may be anything; everything else is ours.
+    # The model's text may be anything; everything else is ours.
     ours = [body for body in client.bodies if '"choices"' not in body]
     logs = [path.read_text() for path in served_folder(served).rglob("*.log*")]
     for secret in SECRETS:
@@ -145,7 +145,7 @@ def test_row_41_secrets_and_prompts_are_in_no_log_and_no_answer(server: tuple[Se
 
 
 def served_folder(served: Served) -> Path:
-    """Where the server keeps what it writes."""
+    """The files that the server writes."""
     return Path(psutil.Process(served.process.pid).cwd())
 
 
@@ -169,9 +169,7 @@ with serving(folder, "--port", "0", "--threads", "1", "--model", sys.argv[3]) as
 """
 
 
-def test_row_43_without_any_network_it_starts_serves_and_says_that_it_is_offline(
-    tmp_path: Path, exact_llama: Path
-) -> None:
+def test_without_a_network_it_starts_serves_and_reports_offline(tmp_path: Path, exact_llama: Path) -> None:
     unshare = shutil.which("unshare")
     if unshare is None or subprocess.run([unshare, "-rn", "true"], capture_output=True).returncode != 0:
         pytest.skip("needs unshare -rn (user and network namespaces)")
@@ -183,7 +181,7 @@ def test_row_43_without_any_network_it_starts_serves_and_says_that_it_is_offline
     assert pulled[0] == 503 and pulled[1]["error"]["code"] == "offline"
 
 
-def test_row_45_few_descriptors_are_an_error_and_the_server_goes_on_when_they_are_back(
+def test_few_descriptors_are_an_error_and_the_server_goes_on_when_they_are_back(
     tmp_path: Path,
 ) -> None:
     resource = pytest.importorskip("resource")

@@ -1,4 +1,4 @@
-"""A hub on loopback, a models folder, and the pulling of one into the other."""
+"""A hub on loopback, a models folder, and pulls from one into the other."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jan_serve.store.hub.hub_http import HubAccess, Patience
+from jan_serve.store.hub.hub_http import HubAccess, RetryPolicy
 from jan_serve.store.hub.pull import Puller, PullPlan
 from jan_serve.store.index import ModelRecord
 from tests.support.fake_hub import FakeHub, FakeRepo, running_hub
@@ -16,7 +16,7 @@ from tests.unit.store.gguf_builder import GgufBytes, Tensor
 
 REPO = "org/Tiny-GGUF"
 FILE = "Tiny-Q8_0.gguf"
-QUICK = Patience(connect_s=2, read_s=0.3, answer_s=2, tries=3, backoff_s=0.01, longest_wait_s=0.2)
+QUICK = RetryPolicy(connect_s=2, read_s=0.3, answer_s=2, tries=3, backoff_s=0.01, max_wait_s=0.2)
 
 
 def model_bytes(size: int = 3 << 20, *, fill: int = 7) -> bytes:
@@ -28,17 +28,15 @@ def model_bytes(size: int = 3 << 20, *, fill: int = 7) -> bytes:
 
 @dataclass
 class Seen:
-    """A watcher that remembers."""
+    """A watcher that records."""
 
-    counts: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    counts: list[int] = field(default_factory=list[int])
     notes: list[str] = field(default_factory=list[str])
 
-    def received(self, n_bytes: int, n_total: int) -> None:
-        """Part of PullWatcher."""
-        self.counts.append((n_bytes, n_total))
+    def received(self, n_bytes: int) -> None:
+        self.counts.append(n_bytes)
 
-    def says(self, text: str) -> None:
-        """Part of PullWatcher."""
+    def note(self, text: str) -> None:
         self.notes.append(text)
 
 
@@ -50,9 +48,9 @@ class Bench:
         self.models = models
         self.seen = Seen()
 
-    def puller(self, token: str | None = None, patience: Patience = QUICK) -> Puller:
+    def puller(self, token: str | None = None, retry_policy: RetryPolicy = QUICK) -> Puller:
         """A new one, as a new process would have."""
-        return Puller(self.models, HubAccess(self.hub.url, token), patience=patience)
+        return Puller(self.models, HubAccess(self.hub.url, token), retry_policy=retry_policy)
 
     async def pull(self, name: str = f"{REPO}:Q8_0", puller: Puller | None = None) -> ModelRecord:
         """Plan and run."""
@@ -65,11 +63,11 @@ class Bench:
         return self.models / repo / name
 
     def content(self, name: str = FILE, repo: str = REPO) -> bytes:
-        """What the hub has under that name."""
+        """The hub's bytes of that file."""
         return self.hub.repos[repo].files[name]
 
     def incoming(self, suffix: str = "") -> list[Path]:
-        """Files under way, without locks."""
+        """Incomplete files, without locks."""
         folder = self.models / ".jan-serve" / "incoming"
         return [path for path in folder.glob(f"*{suffix}") if path.suffix != ".lock"]
 
@@ -84,7 +82,7 @@ def hub() -> Generator[FakeHub]:
 
 @pytest.fixture
 def bench(hub: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    """The hub with an empty models folder. A developer's proxy must not come between."""
+    """The hub with an empty models folder. A developer's proxy is not used."""
     for name in ("http_proxy", "https_proxy", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)

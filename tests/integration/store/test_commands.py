@@ -1,4 +1,4 @@
-"""pull, ls, show, rm and import as a person calls them: what goes to which stream, and the exit status."""
+"""pull, ls, show, rm and import from the command line: output streams and exit statuses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jan_serve.cli.main import main
-from jan_serve.store.memory.fit import FreeMemory
+from jan_serve.store.memory.free_memory import FreeMemory
 from tests.integration.store.conftest import FILE, REPO, Bench, model_bytes
 from tests.support.fake_hub import FakeRepo, Fault
 
@@ -30,7 +30,7 @@ def configured(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 class Commands:
-    """Runs commands and keeps what they said."""
+    """Runs commands and keeps their output."""
 
     def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
         self._capsys = capsys
@@ -44,7 +44,7 @@ class Commands:
         return status
 
     def json(self, *words: str) -> Any:
-        """What a command that succeeds prints as JSON."""
+        """The JSON output of a successful command."""
         assert self(*words, "--json") == 0, self.err
         return json.loads(self.out)
 
@@ -70,7 +70,7 @@ def test_from_pull_to_rm(configured: Bench, run: Commands) -> None:
     assert run.json("ls")["models"] == []
 
 
-def test_the_quantisation_is_chosen_by_memory_and_the_reason_said(
+def test_the_quantisation_is_chosen_by_memory_with_a_reason(
     configured: Bench, run: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configured.hub.repos["org/Many"] = FakeRepo(
@@ -120,7 +120,7 @@ def test_every_failure_has_one_line_and_a_next_step(
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", CANARY)
     configured.hub.repos["org/Gated"] = FakeRepo({FILE: model_bytes(1000)}, gated=True, token="other")
-    said: list[str] = []
+    errors: list[str] = []
     for words, status, text in (
         (("pull",), 2, "Name the model to pull"),
         (("pull", "org/None"), 2, "There is no repository org/None"),
@@ -135,18 +135,18 @@ def test_every_failure_has_one_line_and_a_next_step(
         (("import", "nothing"), 1, "is not among the models that were found"),
     ):
         assert run(*words) == status, (words, run.err)
-        # The files of a gated repository can be listed: the refusal comes with the download.
+        # A gated repository can be listed: the hub rejects the download.
         lines = run.err[run.err.index("error: ") :].strip().splitlines()
         assert text in lines[0], (words, run.err)
         assert 1 < len(lines) <= 2 and run.out == ""
-        said.append(run.err)
+        errors.append(run.err)
     configured.hub.file_faults.append(Fault(flip_at=100))
     assert run("pull", REPO) == 1
     assert "is not what the hub lists: want SHA-256" in run.err
     configured.hub.stop()
     assert run("pull", REPO) == 1
     assert "offline" in run.err and "Traceback" not in run.err
-    assert CANARY not in "".join(said) + run.err
+    assert CANARY not in "".join(errors) + run.err
     assert run("config") == 0
     assert CANARY not in run.out + run.err and "HF_TOKEN" in run.out
 

@@ -1,4 +1,4 @@
-"""Row 44: an upgrade that is killed at any moment, and one that is taken back, leave models and settings usable."""
+"""An upgrade that is killed at any moment, or rolled back, leaves models and settings usable."""
 
 from __future__ import annotations
 

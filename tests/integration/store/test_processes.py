@@ -1,4 +1,4 @@
-"""Pulls in processes of their own: killed, two at once, on a full disk, without a network (faults 43, 47 to 49)."""
+"""Pulls in separate processes: killed, two at once, on a full disk, without a network."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_two_processes_share_one_transfer(ready: Bench) -> None:
     second = start(ready, "pull", f"{REPO}:Q8_0", "--json")
     assert second.stderr is not None
     with deadline(second):
-        while b"another process downloads it" not in (line := second.stderr.readline()):
+        while b"another process is downloading it" not in (line := second.stderr.readline()):
             assert line, "the second process ended without waiting"
     ready.hub.released.set()
     outcomes = [process.communicate(timeout=60) for process in (first, second)]
@@ -95,7 +95,7 @@ def test_a_kill_at_any_time_leaves_no_half_model(ready: Bench) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
-def test_ctrl_c_ends_at_once_and_says_that_it_resumes(ready: Bench) -> None:
+def test_ctrl_c_ends_at_once_and_promises_to_resume(ready: Bench) -> None:
     ready.hub.file_faults.append(Fault(stall_at=1 << 20))
     # A shell starts what runs in the background with SIGINT ignored, which children would inherit.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -142,7 +142,7 @@ def has_network_namespaces() -> bool:
 
 
 @pytest.mark.skipif(not has_network_namespaces(), reason="needs unshare -rn (user and network namespaces)")
-def test_pull_without_any_network_says_offline_in_two_seconds(ready: Bench) -> None:
+def test_pull_without_any_network_reports_offline_in_two_seconds(ready: Bench) -> None:
     env = environment(ready, JAN_SERVE_HF_ENDPOINT="https://huggingface.co")
     subprocess.run(command("--version"), env=env, capture_output=True, check=True)
     began = time.monotonic()
@@ -165,7 +165,7 @@ def test_pull_without_any_network_says_offline_in_two_seconds(ready: Bench) -> N
 
 
 def test_a_full_file_system(ready: Bench) -> None:
-    """A limit on the size of files stands for a disk that is full in the middle of a file."""
+    """A limit on file sizes stands for a disk that fills up within a file."""
     resource = pytest.importorskip("resource")
 
     def limit() -> None:

@@ -1,4 +1,4 @@
-"""What a hub, a redirect or a name may not make us do (faults 41, 43, 51 to 53, 55)."""
+"""Hostile hubs, redirects and names."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ async def test_where_the_token_may_go(endpoint: str, url: str, sent: bool) -> No
 
     async with HubHttp(HubAccess(endpoint, CANARY)) as http:
         assert bool(http._authorization(httpx2.URL(url))) is sent  # pyright: ignore[reportPrivateUsage]
-        assert http.holds_token_back is (endpoint == "http://hub.example")
+        assert http.token_withheld is (endpoint == "http://hub.example")
 
 
 async def test_gated_private_missing_and_wrong(bench: Bench) -> None:

@@ -112,7 +112,7 @@ def test_envelopes_are_chosen_by_whole_path_segments() -> None:
 
         return render
 
-    envelopes = Envelopes([("", renderer("root")), ("/tgi", renderer("tgi")), ("/tgi/v1", renderer("v1"))])
+    envelopes = Envelopes({"/tgi": renderer("tgi"), "/tgi/v1": renderer("v1")}, renderer("root"))
     problem = http_problem(413, "c", "m", {"connection": "close"}).problem
     for path, name in {
         "/": "root", "/v1/chat": "root", "/tgi": "tgi", "/tgi/x": "tgi", "/tgix": "root", "/tgi/v1/chat": "v1",

@@ -1,4 +1,4 @@
-"""The billing line, and nothing else, is left out."""
+"""Only the billing line is removed."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ def system(content: str | tuple[ContentPart, ...]) -> Message:
         ((), [(), "Hi"]),
     ],
 )
-def test_the_first_line_of_the_system_prompt(
+def test_only_the_first_line_of_a_system_prompt_is_removed(
     content: str | tuple[ContentPart, ...], left: list[str | tuple[ContentPart, ...]]
 ) -> None:
     assert cut(system(content), USER) == left
 
 
-def test_other_roles_may_say_it() -> None:
-    said = Message(role="user", content=LINE + "\nWhat is that?")
-    assert cut(said) == [said.content]
+def test_the_line_stays_in_other_roles_and_places() -> None:
+    user = Message(role="user", content=LINE + "\nWhat is that?")
+    assert cut(user) == [user.content]
     assert cut(USER, system(LINE)) == ["Hi", LINE]
     assert cut() == []
 
 
-def test_what_has_no_such_line_is_not_copied() -> None:
+def test_messages_without_the_line_are_not_copied() -> None:
     messages = (system("You"), USER)
     assert without_billing_line(messages) is messages

@@ -1,4 +1,4 @@
-"""Ids of calls: unique in the chat, in the template's form."""
+"""Ids of calls: unique in the chat, in the template's style."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from jan_serve.chat.call_ids import CallIds, ids_in
-from jan_serve.chat.formats.format import IdStyle
+from jan_serve.chat.chat_format import IdStyle
 from jan_serve.core.messages import FunctionCall, Message, ToolCall
 
 
@@ -16,7 +16,7 @@ def drawing(*texts: str) -> Callable[[], str]:
     return lambda: next(left)
 
 
-def test_ids_of_a_chat() -> None:
+def test_ids_in_a_chat() -> None:
     call = ToolCall("a", FunctionCall("f", "{}"))
     chat = [
         Message(role="assistant", tool_calls=(call,)),
@@ -26,12 +26,12 @@ def test_ids_of_a_chat() -> None:
     assert ids_in(chat) == {"a", "b"}
 
 
-def test_plain() -> None:
+def test_plain_ids_are_unique() -> None:
     ids = CallIds(IdStyle.PLAIN, ["call_x"], drawing("x", "y", "y", "z"))
     assert [ids("f"), ids("f")] == ["call_y", "call_z"]
 
 
-def test_nine_characters() -> None:
+def test_ids_of_nine_characters_are_unique() -> None:
     ids = CallIds(IdStyle.NINE_CHARACTERS, [], drawing("abcdefghijk", "abcdefghixx", "123456789"))
     assert [ids("f"), ids("f")] == ["abcdefghi", "123456789"]
 
@@ -41,7 +41,7 @@ def test_function_index_counts_over_the_chat() -> None:
     assert [ids("f"), ids("g"), ids("f")] == ["functions.f:3", "functions.g:4", "functions.f:5"]
 
 
-def test_a_source_that_repeats_itself_fails() -> None:
+def test_a_random_source_that_repeats_raises() -> None:
     ids = CallIds(IdStyle.PLAIN, ["call_x"], lambda: "x")
     with pytest.raises(RuntimeError, match="1000 attempts"):
         ids("f")

@@ -1,4 +1,4 @@
-"""JSON values in a stream: where they end, and what is malformed."""
+"""The end of JSON values in a stream, and malformed ones."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def run(text: str, cut: int) -> tuple[bool, str, str]:
 
 
 @given(VALUES, st.booleans(), st.integers(0, 200))
-def test_a_value_ends_where_it_ends(value: object, ascii_only: bool, cut: int) -> None:
+def test_the_end_of_a_value_is_found(value: object, ascii_only: bool, cut: int) -> None:
     text = json.dumps(value, ensure_ascii=ascii_only)
     assert run(text + " ] more", cut) == (True, text, " ] more")
 
@@ -57,13 +57,13 @@ def test_a_value_ends_where_it_ends(value: object, ascii_only: bool, cut: int) -
         ("[" * (MAX_DEPTH + 1), "[" * MAX_DEPTH, "["),
     ],
 )
-def test_malformed(text: str, passed: str, rest: str) -> None:
+def test_a_malformed_value_stops_at_the_error(text: str, passed: str, rest: str) -> None:
     for cut in range(min(len(text), 10) + 1):
         assert run(text, cut) == (False, passed, rest)
 
 
 @pytest.mark.parametrize("text", ['{"a": tru}', "[1 2,,]", "{a: 1}"])
-def test_what_keeps_its_brackets_is_passed_on(text: str) -> None:
+def test_errors_with_balanced_brackets_pass(text: str) -> None:
     assert run(text + "x", 2) == (True, text, "x")
 
 
@@ -81,7 +81,7 @@ def test_string_values(text: str, value: str | None) -> None:
 
 
 @given(st.text(), st.text())
-def test_escaping_by_pieces(one: str, two: str) -> None:
+def test_escaping_in_pieces_gives_the_same(one: str, two: str) -> None:
     assert json_escaped(one) + json_escaped(two) == json_escaped(one + two)
     assert json.loads(f'"{json_escaped(one)}"') == one
 

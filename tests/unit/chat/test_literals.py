@@ -1,4 +1,4 @@
-"""Python's and Gemma's values as JSON."""
+"""Python and Gemma literals become JSON."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_json_is_left_as_it_is(value: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "expected"),
     [
         ("(1, 2,)", "[1, 2]"),
         ("{'a': (), }", '{"a": []}'),
@@ -41,8 +41,8 @@ def test_json_is_left_as_it_is(value: dict[str, object]) -> None:
         ("{a: 1, 'b': {}}", '{"a": 1, "b": {}}'),
     ],
 )
-def test_spellings(text: str, wanted: str) -> None:
-    assert literal_to_json(text) == wanted
+def test_spellings_are_normalised(text: str, expected: str) -> None:
+    assert literal_to_json(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -61,12 +61,12 @@ def test_spellings(text: str, wanted: str) -> None:
         "[" * (MAX_DEPTH + 2),
     ],
 )
-def test_what_is_no_literal(text: str) -> None:
+def test_malformed_literals_give_none(text: str) -> None:
     assert literal_to_json(text) is None
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "expected"),
     [
         ("{}", "{}"),
         (
@@ -76,5 +76,5 @@ def test_what_is_no_literal(text: str) -> None:
         ('{<|"|>a b<|"|>:null}', '{"a b": null}'),
     ],
 )
-def test_gemma(text: str, wanted: str) -> None:
-    assert literal_to_json(text, GEMMA) == wanted
+def test_gemma_literals(text: str, expected: str) -> None:
+    assert literal_to_json(text, GEMMA) == expected

@@ -1,4 +1,4 @@
-"""Published chat templates show all of a conversation. They are read from where they lie, if they do."""
+"""Published chat templates, if this machine has them, show all of a conversation."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_conversation_without_tools_is_shown_whole(template: RealTemplate) -> 
 
 
 @real
-def test_an_answer_that_has_begun_is_the_end_of_the_prompt(template: RealTemplate) -> None:
+def test_the_prompt_ends_with_a_partial_answer(template: RealTemplate) -> None:
     text = render(template, (ASK, Message(role="assistant", content="Once upon")))
     assert "QUESTION-1" in text
     assert text.endswith("Once upon")

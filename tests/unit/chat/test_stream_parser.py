@@ -1,4 +1,4 @@
-"""StreamParser: deltas, their order, what is held back; any text gives the same however it is cut."""
+"""StreamParser: deltas, their order, held text; cuts do not change the result."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jan_serve.chat.chat_format import ChatFormat, ParseContext
 from jan_serve.chat.detect import FORMATS
-from jan_serve.chat.formats.format import ChatFormat, Reading
 from jan_serve.chat.stream_parser import StreamParser
 from jan_serve.chat.text_stream import Steps
 from jan_serve.core.events import ReasoningDelta, TextDelta, TokenInfo, ToolCallDelta
 from tests.unit.chat.formats.answers import TOOLS, Answer, Call, parse, parse_everywhere
 
-FORMS = {form.name: form for form in FORMATS}
+BY_NAME = {chat_format.name: chat_format for chat_format in FORMATS}
 
 OSLO_JSON = '{"name": "get_weather", "arguments": {"city": "Oslo"}}'
 SUM_JSON = '{"name": "add", "arguments": {"values": [1, 2]}}'
@@ -23,20 +23,20 @@ SUM_JSON = '{"name": "add", "arguments": {"values": [1, 2]}}'
 
 def test_runaway_nesting_ends_the_arguments() -> None:
     text = '<tool_call>{"name": "now", "arguments": ' + "[" * 600 + "</tool_call>."
-    answer = parse(FORMS["hermes"], [text])
+    answer = parse(BY_NAME["hermes"], [text])
     assert (answer.text, answer.calls) == (".", (Call("now", "[" * 600),))
 
 
-def test_order_of_deltas() -> None:
+def test_deltas_keep_the_order_of_the_answer() -> None:
     answer = parse_everywhere(
-        FORMS["hermes"],
+        BY_NAME["hermes"],
         f"<think>a</think>b<tool_call>{OSLO_JSON}</tool_call>c<tool_call>{SUM_JSON}</tool_call>",
     )
     assert answer.order == ("reasoning", "text", "call 0", "text", "call 1")
 
 
 @pytest.mark.parametrize(
-    ("form", "answer", "text"),
+    ("chat_format", "answer", "text"),
     [
         ("hermes", "<think>\na\n</think>\n\nb", "<think>\na\n</think>\n\nb"),
         ("hermes", "<think>a", "<think>a"),
@@ -48,22 +48,24 @@ def test_order_of_deltas() -> None:
         ),
     ],
 )
-def test_thoughts_stay_in_the_text_on_request(form: str, answer: str, text: str) -> None:
-    assert parse_everywhere(FORMS[form], answer, split_thoughts=False) == Answer(text, "", (), ("text",))
+def test_thoughts_stay_in_the_text_on_request(chat_format: str, answer: str, text: str) -> None:
+    assert parse_everywhere(BY_NAME[chat_format], answer, split_thoughts=False) == Answer(
+        text, "", (), ("text",)
+    )
 
 
-def test_without_split_a_call_in_a_thought_is_still_none() -> None:
+def test_without_split_a_call_inside_a_thought_is_text() -> None:
     text = f"<think><tool_call>{OSLO_JSON}</tool_call></think>b"
-    assert parse_everywhere(FORMS["hermes"], text, split_thoughts=False).calls == ()
+    assert parse_everywhere(BY_NAME["hermes"], text, split_thoughts=False).calls == ()
 
 
-def feed_all(form: ChatFormat, pieces: list[str]) -> list[TextDelta | ReasoningDelta | ToolCallDelta]:
-    parser = StreamParser(form, lambda name: "id", tools=TOOLS)
+def feed_all(chat_format: ChatFormat, pieces: list[str]) -> list[TextDelta | ReasoningDelta | ToolCallDelta]:
+    parser = StreamParser(chat_format, lambda name: "id", tools=TOOLS)
     return [delta for piece in pieces for delta in parser.feed(piece)] + parser.finish()
 
 
-def test_text_is_passed_on_at_once() -> None:
-    parser = StreamParser(FORMS["hermes"], lambda name: "id", tools=TOOLS)
+def test_text_streams_except_possible_markers() -> None:
+    parser = StreamParser(BY_NAME["hermes"], lambda name: "id", tools=TOOLS)
     assert parser.feed("Hel") == [TextDelta(0, "Hel")]
     assert parser.feed("lo <") == [TextDelta(0, "lo")]
     assert parser.feed("b>") == [TextDelta(0, " <b>")]
@@ -80,7 +82,7 @@ def test_a_call_is_announced_with_its_name_and_streams_its_arguments() -> None:
         'lo"}',
         "}</tool_call>",
     ]
-    assert feed_all(FORMS["hermes"], pieces) == [
+    assert feed_all(BY_NAME["hermes"], pieces) == [
         ToolCallDelta(0, 0, "id", "get_weather", '{"ci'),
         ToolCallDelta(0, 0, arguments='ty": "Os'),
         ToolCallDelta(0, 0, arguments='lo"}'),
@@ -89,7 +91,7 @@ def test_a_call_is_announced_with_its_name_and_streams_its_arguments() -> None:
 
 def test_the_text_of_an_element_streams() -> None:
     pieces = ["<tool_call><function=get_weather><parameter=city>", 'Os"', "lo</para", "meter></function>"]
-    assert feed_all(FORMS["qwen3-coder"], pieces) == [
+    assert feed_all(BY_NAME["qwen3-coder"], pieces) == [
         ToolCallDelta(0, 0, "id", "get_weather", '{"city": '),
         ToolCallDelta(0, 0, arguments='"Os\\"'),
         ToolCallDelta(0, 0, arguments="lo"),
@@ -97,8 +99,8 @@ def test_the_text_of_an_element_streams() -> None:
     ]
 
 
-def test_whether_the_answer_is_inside_a_thought() -> None:
-    parser = StreamParser(FORMS["hermes"], lambda name: "id", starts_in_thought=True)
+def test_in_thought_follows_the_text() -> None:
+    parser = StreamParser(BY_NAME["hermes"], lambda name: "id", starts_in_thought=True)
     assert parser.in_thought
     parser.feed("a")
     assert parser.in_thought
@@ -113,7 +115,7 @@ def token(number: int) -> TokenInfo:
 
 def test_no_token_is_lost() -> None:
     pieces = ["<think>", "a", "</think>", "\n", "b", '<tool_call>{"name": "now"', "}</tool_call>"]
-    parser = StreamParser(FORMS["hermes"], lambda name: "id", tools=TOOLS)
+    parser = StreamParser(BY_NAME["hermes"], lambda name: "id", tools=TOOLS)
     deltas = [delta for at, piece in enumerate(pieces) for delta in parser.feed(piece, (token(at),))]
     deltas += parser.finish()
     assert [
@@ -125,7 +127,7 @@ def test_no_token_is_lost() -> None:
 
 
 def test_ids_come_from_the_factory() -> None:
-    parser = StreamParser(FORMS["hermes"], lambda name: f"id of {name}", tools=TOOLS)
+    parser = StreamParser(BY_NAME["hermes"], lambda name: f"id of {name}", tools=TOOLS)
     deltas = parser.feed(f"<tool_call>{OSLO_JSON}</tool_call>") + parser.finish()
     assert deltas == [ToolCallDelta(0, 0, "id of get_weather", "get_weather", '{"city": "Oslo"}')]
     assert parser.calls == 1
@@ -136,13 +138,13 @@ PIECES = st.lists(
         sorted(
             {
                 piece
-                for form in FORMATS
+                for chat_format in FORMATS
                 for piece in (
-                    *form.calls.triggers,
-                    *form.special_tokens,
-                    *(part for part in form.calls.call if isinstance(part, str)),
-                    form.calls.opening or " ",
-                    form.calls.closing or "\n",
+                    *chat_format.calls.triggers,
+                    *chat_format.special_tokens,
+                    *(part for part in chat_format.calls.call if isinstance(part, str)),
+                    chat_format.calls.opening or " ",
+                    chat_format.calls.closing or "\n",
                 )
             }
             | {
@@ -167,32 +169,34 @@ PIECES = st.lists(
 
 
 @settings(max_examples=300, deadline=None)
-@given(form=st.sampled_from(FORMATS), pieces=PIECES, data=st.data())
-def test_any_text_at_any_cut_gives_the_same(form: ChatFormat, pieces: list[str], data: st.DataObject) -> None:
+@given(chat_format=st.sampled_from(FORMATS), pieces=PIECES, data=st.data())
+def test_cuts_do_not_change_the_answer(
+    chat_format: ChatFormat, pieces: list[str], data: st.DataObject
+) -> None:
     text = "".join(pieces)
     at = data.draw(st.integers(0, len(text)))
-    whole = parse(form, [text])
-    assert parse(form, list(text)) == whole
-    assert parse(form, [text[:at], "", text[at:]]) == whole
-    assert parse(form, pieces) == whole
+    whole = parse(chat_format, [text])
+    assert parse(chat_format, list(text)) == whole
+    assert parse(chat_format, [text[:at], "", text[at:]]) == whole
+    assert parse(chat_format, pieces) == whole
 
 
 @settings(max_examples=100, deadline=None)
-@given(form=st.sampled_from(FORMATS), text=st.text(st.characters(exclude_categories=["Cs"])))
-def test_any_characters_are_kept_as_text(form: ChatFormat, text: str) -> None:
+@given(chat_format=st.sampled_from(FORMATS), text=st.text(st.characters(exclude_categories=["Cs"])))
+def test_text_without_markers_is_kept(chat_format: ChatFormat, text: str) -> None:
     """Text without a marker is passed on whole; white space at the ends of a thought-free answer too."""
     if any(mark in text for mark in "<[>{`"):
         return
-    answer = parse(form, [form.text_opens + text])
+    answer = parse(chat_format, [chat_format.text_opens + text])
     assert answer.text + answer.reasoning == text
 
 
-def test_a_reader_that_waits_for_ever_is_found() -> None:
-    def read(form: ChatFormat, reading: Reading) -> Steps[None]:
+def test_a_parser_that_waits_after_the_end_raises() -> None:
+    def read(chat_format: ChatFormat, context: ParseContext) -> Steps[None]:
         while True:
             yield
 
-    parser = StreamParser(replace(FORMS["hermes"], read=read), lambda name: "id")
+    parser = StreamParser(replace(BY_NAME["hermes"], parse=read), lambda name: "id")
     parser.feed("a")
-    with pytest.raises(RuntimeError, match="behind the end"):
+    with pytest.raises(RuntimeError, match="after the end"):
         parser.finish()

@@ -66,7 +66,7 @@ def test_the_built_in_template_renders_a_call_and_its_result() -> None:
         ("{% if add_generation_prompt %}go{% endif %}", "go"),
     ],
 )
-def test_what_templates_expect_of_their_environment(source: str, expected: str) -> None:
+def test_templates_find_the_helpers_of_hugging_face(source: str, expected: str) -> None:
     assert render(source) == expected
 
 
@@ -89,7 +89,7 @@ def test_text_parts_are_joined_as_they_are() -> None:
     assert render("{{ messages[0].content }}", (Message(role="user", content=parts),)) == "a b"
 
 
-def test_an_image_is_refused() -> None:
+def test_an_image_is_rejected() -> None:
     parts = (TextPart("look"), ImagePart("file:///etc/passwd"))
     with pytest.raises(UnsupportedContent, match=r"messages\[0\]") as caught:
         render(None, (Message(role="user", content=parts),))

@@ -13,7 +13,7 @@ from jan_serve.config.model_settings import LIVE_KEYS, OWN_KEYS, ModelSettings
 from jan_serve.config.model_tables import key_of
 from jan_serve.errors import SettingsError
 
-from .test_settings import MODEL
+from .test_engine import MODEL
 
 WHOLE = """\
 n_ctx = 4096
@@ -68,7 +68,7 @@ def rewrite(path: Path, text: str) -> None:
     os.utime(path, ns=(before + 1_000_000_000, before + 1_000_000_000))
 
 
-def test_a_table_goes_over_what_holds_for_all_models(config_file: Path) -> None:
+def test_a_table_overrides_the_options_of_all_models(config_file: Path) -> None:
     config_file.write_text(WHOLE)
     loaded = load_settings({"parallel": "5"})
     table = loaded.models["org/repo/Model-Q4"]
@@ -176,8 +176,8 @@ def test_the_book_follows_the_file(config_file: Path, caplog: pytest.LogCaptureF
     tables = book.tables()
     assert (tables["a"].options.parallel, tables["a"].options.n_ctx, tables["a"].pin) == (4, 128, True)
     assert tables["b"].group == "g"
-    assert "models.a changed: pin; they count from the next request on" in caplog.text
-    assert "models.a changed: parallel; they count once the model is loaded again" in caplog.text
+    assert "models.a changed: pin; they apply from the next request" in caplog.text
+    assert "models.a changed: parallel; they apply when the model is reloaded" in caplog.text
     assert "top level" not in caplog.text
 
 
@@ -192,7 +192,7 @@ def test_a_mistake_leaves_the_book_as_it_was(config_file: Path, caplog: pytest.L
     assert len(caplog.records) == 2
     rewrite(config_file, "port = 3\n")
     assert book.tables() == {}
-    assert "top level changed; they count after a restart" in caplog.text
+    assert "top level changed; they apply after a restart" in caplog.text
     config_file.unlink()
     assert book.tables() == {}
 

@@ -56,7 +56,7 @@ def test_a_given_address(given: str, url: str, monkeypatch: pytest.MonkeyPatch) 
     "given",
     ["ftp://box", "http://", "http://box:x", "http://u:p@box", "http://b ox", "http://[::1", "box?x=1"],
 )
-def test_what_is_no_address(given: str) -> None:
+def test_invalid_addresses(given: str) -> None:
     with pytest.raises(SettingsError, match="is not an address such as"):
         server_address(load_settings(), given)
 

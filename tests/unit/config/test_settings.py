@@ -10,16 +10,13 @@ import pytest
 from pydantic import ValidationError
 
 from jan_serve.config import (
-    LoadedSettings,
     Settings,
-    engine_settings,
+    import_folders,
     load_settings,
-    neighbours,
     setting_options,
 )
-from jan_serve.config.sources import MASK
+from jan_serve.config.settings_loader import MASK
 from jan_serve.errors import SettingsError
-from jan_serve.store.gguf.model_file import ModelFile
 
 
 @pytest.fixture
@@ -188,7 +185,9 @@ def test_files_that_cannot_be_read(
 
 
 def test_the_default_file_need_not_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jan_serve.config.sources.default_config_file", lambda: tmp_path / "absent.toml")
+    monkeypatch.setattr(
+        "jan_serve.config.settings_loader.default_config_file", lambda: tmp_path / "absent.toml"
+    )
     loaded = load_settings()
     assert not loaded.config_file_read
     assert loaded.settings.port == 1337
@@ -248,58 +247,6 @@ def test_every_field_is_documented() -> None:
         assert option.variable == f"JAN_SERVE_{option.field.upper()}"
 
 
-MODEL = ModelFile(
-    paths=(Path("/m.gguf"),),
-    architecture="llama",
-    name=None,
-    file_bytes=10,
-    n_ctx_train=None,
-    n_layer=2,
-    layer_bytes=(3, 4),
-    other_bytes=5,
-    has_chat_template=False,
-    pooling=None,
-)
-
-
-@pytest.mark.parametrize(("given", "expected"), [("auto", None), ("all", -1), ("0", 0), ("17", 17)])
-def test_layers_for_the_worker(config_file: Path, given: str, expected: int | None) -> None:
-    engine = engine_settings(load_settings({"n_gpu_layers": given}).settings, MODEL)
-    assert engine.n_gpu_layers == expected
-
-
-def test_what_a_worker_is_told(config_file: Path) -> None:
-    flags = {
-        "n_ctx": 512,
-        "parallel": 2,
-        "threads": 3,
-        "device": "cpu",
-        "flash_attn": "on",
-        "type_k": "q8_0",
-        "type_v": "q4_0",
-        "n_batch": 256,
-        "mmap": False,
-        "mlock": True,
-        "repack": False,
-        "pooling": "mean",
-        "cache_sequences": 4,
-        "max_tokens_ceiling": 9,
-    }
-    loaded: LoadedSettings = load_settings(flags)
-    engine = engine_settings(loaded.settings, MODEL)
-    assert (engine.n_ctx, engine.parallel, engine.threads, engine.device) == (512, 2, 3, "cpu")
-    assert (engine.flash_attn, engine.type_k, engine.type_v) == ("on", "q8_0", "q4_0")
-    assert (engine.n_batch, engine.n_ubatch) == (256, 256)
-    assert (engine.use_mmap, engine.use_mlock, engine.use_repack, engine.pooling) == (
-        False,
-        True,
-        False,
-        "mean",
-    )
-    assert (engine.cache_sequences, engine.max_tokens_ceiling) == (4, 9)
-    assert (engine.layer_bytes, engine.other_bytes) == ((3, 4), 5)
-
-
 def test_hub_settings_and_the_variables_of_the_hub(
     config_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -337,16 +284,16 @@ def test_where_other_programs_keep_models(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setenv("OLLAMA_MODELS", str(tmp_path / "o"))
     monkeypatch.setenv("JAN_DATA_FOLDER", str(tmp_path / "j"))
     monkeypatch.setenv("HF_HOME", str(tmp_path / "h"))
-    found = neighbours()
+    found = import_folders()
     assert (found.ollama, found.jan, found.hf_cache) == (
         (tmp_path / "o",),
         (tmp_path / "j",),
         (tmp_path / "h" / "hub",),
     )
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "c"))
-    assert neighbours().hf_cache == (tmp_path / "c",)
+    assert import_folders().hf_cache == (tmp_path / "c",)
     for name in ("OLLAMA_MODELS", "JAN_DATA_FOLDER", "HF_HOME", "HF_HUB_CACHE"):
         monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "x"))
-    assert neighbours().hf_cache == (tmp_path / "x" / "huggingface" / "hub",)
-    assert neighbours().ollama[0] == Path.home() / ".ollama" / "models"
+    assert import_folders().hf_cache == (tmp_path / "x" / "huggingface" / "hub",)
+    assert import_folders().ollama[0] == Path.home() / ".ollama" / "models"

@@ -75,7 +75,7 @@ def windows(scope: Scope) -> ServiceSpec:
 
 
 ODD_FOLDER = PurePosixPath("/srv/mödels ünd 100%")
-"""A folder with everything in its name that a unit file reads in its own way."""
+"""A folder whose name needs escaping in a unit file."""
 
 PLANS: dict[str, tuple[ServiceManager, ServiceSpec]] = {
     "systemd-user-at-login": (Systemd(), linux("user", "at-login")),

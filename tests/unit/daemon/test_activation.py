@@ -1,4 +1,4 @@
-"""The socket of the service manager: taken where it is for us and fits, refused with a reason where it does not."""
+"""Sockets of a service manager: inherited if suitable, else rejected with a reason."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def listening() -> socket.socket:
 
 
 @posix_only
-def test_the_socket_of_systemd() -> None:
+def test_a_socket_of_systemd_is_inherited() -> None:
     with listening() as sock:
         port = sock.getsockname()[1]
         assert in_child(sock.fileno()) == [str(port), "False False", "[]"]
@@ -81,7 +81,7 @@ def _udp() -> socket.socket:
         (socket.socket, "1", "does not listen"),
     ],
 )
-def test_what_cannot_be_served_on(make: Callable[[], socket.socket], count: str, words: str) -> None:
+def test_an_unsuitable_socket_is_rejected(make: Callable[[], socket.socket], count: str, words: str) -> None:
     with make() as sock:
         (line, _) = in_child(sock.fileno(), count=count)
     assert line.startswith("refused:")
@@ -89,13 +89,13 @@ def test_what_cannot_be_served_on(make: Callable[[], socket.socket], count: str,
 
 
 @posix_only
-def test_a_file_is_no_socket(tmp_path: Path) -> None:
+def test_a_file_is_rejected(tmp_path: Path) -> None:
     with (tmp_path / "file").open("wb") as file:
         (line, _) = in_child(file.fileno())
     assert "descriptor 3 is not a socket" in line
 
 
-def test_without_a_service_manager() -> None:
+def test_no_socket_without_a_service_manager() -> None:
     assert inherited_socket({}, launchd_name="Listener") is None
 
 
@@ -120,13 +120,13 @@ class FakeLaunchd:
         self.freed += 1
 
 
-def test_the_sockets_of_launchd() -> None:
+def test_descriptors_of_launchd_are_read_and_freed() -> None:
     library = FakeLaunchd([5, 6])
     assert launchd_descriptors(library, "Listener") == [5, 6]
     assert (library.asked, library.freed) == ([b"Listener"], 1)
 
 
-def test_not_started_by_launchd() -> None:
+def test_no_descriptors_if_launchd_did_not_start_the_process() -> None:
     library = FakeLaunchd([], status=3)
     assert launchd_descriptors(library, "Listener") == []
     assert library.freed == 0

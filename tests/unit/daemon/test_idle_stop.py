@@ -1,4 +1,4 @@
-"""A server that nobody needs is stopped once, and the service manager hears everything."""
+"""An idle server stops once, and the inner observer gets every event."""
 
 from __future__ import annotations
 
@@ -7,32 +7,30 @@ from collections.abc import Callable
 from jan_serve.daemon.idle_stop import IdleStop
 
 
-class Manager:
-    """Remembers what it was told."""
-
+class RecordingObserver:
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.events: list[str] = []
 
     def listening(self, stop: Callable[[], None]) -> None:
-        self.told.append("listening")
+        self.events.append("listening")
 
     def alive(self, idle_s: float) -> None:
-        self.told.append(f"alive {idle_s}")
+        self.events.append(f"alive {idle_s}")
 
     def stopping(self, drain_s: float) -> None:
-        self.told.append(f"stopping {drain_s}")
+        self.events.append(f"stopping {drain_s}")
 
 
-def test_it_stops_once() -> None:
-    manager, stopped = Manager(), list[int]()
-    observer = IdleStop(300, manager)
+def test_an_idle_server_stops_once() -> None:
+    inner, stopped = RecordingObserver(), list[int]()
+    observer = IdleStop(300, inner)
     observer.alive(1000)
     observer.listening(lambda: stopped.append(1))
     for idle_s in (0, 299, 300, 301):
         observer.alive(idle_s)
     observer.stopping(30)
     assert stopped == [1]
-    assert manager.told == [
+    assert inner.events == [
         "alive 1000",
         "listening",
         "alive 0",
@@ -43,7 +41,7 @@ def test_it_stops_once() -> None:
     ]
 
 
-def test_without_a_manager_that_listens() -> None:
+def test_an_idle_server_stops_without_an_inner_observer() -> None:
     stopped: list[int] = []
     observer = IdleStop(1, None)
     observer.listening(lambda: stopped.append(1))

@@ -1,4 +1,4 @@
-"""What systemd is told, read from a socket as its own."""
+"""Messages to systemd, received on a socket like its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="needs Un
 
 
 @pytest.mark.parametrize("abstract", [False, True])
-def test_the_life_of_a_service(tmp_path: Path, abstract: bool) -> None:
+def test_messages_over_the_life_of_a_service(tmp_path: Path, abstract: bool) -> None:
     name = f"@jan-serve-test-{tmp_path.name}" if abstract else str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         try:
@@ -36,12 +36,12 @@ def test_the_life_of_a_service(tmp_path: Path, abstract: bool) -> None:
 
 
 @pytest.mark.parametrize("environment", [{}, {"NOTIFY_SOCKET": ""}, {"NOTIFY_SOCKET": "vsock:1:2"}])
-def test_nobody_waits(environment: dict[str, str]) -> None:
+def test_no_notifier_without_a_usable_socket(environment: dict[str, str]) -> None:
     assert systemd_notifier(environment) is None
     assert environment == {}
 
 
-def test_a_manager_that_is_gone_ends_nothing(tmp_path: Path) -> None:
+def test_a_missing_manager_is_ignored(tmp_path: Path) -> None:
     notifier = SystemdNotifier(str(tmp_path / "absent"))
     notifier.alive(0)
     notifier.close()

@@ -1,4 +1,4 @@
-"""What is done for a service on each platform, compared with golden files. JAN_GOLDEN=write writes them anew."""
+"""Plans of each platform, compared with golden files. JAN_GOLDEN=write rewrites them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GOLDEN = Path(__file__).parent / "golden"
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_plans(name: str) -> None:
+def test_plans_match_the_golden_files(name: str) -> None:
     manager, spec = PLANS[name]
     text = plan_text("install", manager.install(spec)) + plan_text("uninstall", manager.uninstall(spec))
     for action in ("start", "stop", "restart"):
@@ -35,7 +35,7 @@ def test_plans(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_everything_that_is_written_is_removed(name: str) -> None:
+def test_uninstall_removes_every_installed_file(name: str) -> None:
     manager, spec = PLANS[name]
     plan, end = manager.install(spec), manager.uninstall(spec)
     assert {file.path for file in plan.files if not file.keep} <= set(end.removed)
@@ -53,11 +53,11 @@ def test_everything_that_is_written_is_removed(name: str) -> None:
         ("", '""'),
     ],
 )
-def test_words_of_exec_start(word: str, text: str) -> None:
+def test_words_of_exec_start_are_escaped(word: str, text: str) -> None:
     assert quoted(word) == text
 
 
-def test_property_lists_are_ones() -> None:
+def test_property_lists_are_valid() -> None:
     content = plistlib.loads(property_list(mac("system", "on-demand")).encode())
     assert content["ProgramArguments"][-2:] == [
         "--config",
@@ -68,7 +68,7 @@ def test_property_lists_are_ones() -> None:
     assert "KeepAlive" not in content
 
 
-def test_tasks_are_xml() -> None:
+def test_tasks_are_valid_xml() -> None:
     root = ElementTree.fromstring(task_xml(windows("user")).encode("utf-16"))
     names = {"t": "http://schemas.microsoft.com/windows/2004/02/mit/task"}
     command = root.find("t:Actions/t:Exec/t:Command", names)
@@ -77,7 +77,7 @@ def test_tasks_are_xml() -> None:
 
 
 @pytest.mark.parametrize("place", ["D:/models of all", "C:/Users/Ada L/AppData/Local/jan-serve"])
-def test_a_folder_that_is_not_ours_keeps_its_rights(place: str) -> None:
+def test_a_folder_of_the_user_keeps_its_rights(place: str) -> None:
     folder = PureWindowsPath(place)
     spec = windows("system")
     config_file = folder / "config.toml" if folder.is_relative_to(spec.home) else spec.config_file
@@ -88,7 +88,7 @@ def test_a_folder_that_is_not_ours_keeps_its_rights(place: str) -> None:
     assert rights == [("icacls.exe", str(folder), "/grant", "*S-1-5-19:(OI)(CI)M")]
 
 
-def test_settings_are_not_in_units() -> None:
+def test_units_contain_no_settings() -> None:
     text = "".join(plan_text("", manager.install(spec)) for manager, spec in PLANS.values())
     for word in ("--port", "--models-dir", "JAN_SERVE_", "api_key", "--host"):
         assert word not in text
@@ -161,18 +161,18 @@ SC_TRANSLATED = SC_RUNNING.replace("STATE ", "STATUS").replace("TYPE", "TYP ")
         ("", None),
     ],
 )
-def test_states_of_systemd(output: str, state: State | None) -> None:
+def test_systemd_states_are_parsed(output: str, state: State | None) -> None:
     assert Systemd().state(0, output) == state
 
 
-def test_states_of_launchd() -> None:
+def test_launchd_states_are_parsed() -> None:
     assert Launchd().state(0, LAUNCHD_RUNNING) == State(True, True, 812, "running")
     waiting = LAUNCHD_RUNNING.replace("running", "waiting").replace("\tpid = 812\n", "")
     assert Launchd().state(0, waiting) == State(True, False, None, "waiting")
     assert Launchd().state(113, 'Could not find service "ai.jan.serve"') is None
 
 
-def test_states_of_windows() -> None:
+def test_windows_states_are_parsed() -> None:
     service = WindowsService()
     assert service.state(0, SC_RUNNING) == State(True, True, 5120, "running")
     assert service.state(0, SC_TRANSLATED) == State(True, True, 5120, "running")
@@ -184,6 +184,6 @@ def test_states_of_windows() -> None:
     assert task.state(1, "Get-ScheduledTask : No MSFT_ScheduledTask objects found") is None
 
 
-def test_a_machines_data_folder_needs_no_exception() -> None:
+def test_the_default_data_folder_needs_no_write_exception() -> None:
     unit = plan_text("", Systemd().install(linux("system", "at-login")))
     assert "ReadWritePaths" not in unit

@@ -1,4 +1,4 @@
-"""systemd's own opinion of the units: valid, and how far a service of the machine is closed off."""
+"""systemd-analyze: the units are valid, and the exposure of a system service is low."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(
     shutil.which("systemd-analyze") is None, reason="needs systemd-analyze (Debian's package systemd)"
 )
 
-_MOST_EXPOSED = 2.5
+_MAX_EXPOSURE = 2.5
 """Of 10: most of it is what accelerators need (devices, a clock, memory that is writable and executable)."""
 
 
@@ -55,8 +55,8 @@ def analyze(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 def test_the_units_are_valid(tmp_path: Path, scope: Scope, start: Start) -> None:
     paths = written(tmp_path, real(scope, start))
     done = analyze(tmp_path, "verify", "--man=no", f"--{scope}", *paths)
-    said = [line for line in done.stderr.splitlines() if "jan-serve" in line or str(tmp_path) in line]
-    assert (done.returncode, said) == (0, [])
+    messages = [line for line in done.stderr.splitlines() if "jan-serve" in line or str(tmp_path) in line]
+    assert (done.returncode, messages) == (0, [])
 
 
 def test_a_wrong_unit_is_noticed(tmp_path: Path) -> None:
@@ -68,11 +68,11 @@ def test_a_wrong_unit_is_noticed(tmp_path: Path) -> None:
     assert "nonsense" in done.stderr
 
 
-def test_a_service_of_the_machine_is_closed_off(tmp_path: Path) -> None:
+def test_the_exposure_of_a_system_service_is_bounded(tmp_path: Path) -> None:
     (path, *_) = written(tmp_path, real("system", "at-login"))
     done = analyze(tmp_path, "security", "--no-pager", "--offline=true", path)
     if "unrecognized option" in done.stderr:
         pytest.skip("this systemd cannot judge units that are not loaded")
     found = re.search(r"Overall exposure level for jan-serve.service: (\d+\.\d)", done.stdout)
     assert found is not None
-    assert float(found[1]) <= _MOST_EXPOSED
+    assert float(found[1]) <= _MAX_EXPOSURE

@@ -1,4 +1,4 @@
-"""The Windows side that needs no Windows: a stop reaches the server whenever it comes."""
+"""The part of the Windows service that runs anywhere: a stop reaches the server at any time."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from importlib.util import find_spec
 
 import pytest
 
-from jan_serve.daemon.machine import ServiceFailed
+from jan_serve.daemon.executor import ServiceFailed
 from jan_serve.daemon.win_service import StopRelay, host_service
 
 
-def test_a_stop_before_the_server_listens() -> None:
+def test_an_early_stop_waits_until_the_server_listens() -> None:
     stopped: list[str] = []
     relay = StopRelay(lambda seconds: None)
     relay.request_stop()
@@ -19,7 +19,7 @@ def test_a_stop_before_the_server_listens() -> None:
     assert stopped == ["stop"]
 
 
-def test_a_stop_while_it_listens() -> None:
+def test_a_stop_of_a_listening_server() -> None:
     stopped: list[str] = []
     waits: list[float] = []
     relay = StopRelay(waits.append)
@@ -32,6 +32,6 @@ def test_a_stop_while_it_listens() -> None:
 
 
 @pytest.mark.skipif(find_spec("servicemanager") is not None, reason="pywin32 is here")
-def test_without_pywin32() -> None:
+def test_missing_pywin32_is_reported() -> None:
     with pytest.raises(ServiceFailed, match="pip install"):
         host_service(lambda observer: 0)

@@ -61,11 +61,11 @@ def test_a_key_for_another_address_is_not_lost() -> None:
     ("text", "words"),
     [("[]", "not of version 1"), ('{"version": 2}', "not of version 1"), ("{", "line 1")],
 )
-def test_what_is_no_such_file(text: str, words: str) -> None:
+def test_other_files_are_rejected(text: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         set_provider(text, OURS)
 
 
-def test_providers_of_another_shape() -> None:
+def test_malformed_providers_are_rejected() -> None:
     with pytest.raises(ValueError, match="not an object"):
         set_provider('{"version": 1, "providers": []}', OURS)

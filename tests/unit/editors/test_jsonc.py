@@ -1,4 +1,4 @@
-"""Values set in JSON with comments: what was there stays, character by character."""
+"""Values set in JSON with comments: every other character stays."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ MERGED = """\
 """
 
 
-def test_an_object_within_comments() -> None:
+def test_comments_around_a_new_object_stay() -> None:
     path = ("language_models", "openai_compatible", "jan-serve")
     assert set_value(SETTINGS, path, {"api_url": "u"}) == MERGED
     assert set_value(MERGED, path, {"api_url": "u"}) == MERGED
@@ -65,14 +65,14 @@ def test_an_object_within_comments() -> None:
         ('[\n  {"name": "j"},\n  {"name": "k"}\n]', (Named("name", "j"), "v"), None),
     ],
 )
-def test_places(text: str, path: tuple[Step, ...], merged: str | None) -> None:
+def test_a_value_is_inserted_or_replaced(text: str, path: tuple[Step, ...], merged: str | None) -> None:
     new = set_value(text, path, 1)
     if merged is not None:
         assert new == merged
     assert set_value(new, path, 1) == new or path == (Named("name", "j"),)
 
 
-def test_the_element_of_a_list() -> None:
+def test_a_list_element_is_replaced_or_appended() -> None:
     text = '[\n  {"name": "other", "x": 1},\n  {"name": "jan-serve", "x": 2}\n]\n'
     new = set_value(text, (Named("name", "jan-serve"),), {"name": "jan-serve", "x": 3})
     assert read_value(new) == [{"name": "other", "x": 1}, {"name": "jan-serve", "x": 3}]
@@ -87,7 +87,7 @@ def test_the_element_of_a_list() -> None:
         ("{", ("a",), "line 1"),
         ('{"a": 1 "b": 2}', ("a",), "a comma"),
         ('{\n"a": nope}', ("a",), "line 2"),
-        ("{} {}", ("a",), "behind the end"),
+        ("{} {}", ("a",), "after the end"),
         ('{"a": [1]}', ("a", "b"), "the value of a is not an object"),
         ("[]", ("a",), "the whole is not an object"),
         ("{}", (Named("name", "x"),), "the whole is not a list"),
@@ -96,7 +96,7 @@ def test_the_element_of_a_list() -> None:
         ("{1: 2}", ("a",), "a key"),
     ],
 )
-def test_what_cannot_be_changed(text: str, path: tuple[Step, ...], words: str) -> None:
+def test_unreadable_text_is_rejected(text: str, path: tuple[Step, ...], words: str) -> None:
     with pytest.raises(UnreadableJson, match=words):
         set_value(text, path, 1)
 
@@ -114,7 +114,7 @@ json_values = st.recursive(
     value=json_values,
     indent=st.sampled_from([None, 1, 2, 4, "\t"]),
 )
-def test_the_value_is_there_and_everything_else_too(
+def test_the_value_is_set_and_everything_else_stays(
     before: dict[str, Any], path: list[str], value: Any, indent: int | str | None
 ) -> None:
     expected: dict[str, Any] = json.loads(json.dumps(before))

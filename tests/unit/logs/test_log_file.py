@@ -80,7 +80,7 @@ def test_a_file_that_cannot_be_renamed_starts_anew(tmp_path: Path, monkeypatch: 
     assert text.endswith("last\n")
 
 
-def test_a_full_disk_is_said_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_full_disk_is_reported_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     class OnFullDisk(LogFileHandler):
         full = True
 

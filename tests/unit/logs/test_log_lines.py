@@ -65,7 +65,7 @@ def test_tracebacks_are_indented() -> None:
     assert all(line.startswith("    ") for line in rest)
 
 
-def test_uvicorn_says_only_what_is_wrong() -> None:
+def test_uvicorn_logs_only_warnings() -> None:
     stream = io.StringIO()
     logging.getLogger("uvicorn.error").addHandler(logging.StreamHandler(stream))
     configure_logging("info", as_json=False, stream=stream)

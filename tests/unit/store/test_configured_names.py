@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jan_serve.errors import AdapterNotFound, InvalidRequest, ModelNotFound
-from jan_serve.store.entry import ConfiguredNames
+from jan_serve.store.configured_names import ConfiguredNames
 from jan_serve.store.resolve import ModelResolver
 
 FILES = (
@@ -51,8 +51,10 @@ def resolver(tmp_path: Path) -> ModelResolver:
         ("sqlc", "sqlcoder", None),
     ],
 )
-def test_what_a_name_means(resolver: ModelResolver, name: str, model: str, adapter: str | None) -> None:
-    entry, chosen = resolver.choose(name)
+def test_names_of_models_and_adapters(
+    resolver: ModelResolver, name: str, model: str, adapter: str | None
+) -> None:
+    entry, chosen = resolver.resolve_with_adapter(name)
     assert (entry.name, chosen) == (model, adapter)
 
 
@@ -61,20 +63,20 @@ def test_what_a_name_means(resolver: ModelResolver, name: str, model: str, adapt
 )
 def test_names_that_mean_nothing(resolver: ModelResolver, name: str) -> None:
     with pytest.raises(ModelNotFound):
-        resolver.choose(name)
+        resolver.resolve_with_adapter(name)
 
 
 def test_a_model_with_adapters_says_which_it_has(resolver: ModelResolver) -> None:
     with pytest.raises(AdapterNotFound, match="`plain` has no LoRA adapter `nope`; it has sql, Poet"):
-        resolver.choose("plain:nope")
+        resolver.resolve_with_adapter("plain:nope")
 
 
 def test_an_adapter_of_two_models_is_ambiguous(resolver: ModelResolver) -> None:
     with pytest.raises(InvalidRequest, match=r"org/repo/Model-Q8_0:poet, plain:Poet"):
-        resolver.choose("poet")
+        resolver.resolve_with_adapter("poet")
 
 
-def test_entries_carry_what_is_configured(resolver: ModelResolver) -> None:
+def test_entries_carry_their_configuration(resolver: ModelResolver) -> None:
     tables = {entry.name: (entry.table, entry.adapters) for entry in resolver.entries()}
     assert tables == {
         "org/repo/Model-Q4_K_M": (None, ()),

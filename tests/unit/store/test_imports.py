@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from jan_serve.errors import StoreError
+from jan_serve.store.imports.finders import find
 from jan_serve.store.imports.found import FoundModel
 from jan_serve.store.imports.link import State, assess, take_over
 from jan_serve.store.imports.lmstudio import lmstudio_folders
-from jan_serve.store.imports.sources import find
 from jan_serve.store.index import ModelIndex
 from jan_serve.store.resolve import ModelResolver
 from tests.unit.store.gguf_builder import GgufBytes, uint_key
@@ -212,7 +212,7 @@ def test_hard_links_survive_and_symbolic_ones_are_the_fallback(
     assert target.samefile(model.files[0].path)
 
 
-def test_what_cannot_be_taken_over_says_why(ollama: Path, tmp_path: Path) -> None:
+def test_an_unusable_model_has_a_reason(ollama: Path, tmp_path: Path) -> None:
     models = tmp_path / "models"
     found = by_label(find("ollama", [ollama]))
     write(models / "ollama" / "llama3.2-1b.gguf", b"something else")
@@ -234,6 +234,16 @@ def test_split_models_come_whole_or_not_at_all(tmp_path: Path) -> None:
     assert (record.name, len(record.files)) == ("p/r/m", 2)
     (folder / "p" / "r" / "m-00002-of-00002.gguf").unlink()
     assert find("lmstudio", [folder]) == []
+
+
+def test_a_name_of_part_one_of_none_stops_no_finder(tmp_path: Path) -> None:
+    name = "m-00001-of-00000.gguf"
+    write(tmp_path / "lm" / "p" / "r" / name, MODEL)
+    assert find("lmstudio", [tmp_path / "lm"]) == []
+    write(tmp_path / "jan" / "elsewhere" / name, MODEL)
+    write(tmp_path / "jan" / "llamacpp" / "models" / "m" / "model.yml", f"model_path: elsewhere/{name}\n")
+    (model,) = find("jan", [tmp_path / "jan"])
+    assert [file.path.name for file in model.files] == [name]
 
 
 @pytest.mark.skipif(

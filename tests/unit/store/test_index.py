@@ -8,8 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from jan_serve.core.listed_model import HeaderFacts
 from jan_serve.store.files.atomic_file import write_atomically
-from jan_serve.store.index import FileRecord, HeaderFacts, ModelIndex, ModelRecord, Source
+from jan_serve.store.index import FileRecord, ModelIndex, ModelRecord, Source
 
 RECORD = ModelRecord(
     name="org/repo/m-Q8_0",
@@ -27,7 +28,7 @@ def folder(models: Path) -> Path:
     return models / ".jan-serve" / "index"
 
 
-def test_what_is_put_is_there_also_for_another_reader(tmp_path: Path) -> None:
+def test_a_record_is_visible_to_another_reader(tmp_path: Path) -> None:
     index = ModelIndex(tmp_path)
     assert index.records() == {}
     index.put(RECORD)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jan_serve.errors import AdapterNotFound, ModelNotFound
-from jan_serve.store.entry import ConfiguredNames
+from jan_serve.store.configured_names import ConfiguredNames
 from jan_serve.store.library import ModelLibrary
 from jan_serve.store.resolve import ModelResolver
 

@@ -43,7 +43,7 @@ def builtin(tmp_path: Path) -> tuple[str, Path]:
     return "jan-tiny", path
 
 
-def test_lists_what_can_be_served(folder: Path, builtin: tuple[str, Path]) -> None:
+def test_lists_servable_models(folder: Path, builtin: tuple[str, Path]) -> None:
     entries = ModelResolver(folder, builtin=builtin).entries()
     assert [entry.name for entry in entries] == [
         "Qwen3-0.6B-Q8_0",
@@ -145,7 +145,7 @@ def test_hostile_names_find_nothing_and_touch_nothing(
     caught.value.message.encode("utf-8")
 
 
-def test_default_is_what_was_configured(folder: Path, builtin: tuple[str, Path], tmp_path: Path) -> None:
+def test_the_configured_default_model(folder: Path, builtin: tuple[str, Path], tmp_path: Path) -> None:
     by_name = ModelResolver(folder, default="big", builtin=builtin)
     assert by_name.resolve(None).name == "big/Big"
     inside = ModelResolver(folder, default=str(folder / "llama/Llama-3.2-3B.gguf"), builtin=builtin)

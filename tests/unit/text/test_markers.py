@@ -1,4 +1,4 @@
-"""MarkerSet: the marker that starts first, the longest there, and what may become one."""
+"""MarkerSet: the first and longest marker, and unfinished ones."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jan_serve.text.markers import Found, MarkerSet, marker_set
+from jan_serve.text.markers import MarkerMatch, MarkerSet, marker_set
 
 TAGS = ("<a>", "<ab>", "<a><b>", "b>")
 
@@ -14,30 +14,32 @@ TAGS = ("<a>", "<ab>", "<a><b>", "b>")
 @pytest.mark.parametrize(
     ("text", "start", "final", "found"),
     [
-        ("", 0, False, Found(0, None)),
-        ("text", 0, False, Found(4, None)),
-        ("x <ab> y", 0, False, Found(2, "<ab>")),
-        ("x <a", 0, False, Found(2, None)),
-        ("x <a", 0, True, Found(4, None)),
-        ("x <c", 0, False, Found(4, None)),
-        ("<a>", 0, False, Found(0, None)),  # may become <a><b>
-        ("<a>", 0, True, Found(0, "<a>")),
-        ("<a>c", 0, False, Found(0, "<a>")),
-        ("<a><b>", 0, False, Found(0, "<a><b>")),
-        ("<a><b", 0, False, Found(0, None)),
-        ("<ab> <ab>", 1, False, Found(2, "b>")),
-        ("<ab> <ab>", 3, False, Found(5, "<ab>")),
+        ("", 0, False, MarkerMatch(0, None)),
+        ("text", 0, False, MarkerMatch(4, None)),
+        ("x <ab> y", 0, False, MarkerMatch(2, "<ab>")),
+        ("x <a", 0, False, MarkerMatch(2, None)),
+        ("x <a", 0, True, MarkerMatch(4, None)),
+        ("x <c", 0, False, MarkerMatch(4, None)),
+        ("<a>", 0, False, MarkerMatch(0, None)),  # may become <a><b>
+        ("<a>", 0, True, MarkerMatch(0, "<a>")),
+        ("<a>c", 0, False, MarkerMatch(0, "<a>")),
+        ("<a><b>", 0, False, MarkerMatch(0, "<a><b>")),
+        ("<a><b", 0, False, MarkerMatch(0, None)),
+        ("<ab> <ab>", 1, False, MarkerMatch(2, "b>")),
+        ("<ab> <ab>", 3, False, MarkerMatch(5, "<ab>")),
     ],
 )
-def test_find(text: str, start: int, final: bool, found: Found) -> None:
+def test_find_returns_the_first_and_longest_marker(
+    text: str, start: int, final: bool, found: MarkerMatch
+) -> None:
     assert MarkerSet(TAGS).find(text, start, final=final) == found
 
 
-def test_no_markers() -> None:
-    assert MarkerSet(()).find("anything") == Found(8, None)
+def test_an_empty_set_finds_nothing() -> None:
+    assert MarkerSet(()).find("anything") == MarkerMatch(8, None)
 
 
-def test_an_empty_marker_is_refused() -> None:
+def test_an_empty_marker_is_rejected() -> None:
     with pytest.raises(ValueError, match="empty"):
         MarkerSet(("a", ""))
 

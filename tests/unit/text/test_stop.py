@@ -1,4 +1,4 @@
-"""StopMatcher: what is found, and what is held back, does not depend on how the text is cut."""
+"""StopMatcher: neither matches nor held text depend on how the text is cut."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_finish_releases_what_was_held() -> None:
     assert matcher.held == matcher.finish() == ""
 
 
-def test_an_empty_stop_string_is_refused() -> None:
+def test_an_empty_stop_string_is_rejected() -> None:
     with pytest.raises(ValueError, match="empty"):
         StopMatcher(("a", ""))
 

@@ -1,4 +1,4 @@
-"""The watermark's green tokens are those of the shuffle that it is defined by, and are found again in a text."""
+"""Green tokens match the definition by a shuffle, and detection finds them in a text."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def test_a_token_is_green_by_the_published_vector() -> None:
 
 
 def marked(size: int, length: int, rng: random.Random) -> list[int]:
-    """Tokens of which each is green behind the one before."""
+    """Tokens that are each green after the previous one."""
     tokens = [rng.randrange(size)]
     while len(tokens) < length:
         tokens.append(rng.choice(np.flatnonzero(green_tokens(size, tokens[-1])).tolist()))
     return tokens
 
 
-def test_a_marked_text_is_told_from_another() -> None:
+def test_detection_separates_watermarked_text() -> None:
     rng = random.Random(7)
     found = detect(marked(1000, 101, rng), 1000)
     assert (found.scored, found.green, found.z) == (100, 100, 10.0)
@@ -66,6 +66,6 @@ def test_a_text_that_repeats_itself_can_be_counted_once() -> None:
 
 
 @pytest.mark.parametrize(("tokens", "gamma"), [([], 0.5), ([1], 0.5), ([1, 2], 0.0), ([1, 2], 1.0)])
-def test_what_cannot_be_scored_is_refused(tokens: list[int], gamma: float) -> None:
+def test_invalid_input_is_rejected(tokens: list[int], gamma: float) -> None:
     with pytest.raises(ValueError, match=r"cannot be scored|is not between"):
         detect(tokens, 10, gamma=gamma)

@@ -12,7 +12,7 @@ from jan_serve.config import load_settings
 from jan_serve.errors import InvalidModel, SettingsError
 from jan_serve.generation.template_choice import TemplateOverride
 from jan_serve.ipc.messages import AdapterFile
-from jan_serve.supervisor.models.model_source import Residence
+from jan_serve.supervisor.models.source_resolver import Retention
 from jan_serve.wiring.model_sources import ModelSources
 from jan_serve.wiring.parts import build_resolver
 from models.recipe.lora_file import llama_shapes, write_lora
@@ -67,8 +67,8 @@ def touch(path: Path, text: str | None = None) -> None:
 def test_a_model_with_a_table_and_one_without(sources: ModelSources, tmp_path: Path) -> None:
     a, b = sources.resolve("alias"), sources.resolve("two")
     assert (a.name, a.adapters, b.adapters) == ("one", ("sql",), ())
-    assert sources.residence(a) == Residence(keep_alive_s=-1, pinned=True, group="g")
-    assert sources.residence(b) == Residence(keep_alive_s=5)
+    assert sources.retention(a) == Retention(keep_alive_s=-1, pinned=True, group="g")
+    assert sources.retention(b) == Retention(keep_alive_s=5)
     engine = sources.engine_settings(a)
     path = str(tmp_path / "adapters" / "sql.gguf")
     assert (engine.n_ctx, engine.adapters) == (128, (AdapterFile(name="sql", path=path, scale=0.5),))
@@ -110,7 +110,7 @@ def test_the_adapter_of_a_name_is_no_other_source(
         ("[models.one]", "# nothing new\n[models.one]", False),
     ],
 )
-def test_what_a_model_is_loaded_anew_for(
+def test_changes_that_reload_a_model(
     sources: ModelSources, config: Path, old: str, new: str, again: bool
 ) -> None:
     before = sources.resolve("one")

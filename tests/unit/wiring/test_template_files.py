@@ -7,7 +7,7 @@ import pytest
 
 from jan_serve.errors import SettingsError, TemplateError
 from jan_serve.generation.template_choice import BUILT_IN, TemplateOverride, template_of
-from jan_serve.wiring.template_files import MAX_FILE_BYTES, ChosenTemplates, read_template
+from jan_serve.wiring.template_files import MAX_FILE_BYTES, TemplateFiles, read_template
 from tests.support.fake_client import fake_facts
 
 OWN = {"default": "own", "tool_use": "with tools"}
@@ -16,7 +16,7 @@ OWN = {"default": "own", "tool_use": "with tools"}
 def test_files_and_names(tmp_path: Path) -> None:
     file = tmp_path / "my.jinja"
     file.write_text("{{ é }}", encoding="utf-8")
-    templates = ChosenTemplates()
+    templates = TemplateFiles()
     assert templates.get(str(file)) == TemplateOverride("my.jinja", "{{ é }}")
     assert templates.get("tool_use") == TemplateOverride("tool_use")
     assert templates.get(str(file)) is templates.get(str(file))
@@ -25,16 +25,16 @@ def test_files_and_names(tmp_path: Path) -> None:
 def test_a_file_may_be_edited(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = tmp_path / "my.jinja"
     file.write_text("one")
-    templates = ChosenTemplates()
+    templates = TemplateFiles()
     assert templates.get(str(file)).source == "one"
     file.write_text("two")
     os.utime(file, ns=(7, 7))
     assert templates.get(str(file)).source == "two"
     file.unlink()
     assert [templates.get(str(file)).source for _ in range(2)] == ["two", "two"]
-    assert caplog.text.count("stays as it was") == 1
+    assert caplog.text.count("is unchanged") == 1
     with pytest.raises(SettingsError, match="cannot be read"):
-        ChosenTemplates().get(str(file))
+        TemplateFiles().get(str(file))
 
 
 def test_files_that_are_no_templates(tmp_path: Path) -> None:

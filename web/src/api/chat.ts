@@ -45,14 +45,14 @@ export interface Timings {
   predicted_per_second: number;
 }
 
-/** What is new of an answer. */
+/** A piece of an answer. */
 export interface ChatNews {
   text?: string;
   reasoning?: string;
   calls?: CallFragment[];
   finish?: string;
   timings?: Timings;
-  /** What of the request is held to less than was asked. */
+  /** Parts of the request that were limited. */
   warnings?: string[];
 }
 
@@ -64,7 +64,7 @@ interface Chunk {
   timings?: Timings;
 }
 
-/** The news of one answer until it ends. Throws ApiError, also for an error inside the stream. */
+/** The pieces of one answer until it ends. Throws ApiError, also for an error inside the stream. */
 export async function* streamChat(request: ChatRequest, signal: AbortSignal): AsyncGenerator<ChatNews> {
   const body = JSON.stringify({ ...request, stream: true, stream_options: { include_usage: true } });
   const response = await call("v1/chat/completions", { method: "POST", body, signal });

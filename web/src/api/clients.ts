@@ -1,10 +1,10 @@
-// How other programs are pointed at this server, in their own words.
+// Settings of other programs for this server, in their own file formats.
 import { getJson } from "./http";
 
 export interface Client {
   id: string;
   title: string;
-  /** The file that the settings go into; null where the program keeps them elsewhere. */
+  /** The file that the settings go into; null if the program stores them elsewhere. */
   path: string | null;
   settings: string | null;
   steps: string[];

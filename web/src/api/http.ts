@@ -31,7 +31,7 @@ export async function call(path: string, options: RequestInit = {}): Promise<Res
   }
   if (response.ok) return response;
   const error = await errorOf(response);
-  // A late answer to another key says nothing about this one.
+  // A late answer to a previous key does not concern the current one.
   if (error.status === 401 && key === apiKey.value) askForKey();
   throw error;
 }
@@ -41,7 +41,7 @@ async function errorOf(response: Response): Promise<ApiError> {
   return readError(text, response.status) ?? new ApiError(text || `HTTP ${response.status}`, response.status);
 }
 
-/** The error that a body tells of, null if it is none. */
+/** The error in a body, or null. */
 export function readError(text: string, status: number): ApiError | null {
   let body: ErrorBody;
   try {

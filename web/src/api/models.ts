@@ -36,7 +36,7 @@ export async function unloadModel(name: string): Promise<void> {
 }
 
 export async function deleteModel(name: string): Promise<void> {
-  // By its file, which no other model's alias or file name can mean.
+  // By its file: an alias could name another model.
   const path = `${name}.gguf`.split("/").map(encodeURIComponent).join("/");
   await call(`models/${path}`, { method: "DELETE" });
 }
@@ -54,7 +54,7 @@ export async function listSuggested(): Promise<SuggestedModel[]> {
   return (await getJson<{ data: SuggestedModel[] }>("extras/catalogue")).data;
 }
 
-/** What a pull tells. done and total in bytes. */
+/** Progress of a pull. done and total in bytes. */
 export type PullNews =
   | { kind: "started"; name: string; reason: string; total: number }
   | { kind: "progress"; done: number; total: number }
@@ -66,7 +66,7 @@ interface PullEvent {
   data: Record<string, unknown>;
 }
 
-/** Throws ApiError, also for an error inside the stream. Aborting stops the pull; the server keeps what came. */
+/** Throws ApiError, also for an error inside the stream. Aborting stops the pull; the server keeps the bytes received. */
 export async function* pullModel(name: string, signal: AbortSignal): AsyncGenerator<PullNews> {
   const body = JSON.stringify({ model: name, stream: true });
   const response = await call("models/pull", { method: "POST", body, signal });

@@ -1,11 +1,11 @@
-// Reads server-sent events (WHATWG HTML, section 9.2) from a response, whatever pieces it comes in.
+// Reads server-sent events (WHATWG HTML, section 9.2) from a response, however it is split into chunks.
 
 export interface ServerEvent {
   event: string;
   data: string;
 }
 
-/** The events of a stream. Comments and fields that nobody asked for are left out. Ends with the body. */
+/** The events of a stream. Skips comments and unused fields. Ends with the body. */
 export async function* readEvents(response: Response): AsyncGenerator<ServerEvent> {
   if (response.body === null) return;
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();

@@ -1,4 +1,4 @@
-// Files that go with a question. They are read here and sent with it; nothing is uploaded before.
+// Files that go with a question. The browser reads them and sends them with it; nothing is uploaded earlier.
 import type { Attachment } from "../state/conversation";
 
 export const MAX_ATTACHMENTS = 10;

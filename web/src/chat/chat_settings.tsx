@@ -1,11 +1,11 @@
-// How the open conversation is asked: instructions, sampling, tools.
+// Settings of the open conversation: instructions, sampling, tools.
 import { changeSettings, open } from "../state/conversations";
 import { toolsOf, type ChatSettings } from "../state/conversation";
 import { asMarkdown, download } from "../state/export";
 import { messageOf } from "../api/http";
 
 const EFFORTS: [ChatSettings["effort"], string][] = [
-  ["", "As the model does"],
+  ["", "Model's default"],
   ["none", "Off"],
   ["low", "Short"],
   ["medium", "Medium"],
@@ -39,7 +39,7 @@ export function ChatSettingsPanel() {
         </select>
       </label>
       <label class="wide">
-        Tools (a JSON list, as OpenAI's API has it). You give the results of their calls.
+        Tools (a JSON list in OpenAI's form). You enter the results of their calls.
         <textarea rows={4} spellcheck={false} class="code" value={settings.tools} aria-invalid={toolsProblem(settings) !== null} onInput={(event) => changeSettings({ tools: event.currentTarget.value })} />
       </label>
       {toolsProblem(settings) && <p class="problem wide">{toolsProblem(settings)}</p>}

@@ -49,14 +49,14 @@ function Welcome() {
   );
 }
 
-/** Screen readers hear the answer once it is there, not token by token. */
+/** Screen readers read the complete answer, not each token. */
 function spoken(): string {
   if (isAnswering.value) return "Answering";
   const last = open.value.messages.at(-1);
   return last?.role === "assistant" ? `Answer: ${last.error ?? last.text}` : "";
 }
 
-/** Keeps the end in sight while an answer grows, unless the reader has scrolled away from it. */
+/** Scrolls to the end while an answer grows, unless the reader has scrolled away. */
 function useFollowingScroll(id: string, messages: unknown) {
   const list = useRef<HTMLDivElement>(null);
   const follows = useRef(true);

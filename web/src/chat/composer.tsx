@@ -1,4 +1,4 @@
-// Where a question is written.
+// The field for questions.
 import { useRef, useState } from "preact/hooks";
 import { ask, edit, isAnswering, open, stop } from "../state/conversations";
 import type { Attachment } from "../state/conversation";
@@ -68,7 +68,7 @@ export function Composer() {
       onDragOver={(event) => event.preventDefault()}
       onDrop={(event) => (event.preventDefault(), void attach(event.dataTransfer?.files ?? []))}
     >
-      {edited !== null && <p class="hint">Editing your last question. Escape leaves it as it was.</p>}
+      {edited !== null && <p class="hint">Editing your last question. Escape cancels.</p>}
       {attached.length > 0 && (
         <ul class="attached">
           {attached.map((file, index) => (

@@ -1,4 +1,4 @@
-// One message: text, thoughts, calls, pictures, and what can be done with it.
+// One message: text, thoughts, calls, images and its buttons.
 import { useState } from "preact/hooks";
 import { memo } from "preact/compat";
 import { edit, isAnswering, regenerate } from "../state/conversations";
@@ -123,7 +123,7 @@ function Answer({ message, isLast, isWriting }: Props) {
   );
 }
 
-/** Until the first token: the model is loaded, or the prompt computed. */
+/** Shown until the first token, while the model loads or the prompt is computed. */
 function Waiting({ model }: { model: string }) {
   const status = models.value.find(({ id }) => id === model)?.status;
   if (status?.value === "loading") {

@@ -1,4 +1,4 @@
-// Calls of tools, and the form for their results: this page runs no tools itself.
+// Tool calls and the form for their results: this page runs no tools.
 import { giveResults, isAnswering } from "../state/conversations";
 import type { ToolCall } from "../state/conversation";
 

@@ -1,4 +1,4 @@
-// Which model answers.
+// The choice of the model that answers.
 import { chatModels, chosenModel, currentModel, modelsProblem } from "../state/models";
 import { bytes } from "../ui/format";
 import type { Model } from "../api/models";

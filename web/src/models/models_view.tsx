@@ -1,4 +1,4 @@
-// The models that are here: load, unload, delete; and pulling others.
+// The local models: load, unload, delete, and the form that pulls others.
 import { useState } from "preact/hooks";
 import { deleteModel, loadModel, unloadModel, type Model } from "../api/models";
 import { messageOf } from "../api/http";
@@ -19,7 +19,7 @@ export function ModelsView() {
           <ModelCard key={model.id} model={model} />
         ))}
       </ul>
-      {models.value.length === 0 && modelsProblem.value === null && <p class="hint">There is no model here yet.</p>}
+      {models.value.length === 0 && modelsProblem.value === null && <p class="hint">There are no models yet.</p>}
     </div>
   );
 }

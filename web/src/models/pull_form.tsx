@@ -1,4 +1,4 @@
-// Getting a model from the hub, with its progress.
+// Pulls a model from the hub and shows its progress.
 import { signal } from "@preact/signals";
 import { messageOf, wasAborted } from "../api/http";
 import { listSuggested, pullModel, type SuggestedModel } from "../api/models";
@@ -10,14 +10,14 @@ interface Pull {
   name: string;
   done: number;
   total: number;
-  /** What the server says about it. */
+  /** The server's message about it. */
   words: string;
-  /** Bytes a second, over the whole pull. */
+  /** Bytes per second over the whole pull. */
   rate: number;
   controller: AbortController;
 }
 
-// Outside of the component: a pull goes on while another view is shown.
+// Outside the component: a pull continues while another view is shown.
 const pull = signal<Pull | null>(null);
 const problem = signal<string | null>(null);
 /** Null until the field is used for the first time. */
@@ -29,7 +29,7 @@ async function suggest(): Promise<void> {
   try {
     suggested.value = await listSuggested();
   } catch {
-    // Names can be typed without it; the next use of the field asks again.
+    // Names can be typed without suggestions; the next use of the field tries again.
     suggested.value = null;
   }
 }
@@ -37,7 +37,7 @@ async function suggest(): Promise<void> {
 async function start(name: string): Promise<void> {
   const controller = new AbortController();
   problem.value = null;
-  let now: Pull = { name, done: 0, total: 0, words: "Looking for it", rate: 0, controller };
+  let now: Pull = { name, done: 0, total: 0, words: "Looking it up", rate: 0, controller };
   pull.value = now;
   let first: { at: number; done: number } | null = null;
   try {
@@ -45,7 +45,7 @@ async function start(name: string): Promise<void> {
       if (news.kind === "started") now = { ...now, total: news.total, words: news.reason };
       else if (news.kind === "message") now = { ...now, words: news.text };
       else if (news.kind === "progress") {
-        // A pull that goes on where another stopped did not just get all of that.
+        // A resumed pull did not download the bytes of the earlier one just now.
         first ??= { at: performance.now(), done: news.done };
         const seconds = (performance.now() - first.at) / 1000;
         now = { ...now, done: news.done, total: news.total, rate: seconds > 0 ? (news.done - first.done) / seconds : 0 };
@@ -114,8 +114,8 @@ function label({ title, kinds, size_bytes: size, memory_bytes: memory }: Suggest
   return `${title} · ${bytes(size)}, needs ${bytes(memory)} of memory · ${kinds.join(", ")}`;
 }
 
-function words({ done, total, rate, words: said }: Pull): string {
-  if (done === 0) return said;
+function words({ done, total, rate, words: text }: Pull): string {
+  if (done === 0) return text;
   const left = rate > 0 ? `, ${bytes(rate)}/s, ${duration((total - done) / rate)} left` : "";
   return `${bytes(done)} of ${bytes(total)}${left}`;
 }

@@ -1,4 +1,4 @@
-// The kinds of constraints, how they are written in a request, and a check of the result that the server did not make.
+// The kinds of constraints, their request fields, and a check of the result in the browser.
 
 export type Kind = "schema" | "regex" | "gbnf";
 
@@ -42,7 +42,7 @@ export interface Verdict {
   words: string;
 }
 
-/** What can be said of a finished text without the server; null where nothing can. */
+/** Checks a finished text in the browser; null if it cannot be checked. */
 export function fits(kind: Kind, text: string, written: string): Verdict | null {
   if (kind === "schema") {
     try {

@@ -1,4 +1,4 @@
-// What a constraint becomes, and what a model writes under it.
+// The grammar of a constraint, and the model's text under it.
 import { useEffect, useState } from "preact/hooks";
 import { streamChat } from "../api/chat";
 import { messageOf, postJson, wasAborted } from "../api/http";
@@ -23,7 +23,7 @@ export function PlaygroundView() {
   return (
     <div class="panel">
       <h1>Constraint playground</h1>
-      <p class="hint">Say what an answer has to be. It is enforced token by token, exactly, or refused with the place that cannot be.</p>
+      <p class="hint">Enter a constraint for the answer. It is enforced exactly, token by token, or rejected with the place and the reason.</p>
       <fieldset class="kinds">
         <legend class="off-screen">Kind of constraint</legend>
         {KINDS.map(({ name, title }) => (
@@ -58,7 +58,7 @@ export function PlaygroundView() {
   );
 }
 
-/** The grammar of the text, a moment after the last key. */
+/** The grammar of the text, shortly after the last keystroke. */
 function useTranslation(kind: Kind, text: string): Translated {
   const [result, setResult] = useState<Translated>({ gbnf: "", problem: null });
   useEffect(() => {

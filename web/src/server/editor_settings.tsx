@@ -1,4 +1,4 @@
-// What to paste into other programs, so that they use this server.
+// Settings to paste into other programs.
 import { useEffect, useState } from "preact/hooks";
 import { listClients, type Client } from "../api/clients";
 import { messageOf, wasAborted } from "../api/http";

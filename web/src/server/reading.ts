@@ -1,10 +1,10 @@
-// The numbers of the server panel, out of the metrics.
+// The figures of the server panel, read from the metrics.
 import { sum, type Sample } from "../api/prometheus";
 
 export interface Reading {
   /** Milliseconds of the browser's clock. */
   at: number;
-  /** Open ones; 0 where no model has work: then the page's own calls are all there is. */
+  /** Open requests; 0 if no model is busy, because only the page's own calls are open then. */
   requests: number;
   running: number;
   waiting: number;

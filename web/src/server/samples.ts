@@ -1,4 +1,4 @@
-// What works with every program that speaks OpenAI's API; editors are asked of the server (api/clients.ts).
+// Settings for any program that speaks OpenAI's API; the server has those of editors (api/clients.ts).
 
 export interface Place {
   /** Of this server, without a slash at the end. */
@@ -15,7 +15,7 @@ interface Sample {
   settings: (place: Place) => string;
 }
 
-// Most programs insist on a key, and do not mind which.
+// Most programs require some key and accept any.
 function key({ keyed }: Place): string {
   return keyed ? "YOUR-KEY" : "none";
 }

@@ -1,4 +1,4 @@
-// What the server does now, and how other programs are pointed at it.
+// The server's state, and the settings that point other programs at it.
 import { useEffect, useState } from "preact/hooks";
 import { messageOf } from "../api/http";
 import { readMetrics } from "../api/metrics";
@@ -61,7 +61,7 @@ function Tile({ name, value, more }: { name: string; value: string; more: string
   );
 }
 
-/** Tokens per second between two readings. A worker that was unloaded takes its counter with it. */
+/** Tokens per second between two readings. The counter of an unloaded worker disappears. */
 function speed(before: Reading, after: Reading): number {
   const seconds = (after.at - before.at) / 1000;
   return seconds > 0 ? Math.max(0, after.generated - before.generated) / seconds : 0;

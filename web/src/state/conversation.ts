@@ -1,4 +1,4 @@
-// What a conversation is, and how it is written to the server. Values only.
+// The data of a conversation, and its request to the server. Values only.
 import type { CallFragment, ChatNews, ChatRequest, Timings, WireMessage, WirePart } from "../api/chat";
 
 export interface Attachment {
@@ -21,7 +21,7 @@ export interface Message {
   text: string;
   reasoning?: string;
   calls?: ToolCall[];
-  /** Of a tool's result: the call that it answers. */
+  /** For a tool's result: the id of its call. */
   callId?: string;
   attachments?: Attachment[];
   model?: string;
@@ -35,7 +35,7 @@ export interface ChatSettings {
   system: string;
   temperature: number | null;
   maxTokens: number | null;
-  /** "" leaves it to the model. */
+  /** "" is the model's default. */
   effort: "" | "none" | "low" | "medium" | "high";
   /** A JSON list of tools in OpenAI's form, or nothing. */
   tools: string;
@@ -65,7 +65,7 @@ export function titleOf(text: string): string {
   return line.length > TITLE_CHARS ? `${line.slice(0, TITLE_CHARS - 1)}…` : line || "New chat";
 }
 
-/** The message with the news added. */
+/** The message with a piece added. */
 export function withNews(message: Message, news: ChatNews): Message {
   const changed = { ...message };
   if (news.text) changed.text += news.text;
@@ -130,7 +130,7 @@ function wireMessage(message: Message): WireMessage[] {
           type: "function",
           function: { name, arguments: text },
         }));
-        // What was thought before a call belongs to the turn that goes on after it.
+        // Thoughts before a call belong to the turn that continues after it.
         if (message.reasoning) wire.reasoning_content = message.reasoning;
       }
       return [wire];

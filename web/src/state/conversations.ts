@@ -1,4 +1,4 @@
-// All conversations, the one that is open, and the answers that are being written.
+// All conversations, the open one, and the answers in progress.
 import { computed, signal } from "@preact/signals";
 import { streamChat } from "../api/chat";
 import { messageOf, wasAborted } from "../api/http";
@@ -13,7 +13,7 @@ const LOOK_MS = 300;
 /** Most recently changed first. */
 export const conversations = signal<Conversation[]>([]);
 export const openId = signal("");
-/** Why nothing can be kept in this browser, where that is so. */
+/** The reason why this browser cannot store chats, if it cannot. */
 export const storageProblem = signal<string | null>(null);
 
 const running = signal<ReadonlyMap<string, AbortController>>(new Map());
@@ -35,7 +35,7 @@ export async function loadConversations(): Promise<void> {
 }
 
 onOtherTabs(async (id) => {
-  // An answer that is being written here is newer than anything there.
+  // An answer in progress here is newer than the stored one.
   if (running.value.has(id) || saves.has(id)) return;
   const stored = await readConversation(id);
   const others = conversations.value.filter((conversation) => conversation.id !== id);
@@ -51,7 +51,7 @@ export function openConversation(id: string): void {
 }
 
 export function startConversation(): void {
-  // The system prompt and the tools are usually wanted again.
+  // The system prompt and the tools are usually reused.
   draft.value = { ...newConversation(), settings: open.value.settings };
   openId.value = draft.value.id;
 }
@@ -87,12 +87,12 @@ export async function giveResults(results: ReadonlyMap<string, string>): Promise
   await answer((messages) => [...messages, ...given]);
 }
 
-/** Drop an answer with all that follows, and write it anew. */
+/** Drop an answer and all messages after it, and generate it again. */
 export async function regenerate(id: string): Promise<void> {
   await answer((messages) => messages.slice(0, indexOf(messages, id)));
 }
 
-/** Change a question, drop what followed, and answer it. */
+/** Change a question, drop the messages after it, and answer it. */
 export async function edit(id: string, text: string): Promise<void> {
   await answer((messages) => {
     const at = indexOf(messages, id);
@@ -115,7 +115,7 @@ async function answer(prepare: (messages: Message[]) => Message[]): Promise<void
   change(id, (conversation) => ({ ...conversation, messages: [...conversation.messages, reply] }));
   running.value = new Map(running.value).set(id, controller);
   saveNow();
-  // By then the list says whether the model has to be loaded first.
+  // By then the list shows whether the model has to load first.
   window.setTimeout(() => void refreshModels(), LOOK_MS);
   try {
     let current = reply;
@@ -163,7 +163,7 @@ function change(id: string, how: (conversation: Conversation) => Conversation): 
   if (known === undefined && id !== draft.value.id) return;
   const changed = { ...how(known ?? draft.value), updated: Date.now() };
   if (known === undefined && changed.messages.length === 0) {
-    draft.value = changed; // nothing was said yet: not worth a place in the list
+    draft.value = changed; // an empty chat is not listed
     return;
   }
   openId.value ||= id;
@@ -181,7 +181,7 @@ function saveSoon(id: string): void {
   saves.set(id, window.setTimeout(save, SAVE_MS));
 }
 
-/** Writes at once what waits to be written: the page may be gone the next moment. */
+/** Writes pending changes at once: the page may close at any moment. */
 export function saveNow(): void {
   for (const [id, timer] of saves) {
     window.clearTimeout(timer);

@@ -17,10 +17,10 @@ function database(): Promise<IDBPDatabase<Schema>> {
   return opened;
 }
 
-// Other tabs of this page hear what was written here.
+// Notifies other tabs of this page about writes.
 const tabs = new BroadcastChannel("conversations");
 
-/** Calls back with the id of each conversation that another tab wrote or dropped. */
+/** Calls back with the id of each conversation that another tab wrote or deleted. */
 export function onOtherTabs(changed: (id: string) => void): void {
   tabs.onmessage = (event: MessageEvent<string>) => changed(event.data);
 }

@@ -1,4 +1,4 @@
-// A conversation as a file of the user's own.
+// Exports a conversation as a file.
 import type { Conversation, Message } from "./conversation";
 
 export function asMarkdown(conversation: Conversation): string {
@@ -26,7 +26,7 @@ function written(message: Message): string[] {
   }
 }
 
-/** In a fence that is longer than any in the text. */
+/** In a fence longer than any in the text. */
 function fenced(text: string, language: string): string {
   const longest = Math.max(2, ...[...text.matchAll(/`+/g)].map(([ticks]) => ticks.length));
   const fence = "`".repeat(longest + 1);
@@ -39,6 +39,6 @@ export function download(name: string, text: string, type: string): void {
   link.href = url;
   link.download = name;
   link.click();
-  // The download has begun by then; the address would hold the text for as long as the page is open.
+  // The download has begun by then; the URL would keep the text in memory as long as the page is open.
   window.setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }

@@ -1,14 +1,14 @@
-// The API key: for this tab, or kept on this device when the user wants that.
+// The API key: for this tab, or stored on this device if the user chooses so.
 import { signal } from "@preact/signals";
 
 const NAME = "api-key";
 
 export const apiKey = signal(sessionStorage.getItem(NAME) ?? localStorage.getItem(NAME) ?? "");
 
-/** Whether the page has to ask: a call was refused for want of the right key. */
+/** Whether the page has to ask for a key: a call was rejected with 401. */
 export const keyIsAsked = signal(false);
 
-/** Grows with each new key: views load again. */
+/** Increases with each new key, so that views reload. */
 export const keyEpoch = signal(0);
 
 export function askForKey(): void {

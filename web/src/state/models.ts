@@ -16,7 +16,7 @@ effect(() => localStorage.setItem(NAME, chosenModel.value));
 /** Models that answer chats. */
 export const chatModels = computed(() => models.value.filter((model) => !embedsOnly(model)));
 
-/** The chosen one where it is still there, else a loaded one, else the first. */
+/** The chosen model if it still exists, else a loaded one, else the first. */
 export const currentModel = computed(() => {
   const found = chatModels.value.find((model) => model.id === chosenModel.value);
   return found ?? chatModels.value.find((model) => model.status.value === "loaded") ?? chatModels.value[0];
@@ -41,13 +41,13 @@ export async function refreshModels(): Promise<void> {
   }
 }
 
-/** Keeps the list fresh: often while something changes, seldom else, never in a hidden tab. Returns how to stop it. */
+/** Refreshes the list: often while something changes, otherwise rarely, never in a hidden tab. Returns a function that stops it. */
 export function watchModels(): () => void {
   let timer = 0;
   const look = () => {
     if (document.visibilityState === "visible") void refreshModels();
   };
-  // Every list that comes, whoever asked for it, sets the time of the next.
+  // Every response, whichever view requested it, schedules the next request.
   const stop = effect(() => {
     const changing = models.value.some(({ status }) => status.value === "loading" || status.value === "unloading");
     window.clearInterval(timer);

@@ -1,7 +1,7 @@
 // Copying to the clipboard.
 import { say } from "./notice";
 
-/** Says what became of it. Without a secure context (plain HTTP from another machine) there is no clipboard API. */
+/** Reports success or failure: without a secure context (plain HTTP from another machine) there is no clipboard API. */
 export async function copyText(text: string): Promise<void> {
   try {
     if (navigator.clipboard) await navigator.clipboard.writeText(text);

@@ -1,4 +1,4 @@
-// Focus for what just appeared; `autofocus` counts only while a document loads.
+// Focuses a new element: `autofocus` works only while a document loads.
 import type { RefObject } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 

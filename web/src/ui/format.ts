@@ -1,4 +1,4 @@
-// Numbers for people.
+// Formats numbers for display.
 
 const UNITS = ["B", "KB", "MB", "GB", "TB"];
 
@@ -13,7 +13,7 @@ export function bytes(count: number): string {
   return `${unit === 0 || value >= 99.5 ? Math.round(value) : value.toFixed(1)} ${UNITS[unit]}`;
 }
 
-/** Of a model, as their names tell them: 3.3 M, 596 M, 7.6 B, 70 B. */
+/** A parameter count as in the names of models: 3.3 M, 596 M, 7.6 B, 70 B. */
 export function parameters(count: number): string {
   const [value, unit] = count >= 999.5e6 ? [count / 1e9, "B"] : [count / 1e6, "M"];
   return `${value.toFixed(value < 9.95 ? 1 : 0)} ${unit}`;

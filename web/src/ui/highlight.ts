@@ -33,7 +33,7 @@ for (const [name, language] of Object.entries(languages)) hljs.registerLanguage(
 
 const MAX_CHARS = 50_000;
 
-/** HTML with the text escaped, null where the language is unknown or the text too long to colour while one waits. */
+/** HTML with the text escaped; null if the language is unknown or the text is too long to highlight quickly. */
 export function highlight(text: string, language: string): string | null {
   if (text.length > MAX_CHARS || hljs.getLanguage(language) === undefined) return null;
   return hljs.highlight(text, { language, ignoreIllegals: true }).value;

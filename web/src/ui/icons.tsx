@@ -1,4 +1,4 @@
-// Line icons, drawn here; labels stand on the buttons that hold them.
+// Line icons. Their buttons carry the labels.
 const PATHS = {
   chat: "M4 5h16v11H9l-5 4z",
   models: "M12 3l8 4.5v9L12 21l-8-4.5v-9zM4 7.5l8 4.5 8-4.5M12 12v9",

@@ -1,4 +1,4 @@
-// Markdown to DOM. What a model writes is not trusted: its HTML is shown as text, the rest is sanitised.
+// Markdown to DOM. Model output is not trusted: its HTML is shown as text, the rest is sanitised.
 import DOMPurify from "dompurify";
 import { Marked, type Tokens } from "marked";
 import { highlight } from "./highlight";
@@ -25,14 +25,14 @@ const marked = new Marked({
     html({ text }: Tokens.HTML | Tokens.Tag): string {
       return escape(text);
     },
-    // Loading a picture would tell another server that this answer was read.
+    // Loading an image would reveal to another server that this answer was read.
     image({ href, text }: Tokens.Image): string {
       return `<a href="${escape(href)}">${escape(text || href)}</a>`;
     },
   },
 });
 
-/** A fragment to show. Never runs anything of the text. */
+/** A fragment to show. Runs nothing from the text. */
 export function renderMarkdown(text: string): DocumentFragment {
   const html = marked.parse(text) as string;
   const fragment = DOMPurify.sanitize(html, {

@@ -1,4 +1,4 @@
-// One short line for everyone, read aloud by screen readers: what was done, or what went wrong.
+// One short line about a result or an error, which screen readers read aloud.
 import { signal } from "@preact/signals";
 
 const SHOWN_MS = 4_000;

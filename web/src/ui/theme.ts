@@ -1,4 +1,4 @@
-// Light, dark, or as the system has it.
+// Light, dark, or the system's choice.
 import { effect, signal } from "@preact/signals";
 
 export type Theme = "system" | "light" | "dark";

@@ -1,13 +1,18 @@
-"""The public protocols, each in a folder of its own. They share the parts of `api`, and never each other."""
+"""The public protocols, each in a folder of its own. They share parts of `api`, and never each other."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
-from jan_serve.api.dialect import Dialect
-from jan_serve.api.dialects.lmdeploy import LMDEPLOY
-from jan_serve.api.dialects.openai import JAN
-from jan_serve.api.dialects.tgi import TGI
+from jan_serve.api.dialect import Dialect, Services
+from jan_serve.api.dialects.lmdeploy import lmdeploy_dialect
+from jan_serve.api.dialects.openai import openai_dialect
+from jan_serve.api.dialects.tgi import tgi_dialect
+from jan_serve.config import Settings
 
-DIALECTS: Final[tuple[Dialect, ...]] = (JAN, TGI, LMDEPLOY)
+DialectFactory = Callable[[Settings, Services], Dialect]
+"""Called once for an application. Takes its own options from the settings."""
+
+DIALECTS: Final[tuple[DialectFactory, ...]] = (openai_dialect, tgi_dialect, lmdeploy_dialect)
 """In the order of their routes: the first that has a path serves it."""

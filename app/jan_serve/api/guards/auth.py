@@ -1,9 +1,9 @@
-"""The API key, where one is configured: one check for all routes and both headers."""
+"""The API key check, if one is configured: the same for all routes and both headers."""
 
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from hashlib import blake2b, sha256
 from http import HTTPStatus
 from typing import Final
@@ -19,28 +19,28 @@ OPEN_PATHS: Final = frozenset({"/health"})
 _BEARER: Final = b"bearer "
 
 
-def asks_for_key(method: str, path: str, open_paths: frozenset[str]) -> bool:
-    """Whether this route does where a key is configured. open_paths: of reads without one, besides our own."""
+def needs_key(method: str, path: str, open_paths: Collection[str]) -> bool:
+    """open_paths: readable without a key, besides the server's own."""
     if path in OPEN_PATHS or is_page_path(method, path):
         return False
     return path not in open_paths or method not in ("GET", "HEAD")
 
 
 class KeyGuard(Guard):
-    """Lets through who presents a configured key as `Authorization: Bearer` or `x-api-key`."""
+    """Accepts a configured key in `Authorization: Bearer` or `x-api-key`."""
 
     def __init__(
         self, app: ASGIApp, *, envelopes: Envelopes, keys: Iterable[str], open_paths: Iterable[str] = ()
     ) -> None:
-        """keys: none means that no key is asked for; an empty text is no key. open_paths: of reads without a key."""
+        """keys: without one, the guard accepts every request; empty texts do not count."""
         super().__init__(app, envelopes)
         self._open_paths = frozenset(open_paths)
         self._digests = tuple(dict.fromkeys(sha256(key.encode()).digest() for key in keys if key))
 
     def check(self, scope: Scope) -> None:
-        """Raises 401. Where there are several keys, callers do not see from the cache what others have sent."""
+        """Raises 401. With several keys, prompts are shared in the cache only between requests of one key."""
         cache_salt.set("")
-        if not self._digests or not asks_for_key(scope["method"], scope["path"], self._open_paths):
+        if not self._digests or not needs_key(scope["method"], scope["path"], self._open_paths):
             return
         known = [digest for key in _presented(scope) if (digest := self._known(key)) is not None]
         if not known:
@@ -51,7 +51,8 @@ class KeyGuard(Guard):
             cache_salt.set(blake2b(known[0], digest_size=16, person=b"cache salt").hexdigest())
 
     def _known(self, key: bytes) -> bytes | None:
-        """The digest of a known key. Compares with every one: the time tells neither which one nor how much fits."""
+        """The digest of a known key. Compares with every key: the time must not show which one matches, or how much of
+        it."""
         digest = sha256(key).digest()
         found = False
         for known in self._digests:

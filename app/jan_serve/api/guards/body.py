@@ -1,4 +1,4 @@
-"""What may come as a body: JSON only, not compressed, of bounded size, within bounded time."""
+"""Limits on request bodies: JSON only, not compressed, of bounded size, within bounded time."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from jan_serve.api.guards.guard import SAFE_METHODS, Guard, header_values
 
 BODY_TIMEOUT_S: Final = 60.0
 SLOWEST_BYTES_PER_S: Final = 1 << 20
-"""Longer bodies get one second more for each of these."""
+"""The time limit grows by one second for each of these in the size limit."""
 
 _CLOSE: Final = {"connection": "close"}
 
 
 class BodyGuard(Guard):
-    """Refuses a body by its headers, or while it is read: the limits hold for chunked bodies too."""
+    """Rejects a body by its headers or while it is read, so chunked bodies have the same limits."""
 
     def __init__(self, app: ASGIApp, *, envelopes: Envelopes, max_bytes: int) -> None:
         super().__init__(app, envelopes)
@@ -46,7 +46,7 @@ class BodyGuard(Guard):
             )
         if scope["method"] in SAFE_METHODS:
             return
-        # Any other type can be sent by a web page without asking the server first (CORS-safelisted types).
+        # Web pages can send any other type without a preflight (CORS-safelisted types).
         types = header_values(scope, b"content-type")
         has_body = bool(header_values(scope, b"transfer-encoding")) or any(value != b"0" for value in lengths)
         if len(types) > 1 or (types and not _is_json(types[0])) or (has_body and not types):
@@ -58,7 +58,7 @@ class BodyGuard(Guard):
 
 
 class _LimitedBody:
-    """An ASGI receive that raises HttpError once the body is too long or too slow. Passes on what comes after it."""
+    """An ASGI receive that raises HttpError if the body is too long or too slow."""
 
     def __init__(self, receive: Receive, max_bytes: int, timeout_s: float) -> None:
         self._receive = receive
@@ -89,7 +89,7 @@ class _LimitedBody:
 
 
 def too_large(max_bytes: int) -> HttpError:
-    """A 413, after which the connection is closed: the rest of the body may not have been read."""
+    """413. The connection closes, because the rest of the body may be unread."""
     return http_problem(
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
         "body_too_large",

@@ -1,7 +1,8 @@
-"""Refuses new requests while the server drains: 503 with Retry-After, and the connection closes."""
+"""Rejects new requests while the server drains: 503 with Retry-After, and the connection closes."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from starlette.types import ASGIApp, Scope
@@ -11,26 +12,27 @@ from jan_serve.api.guards.guard import Guard
 from jan_serve.api.lifecycle import Lifecycle
 from jan_serve.errors import Draining
 
-OPEN_PATHS: Final = frozenset({"/health", "/metrics", "/lmdeploy/health", "/lmdeploy/metrics"})
+_OPEN_PATHS: Final = frozenset({"/health", "/metrics"})
 RETRY_AFTER_S: Final = 5.0
-"""A server that stops is often one that is being restarted."""
+"""A server that stops is often being restarted."""
 
 
 class DrainGuard(Guard):
-    """Lets everything through until the drain begins."""
-
-    def __init__(self, app: ASGIApp, *, envelopes: Envelopes, lifecycle: Lifecycle) -> None:
+    def __init__(
+        self, app: ASGIApp, *, envelopes: Envelopes, lifecycle: Lifecycle, open_paths: Iterable[str] = ()
+    ) -> None:
+        """open_paths: served during the drain, besides the server's own."""
         super().__init__(app, envelopes)
+        self._open_paths = _OPEN_PATHS | frozenset(open_paths)
         self._lifecycle = lifecycle
 
     def check(self, scope: Scope) -> None:
         """Raises 503."""
-        if self._lifecycle.draining and scope["path"] not in OPEN_PATHS:
+        if self._lifecycle.draining and scope["path"] not in self._open_paths:
             raise HttpError(draining_problem())
 
 
 def draining_problem() -> Problem:
-    """The answer to a request that came too late."""
     problem = problem_of(
         Draining("The server is shutting down and takes no new requests.", retry_after=RETRY_AFTER_S)
     )

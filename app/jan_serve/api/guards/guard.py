@@ -1,4 +1,4 @@
-"""What the guards share: a middleware that either refuses a request from its head alone, or lets it through."""
+"""Base of the guards: middleware that rejects or passes a request by its head alone."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from jan_serve.api.errors import Envelopes, HttpError
 from jan_serve.api.http.request_record import record_of
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-"""Methods that change nothing (RFC 9110, section 9.2.1)."""
+"""Methods without side effects (RFC 9110, section 9.2.1)."""
 
 
 class Guard(ABC):
-    """Runs `check` on every HTTP request. Other connections are not let through: no route takes any."""
+    """Runs `check` on every HTTP request. Closes websockets, which no route takes."""
 
     def __init__(self, app: ASGIApp, envelopes: Envelopes) -> None:
         self.app = app
@@ -38,7 +38,7 @@ class Guard(ABC):
 
     @abstractmethod
     def check(self, scope: Scope) -> None:
-        """Raises HttpError to refuse. Looks at scope["path"] only, never at a path that Host could shape."""
+        """Raises HttpError to reject. Must use scope["path"], never a URL that Host could shape."""
 
 
 def header_values(scope: Scope, name: bytes) -> list[bytes]:

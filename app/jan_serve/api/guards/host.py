@@ -1,4 +1,4 @@
-"""The Host allow-list: a web page that points its own name at 127.0.0.1 (DNS rebinding) must not reach the API."""
+"""The Host allow-list, against DNS rebinding: web pages whose own name resolves to 127.0.0.1."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from jan_serve.api.http.connection_hooks import hooks_of
 LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _WILDCARDS: Final = frozenset({"0.0.0.0", "::", ""})
 
-# RFC 3986 host and port, without user information; the rest of a URL can have no place in it.
+# RFC 3986 host and port, without user information or any other part of a URL.
 _HOST: Final = re.compile(rb"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(\d{1,5}))?\Z")
 
 
 def split_host(value: bytes) -> tuple[str, str | None] | None:
-    """Name in lower case (IPv6 in brackets) and port of a Host value; None when it is not one."""
+    """Name in lower case (IPv6 in brackets) and port of a Host value; None if it is invalid."""
     found = _HOST.match(value)
     if found is None:
         return None
@@ -30,10 +30,10 @@ def split_host(value: bytes) -> tuple[str, str | None] | None:
 
 
 class HostGuard(Guard):
-    """Lets through loopback names, the bound address, the address that the client reached, and configured names."""
+    """Allows loopback names, the bound address, the address that the client connected to, and configured names."""
 
     def __init__(self, app: ASGIApp, *, envelopes: Envelopes, bound: str, allowed: Iterable[str]) -> None:
-        """allowed: names, each with any port or with the one it carries."""
+        """allowed: names; one without a port allows all ports."""
         super().__init__(app, envelopes)
         names = {name.lower() for name in allowed}
         if bound not in _WILDCARDS:
@@ -56,7 +56,7 @@ class HostGuard(Guard):
 
 
 def _reached(scope: Scope) -> str | None:
-    """The local address of the connection. A page's own name can never be an address, so this one is safe."""
+    """The local address of the connection. Safe, because a rebound name is never an address."""
     server = scope.get("server")
     return _bracketed(server[0]) if server and server[1] is not None else None
 

@@ -1,4 +1,4 @@
-"""Answers that close their connection arrive, also while the request is still being sent."""
+"""Lingering close: answers that close the connection arrive even if the client is still sending its request."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from jan_serve.api.guards.guard import header_values
 
 LINGER_S: Final = 1.5
-"""How long the rest of a body is read at most; shorter than the grace of a server that ends."""
+"""Limit on reading the rest of a body; shorter than the grace period of a server that stops."""
 
 
 class Lingering:
-    """Ends an answer after which the connection is closed only when the body of its request was read.
+    """Delays the end of an answer that closes the connection until the request body has been read and discarded.
 
-    A socket that is closed with bytes unread sends RST, and the client may lose the answer to that, or never read it
-    because its own sending failed. All of the answer is sent before. What is read is not kept. Not where the client
-    waits to be told to send its body (`Expect: 100-continue`): reading would tell it.
+    Closing a socket with unread bytes sends RST, which can discard the answer on the client's side, or its own send
+    fails before it reads. The content of the answer is sent first. A client that waits for `100 Continue` is excluded:
+    reading would make it send the body.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -39,7 +39,7 @@ class _Exchange:
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._receive = receive
         self._send = send
-        self._closes = scope["http_version"] == "1.0" or _says_close(header_values(scope, b"connection"))
+        self._closes = scope["http_version"] == "1.0" or _has_close(header_values(scope, b"connection"))
         self._waits = any(value.lower() == b"100-continue" for value in header_values(scope, b"expect"))
         self._is_read = False
 
@@ -56,7 +56,7 @@ class _Exchange:
         if message["type"] == "http.response.start":
             headers = message.get("headers", ())
             values = [value for name, value in headers if name.lower() == b"connection"]
-            self._closes = self._closes or _says_close(values)
+            self._closes = self._closes or _has_close(values)
         elif (
             self._closes and not self._is_read and not self._waits and message["type"] == "http.response.body"
         ):
@@ -72,5 +72,5 @@ class _Exchange:
                     await self.receive()
 
 
-def _says_close(values: list[bytes]) -> bool:
+def _has_close(values: list[bytes]) -> bool:
     return any(token.strip().lower() == b"close" for value in values for token in value.split(b","))

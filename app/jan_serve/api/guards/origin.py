@@ -1,4 +1,4 @@
-"""Which web pages may call the API (CORS), and which may not even make it do something (CSRF)."""
+"""Which web pages may read answers of the API (CORS), and which may cause side effects (CSRF)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jan_serve.api.guards.guard import SAFE_METHODS, Guard, header_values
 from jan_serve.api.routes.page import is_page_path
 
 APP_ORIGINS: Final = frozenset({"tauri://localhost", "http://tauri.localhost", "https://tauri.localhost"})
-"""Pages that a desktop shell ships with itself, on macOS and Linux, on Windows and Android."""
+"""Pages bundled with a desktop app, on macOS and Linux, on Windows and Android."""
 
 _LOOPBACK: Final = re.compile(r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d{1,5})?\Z")
 _METHODS: Final = "GET, POST, PUT, PATCH, DELETE, OPTIONS"
@@ -24,16 +24,16 @@ _HEADER_NAMES: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~, -]{1,2048}\Z")
 _EXPOSED: Final = "x-request-id, openai-processing-ms, retry-after"
 _PREFLIGHT_SECONDS: Final = "600"
 _OTHER_SITES: Final = frozenset({b"cross-site", b"same-site"})
-"""Sec-Fetch-Site of what a page of another origin began, a picture or a link too (W3C Fetch Metadata)."""
+"""Sec-Fetch-Site of requests from pages of another origin, including images and links (W3C Fetch Metadata)."""
 
 
 class OriginGuard(Guard):
-    """Answers preflights, adds CORS headers for allowed origins, refuses calls of others."""
+    """Answers preflights, adds CORS headers for allowed origins, rejects calls of others."""
 
     def __init__(
         self, app: ASGIApp, *, envelopes: Envelopes, allowed: Iterable[str], open_paths: Iterable[str] = ()
     ) -> None:
-        """allowed: origins besides loopback ones; `*` is every origin. open_paths: of reads that any page may cause."""
+        """allowed: origins besides loopback ones; `*` is every origin. open_paths: readable by any page."""
         super().__init__(app, envelopes)
         self._open_paths = frozenset(open_paths)
         self._allowed = APP_ORIGINS | frozenset(origin.lower().rstrip("/") for origin in allowed)
@@ -58,7 +58,7 @@ class OriginGuard(Guard):
             await super().__call__(scope, receive, send_with_cors)
 
     def allows(self, origin: str, scope: Scope) -> bool:
-        """Whether pages of this origin may call. Our own origin is the one that names our (checked) Host."""
+        """The server's own origin, the one with the (checked) Host, is always allowed."""
         lowered = origin.lower()
         if lowered in self._allowed or "*" in self._allowed or _LOOPBACK.match(lowered):
             return True
@@ -66,19 +66,19 @@ class OriginGuard(Guard):
         return len(own) == 1 and lowered == f"{scope['scheme']}://{own[0].decode('latin-1').lower()}"
 
     def check(self, scope: Scope) -> None:
-        """Raises 403 for what a page that is not allowed does: a state-changing call, a preflight, a read.
+        """Raises 403 for every call of a page that is not allowed: writes, preflights, reads.
 
-        Reads too, because some load a model, and a picture's address is enough for one.
+        Reads too, because some load a model, and the URL of an image suffices for a read.
         """
         origin = _origin(scope)
         if origin is not None and self.allows(origin, scope):
             return
-        # Without Origin it is no browser, or a read: browsers that send Sec-Fetch-Site tell what they do.
-        told = not _OTHER_SITES.isdisjoint(header_values(scope, b"sec-fetch-site"))
+        # No Origin means no browser or a read. Browsers mark a read of another site in Sec-Fetch-Site.
+        is_marked = not _OTHER_SITES.isdisjoint(header_values(scope, b"sec-fetch-site"))
         if scope["method"] in SAFE_METHODS and not (scope["method"] == "OPTIONS" and origin is not None):
-            foreign = told and "*" not in self._allowed and not self._is_open(scope)
+            foreign = is_marked and "*" not in self._allowed and not self._is_open(scope)
         else:
-            foreign = told or origin is not None
+            foreign = is_marked or origin is not None
         if foreign:
             raise http_problem(
                 HTTPStatus.FORBIDDEN,
@@ -99,9 +99,9 @@ def _origin(scope: Scope) -> str | None:
 
 def _preflight(scope: Scope) -> Response:
     headers = {"access-control-allow-methods": _METHODS, "access-control-max-age": _PREFLIGHT_SECONDS}
-    asked = b", ".join(header_values(scope, b"access-control-request-headers")).decode("latin-1")
-    if _HEADER_NAMES.match(asked):
-        headers["access-control-allow-headers"] = asked
+    requested = b", ".join(header_values(scope, b"access-control-request-headers")).decode("latin-1")
+    if _HEADER_NAMES.match(requested):
+        headers["access-control-allow-headers"] = requested
     if header_values(scope, b"access-control-request-private-network"):
         headers["access-control-allow-private-network"] = "true"
     return Response(status_code=HTTPStatus.NO_CONTENT, headers=headers)

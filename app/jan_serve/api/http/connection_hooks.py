@@ -1,7 +1,4 @@
-"""What a connection tells and offers to the application beside ASGI: `connection` provides it, anything may use it.
-
-Under another server (tests, a proxy's ASGI host) the hooks are absent and their users do without.
-"""
+"""Hooks that `connection` offers to the application beside ASGI. Absent under another ASGI server, e.g. in tests."""
 
 from __future__ import annotations
 
@@ -16,26 +13,24 @@ _EXTENSION = "jan_serve.connection"
 
 @dataclass(frozen=True, slots=True)
 class ConnectionHooks:
-    """target: the request target as it was sent. abort: drop the connection without sending what is buffered."""
+    """target: the request target as sent. abort: drop the connection and its buffered output."""
 
     target: bytes
     abort: Callable[[], None]
 
 
 def attach_hooks(scope: Scope, hooks: ConnectionHooks) -> None:
-    """Make the hooks known to the application."""
     scope.setdefault("extensions", {})[_EXTENSION] = hooks
 
 
 def hooks_of(scope: Scope) -> ConnectionHooks | None:
-    """The hooks of the connection that the request came over, if its server has them."""
     extensions: dict[str, Any] = scope.get("extensions") or {}
     hooks = extensions.get(_EXTENSION)
     return hooks if isinstance(hooks, ConnectionHooks) else None
 
 
 def abort_connection(scope: Scope) -> None:
-    """Drop the connection: the only honest end of an answer that broke off."""
+    """Drop the connection, so that the client sees an incomplete answer as incomplete."""
     hooks = hooks_of(scope)
     if hooks is not None:
         hooks.abort()

@@ -1,4 +1,4 @@
-"""Ends the work on an answer when its reader has left."""
+"""Cancels the work on an answer when its client disconnects."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """Run `work` to its end, or cancel it when the client disconnects. The request's body must have been read.
+    """Run `work`, and cancel it if the client disconnects. The request's body must have been read.
 
     Raises ClientGone, and what `work` raises.
     """
@@ -28,7 +28,7 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
     finally:
         gone.cancel()
         working.cancel()
-        # Its clean-up has to be over before the answer of this request is.
+        # Its clean-up must end before the request does.
         await asyncio.gather(working, gone, return_exceptions=True)
 
 

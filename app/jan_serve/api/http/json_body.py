@@ -15,7 +15,7 @@ from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
 
-from jan_serve.api.http.json_place import line_and_column
+from jan_serve.api.http.json_position import line_and_column
 from jan_serve.errors import InvalidJson
 
 _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
@@ -26,13 +26,13 @@ _STEPS: Final = bytes(
     {ord("["): 1, ord("{"): 1, ord("]"): 255, ord("}"): 255}.get(byte, 0) for byte in range(256)
 )
 _FEW: Final = 1 << 16
-# What takes long in a body is not its bytes but its parts.
+# The cost of a body depends on its parts rather than its bytes.
 MAX_CONTAINERS: Final = 250_000
 MAX_VALUES: Final = 1 << 20
 
 
 def decode_json(body: bytes, max_depth: int) -> Any:
-    """The value of a JSON text. Raises InvalidJson. Takes time in proportion to the length, whatever the content."""
+    """Raises InvalidJson. Takes time linear in the length, whatever the content."""
     if not body.strip(b" \t\r\n"):
         raise InvalidJson("The request body is empty; a JSON object is expected.", place=(1, 0))
     _check_structure(body, max_depth)
@@ -40,23 +40,23 @@ def decode_json(body: bytes, max_depth: int) -> Any:
         with _no_collection():
             return msgspec.json.decode(body)
     except UnicodeDecodeError as error:
-        place = line_and_column(body, error.start + 1)
+        position = line_and_column(body, error.start + 1)
         message = f"The request body is not UTF-8: {error.reason} at byte {error.start}."
-        raise InvalidJson(message, place=place) from None
+        raise InvalidJson(message, place=position) from None
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         reason = str(error).removeprefix("JSON is malformed: ")
-        place = _place(body, reason)
-        raise InvalidJson(f"The request body is not valid JSON: {reason}.", place=place) from None
+        position = _position(body, reason)
+        raise InvalidJson(f"The request body is not valid JSON: {reason}.", place=position) from None
 
 
-def _place(body: bytes, reason: str) -> tuple[int, int]:
-    """Line and column (both from 1) of the byte that the reason names; without one the body ends too early."""
+def _position(body: bytes, reason: str) -> tuple[int, int]:
+    """Line and column (both from 1) of the byte in msgspec's message; without one the body is truncated."""
     found = _BYTE.search(reason)
     return line_and_column(body, len(body) if found is None else int(found[1]) + 1)
 
 
 def _check_structure(body: bytes, max_depth: int) -> None:
-    """Refuse what nests too deep or has more parts than any honest request. Never recurses."""
+    """Raises InvalidJson for nesting or counts beyond the limits. Does not recurse."""
     opening = body.count(b"[") + body.count(b"{")
     if opening <= max_depth and body.count(b",") <= MAX_VALUES:
         return
@@ -64,21 +64,21 @@ def _check_structure(body: bytes, max_depth: int) -> None:
     if _deeper_than(bare.translate(_STEPS, _OTHERS), max_depth):
         raise InvalidJson(f"The request body is nested more than {max_depth} levels deep.")
     containers = bare.count(b"[") + bare.count(b"{")
-    for count, limit, what in (
+    for count, limit, kind in (
         (containers, MAX_CONTAINERS, "arrays and objects"),
         (containers + bare.count(b","), MAX_VALUES, "values"),
     ):
         if count > limit:
-            raise InvalidJson(f"The request body has more than {limit} {what}.")
+            raise InvalidJson(f"The request body has more than {limit} {kind}.")
 
 
 def _deeper_than(steps: bytes, max_depth: int) -> bool:
-    # A hostile beginning is seen without reading the rest.
+    # Most hostile bodies show in their first bytes.
     if max(accumulate(memoryview(steps[:_FEW]).cast("b"), initial=0)) > max_depth:
         return True
     if len(steps) <= _FEW:
         return False
-    # Loaded late: the front has no other use for it, and honest bodies have few brackets.
+    # Imported late: the front has no other use for it, and real bodies have few brackets.
     import numpy as np
 
     return bool(np.frombuffer(steps, np.int8).cumsum(dtype=np.int32).max() > max_depth)
@@ -86,7 +86,7 @@ def _deeper_than(steps: bytes, max_depth: int) -> bool:
 
 @contextmanager
 def _no_collection() -> Generator[None]:
-    """Without the garbage collector: it would look again and again at what is only being built."""
+    """Disables the garbage collector, which would traverse the growing value again and again."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -100,24 +100,23 @@ class JsonRequest(Request):
     """A request whose `json()` is strict."""
 
     async def json(self) -> Any:
-        """The decoded body, once. Raises InvalidJson, and HttpError when the body breaks a limit on its way in."""
+        """Decodes once. Raises InvalidJson, and HttpError if the body breaks a limit while it is read."""
         if not hasattr(self, "_json"):
             self._json = decode_json(await self.body(), self.app.state.max_json_depth)
         return self._json
 
 
 class JsonRoute(APIRoute):
-    """A route whose body FastAPI validates after it was read as strict JSON."""
+    """A route that reads its body as strict JSON before FastAPI validates it."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """FastAPI's handler behind the strict reader."""
         handle = super().get_route_handler()
         takes_body = self.body_field is not None
 
         async def strict(request: Request) -> Response:
             request = JsonRequest(request.scope, request.receive)
             if takes_body:
-                # Read here: FastAPI would turn whatever is raised while it reads into an error of its own.
+                # Read here: FastAPI would replace exceptions of the reader by its own.
                 self.check_body(await request.body())
                 await request.json()
             try:
@@ -128,8 +127,8 @@ class JsonRoute(APIRoute):
         return strict
 
     def check_body(self, body: bytes) -> None:
-        """For dialects with limits of their own. Raises HttpError."""
+        """For dialects with additional limits. Raises HttpError."""
 
     def refusal(self, error: RequestValidationError, body: bytes) -> Exception:
-        """What is raised for a request that breaks the route's schema. For dialects that say where in the body."""
+        """The exception for a request that breaks the route's schema; dialects override it to name the position."""
         return error

@@ -1,4 +1,4 @@
-"""JSON replies, encoded once and on one line."""
+"""JSON replies, on one line."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _encode = msgspec.json.Encoder().encode
 
 
 def json_bytes(value: object) -> bytes:
-    """Compact JSON. Line separators that some readers of event streams split at are escaped."""
+    """Compact JSON. Escapes line separators at which some readers of event streams split."""
     encoded = _encode(value)
-    # U+0085, U+2028 and U+2029 are plain text in JSON, and line ends for str.splitlines(), which clients use.
+    # JSON allows U+0085, U+2028 and U+2029 unescaped, but str.splitlines(), which clients use, splits at them.
     if b"\xc2\x85" in encoded or b"\xe2\x80" in encoded:
         encoded = (
             encoded.replace(b"\xc2\x85", b"\\u0085")
@@ -27,5 +27,4 @@ def json_bytes(value: object) -> bytes:
 def json_reply(
     body: object, status: int = HTTPStatus.OK, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """A JSON response."""
     return Response(json_bytes(body), status, dict(headers or {}), media_type="application/json")

@@ -1,10 +1,11 @@
-"""The outermost middleware: request id, processing time, the log line, the metrics, and the last resort for errors."""
+"""Outermost middleware of requests: request id, processing time, log line, metrics, unexpected exceptions."""
 
 from __future__ import annotations
 
 import logging
 import re
 import uuid
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from starlette.datastructures import MutableHeaders
@@ -20,27 +21,37 @@ logger = logging.getLogger("jan_serve.request")
 
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,128}\Z")
 WARNING_HEADER: Final = "x-jan-serve-warning"
-"""Says what of the request is held to less than was asked. May stand several times."""
+"""Names a part of the request that is enforced only partly. May occur several times."""
 
-PROBE_PATHS: Final = frozenset(
-    {"/health", "/ready", "/metrics", "/logs", "/tgi/health", "/lmdeploy/health", "/lmdeploy/metrics"}
-)
-"""About the server, and often asked: not worth a log line, and a drain does not wait for them."""
+_PROBE_PATHS: Final = frozenset({"/health", "/ready", "/metrics", "/logs"})
+"""Polled about the server: they get no log line, and a drain does not wait for them."""
 
 
 class RequestContext:
-    """Wraps every HTTP request."""
-
-    def __init__(self, app: ASGIApp, *, envelopes: Envelopes, metrics: Metrics, lifecycle: Lifecycle) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        envelopes: Envelopes,
+        metrics: Metrics,
+        lifecycle: Lifecycle,
+        probe_paths: Iterable[str] = (),
+        rewrites: Iterable[Callable[[Scope], None]] = (),
+    ) -> None:
+        """probe_paths: besides the server's own. rewrites: of dialects, see Dialect.rewrite_head."""
         self._app = app
         self._envelopes = envelopes
         self._metrics = metrics
         self._lifecycle = lifecycle
+        self._probe_paths = _PROBE_PATHS | frozenset(probe_paths)
+        self._rewrites = tuple(rewrites)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        for rewrite in self._rewrites:
+            rewrite(scope)
         record = RequestRecord(request_id=_request_id(scope))
         attach_record(scope, record)
         status = 0
@@ -56,7 +67,7 @@ class RequestContext:
                     headers.append(WARNING_HEADER, _header_text(warning))
             await send(message)
 
-        probe = scope["path"] in PROBE_PATHS
+        probe = scope["path"] in self._probe_paths
         with self._lifecycle.request(counted=not probe):
             try:
                 await self._app(scope, receive, send_with_headers)
@@ -76,14 +87,14 @@ class RequestContext:
 
 
 def _header_text(text: str) -> str:
-    """Text as a header can hold it: printable ASCII, on one line, not too long."""
+    """Printable ASCII, on one line, of bounded length."""
     return (
         text.encode("ascii", "backslashreplace").decode("ascii").replace("\n", " ").replace("\r", " ")[:500]
     )
 
 
 def _request_id(scope: Scope) -> str:
-    """The caller's id where it is harmless in a log, else a new one."""
+    """The client's id if it is safe to log, else a new one."""
     for name, value in scope["headers"]:
         if name == b"x-request-id":
             text = value.decode("latin-1")
@@ -93,7 +104,7 @@ def _request_id(scope: Scope) -> str:
 
 
 def _route(scope: Scope) -> str:
-    """The route's pattern, never the path itself: labels must not grow with what callers invent."""
+    """The route's pattern, not the path: clients must not be able to create labels."""
     return getattr(scope.get("route"), "path", "unmatched")
 
 

@@ -1,4 +1,4 @@
-"""What is known of one HTTP request for its log line and the metrics: sizes and times, never its text."""
+"""Sizes and times of one HTTP request, for its log line and the metrics. Never its text."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _KEY = "jan_serve.record"
 
 @dataclass(slots=True)
 class RequestRecord:
-    """Filled by whoever learns something. Times are seconds; `first_token_s` counts from the arrival of the request.
+    """Times are in seconds; `first_token_s` counts from the arrival of the request.
 
-    token_gaps_s: between pieces of an answer that follow each other, over all choices. finish_reasons: of the choices.
+    token_gaps_s: between consecutive pieces of an answer, over all choices. finish_reasons: one per choice.
     """
 
     request_id: str
@@ -47,11 +47,10 @@ class RequestRecord:
     _last_token_s: float = 0.0
 
     def elapsed_s(self) -> float:
-        """Since the request arrived."""
         return time.perf_counter() - self.started
 
     def observe(self, event: GenerationEvent) -> None:
-        """Take what an event of the answer tells. Counts so far are kept when the answer is cut short."""
+        """Counts are current after each event, because an answer may be cut short."""
         match event:
             case Started():
                 self.model = event.model
@@ -78,19 +77,17 @@ class RequestRecord:
         self._last_token_s = at_s
 
     def count(self, usage: Usage) -> None:
-        """The final counts."""
+        """Replace the counts by the final ones."""
         self.prompt_tokens = usage.prompt_tokens
         self.completion_tokens = usage.completion_tokens
         self.cached_tokens = usage.cached_tokens
 
 
 def attach_record(scope: Scope, record: RequestRecord) -> None:
-    """Make the record known to everything below."""
     scope[_KEY] = record
 
 
 def record_of(scope: Scope) -> RequestRecord:
-    """The record of the request that this scope belongs to."""
     record = scope[_KEY]
     assert isinstance(record, RequestRecord)
     return record

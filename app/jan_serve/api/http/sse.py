@@ -1,13 +1,14 @@
-"""Event streams (WHATWG HTML, section 9.2): framing, keep-alive comments, errors in band, readers that leave or hang.
+"""Event streams (WHATWG HTML, section 9.2): framing, keep-alive comments, errors in band, clients that leave or stall.
 
-`data: ` and one line of JSON, LF line ends, no other field unless a protocol names its events. An answer that breaks
-off ends with an error event, and the mark of success (`[DONE]`) is sent after success only.
+`data: ` and one line of JSON, LF line ends, no other field unless a protocol names its events. A failed answer ends
+with an error event; the success mark (`[DONE]`) follows success only.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import anyio
@@ -31,56 +32,66 @@ PING: Final = b": ping\n\n"
 
 
 def frame(value: object) -> bytes:
-    """One event."""
     return b"data: " + json_bytes(value) + b"\n\n"
 
 
 def named_frame(value: Mapping[str, Any]) -> bytes:
-    """One event with a field `event:`, which repeats the member `type`, a word of the protocol."""
+    """One event whose `event:` field repeats the member `type`."""
     return b"event: " + str(value["type"]).encode() + b"\n" + frame(value)
 
 
-class _Comment(ServerSentEvent):
-    """A comment as it is written."""
+@dataclass(frozen=True, slots=True)
+class StreamSettings:
+    """ping_s: seconds between keep-alive comments, 0 for none. ping: the comment.
 
+    write_timeout_s: a reader that takes nothing for this long is dropped.
+    """
+
+    ping_s: float
+    write_timeout_s: float
+    ping: bytes = PING
+    media_type: str = "text/event-stream"
+
+
+class _Comment(ServerSentEvent):
     def __init__(self, data: bytes) -> None:
         super().__init__()
         self._data = data
 
     def encode(self) -> bytes:
-        """The same bytes each time."""
         return self._data
 
 
 class EventStream(EventSourceResponse):
-    """The response over frames. Closes the frames' generator when the client leaves.
+    """Closes the generator of frames when the client disconnects.
 
-    Drops the connection of a reader that takes nothing for `write_timeout_s`. A drain does not end it: whoever makes
-    the frames ends them, with an error event.
+    A drain does not end the stream; the generator does, with an error event.
     """
 
-    def __init__(
-        self, frames: AsyncIterator[bytes], *, ping_s: float, write_timeout_s: float, ping: bytes = PING
-    ) -> None:
-        """ping_s: the comment `ping` is sent this often; 0 is never, for clients that read every line as JSON."""
-        comment = _Comment(ping)
+    def __init__(self, frames: AsyncIterator[bytes], streams: StreamSettings) -> None:
+        comment = _Comment(streams.ping)
         super().__init__(  # pyright: ignore[reportUnknownMemberType]: its annotations have a bare `dict`
-            frames, ping=ping_s, sep="\n", ping_message_factory=lambda: comment, send_timeout=write_timeout_s
+            frames,
+            media_type=streams.media_type,
+            ping=streams.ping_s,
+            sep="\n",
+            ping_message_factory=lambda: comment,
+            send_timeout=streams.write_timeout_s,
         )
         del self.headers[
             "connection"
-        ]  # the server's to say: the base class claims keep-alive where it closes
+        ]  # the server sets it: the base class writes keep-alive even if the connection closes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await super().__call__(scope, receive, send)
         except SendTimeoutError:
-            logger.info("a client stopped reading its stream and was dropped")
+            logger.info("dropped a client that stopped reading its stream")
             abort_connection(scope)
 
     @staticmethod
     async def _listen_for_exit_signal() -> None:
-        # The base class would cut every stream off as soon as the process is told to stop.
+        # The base class would end every stream at the first signal.
         await anyio.sleep_forever()
 
 
@@ -94,9 +105,9 @@ async def frames_of(
     done_after_error: bool = False,
     framed: Callable[[Any], bytes] = frame,
 ) -> AsyncGenerator[bytes]:
-    """Frames of rendered events, then `done`; on a failure one error event in place of the rest.
+    """Frames of rendered events, then `done`; after a failure, one error event.
 
-    done_after_error: for protocols whose mark says no more than that the stream is over. Closes `events` in every case.
+    done_after_error: for protocols whose mark only ends the stream. Always closes `events`.
     """
     finished = False
     try:
@@ -123,7 +134,7 @@ async def frames_of(
 
 
 async def resumed(first: T, rest: AsyncIterator[T]) -> AsyncGenerator[T]:
-    """`first`, then the rest: for an event that was awaited before the headers. Closes `rest`."""
+    """`first`, an event that was awaited before the headers, then the rest. Closes `rest`."""
     async with closing(rest):
         yield first
         async for item in rest:

@@ -1,4 +1,19 @@
-"""Models as a person or a program manages them: listed with their state, loaded, unloaded, pulled, deleted.
+"""Model management: list models with their state, load, unload, pull and delete them.
 
-The routes and values are those of llama-server's router where it has them (its README, "Using multiple models").
+Routes and values follow llama-server's router where it has them (its README, "Using multiple models").
 """
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jan_serve.store.library import ModelLibrary
+from jan_serve.supervisor.models.model_manager import ModelManager
+
+
+@dataclass(frozen=True, slots=True)
+class Management:
+    """The models in memory and the models on disk, for the routes."""
+
+    manager: ModelManager
+    library: ModelLibrary

@@ -1,4 +1,4 @@
-"""What is here and what is loaded, as the list of models shows it. Pure."""
+"""The list of models on disk with their state in memory (pure)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from jan_serve.api.management import wire
-from jan_serve.api.management.management_port import ManagedState
 from jan_serve.api.management.pulls import Download, progress_of
 from jan_serve.api.shared.model_cards import OWNER, context_length, meta
-from jan_serve.store.library import ListedModel
+from jan_serve.core.listed_model import ListedModel
+from jan_serve.core.model_status import ModelStatus
 
 _VALUES: Final[dict[str, wire.StatusValue]] = {
     "loading": "loading",
@@ -20,20 +20,19 @@ _VALUES: Final[dict[str, wire.StatusValue]] = {
 
 
 def model_list(
-    models: Sequence[ListedModel], states: Sequence[ManagedState], downloads: Sequence[Download] = ()
+    models: Sequence[ListedModel], states: Sequence[ModelStatus], downloads: Sequence[Download] = ()
 ) -> wire.ManagedModels:
-    """All models that are here, in the order of the folder's own list, then those that are on their way."""
+    """All models on disk, in the library's order, then the running downloads."""
     by_name = {state.name: state for state in states}
-    here = {model.name for model in models}
-    coming = [_coming(download) for download in downloads if download.name not in here]
+    on_disk = {model.name for model in models}
+    running = [_downloading(download) for download in downloads if download.name not in on_disk]
     return {
         "object": "list",
-        "data": [*(_model(model, by_name.get(model.name)) for model in models), *coming],
+        "data": [*(_model(model, by_name.get(model.name)) for model in models), *running],
     }
 
 
-def _coming(download: Download) -> wire.ManagedModel:
-    """A model that is being downloaded."""
+def _downloading(download: Download) -> wire.ManagedModel:
     model = ListedModel(
         name=download.name,
         aliases=(),
@@ -49,8 +48,8 @@ def _coming(download: Download) -> wire.ManagedModel:
     return {**_model(model, None), "status": {"value": "downloading", "progress": progress_of(download)}}
 
 
-def status(state: ManagedState | None, problem: str | None = None) -> wire.Status:
-    """The state of one model. problem: why its file cannot be served."""
+def status(state: ModelStatus | None, problem: str | None = None) -> wire.Status:
+    """problem: why its file cannot be served."""
     value = _VALUES.get(state.state, "unloaded") if state is not None else "unloaded"
     reason = (state.reason if state is not None else None) or problem
     if state is not None and value == "loading":
@@ -62,13 +61,13 @@ def status(state: ManagedState | None, problem: str | None = None) -> wire.Statu
         return {"value": value, "progress": stage}
     if reason is None or value in ("loaded", "unloading"):
         return {"value": value}
-    told: wire.Status = {"value": "failed", "failed": True, "reason": reason}
+    failed: wire.Status = {"value": "failed", "failed": True, "reason": reason}
     if state is not None and state.retry_after_s is not None:
-        told["retry_after_s"] = round(state.retry_after_s, 1)
-    return told
+        failed["retry_after_s"] = round(state.retry_after_s, 1)
+    return failed
 
 
-def _model(model: ListedModel, state: ManagedState | None) -> wire.ManagedModel:
+def _model(model: ListedModel, state: ModelStatus | None) -> wire.ManagedModel:
     facts = state.facts if state is not None else None
     context = context_length(model, state)
     return {
@@ -87,7 +86,7 @@ def _model(model: ListedModel, state: ManagedState | None) -> wire.ManagedModel:
         "meta": meta(model, state),
         "running": state.leases if state is not None else 0,
         "queued": state.waiting if state is not None else 0,
-        "ttl_s": _rounded(state.idle_left_s) if state is not None else None,
+        "ttl_s": _rounded(state.keep_alive_left_s) if state is not None else None,
         "pinned": state is not None and state.pinned,
         "group": state.group if state is not None else None,
         "lora": list(model.adapters),
@@ -97,7 +96,7 @@ def _model(model: ListedModel, state: ManagedState | None) -> wire.ManagedModel:
     }
 
 
-def _memory(state: ManagedState | None) -> wire.Memory | None:
+def _memory(state: ModelStatus | None) -> wire.Memory | None:
     if state is None or not state.taken_bytes:
         return None
     facts = state.facts

@@ -1,4 +1,4 @@
-"""Pulls under way, for the one who asked and for everybody who looks at the list of models. Event loop only."""
+"""Running downloads: progress for their clients and for the list of models. Event loop only."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ logger = logging.getLogger(__name__)
 
 Event = dict[str, Any]
 
-_TELL_S: Final = 0.2
+_PROGRESS_S: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """How far a pull is. name: of the model that it brings. file: the first one, as `org/repo/path`. Bytes of all."""
+    """Progress of a pull. name: of the model. file: the first one, as `org/repo/path`. done, total: bytes, of all."""
 
     name: str
     file: str
@@ -36,7 +36,7 @@ class Download:
 
 
 class Pulls:
-    """The pulls of one server. Callers that want the same files share one transfer."""
+    """The pulls of one server. Requests for the same files share one transfer."""
 
     def __init__(self, library: ModelLibrary) -> None:
         self._library = library
@@ -44,63 +44,61 @@ class Pulls:
         self._background: dict[asyncio.Task[None], str] = {}
 
     def downloads(self) -> tuple[Download, ...]:
-        """What is under way, each model once."""
+        """Running downloads, one for each model."""
         return tuple({watcher.name: watcher.download() for watcher in self._watchers}.values())
 
-    async def pull(self, asked: str, plan: PullPlan) -> wire.Pulled:
-        """Do it. Raises what ModelLibrary.pull raises; cancelling keeps what came."""
-        watcher = self._watch(asked, plan)
+    async def pull(self, requested: str, plan: PullPlan) -> wire.Pulled:
+        """Raises as ModelLibrary.pull; cancelling keeps the partial download."""
+        watcher = self._watch(requested, plan)
         try:
             return pulled(plan, await self._library.pull(plan, watcher))
         finally:
             self._watchers.remove(watcher)
 
-    async def events(self, asked: str, plan: PullPlan) -> AsyncGenerator[Event]:
-        """`download_progress` events, then `download_finished`. Closing the stream stops the pull; what came is kept.
-
-        Raises what ModelLibrary.pull raises.
+    async def events(self, requested: str, plan: PullPlan) -> AsyncGenerator[Event]:
+        """`download_progress` events, then `download_finished`. Closing the stream stops the pull and keeps the partial
+        download. Raises as ModelLibrary.pull.
         """
-        watcher = self._watch(asked, plan)
+        watcher = self._watch(requested, plan)
         try:
             yield watcher.begin()
             async with running(self._library.pull(plan, watcher)) as work:
                 while not work.done():
-                    await asyncio.wait([work], timeout=_TELL_S)
+                    await asyncio.wait([work], timeout=_PROGRESS_S)
                     for event in watcher.take():
                         yield event
-                yield _event(asked, "download_finished", {**pulled(plan, work.result())})
+                yield _event(requested, "download_finished", {**pulled(plan, work.result())})
         finally:
             self._watchers.remove(watcher)
 
-    def begin(self, asked: str, plan: PullPlan) -> None:
-        """Do it in the background; `downloads` shows it, and the log how it ended."""
-        task = asyncio.create_task(self._by_itself(asked, plan), name=f"pull {asked}")
-        self._background[task] = asked
+    def begin(self, requested: str, plan: PullPlan) -> None:
+        """Pull in the background; `downloads` shows its progress, the log its end."""
+        task = asyncio.create_task(self._in_background(requested, plan), name=f"pull {requested}")
+        self._background[task] = requested
         task.add_done_callback(self._background.pop)
 
-    async def stop(self, asked: str) -> bool:
-        """Stop those in the background that were begun by this name; False where there are none."""
-        tasks = [task for task, name in self._background.items() if name == asked]
+    async def stop(self, requested: str) -> bool:
+        """Stop the background pulls that were requested by this name; False if there are none."""
+        tasks = [task for task, name in self._background.items() if name == requested]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         return bool(tasks)
 
-    def _watch(self, asked: str, plan: PullPlan) -> _Watcher:
-        watcher = _Watcher(asked, plan)
+    def _watch(self, requested: str, plan: PullPlan) -> _Watcher:
+        watcher = _Watcher(requested, plan)
         self._watchers.append(watcher)
         return watcher
 
-    async def _by_itself(self, asked: str, plan: PullPlan) -> None:
+    async def _in_background(self, requested: str, plan: PullPlan) -> None:
         try:
-            done = await self.pull(asked, plan)
+            done = await self.pull(requested, plan)
             logger.info("pulled %s", done["model"])
         except JanServeError as error:
-            logger.warning("%s was not pulled: %s", asked, error.message)
+            logger.warning("cannot pull %s: %s", requested, error.message)
 
 
 def pulled(plan: PullPlan, record: ModelRecord) -> wire.Pulled:
-    """The model that a pull brought."""
     return {
         "success": True,
         "model": record.name,
@@ -110,26 +108,26 @@ def pulled(plan: PullPlan, record: ModelRecord) -> wire.Pulled:
 
 
 def progress_of(download: Download) -> dict[str, wire.FileProgress]:
-    """In llama-server's form: by file."""
+    """llama-server's form: by file."""
     return {download.file: {"done": download.done, "total": download.total}}
 
 
 class _Watcher:
-    """Collects what a pull says until it is told. The latest count replaces the one before."""
+    """Collects the progress of a pull until it is sent. The latest count replaces the one before."""
 
-    def __init__(self, asked: str, plan: PullPlan) -> None:
+    def __init__(self, requested: str, plan: PullPlan) -> None:
         self.name = plan.name
-        self._asked = asked
+        self._requested = requested
         self._plan = plan
         self._done = 0
-        self._told = -1
-        self._words: list[str] = []
+        self._sent = -1
+        self._messages: list[str] = []
 
-    def received(self, n_bytes: int, n_total: int) -> None:
+    def received(self, n_bytes: int) -> None:
         self._done = n_bytes
 
-    def says(self, text: str) -> None:
-        self._words.append(text)
+    def note(self, text: str) -> None:
+        self._messages.append(text)
 
     def download(self) -> Download:
         plan = self._plan
@@ -148,14 +146,14 @@ class _Watcher:
             "total": plan.n_bytes,
             "files": [{"path": file.path, "size_bytes": file.size_bytes} for file in plan.files],
         }
-        return _event(self._asked, "download_started", data)
+        return _event(self._requested, "download_started", data)
 
     def take(self) -> list[Event]:
-        events = [_event(self._asked, "download_message", {"message": words}) for words in self._words]
-        self._words.clear()
-        if self._done != self._told:
-            self._told = self._done
-            events.append(_event(self._asked, "download_progress", {**progress_of(self.download())}))
+        events = [_event(self._requested, "download_message", {"message": text}) for text in self._messages]
+        self._messages.clear()
+        if self._done != self._sent:
+            self._sent = self._done
+            events.append(_event(self._requested, "download_progress", {**progress_of(self.download())}))
         return events
 
 

@@ -1,4 +1,4 @@
-"""The routes of management: each validates its wire type and hands over to the manager or the library."""
+"""Management routes over the model manager and the library."""
 
 from __future__ import annotations
 
@@ -11,18 +11,16 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from jan_serve.api.dialect import StreamSettings
-from jan_serve.api.dialects.openai.errors import ERROR_BODY, ERROR_RESPONSES, error_body
 from jan_serve.api.http.disconnect import while_connected
 from jan_serve.api.http.json_body import JsonRoute
 from jan_serve.api.http.replies import json_reply
 from jan_serve.api.http.request_record import record_of
-from jan_serve.api.http.sse import SSE_RESPONSE, EventStream, frame, frames_of, resumed
-from jan_serve.api.management import wire
+from jan_serve.api.http.sse import SSE_RESPONSE, EventStream, StreamSettings, frame, frames_of, resumed
+from jan_serve.api.management import Management, wire
 from jan_serve.api.management.listing import model_list
-from jan_serve.api.management.management_port import Management
 from jan_serve.api.management.pulls import Pulls
 from jan_serve.api.management.watching import Event, all_events, load_events
+from jan_serve.api.shared.default_errors import ERROR_BODY, ERROR_RESPONSES, error_body
 from jan_serve.api.shared.durations import keep_alive_s
 from jan_serve.errors import JanServeError
 
@@ -40,7 +38,6 @@ _STREAMED: Final[_Responses] = {**_ERRORS, 200: {"content": SSE_RESPONSE}}
 
 
 def management_router(management: Management, streams: StreamSettings) -> APIRouter:
-    """The routes, over the models of this server."""
     router = APIRouter(route_class=JsonRoute, tags=["Models"], responses=_ERRORS)
     pulls = Pulls(management.library)
     _list_routes(router, management, pulls, streams)
@@ -53,52 +50,52 @@ def management_router(management: Management, streams: StreamSettings) -> APIRou
 def _list_routes(router: APIRouter, management: Management, pulls: Pulls, streams: StreamSettings) -> None:
     @router.get("/models", summary="Models and their state", response_model=wire.ManagedModels)
     async def list_models() -> Response:
-        """Every model that is here, with its state, and those that are on their way."""
+        """Every model on disk with its state, and the running downloads."""
         models = await management.library.models()
-        return json_reply(model_list(models, management.control.snapshot().models, pulls.downloads()))
+        return json_reply(model_list(models, management.manager.snapshot().models, pulls.downloads()))
 
-    @router.get("/models/sse", summary="What happens to models", responses=_STREAMED)
+    @router.get("/models/sse", summary="Events of models", responses=_STREAMED)
     async def watch_models() -> Response:
-        """Events of all models, for as long as the client listens."""
+        """Events of all models, until the client disconnects."""
         events = all_events(management, pulls)
         frames = (frame(event) async for event in events)
-        return EventStream(frames, ping_s=streams.ping_s, write_timeout_s=streams.write_timeout_s)
+        return EventStream(frames, streams)
 
 
 def _memory_routes(router: APIRouter, management: Management, pulls: Pulls, streams: StreamSettings) -> None:
-    control, library = management.control, management.library
+    manager, library = management.manager, management.library
     loads: set[asyncio.Task[None]] = set()
 
-    async def load_by_itself(name: str, keep: float | None) -> None:
+    async def load_in_background(name: str, keep: float | None) -> None:
         try:
-            await control.load(name, keep)
+            await manager.load(name, keep)
         except JanServeError as error:
-            logger.warning("%s was not loaded: %s", name, error.message)
+            logger.warning("cannot load %s: %s", name, error.message)
 
     @router.post("/models/load", summary="Load a model", response_model=wire.Done, responses=_STREAMED)
     async def load(request: Request, body: wire.LoadRequest) -> Response:
-        """Have a model in memory. A client that leaves while it waits stops the load."""
+        """Load a model into memory. The load stops if the client disconnects while it waits."""
         name = await asyncio.to_thread(library.find, body.model)
         keep = keep_alive_s(body.keep_alive)
         if body.stream:
             return await _stream(request, load_events(management, name, keep), streams)
         if body.wait:
-            await while_connected(request, control.load(name, keep))
+            await while_connected(request, manager.load(name, keep))
         else:
-            task = asyncio.create_task(load_by_itself(name, keep), name=f"load {name}")
+            task = asyncio.create_task(load_in_background(name, keep), name=f"load {name}")
             loads.add(task)
             task.add_done_callback(loads.discard)
         return json_reply({"success": True, "model": name})
 
     @router.post("/models/unload", summary="Unload a model", response_model=wire.Done)
     async def unload(request: Request, body: wire.UnloadRequest) -> Response:
-        """Take a model out of memory; nothing happens where it is not loaded. Breaks off a load, and a download that
-        `POST /models` began.
+        """Unload a model from memory; no effect if it is not loaded. Stops a running load, and a download started by
+        `POST /models`.
         """
         if await pulls.stop(body.model):
             return json_reply({"success": True, "model": body.model})
         name = await asyncio.to_thread(library.find, body.model)
-        await while_connected(request, control.unload(name, force=body.force))
+        await while_connected(request, manager.unload(name, force=body.force))
         return json_reply({"success": True, "model": name})
 
 
@@ -107,7 +104,7 @@ def _pull_routes(router: APIRouter, management: Management, pulls: Pulls, stream
 
     @router.post("/models/pull", summary="Download a model", response_model=wire.Pulled, responses=_STREAMED)
     async def pull(request: Request, body: wire.PullRequest) -> Response:
-        """Download a model from the hub. A client that leaves stops it; what came is kept for the next time."""
+        """Download a model from the hub. It stops if the client disconnects; the next pull resumes it."""
         plan = await while_connected(request, library.plan(body.model, body.revision))
         if body.stream:
             return await _stream(request, pulls.events(body.model, plan), streams)
@@ -115,21 +112,21 @@ def _pull_routes(router: APIRouter, management: Management, pulls: Pulls, stream
 
     @router.post("/models", summary="Download a model in the background", response_model=wire.Done)
     async def begin_pull(request: Request, body: wire.ModelRequest) -> Response:
-        """Begin a download that goes on by itself: `GET /models` shows it, `POST /models/unload` stops it."""
+        """Start a download in the background: `GET /models` shows it, `POST /models/unload` stops it."""
         plan = await while_connected(request, library.plan(body.model, None))
         pulls.begin(body.model, plan)
         return json_reply({"success": True, "model": plan.name})
 
 
 def _delete_routes(router: APIRouter, management: Management) -> None:
-    control, library = management.control, management.library
+    manager, library = management.manager, management.library
 
     @router.delete("/models/{name:path}", summary="Delete a model", response_model=wire.Deleted)
     async def delete(name: str) -> Response:
-        """Delete a model's files, by a whole name or alias that no other model shares, or by `NAME.gguf`, its place in
-        the models folder. 409 while requests use it.
+        """Delete a model's files, by a full name or alias that is unique, or by `NAME.gguf`, its path in the models
+        folder. 409 while requests use it.
         """
-        async with control.removing(name) as source:
+        async with manager.removing(name) as source:
             removed = await asyncio.to_thread(library.remove, source.name)
         logger.info("deleted %s", removed.name)
         return json_reply({"success": True, "model": removed.name, "freed_bytes": removed.n_freed})
@@ -141,9 +138,9 @@ def _delete_routes(router: APIRouter, management: Management) -> None:
 
 
 async def _stream(request: Request, events: AsyncGenerator[Event], streams: StreamSettings) -> Response:
-    """Wait for the first event: until then an error has a status of its own."""
+    """Wait for the first event: an error before it still sets the status."""
     record = record_of(request.scope)
     record.stream = True
     first = await while_connected(request, anext(events))
     frames = frames_of(resumed(first, events), lambda event: (event,), error_body, record=record)
-    return EventStream(frames, ping_s=streams.ping_s, write_timeout_s=streams.write_timeout_s)
+    return EventStream(frames, streams)

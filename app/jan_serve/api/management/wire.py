@@ -23,29 +23,30 @@ class LoadRequest(ModelRequest):
     """A model to load."""
 
     keep_alive: KeepAlive = None
-    stream: Annotated[bool, Field(description="Answer with events of the progress.")] = False
+    stream: Annotated[bool, Field(description="Answer with progress events.")] = False
     wait: Annotated[
-        bool, Field(description="Answer when it is loaded; without, at once, and the load goes on by itself.")
+        bool,
+        Field(description="Answer once it is loaded; false answers at once and loads in the background."),
     ] = True
 
 
 class UnloadRequest(ModelRequest):
     """A model to unload."""
 
-    force: Annotated[
-        bool, Field(description="End the requests that run on it with an error, instead of waiting for them.")
-    ] = False
+    force: Annotated[bool, Field(description="Fail its running requests instead of waiting for them.")] = (
+        False
+    )
 
 
 class PullRequest(ModelRequest):
     """A model to download: a name of the catalogue, `org/repo`, `org/repo:QUANT` or `org/repo/file.gguf`."""
 
     revision: Annotated[str | None, Field(description="Branch, tag or commit of the repository.")] = None
-    stream: Annotated[bool, Field(description="Answer with events of the progress.")] = True
+    stream: Annotated[bool, Field(description="Answer with progress events.")] = True
 
 
 class LoadStage(TypedDict):
-    """How far a load is. value: 0 to 1."""
+    """Progress of a load. value: 0 to 1."""
 
     stages: list[str]
     current: str
@@ -60,7 +61,7 @@ class FileProgress(TypedDict):
 
 
 class Status(TypedDict):
-    """value: the state. failed, reason: why it is not loaded though it was asked for.
+    """value: the state. failed, reason: why a requested model is not loaded.
 
     progress: of a load, or of a download by file.
     """
@@ -73,9 +74,9 @@ class Status(TypedDict):
 
 
 class Memory(TypedDict):
-    """Bytes. total: what it counts for, as estimated while it loads. The others are None until it is loaded.
+    """Bytes. total: in the memory budget, estimated while it loads. The others are null until it is loaded.
 
-    weights: of the tensors. kv_cache: of the whole context. resident: of the worker process, as last seen.
+    weights: of the tensors. kv_cache: of the whole context. resident: of the worker process, at its last pulse.
     """
 
     total: int
@@ -85,16 +86,16 @@ class Memory(TypedDict):
 
 
 class Architecture(TypedDict):
-    """What the model reads and writes."""
+    """Input and output of the model."""
 
     input_modalities: list[str]
     output_modalities: list[str]
 
 
 class ManagedModel(TypedDict):
-    """A model that is here. Lengths in tokens, sizes in bytes. running, queued: requests that hold or want it.
+    """A model on disk. Lengths in tokens, sizes in bytes. running, queued: requests that hold it or wait for it.
 
-    ttl_s: seconds until it is unloaded if nobody asks for it; null is never, or not loaded. lora: adapters by name.
+    ttl_s: seconds until it is unloaded if idle; null is never, or not loaded. lora: adapters by name.
     """
 
     id: str
@@ -122,27 +123,25 @@ class ManagedModel(TypedDict):
 
 
 class ManagedModels(TypedDict):
-    """All of them."""
-
     object: Literal["list"]
     data: list[ManagedModel]
 
 
 class Done(TypedDict):
-    """It was done. model: the canonical name."""
+    """Success. model: the canonical name."""
 
     success: Literal[True]
     model: str
 
 
 class Pulled(Done):
-    """A model that is here now."""
+    """A downloaded model."""
 
     aliases: list[str]
     size_bytes: int
 
 
 class Deleted(Done):
-    """freed_bytes: what the disk has back; a link frees nothing."""
+    """freed_bytes: on disk; deleting a link frees none."""
 
     freed_bytes: int

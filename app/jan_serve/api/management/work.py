@@ -1,4 +1,4 @@
-"""Work as a task that does not outlive the block that waits for it."""
+"""Tasks that end with a block."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 @contextlib.asynccontextmanager
 async def running(work: Coroutine[Any, Any, T]) -> AsyncGenerator[asyncio.Task[T]]:
-    """The work as a task that ends with the block, its clean-up included."""
+    """Run a coroutine as a task; the end of the block cancels it and waits for its clean-up."""
     task = asyncio.ensure_future(work)
     try:
         yield task

@@ -17,10 +17,10 @@ _GB = 10**9
 
 
 class SuggestedModel(BaseModel):
-    """A model that can be pulled by `id`. Sizes in bytes, about.
+    """A model that can be pulled by `id`. Sizes in bytes and n_params are approximate.
 
-    kinds: what it is for (chat, tools, vision, embedding …). n_params: about. memory_bytes: what it needs to run with
-    8,192 tokens of context. licence: an SPDX id, or the hub's name of it.
+    kinds: its uses (chat, tools, vision, embedding …). memory_bytes: required to run it with 8,192 tokens of context.
+    licence: an SPDX id, or the hub's name for it.
     """
 
     id: str
@@ -43,7 +43,7 @@ class SuggestedModels(BaseModel):
 
 
 def catalogue_router(path: Path | None) -> APIRouter:
-    """The route. path: the catalogue's file; None where this installation has none, which lists nothing."""
+    """path: the catalogue's file; None lists nothing."""
     router = APIRouter(tags=["Models"])
 
     @cache
@@ -53,7 +53,7 @@ def catalogue_router(path: Path | None) -> APIRouter:
 
     @router.get("/extras/catalogue", summary="Suggested models", response_model=SuggestedModels)
     async def catalogue() -> Response:
-        """Models that are known to work, with the short names that they are pulled by. Asks nothing of the hub."""
+        """Models that are known to work, with the short names to pull them by. Does not contact the hub."""
         return json_reply(await asyncio.to_thread(answer))
 
     return router

@@ -1,4 +1,4 @@
-"""/extras/clients: the settings with which other programs use this server, as `jan-serve connect` shows them."""
+"""/extras/clients: settings with which other programs use this server, as in `jan-serve connect`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from jan_serve.api.http.replies import json_reply
-from jan_serve.api.models_port import Models
+from jan_serve.api.served_models import ServedModels
 from jan_serve.api.shared.model_cards import context_length, meta
 from jan_serve.core.default_context import MAX_DEFAULT_N_CTX
 from jan_serve.editors.facts import EditorModel, Folders, ServerFacts, editor_model
@@ -24,9 +24,9 @@ _ZED: Final = {"win32": "AppData/Roaming/Zed"}
 
 
 class Client(BaseModel):
-    """A program. settings: what goes into the file `path`; both are absent where it keeps them elsewhere.
+    """A program. settings: the content for the file `path`; both are null if the program has no such file.
 
-    steps: what a person does.
+    steps: manual steps.
     """
 
     id: str
@@ -37,18 +37,15 @@ class Client(BaseModel):
 
 
 class ClientList(BaseModel):
-    """All programs that are known."""
-
     data: list[Client]
 
 
-def clients_router(models: Models, library: ModelLibrary, *, needs_key: bool) -> APIRouter:
-    """The route."""
+def clients_router(models: ServedModels, library: ModelLibrary, *, needs_key: bool) -> APIRouter:
     router = APIRouter(tags=["Extras"])
 
     @router.get("/extras/clients", summary="Clients", response_model=ClientList)
     async def clients(request: Request, model: str | None = None) -> Response:
-        """What to write into the settings of editors and other programs, with this model as the first to use."""
+        """Settings for editors and other programs, with this model as their default."""
         states = {state.name: state for state in models.snapshot().models}
         known = tuple(
             editor_model(
@@ -72,16 +69,16 @@ def clients_router(models: Models, library: ModelLibrary, *, needs_key: bool) ->
     return router
 
 
-def _first(models: tuple[EditorModel, ...], wanted: str | None) -> EditorModel:
+def _first(models: tuple[EditorModel, ...], requested: str | None) -> EditorModel:
     chats = [model for model in models if model.is_chat]
-    found = [model for model in chats if wanted is None or model.name == wanted]
+    found = [model for model in chats if requested is None or model.name == requested]
     if not found:
-        raise ModelNotFound(wanted or "")
+        raise ModelNotFound(requested or "")
     return found[0]
 
 
 def _clients(facts: ServerFacts) -> list[Client]:
-    # Loaded with the first use: most servers are never asked.
+    # Imported on first use: most servers never need it.
     from jan_serve.editors.recipes import RECIPES
 
     found: list[Client] = []
@@ -101,7 +98,7 @@ def _clients(facts: ServerFacts) -> list[Client]:
 
 
 def shown_folders(platform: str) -> Folders:
-    """Where programs usually keep their settings there, from the home of whoever reads it. To be shown, not opened."""
+    """The usual settings folders on a platform, relative to `~`. For display only."""
     home = PurePosixPath("~")
     config = home / ".config"
     code = home / _CODE[platform] if platform in _CODE else config / "Code/User"

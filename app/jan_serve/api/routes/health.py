@@ -1,4 +1,4 @@
-"""/health, /ready and /metrics: answered from what the front knows, never by asking an engine."""
+"""/health, /ready and /metrics, answered from the front's state without asking an engine."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 from jan_serve import __version__
-from jan_serve.api.control_port import Sleeper
+from jan_serve.api.control_plane import ControlPlane
 from jan_serve.api.http.replies import json_reply
 from jan_serve.api.lifecycle import Lifecycle
 from jan_serve.api.metrics import CONTENT_TYPE, Metrics
-from jan_serve.api.models_port import Models
+from jan_serve.api.served_models import ServedModels
 
 
 class ModelHealth(BaseModel):
-    """One model that was asked for since the start. lost_devices: accelerators that went away since an earlier load."""
+    """A model that was requested since the start. lost_devices: accelerators lost since an earlier load."""
 
     name: str
     state: str
@@ -28,8 +28,8 @@ class ModelHealth(BaseModel):
 
 
 class Health(BaseModel):
-    """The state of the server. busy: it works on requests. degraded: a model failed, or goes on without an
-    accelerator that is gone. asleep: it refuses requests until it is woken. uptime_s: seconds.
+    """The state of the server. busy: requests are running. degraded: a model failed, or runs without an accelerator
+    that was lost. asleep: requests are rejected until it is woken. uptime_s: seconds.
     """
 
     status: Literal["ok", "draining"]
@@ -42,21 +42,23 @@ class Health(BaseModel):
 
 
 class Readiness(BaseModel):
-    """Whether a request would be taken now, and why not."""
+    """Whether a request would be accepted now, and if not, why."""
 
     ready: bool
     reason: str | None
 
 
-def health_of(models: Models, lifecycle: Lifecycle, sleeper: Sleeper | None = None) -> Callable[[], Health]:
-    """What says the state of now. sleeper: None never sleeps."""
+def health_of(
+    models: ServedModels, lifecycle: Lifecycle, control: ControlPlane | None = None
+) -> Callable[[], Health]:
+    """A function that returns the current state. control: None if the server cannot sleep."""
 
     def current() -> Health:
         states = models.snapshot().models
         state = "busy" if lifecycle.open_requests else "ready"
         if any(model.state == "failed" or model.lost_devices for model in states):
             state = "degraded"
-        if sleeper is not None and sleeper.is_sleeping:
+        if control is not None and control.is_sleeping:
             state = "asleep"
         return Health(
             status="draining" if lifecycle.draining else "ok",
@@ -75,9 +77,12 @@ def health_of(models: Models, lifecycle: Lifecycle, sleeper: Sleeper | None = No
 
 
 def health_router(
-    health_now: Callable[[], Health], models: Models, metrics: Metrics, sleeper: Sleeper | None = None
+    health_now: Callable[[], Health],
+    models: ServedModels,
+    metrics: Metrics,
+    control: ControlPlane | None = None,
 ) -> APIRouter:
-    """The routes. health_now: see `health_of`. sleeper: None never sleeps."""
+    """health_now: from `health_of`."""
     router = APIRouter(tags=["Server"])
 
     @router.get("/health", response_model=Health, responses={503: {"model": Health}})
@@ -93,7 +98,7 @@ def health_router(
     @router.head("/ready", include_in_schema=False)
     async def ready() -> Response:
         """200 only if a request would be accepted now."""
-        if sleeper is not None and sleeper.is_sleeping:
+        if control is not None and control.is_sleeping:
             reason = "the server is asleep until POST /wakeup"
             return json_reply({"ready": False, "reason": reason}, HTTPStatus.SERVICE_UNAVAILABLE)
         failed = [model for model in models.snapshot().models if model.state == "failed"]

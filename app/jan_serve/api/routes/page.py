@@ -1,7 +1,7 @@
-"""The page for browsers at `/`, and its assets. Everyone else gets Text Generation Inference's empty 200 there.
+"""The web page at `/`, and its assets. Other clients get an empty 200, as from Text Generation Inference.
 
-The files come from one folder, which is listed once: a path of a request is looked up in that list and never joined to
-a folder. Nothing here is secret, so no key is asked for it; the page asks the user for the key of the routes it calls.
+The files of one folder are read once; a request path is looked up among them and never joined to a folder. The page
+needs no key, because it contains no secrets; it asks the user for the key of the routes that it calls.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ PAGE_PATH: Final = "/"
 ASSETS_PATH: Final = "/assets/"
 INDEX: Final = "index.html"
 
-# Scripts, styles, images and calls of this server only, nothing inline; the page is never in a frame.
-# `dompurify` is the one maker of HTML from text.
+# Scripts, styles, images and calls of this server only, nothing inline, no frames.
+# Only `dompurify` may turn text into HTML.
 CONTENT_SECURITY_POLICY: Final = "; ".join(
     (
         "default-src 'none'",
@@ -55,7 +55,7 @@ _ASSET_HEADERS: Final = {
 }
 _IMMUTABLE: Final = "public, max-age=31536000, immutable"
 _HASHED: Final = re.compile(r"-[0-9A-Z]{8}\.[a-z0-9]+\Z")
-"""How esbuild names what it hashes: such a name never gets another content."""
+"""esbuild's names with a content hash: the content of such a name never changes."""
 
 _TYPES: Final = {
     ".css": "text/css; charset=utf-8",
@@ -63,12 +63,12 @@ _TYPES: Final = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-"""Not left to the system's own table, which says text/plain for .js on some."""
+"""Independent of the system's table, which has text/plain for .js on some systems."""
 
 
 @dataclass(frozen=True, slots=True)
 class PageFile:
-    """A file as it is sent. etag: of its content."""
+    """etag: of the content."""
 
     content: bytes
     media_type: str
@@ -76,12 +76,12 @@ class PageFile:
 
 
 def is_page_path(method: str, path: str) -> bool:
-    """Whether a request is for the page itself, which is public."""
+    """Whether a request is for the page or an asset, which are public."""
     return method in ("GET", "HEAD") and (path == PAGE_PATH or path.startswith(ASSETS_PATH))
 
 
 def accepts_html(accept: str) -> bool:
-    """Whether an Accept header names text/html, as browsers do. `*/*`, which programs send, does not."""
+    """Whether an Accept header names text/html, as those of browsers do. `*/*` does not count."""
     for part in accept.split(","):
         media_type, *parameters = (word.strip().lower() for word in part.split(";"))
         if media_type in ("text/html", "application/xhtml+xml"):
@@ -102,13 +102,13 @@ def _read(path: Path) -> PageFile:
 
 
 def page_router(folder: Path | None) -> APIRouter:
-    """The routes. folder: the page that is served; None where this installation has none."""
+    """folder: None if this installation has no page."""
     files = read_page(folder) if folder is not None else {}
     router = APIRouter(include_in_schema=False)
 
     @router.api_route(PAGE_PATH, methods=["GET", "HEAD"])
     async def page(request: Request) -> Response:
-        """HTML for browsers; for all others a sign of life."""
+        """HTML for browsers; an empty 200 for other clients."""
         index = files.get(INDEX)
         if index is None or not accepts_html(request.headers.get("accept", "")):
             return Response(headers={"vary": "Accept"})

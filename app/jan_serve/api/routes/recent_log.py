@@ -1,4 +1,4 @@
-"""The last lines of this process's log, in memory, for whoever asks the server for them. Writes nothing anywhere."""
+"""The last records of this process's log, kept in memory."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from jan_serve.logs.log_lines import record_content
 
 KEPT: Final = 2000
 _MAX_CHARS: Final = 20_000
-"""Of one message or traceback: what a model's template or a library says is bounded nowhere else."""
+"""Of one message or traceback: messages of templates and libraries have no other limit."""
 
 
 def _plain(value: object) -> object:
-    """A value that JSON has, of bounded length."""
+    """A JSON value of bounded length."""
     if value is None or isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
         return value
     text = str(value)
@@ -28,7 +28,7 @@ def _plain(value: object) -> object:
 
 
 class LogEntry(msgspec.Struct, frozen=True):
-    """One line. number: counted from 1 since the start, without gaps. level: as the logging module's numbers."""
+    """number: counts from 1 since the start, without gaps. level: the logging module's number."""
 
     number: int
     level: int
@@ -36,7 +36,7 @@ class LogEntry(msgspec.Struct, frozen=True):
 
 
 class RecentLog(logging.Handler):
-    """A handler that keeps the last `kept` records. Any thread may log; listeners are called in that thread."""
+    """A handler that keeps the last `kept` records. Listeners are called in the thread that logs."""
 
     def __init__(self, kept: int = KEPT) -> None:
         super().__init__()
@@ -46,10 +46,11 @@ class RecentLog(logging.Handler):
         self._mutex = threading.Lock()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Part of logging.Handler."""
         try:
             content = {name: _plain(value) for name, value in record_content(record).items()}
-        except Exception:  # as every handler: a line that cannot be written must not break what it tells of
+        except (
+            Exception
+        ):  # as in every handler: a record that cannot be formatted must not break the code that logs it
             self.handleError(record)
             return
         with self._mutex:
@@ -60,13 +61,13 @@ class RecentLog(logging.Handler):
             listener()
 
     def entries(self, *, after: int = 0, level: int = logging.NOTSET) -> list[LogEntry]:
-        """What is kept, oldest first, with a greater number than `after` and at least this level."""
+        """Kept records, oldest first, with a number above `after` and at least this level."""
         with self._mutex:
             return [entry for entry in self._entries if entry.number > after and entry.level >= level]
 
     @contextmanager
     def listening(self, listener: Callable[[], object]) -> Generator[None]:
-        """Have `listener` called after every record while the block runs."""
+        """Call `listener` after every record while the block runs."""
         with self._mutex:
             self._listeners.append(listener)
         try:
@@ -78,7 +79,7 @@ class RecentLog(logging.Handler):
 
 @contextmanager
 def recent_log() -> Generator[RecentLog]:
-    """One that hears what the log's other handlers hear, while the block runs."""
+    """A handler on the root logger while the block runs."""
     handler = RecentLog()
     root = logging.getLogger()
     root.addHandler(handler)

@@ -1,4 +1,4 @@
-"""Sends an answer, whole or as a stream, from the same events. What it looks like is the dialect's renderer."""
+"""Sends an answer, whole or as a stream, from the same events. The dialect's renderer decides its form."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import Any, Protocol
 from starlette.requests import Request
 from starlette.responses import Response
 
-from jan_serve.api.dialect import StreamSettings
 from jan_serve.api.errors import Problem
 from jan_serve.api.http.disconnect import while_connected
 from jan_serve.api.http.replies import json_reply
 from jan_serve.api.http.request_record import record_of
-from jan_serve.api.http.sse import DONE, EventStream, frame, frames_of, resumed
+from jan_serve.api.http.sse import DONE, EventStream, StreamSettings, frame, frames_of, resumed
 from jan_serve.core.events import Started
 from jan_serve.generation.batch import PromptEvent
 from jan_serve.generation.closing import closing
@@ -24,25 +23,21 @@ Events = AsyncGenerator[PromptEvent]
 class WholeRenderer(Protocol):
     """Folds the events of an answer into one body."""
 
-    def add(self, event: PromptEvent) -> None:
-        """Take the next event."""
-        ...
+    def add(self, event: PromptEvent) -> None: ...
 
     def body(self) -> object:
-        """The JSON value, once all events were taken."""
+        """The JSON value, after all events were added."""
         ...
 
 
 class StreamRenderer(Protocol):
-    """Turns each event into the JSON values to send for it."""
+    """Turns each event into JSON values, in order; often none or one."""
 
-    def chunks(self, event: PromptEvent) -> Iterable[object]:
-        """In order; often none or one."""
-        ...
+    def chunks(self, event: PromptEvent) -> Iterable[object]: ...
 
 
 async def answer_whole(request: Request, events: Events, renderer: WholeRenderer) -> Response:
-    """Wait for the end, then send it all. Raises what the events raise, and ClientGone."""
+    """Wait for the last event, then send the body. Raises what the events raise, and ClientGone."""
     record = record_of(request.scope)
 
     async def collect() -> None:
@@ -66,9 +61,9 @@ async def answer_stream(
     done_after_error: bool = False,
     framed: Callable[[Any], bytes] = frame,
 ) -> Response:
-    """Wait for the first event only: until then an error has a status of its own. Raises as `answer_whole`.
+    """Wait for the first event: an error before it still sets the status. Raises as `answer_whole`.
 
-    done: what ends a stream that succeeded; with done_after_error, one that failed too. framed: how a value is written.
+    done: ends a stream that succeeded; with done_after_error, also one that failed. framed: encodes a value.
     """
     record = record_of(request.scope)
     record.stream = True
@@ -89,6 +84,4 @@ async def answer_stream(
         done_after_error=done_after_error,
         framed=framed,
     )
-    return EventStream(
-        frames, ping_s=streams.ping_s, write_timeout_s=streams.write_timeout_s, ping=streams.ping
-    )
+    return EventStream(frames, streams)

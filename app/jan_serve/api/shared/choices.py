@@ -1,4 +1,4 @@
-"""A choice of an answer as its deltas come together: what every dialect's whole reply is made of. Pure."""
+"""Folds the deltas of a choice, for whole replies of every dialect. Pure."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from jan_serve.core.events import Finished, FinishReason, ReasoningDelta, TextDelta, TokenInfo, ToolCallDelta
 
 ChoiceEvent = TextDelta | ReasoningDelta | ToolCallDelta | Finished
-"""What has the index of a choice."""
+"""Events that belong to one choice."""
 
 
 @dataclass(slots=True)
 class FoldedCall:
-    """A tool call so far. parts: of the arguments, as the model wrote them."""
+    """A tool call so far. parts: of the arguments, as the model generated them."""
 
     id: str
     name: str
@@ -20,13 +20,12 @@ class FoldedCall:
 
     @property
     def arguments(self) -> str:
-        """All of them so far."""
         return "".join(self.parts)
 
 
 @dataclass(slots=True)
 class FoldedChoice:
-    """One answer so far. tokens: those of texts and thoughts, where the request wanted tokens."""
+    """One choice so far. tokens: of texts and thoughts, if the request asked for tokens."""
 
     texts: list[str] = field(default_factory=list[str])
     thoughts: list[str] = field(default_factory=list[str])
@@ -36,27 +35,25 @@ class FoldedChoice:
 
     @property
     def text(self) -> str:
-        """Of the answer, without thoughts."""
+        """Without thoughts."""
         return "".join(self.texts)
 
     @property
     def thought(self) -> str:
-        """What the model thought."""
         return "".join(self.thoughts)
 
     @property
     def ids(self) -> list[int]:
-        """Of the tokens."""
+        """Token ids."""
         return [token.id for token in self.tokens]
 
     @property
     def reason(self) -> FinishReason:
-        """Why it ended. Only of a choice that has."""
+        """Only of a finished choice."""
         assert self.finished is not None
         return self.finished.reason
 
     def add(self, event: ChoiceEvent) -> None:
-        """Take the next event of this choice."""
         match event:
             case TextDelta():
                 self.texts.append(event.text)

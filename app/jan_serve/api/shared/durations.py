@@ -1,4 +1,4 @@
-"""Durations as requests say them: a number of seconds, or a text as Go's time.ParseDuration reads it ("5m", "1h30m").
+"""Durations in requests: a number of seconds, or a text in the form of Go's time.ParseDuration ("5m", "1h30m").
 
 Ollama's `keep_alive` has this form: https://github.com/ollama/ollama/blob/main/docs/api.md
 """
@@ -16,7 +16,7 @@ _UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "
 _PART: Final = re.compile(r"(\d{1,15}(?:\.\d{0,9})?|\.\d{1,9})(ns|us|µs|μs|ms|s|m|h)")
 _DURATION: Final = re.compile(rf"[+-]?(?:{_PART.pattern})+\Z")
 _NUMBER: Final = re.compile(r"[+-]?\d{1,15}(?:\.\d{1,9})?\Z")
-_LONGEST_TEXT: Final = 64
+_MAX_CHARS: Final = 64
 
 KeepAlive = Annotated[
     int | float | str | None,
@@ -28,7 +28,7 @@ KeepAlive = Annotated[
 
 
 def keep_alive_s(value: int | float | str | None, field: str = "keep_alive") -> float | None:
-    """Seconds; negative is for ever. None where nothing is said. Raises InvalidRequest for what is no duration."""
+    """Seconds; -1 is for ever. None if absent. Raises InvalidRequest."""
     if value is None:
         return None
     seconds = _seconds(value) if isinstance(value, str) else _as_float(value)
@@ -48,7 +48,7 @@ def _as_float(value: int | float) -> float | None:
 
 def _seconds(text: str) -> float | None:
     text = text.strip()
-    if len(text) > _LONGEST_TEXT:
+    if len(text) > _MAX_CHARS:
         return None
     if _NUMBER.match(text):
         return float(text)

@@ -1,4 +1,4 @@
-"""Vectors in the embedding form of OpenAI's API, which several dialects share."""
+"""Embeddings in the form of OpenAI's API, which several dialects share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _VECTORS_AT_ONCE: Final = 16
 
 
 class EmbeddingItem(msgspec.Struct, frozen=True):
-    """The vector of one input: encoded already, as a list of numbers or as a base64 text."""
+    """embedding: encoded JSON, a list of numbers or a base64 text."""
 
     index: int
     embedding: msgspec.Raw
@@ -24,7 +24,7 @@ class EmbeddingItem(msgspec.Struct, frozen=True):
 
 
 async def embedding_list(vectors: Sequence[bytes], *, as_base64: bool) -> list[EmbeddingItem]:
-    """One item per vector. Thousands of vectors take seconds to print: others get the event loop in between."""
+    """One item per vector. Yields to the event loop regularly: thousands of vectors take seconds to encode."""
     items: list[EmbeddingItem] = []
     for index, vector in enumerate(vectors):
         value = base64.b64encode(vector).decode() if as_base64 else to_floats(vector)
@@ -35,11 +35,11 @@ async def embedding_list(vectors: Sequence[bytes], *, as_base64: bool) -> list[E
 
 
 def embedding_inputs(
-    given: str | list[str] | list[int] | list[list[int]],
+    value: str | list[str] | list[int] | list[list[int]],
 ) -> list[str | tuple[int, ...]]:
-    """What TextsOrTokens lets through, as inputs: a text or token ids each."""
-    if isinstance(given, str):
-        return [given]
-    if given and isinstance(given[0], int):
-        return [tuple(item for item in given if isinstance(item, int))]
-    return [item if isinstance(item, str) else tuple(item) for item in given if not isinstance(item, int)]
+    """value: as TextsOrTokens accepts it. Each input is a text or token ids."""
+    if isinstance(value, str):
+        return [value]
+    if value and isinstance(value[0], int):
+        return [tuple(item for item in value if isinstance(item, int))]
+    return [item if isinstance(item, str) else tuple(item) for item in value if not isinstance(item, int)]

@@ -1,27 +1,27 @@
-"""What lists of models say of each: OpenAI's fields, the context as vLLM names it, llama-server's `meta`."""
+"""Fields of a model in lists of models: the context length, and `meta` as in llama-server."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from jan_serve.api.models_port import ModelState
-from jan_serve.store.library import ListedModel
+from jan_serve.core.listed_model import ListedModel
+from jan_serve.core.model_status import ModelStatus
 
 OWNER: Final = "jan-serve"
 
 
-def context_length(model: ListedModel, state: ModelState | None) -> int | None:
-    """Tokens that a request may take together: of the loaded model, else as it was trained."""
+def context_length(model: ListedModel, state: ModelStatus | None) -> int | None:
+    """Tokens of prompt and answer together: of the loaded model, else of its training."""
     if state is not None and state.facts is not None:
         return state.facts.n_ctx
     return model.facts.n_ctx_train if model.facts is not None else None
 
 
-def meta(model: ListedModel, state: ModelState | None) -> dict[str, Any]:
-    """Facts from the header; those that only a loaded model has, once it was loaded. None where not known yet."""
-    told: dict[str, Any] = {"size": model.size_bytes}
+def meta(model: ListedModel, state: ModelStatus | None) -> dict[str, Any]:
+    """Facts from the header, and further ones once the model was loaded."""
+    facts: dict[str, Any] = {"size": model.size_bytes}
     if model.facts is not None:
-        told |= {
+        facts |= {
             "architecture": model.facts.architecture,
             "title": model.facts.title,
             "n_ctx_train": model.facts.n_ctx_train,
@@ -31,5 +31,5 @@ def meta(model: ListedModel, state: ModelState | None) -> dict[str, Any]:
             "pooling": model.facts.pooling,
         }
     if state is not None and state.facts is not None:
-        told |= {"n_vocab": state.facts.n_vocab, "n_embd": state.facts.n_embd, "n_ctx": state.facts.n_ctx}
-    return told
+        facts |= {"n_vocab": state.facts.n_vocab, "n_embd": state.facts.n_embd, "n_ctx": state.facts.n_ctx}
+    return facts

@@ -1,4 +1,4 @@
-"""Texts that end an answer, as every dialect but TGI takes them. Pure."""
+"""Stop strings, for every dialect but TGI. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MAX_STOP_CHARS: Final = 1_024
 
 
 def stop_texts(stop: str | Sequence[str] | None, more: Sequence[str] = ()) -> tuple[str, ...]:
-    """Texts that end an answer, each once. Raises InvalidRequest for one that is empty or too long."""
+    """Without duplicates. Raises InvalidRequest for one that is empty or too long."""
     stops = (*([stop] if isinstance(stop, str) else stop or ()), *more)
     for text in stops:
         if not text:

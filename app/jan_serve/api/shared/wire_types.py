@@ -1,7 +1,7 @@
-"""Building blocks of the dialects' pydantic models: strict JSON types, ranges with both ends in the message, caps.
+"""Building blocks of the dialects' pydantic models: strict JSON types, ranges whose message names both ends, caps.
 
-A value that breaks a model is a schema violation. A cap is a limit of this server: it is checked before anything is
-done with the value, and raises InvalidRequest.
+A value that breaks a type or range is a schema violation. A cap is a limit of this server: it is checked before any
+other work on the value, and raises InvalidRequest.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 from jan_serve.errors import InvalidRequest
 
 MAX_INT: Final = (1 << 31) - 1
-"""What llama.cpp's int32 parameters hold."""
+"""Maximum of llama.cpp's int32 parameters."""
 
 
 class WireModel(BaseModel):
@@ -33,15 +33,15 @@ class WireModel(BaseModel):
 
 
 def _integral(value: object) -> object:
-    """JSON has one number type: 16.0 is an integer."""
+    """JSON has one number type, so 16.0 is an integer."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 @dataclass(frozen=True, slots=True)
 class FirstError:
-    """On a list: report the first wrong item only, so that a hostile list costs one error.
+    """Makes a list report only its first wrong item, so that a hostile list costs one error.
 
-    As pydantic's FailFast, which cannot stand inside a union.
+    Like pydantic's FailFast, which does not work inside a union.
     """
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -86,7 +86,6 @@ class Between:
 
     @property
     def words(self) -> str:
-        """The range in words."""
         if self.high is None:
             return f"{_exact(self.low)} or more"
         return f"from {_exact(self.low)} to {_exact(self.high)}"
@@ -94,7 +93,7 @@ class Between:
 
 @dataclass(frozen=True, slots=True)
 class AtMost:
-    """A cap on the number of items of a list or object. Texts and other values pass. Raises InvalidRequest."""
+    """A cap on the number of items of a list or object; other values pass. Raises InvalidRequest."""
 
     items: int
     field: str
@@ -109,18 +108,18 @@ class AtMost:
         return value
 
 
-def check_count(value: Sized, most: int, field: str) -> None:
-    """Raises InvalidRequest for more than `most` items."""
-    if len(value) > most:
-        raise InvalidRequest(f"{field}: has {len(value)} items, the limit is {most}", param=field)
+def check_count(value: Sized, limit: int, field: str) -> None:
+    """Raises InvalidRequest for more than `limit` items."""
+    if len(value) > limit:
+        raise InvalidRequest(f"{field}: has {len(value)} items, the limit is {limit}", param=field)
 
 
 @dataclass(frozen=True, slots=True)
 class TextsOrTokens:
-    """A text, a list of texts, token ids, or a list of token id lists: what OpenAI takes as prompt and as input.
+    """A text, a list of texts, token ids, or a list of token id lists, as in OpenAI's `prompt` and `input`.
 
-    Looks at every item once and reports one error, however long the list is. An empty list, or one beyond the caps,
-    raises InvalidRequest. texts, tokens: caps on the items of the outer list and of an id list.
+    Checks every item once and reports one error. An empty list, or one beyond the caps, raises InvalidRequest.
+    texts, tokens: caps on the items of the outer list and of an id list.
     """
 
     field: str

@@ -1,1 +1,1 @@
-"""The answer formats of model families, one file a family: how it is told, parsed and written. No state."""
+"""The answer formats of model families, one file each: signature, parser and call layout. `detect` lists them."""

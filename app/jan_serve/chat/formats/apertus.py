@@ -5,18 +5,18 @@ Source: the model's chat template.
 
 from __future__ import annotations
 
-from jan_serve.chat.formats.format import ChatFormat, Marks, Thought
-from jan_serve.chat.formats.layout import CallLayout, Slot
+from jan_serve.chat.call_layout import CallLayout, Slot
+from jan_serve.chat.chat_format import ChatFormat, Signature, Thought
 from jan_serve.chat.parsers.json_calls import JsonCalls
-from jan_serve.chat.parsers.marked import marked_answer
+from jan_serve.chat.parsers.marker_parser import marker_parser
 
 OPEN = "<|tools_prefix|>"
 CLOSE = "<|tools_suffix|>"
 
 APERTUS = ChatFormat(
     name="apertus",
-    marks=Marks(all_of=(OPEN,)),
-    read=marked_answer(JsonCalls(name_is_key=True, closers=(CLOSE,)).reader(), OPEN),
+    signature=Signature(all_of=(OPEN,)),
+    parse=marker_parser(JsonCalls(name_is_key=True, closers=(CLOSE,)), OPEN),
     calls=CallLayout(
         opening=OPEN + "[",
         call=('{"', Slot.NAME, '": ', Slot.ARGUMENTS, "}"),

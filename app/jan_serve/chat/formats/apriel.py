@@ -1,22 +1,22 @@
-"""ServiceNow Apriel 1.5 and 1.6: `<tool_calls>` around a JSON array; the thought is closed by a line, not a tag.
+"""ServiceNow Apriel 1.5 and 1.6: `<tool_calls>` around a JSON array; a line, not a tag, closes the thought.
 
-Source: the models' chat templates. Their prompts open the thought with a sentence, or leave that to the model.
+Source: the models' chat templates. The prompt or the model opens the thought with a sentence.
 """
 
 from __future__ import annotations
 
-from jan_serve.chat.formats.format import ChatFormat, Marks, Thought
-from jan_serve.chat.formats.layout import CallLayout, Slot
+from jan_serve.chat.call_layout import CallLayout, Slot
+from jan_serve.chat.chat_format import ChatFormat, Signature, Thought
 from jan_serve.chat.parsers.json_calls import JsonCalls
-from jan_serve.chat.parsers.marked import marked_answer
+from jan_serve.chat.parsers.marker_parser import marker_parser
 
 OPEN = "<tool_calls>"
 CLOSE = "</tool_calls>"
 
 APRIEL = ChatFormat(
     name="apriel",
-    marks=Marks(all_of=(OPEN, "[BEGIN FINAL RESPONSE]")),
-    read=marked_answer(JsonCalls(closers=(CLOSE,)).reader(), OPEN, ignored=("[END FINAL RESPONSE]",)),
+    signature=Signature(all_of=(OPEN, "[BEGIN FINAL RESPONSE]")),
+    parse=marker_parser(JsonCalls(closers=(CLOSE,)), OPEN, ignored=("[END FINAL RESPONSE]",)),
     calls=CallLayout(
         opening=OPEN + "[",
         call=('{"name": "', Slot.NAME, '", "arguments": ', Slot.ARGUMENTS, "}"),

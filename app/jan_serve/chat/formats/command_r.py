@@ -1,28 +1,28 @@
-"""Cohere Command R and R+ (a JSON code block behind `Action:`), Command R7B, Command A and North (marked actions).
+"""Cohere Command R and R+ (a JSON code block after `Action:`), Command R7B, Command A and North (action markers).
 
-Source: the models' chat templates. Command R calls the tool `directly-answer` to say that it calls none.
+Source: the models' chat templates. Command R calls the pseudo-tool `directly-answer` when it needs no tool.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from jan_serve.chat.formats.format import ChatFormat, Marks, Thought
-from jan_serve.chat.formats.layout import CallLayout, Slot
+from jan_serve.chat.call_layout import CallLayout, Slot
+from jan_serve.chat.chat_format import ChatFormat, Signature, Thought
 from jan_serve.chat.parsers.json_calls import JsonCalls
-from jan_serve.chat.parsers.marked import marked_answer
+from jan_serve.chat.parsers.marker_parser import marker_parser
 
 ACTION_OPEN = "<|START_ACTION|>"
 ACTION_CLOSE = "<|END_ACTION|>"
-_TEXT_MARKS = ("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>")
-_THOUGHT_MARKS = ("<|START_THINKING|>", "<|END_THINKING|>")
+_TEXT_MARKERS = ("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>")
+_THOUGHT_MARKERS = ("<|START_THINKING|>", "<|END_THINKING|>")
 _KEYS = ("tool_name", "name")
 
 COMMAND_R7B = ChatFormat(
     name="command-r7b",
-    marks=Marks(all_of=(ACTION_OPEN,)),
-    read=marked_answer(
-        JsonCalls(name_keys=_KEYS, closers=(ACTION_CLOSE,)).reader(), ACTION_OPEN, ignored=_TEXT_MARKS
+    signature=Signature(all_of=(ACTION_OPEN,)),
+    parse=marker_parser(
+        JsonCalls(name_keys=_KEYS, closers=(ACTION_CLOSE,)), ACTION_OPEN, ignored=_TEXT_MARKERS
     ),
     calls=CallLayout(
         opening=ACTION_OPEN + "[\n",
@@ -40,16 +40,16 @@ COMMAND_R7B = ChatFormat(
         triggers=(ACTION_OPEN,),
     ),
     thought=Thought(
-        opens=_THOUGHT_MARKS[:1], closes=_THOUGHT_MARKS[1:], ends=(ACTION_OPEN, *_TEXT_MARKS[::2])
+        opens=_THOUGHT_MARKERS[:1], closes=_THOUGHT_MARKERS[1:], ends=(ACTION_OPEN, *_TEXT_MARKERS[::2])
     ),
     text_opens="<|START_RESPONSE|>",
-    special_tokens=(ACTION_OPEN, ACTION_CLOSE, *_TEXT_MARKS, *_THOUGHT_MARKS),
+    special_tokens=(ACTION_OPEN, ACTION_CLOSE, *_TEXT_MARKERS, *_THOUGHT_MARKERS),
 )
 
 COHERE2_MOE = replace(
     COMMAND_R7B,
     name="cohere2-moe",
-    marks=Marks(all_of=(ACTION_OPEN, "<|START_TEXT|>")),
+    signature=Signature(all_of=(ACTION_OPEN, "<|START_TEXT|>")),
     text_opens="<|START_TEXT|>",
 )
 
@@ -57,11 +57,9 @@ _ACTION = "Action:\n```json\n"
 
 COMMAND_R = ChatFormat(
     name="command-r",
-    marks=Marks(all_of=("<|CHATBOT_TOKEN|>",)),
-    read=marked_answer(
-        JsonCalls(
-            name_keys=_KEYS, closers=("```",), not_calls=("directly-answer", "directly_answer")
-        ).reader(),
+    signature=Signature(all_of=("<|CHATBOT_TOKEN|>",)),
+    parse=marker_parser(
+        JsonCalls(name_keys=_KEYS, closers=("```",), not_calls=("directly-answer", "directly_answer")),
         _ACTION,
         "Action: ```json\n",
     ),

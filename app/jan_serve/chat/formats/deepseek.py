@@ -1,16 +1,16 @@
-"""DeepSeek R1 (and its distillates), V3 and V3.1: name and JSON arguments between marks with full-width bars.
+"""DeepSeek R1 (and its distillates), V3 and V3.1: name and JSON arguments between markers with full-width bars.
 
-Source: the models' chat templates. R1 and V3 put the JSON into a code block behind the word `function`.
+Source: the models' chat templates. R1 and V3 write `function` before the name, and the JSON in a code block.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from jan_serve.chat.formats.format import ChatFormat, Marks, Thought
-from jan_serve.chat.formats.layout import CallLayout, Slot
-from jan_serve.chat.parsers.marked import marked_answer
-from jan_serve.chat.parsers.named_calls import NamedCalls
+from jan_serve.chat.call_layout import CallLayout, Slot
+from jan_serve.chat.chat_format import ChatFormat, Signature, Thought
+from jan_serve.chat.parsers.bare_name_calls import BareNameCalls
+from jan_serve.chat.parsers.marker_parser import marker_parser
 
 BAR: Final = "\N{FULLWIDTH VERTICAL LINE}"
 ALL_OPEN = f"<{BAR}tool▁calls▁begin{BAR}>"
@@ -22,21 +22,21 @@ CLOSE = f"<{BAR}tool▁call▁end{BAR}>"
 _THOUGHT = Thought(ends=(ALL_OPEN, OPEN))
 _TOKENS = (ALL_OPEN, ALL_CLOSE, OPEN, SEPARATOR, CLOSE, "<think>", "</think>")
 
-_read = marked_answer(
-    NamedCalls(
+_read = marker_parser(
+    BareNameCalls(
         before=("function" + SEPARATOR,),
         arguments=(SEPARATOR,),
         fence=("```json", "```"),
         closers=(CLOSE,),
-    ).reader(),
+    ),
     OPEN,
     ignored=(ALL_OPEN, ALL_CLOSE),
 )
 
 DEEPSEEK_V3_1 = ChatFormat(
     name="deepseek-v3.1",
-    marks=Marks(all_of=(SEPARATOR,), none_of=("```json",)),
-    read=_read,
+    signature=Signature(all_of=(SEPARATOR,), none_of=("```json",)),
+    parse=_read,
     calls=CallLayout(
         opening=ALL_OPEN,
         call=(OPEN, Slot.NAME, SEPARATOR, Slot.ARGUMENTS, CLOSE),
@@ -49,8 +49,8 @@ DEEPSEEK_V3_1 = ChatFormat(
 
 DEEPSEEK_R1 = ChatFormat(
     name="deepseek-r1",
-    marks=Marks(any_of=(SEPARATOR, f"<{BAR}Assistant{BAR}>")),
-    read=_read,
+    signature=Signature(any_of=(SEPARATOR, f"<{BAR}Assistant{BAR}>")),
+    parse=_read,
     calls=CallLayout(
         opening=ALL_OPEN,
         call=(OPEN + "function" + SEPARATOR, Slot.NAME, "\n```json\n", Slot.ARGUMENTS, "\n```" + CLOSE),

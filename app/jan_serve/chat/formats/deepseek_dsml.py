@@ -1,15 +1,14 @@
-"""DeepSeek V3.2 and V4: elements whose names begin with DSML between full-width bars; arguments that are text say
-`string="true"`.
+"""DeepSeek V3.2 and V4: elements whose names begin with DSML between full-width bars; `string="true"` marks text.
 
 Source: the models' chat templates.
 """
 
 from __future__ import annotations
 
+from jan_serve.chat.call_layout import CallLayout, Slot, TaggedArguments
+from jan_serve.chat.chat_format import ChatFormat, Signature, Thought
 from jan_serve.chat.formats.deepseek import BAR
-from jan_serve.chat.formats.format import ChatFormat, Marks, Thought
-from jan_serve.chat.formats.layout import CallLayout, Slot, TaggedArguments
-from jan_serve.chat.parsers.marked import marked_answer
+from jan_serve.chat.parsers.marker_parser import marker_parser
 from jan_serve.chat.parsers.tagged_calls import TaggedCalls
 
 MARK = f"{BAR}DSML{BAR}"
@@ -38,8 +37,8 @@ def _dsml(name: str, element: str, none_of: tuple[str, ...]) -> ChatFormat:
     )
     return ChatFormat(
         name=name,
-        marks=Marks(all_of=("DSML", element), none_of=none_of),
-        read=marked_answer(calls.reader(), opening),
+        signature=Signature(all_of=("DSML", element), none_of=none_of),
+        parse=marker_parser(calls, opening),
         calls=CallLayout(
             opening=opening + "\n",
             call=(f'<{MARK}invoke name="', Slot.NAME, '">\n', Slot.ARGUMENTS, f"</{MARK}invoke>\n"),

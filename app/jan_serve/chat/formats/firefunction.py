@@ -5,17 +5,17 @@ Source: the model's chat template.
 
 from __future__ import annotations
 
-from jan_serve.chat.formats.format import ChatFormat, Marks
-from jan_serve.chat.formats.layout import CallLayout, Slot
+from jan_serve.chat.call_layout import CallLayout, Slot
+from jan_serve.chat.chat_format import ChatFormat, Signature
 from jan_serve.chat.parsers.json_calls import JsonCalls
-from jan_serve.chat.parsers.marked import marked_answer
+from jan_serve.chat.parsers.marker_parser import marker_parser
 
 OPEN = "functools["
 
 FIREFUNCTION = ChatFormat(
     name="firefunction",
-    marks=Marks(all_of=(OPEN,)),
-    read=marked_answer(JsonCalls().reader(), OPEN),
+    signature=Signature(all_of=(OPEN,)),
+    parse=marker_parser(JsonCalls(), OPEN),
     calls=CallLayout(
         opening=" " + OPEN,
         call=('{"name": "', Slot.NAME, '", "arguments": ', Slot.ARGUMENTS, "}"),

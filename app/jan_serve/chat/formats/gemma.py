@@ -1,7 +1,7 @@
-"""Gemma 4: `<|tool_call>call:NAME{key:value}<tool_call|>`, strings between `<|"|>`. Earlier Gemmas know no tools.
+"""Gemma 4: `<|tool_call>call:NAME{key:value}<tool_call|>`, strings between `<|"|>`. Earlier Gemmas have no tools.
 
-Source: the model's chat template and Google's prompt formatting page. A thought is a channel, and may come again later;
-a closing mark alone, which the model writes at times, carries nothing.
+Source: the model's chat template and Google's prompt formatting page. A thought is a channel, and an answer may have
+several. The model sometimes writes a closing marker alone, which is ignored.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from jan_serve.chat.formats.format import ChatFormat, Marks, Reading, Thought
-from jan_serve.chat.formats.layout import CallLayout, GemmaArguments, Slot
+from jan_serve.chat.call_layout import CallLayout, GemmaArguments, Slot
+from jan_serve.chat.chat_format import ChatFormat, ParseContext, Signature, Thought
 from jan_serve.chat.literals import GEMMA, copy_literal
-from jan_serve.chat.parsers.marked import marked_answer
+from jan_serve.chat.parsers.marker_parser import marker_parser
 from jan_serve.chat.text_stream import Steps
 from jan_serve.text.markers import marker_set
 
@@ -24,28 +24,28 @@ THOUGHT_CLOSE = "<channel|>"
 _NAME: Final = re.compile(r"[\w.\-:/]*")
 
 
-def _read_call(reading: Reading, marker: str) -> Steps[None]:
-    stream, out = reading.stream, reading.out
+def _read_call(context: ParseContext, marker: str) -> Steps[None]:
+    stream, out = context.stream, context.out
     yield from stream.skip_space()
     called = yield from stream.accept("call:")
     pieces: list[str] = []
-    yield from stream.run(_NAME, pieces.append)
+    yield from stream.read_matching(_NAME, pieces.append)
     name = "".join(pieces)
     if not called or not name or (yield from stream.peek(1)) != "{":
-        reading.release()
+        context.release()
         return
-    reading.open_call(name)
+    context.open_call(name)
     if (yield from copy_literal(stream, out.arguments, GEMMA)):
         yield from stream.skip_space()
         yield from stream.accept(CLOSE)
     elif not stream.at_end:
-        yield from stream.until(marker_set(CLOSE), out.arguments)
+        yield from stream.read_until(marker_set(CLOSE), out.arguments)
 
 
 GEMMA4 = ChatFormat(
     name="gemma4",
-    marks=Marks(all_of=(OPEN, "call:")),
-    read=marked_answer(_read_call, OPEN, ignored=(THOUGHT_CLOSE,)),
+    signature=Signature(all_of=(OPEN, "call:")),
+    parse=marker_parser(_read_call, OPEN, ignored=(THOUGHT_CLOSE,)),
     calls=CallLayout(
         call=(OPEN + "call:", Slot.NAME, Slot.ARGUMENTS, CLOSE),
         arguments=GemmaArguments(),

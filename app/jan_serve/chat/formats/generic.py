@@ -1,13 +1,13 @@
-"""For templates that know no tools: the instructions (`instructions.py`) tell the model to write as Hermes does.
+"""The Hermes format, for templates without tools: `tool_instructions` asks the model to write it.
 
-Tags make a call known at once, so text still streams; and it is the form that most models have seen.
+A tag identifies a call at once, so text still streams, and most models have seen this format.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from jan_serve.chat.formats.format import Marks
+from jan_serve.chat.chat_format import Signature
 from jan_serve.chat.formats.hermes import HERMES
 
-GENERIC = replace(HERMES, name="generic", marks=Marks())
+GENERIC = replace(HERMES, name="generic", signature=Signature())

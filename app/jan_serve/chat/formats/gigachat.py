@@ -1,21 +1,21 @@
-"""Sber GigaChat 3 (a message of the role `function call`) and 3.1 (`<|function_call|>`), each with one JSON object.
+"""Sber GigaChat 3 (a message with the role `function call`) and 3.1 (`<|function_call|>`), each with one JSON object.
 
 Source: the models' chat templates.
 """
 
 from __future__ import annotations
 
-from jan_serve.chat.formats.format import ChatFormat, Marks
-from jan_serve.chat.formats.layout import CallLayout, Slot
+from jan_serve.chat.call_layout import CallLayout, Slot
+from jan_serve.chat.chat_format import ChatFormat, Signature
 from jan_serve.chat.parsers.json_calls import JsonCalls
-from jan_serve.chat.parsers.marked import marked_answer
+from jan_serve.chat.parsers.marker_parser import marker_parser
 
 
-def _gigachat(name: str, marks: Marks, opening: str, special_tokens: tuple[str, ...]) -> ChatFormat:
+def _gigachat(name: str, signature: Signature, opening: str, special_tokens: tuple[str, ...]) -> ChatFormat:
     return ChatFormat(
         name=name,
-        marks=marks,
-        read=marked_answer(JsonCalls().reader(), opening),
+        signature=signature,
+        parse=marker_parser(JsonCalls(), opening),
         calls=CallLayout(
             call=(opening + '{"name": "', Slot.NAME, '", "arguments": ', Slot.ARGUMENTS, "}"),
             triggers=(opening,),
@@ -28,14 +28,14 @@ def _gigachat(name: str, marks: Marks, opening: str, special_tokens: tuple[str, 
 
 GIGACHAT3_1 = _gigachat(
     "gigachat3.1",
-    Marks(all_of=("<|role_sep|>", "<|function_call|>")),
+    Signature(all_of=("<|role_sep|>", "<|function_call|>")),
     "<|function_call|>",
     ("<|function_call|>",),
 )
 
 GIGACHAT3 = _gigachat(
     "gigachat3",
-    Marks(all_of=("<|role_sep|>", "<|message_sep|>")),
+    Signature(all_of=("<|role_sep|>", "<|message_sep|>")),
     "<|message_sep|>\n\nfunction call<|role_sep|>\n",
     ("<|message_sep|>", "<|role_sep|>"),
 )

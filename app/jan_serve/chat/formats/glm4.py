@@ -5,10 +5,10 @@ Source: the models' chat templates, which differ in line breaks and in the spell
 
 from __future__ import annotations
 
-from jan_serve.chat.formats.format import ChatFormat, Marks, Thought
+from jan_serve.chat.call_layout import CallLayout, Slot, TaggedArguments
+from jan_serve.chat.chat_format import ChatFormat, Signature, Thought
 from jan_serve.chat.formats.hermes import CLOSE, OBJECTS, OPEN
-from jan_serve.chat.formats.layout import CallLayout, Slot, TaggedArguments
-from jan_serve.chat.parsers.marked import marked_answer
+from jan_serve.chat.parsers.marker_parser import marker_parser
 from jan_serve.chat.parsers.tagged_calls import TaggedCalls
 
 
@@ -24,8 +24,8 @@ def _elements(suffix: str = "", name_end: str = "") -> TaggedCalls:
     )
 
 
-def _glm(name: str, marks: Marks, line: str, after_argument: str, between: str) -> ChatFormat:
-    """line: the break between tags; after_argument, between: what parts arguments, and calls."""
+def _glm(name: str, signature: Signature, line: str, after_argument: str, between: str) -> ChatFormat:
+    """line: the break between tags. after_argument, between: separators of arguments, and of calls."""
     argument = (
         "<arg_key>",
         Slot.KEY,
@@ -35,8 +35,8 @@ def _glm(name: str, marks: Marks, line: str, after_argument: str, between: str) 
     )
     return ChatFormat(
         name=name,
-        marks=marks,
-        read=marked_answer(_elements().reader(), OPEN),
+        signature=signature,
+        parse=marker_parser(_elements(), OPEN),
         calls=CallLayout(
             call=(OPEN, Slot.NAME, line, Slot.ARGUMENTS, CLOSE),
             separator=between,
@@ -47,11 +47,11 @@ def _glm(name: str, marks: Marks, line: str, after_argument: str, between: str) 
     )
 
 
-GLM_4_5 = _glm("glm-4.5", Marks(all_of=("<arg_key>",)), "\n", "\n", "\n")
+GLM_4_5 = _glm("glm-4.5", Signature(all_of=("<arg_key>",)), "\n", "\n", "\n")
 
 GLM_4_7 = _glm(
     "glm-4.7",
-    Marks(all_of=("<arg_key>",), any_of=("</arg_key><arg_value>", '</arg_key>" -}}')),
+    Signature(all_of=("<arg_key>",), any_of=("</arg_key><arg_value>", '</arg_key>" -}}')),
     "",
     "",
     "",
@@ -61,9 +61,9 @@ _HY = ":opensource"
 
 HUNYUAN3 = ChatFormat(
     name="hunyuan3",
-    marks=Marks(all_of=("<arg_key{}>", "HYTK")),
-    read=marked_answer(
-        _elements(_HY, f"<tool_sep{_HY}>").reader(),
+    signature=Signature(all_of=("<arg_key{}>", "HYTK")),
+    parse=marker_parser(
+        _elements(_HY, f"<tool_sep{_HY}>"),
         f"<tool_call{_HY}>",
         ignored=(f"<tool_calls{_HY}>", f"</tool_calls{_HY}>"),
     ),

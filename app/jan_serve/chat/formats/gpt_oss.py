@@ -1,8 +1,7 @@
-"""OpenAI gpt-oss: messages on channels (the Harmony format). analysis is thought, final is text, commentary is
-either the text before a call or, with a recipient, a call.
+"""OpenAI gpt-oss, the Harmony format: messages on channels. `analysis` is thought, `final` is text, and `commentary` is
+a call if it has a recipient, else text before a call.
 
-Source: OpenAI's Harmony specification and the model's chat template. The recipient may stand before
-or behind the channel.
+Source: OpenAI's Harmony specification and the model's chat template. The recipient comes before or after the channel.
 """
 
 from __future__ import annotations
@@ -10,10 +9,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from jan_serve.chat.formats.format import ChatFormat, Marks, Reading, Thought
-from jan_serve.chat.formats.layout import CallLayout, Slot
+from jan_serve.chat.call_layout import CallLayout, Slot
+from jan_serve.chat.chat_format import ChatFormat, ParseContext, Signature, Thought
 from jan_serve.chat.json_stream import copy_json
-from jan_serve.chat.parsers.messages import TEXT, THOUGHT, Kind, MessageSyntax, Route, messages_answer
+from jan_serve.chat.parsers.message_parser import TEXT, THOUGHT, Kind, MessageParser, Route
 from jan_serve.chat.text_stream import Steps
 from jan_serve.text.markers import marker_set
 
@@ -31,34 +30,32 @@ def _route(header: str) -> Route:
     recipients = [name for name in _RECIPIENT.findall(header) if name not in _NOT_TOOLS]
     if recipients:
         return Route(Kind.CALL, recipients[-1])
-    # The 20B model writes a channel without a message before the real one at times: the last one counts.
+    # The 20B model sometimes writes a channel without a message before the real one: the last one counts.
     channels = _CHANNEL.findall(header)
     return THOUGHT if channels and channels[-1] == "analysis" else TEXT
 
 
-def _read_call(reading: Reading, recipient: str) -> Steps[None]:
-    stream, out = reading.stream, reading.out
+def _read_call(context: ParseContext, recipient: str) -> Steps[None]:
+    stream, out = context.stream, context.out
     yield from stream.skip_space()
     if (yield from stream.peek(1)) != "{":
-        reading.release()
+        context.release()
         return
-    reading.open_call(recipient)
+    context.open_call(recipient)
     if not (yield from copy_json(stream, out.arguments)) and not stream.at_end:
-        yield from stream.until(marker_set(*ENDS), out.arguments)
+        yield from stream.read_until(marker_set(*ENDS), out.arguments)
 
 
 GPT_OSS = ChatFormat(
     name="gpt-oss",
-    marks=Marks(all_of=(CHANNEL, BODY, "<|start|>")),
-    read=messages_answer(
-        MessageSyntax(
-            start=START,
-            heads=(CHANNEL, " to=", "to=", "<|constrain|>", BODY),
-            body=BODY,
-            ends=ENDS,
-            route=_route,
-            read_call=_read_call,
-        )
+    signature=Signature(all_of=(CHANNEL, BODY, "<|start|>")),
+    parse=MessageParser(
+        start=START,
+        heads=(CHANNEL, " to=", "to=", "<|constrain|>", BODY),
+        body=BODY,
+        ends=ENDS,
+        route=_route,
+        read_call=_read_call,
     ),
     calls=CallLayout(
         call=(

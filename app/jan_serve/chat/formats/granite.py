@@ -1,27 +1,27 @@
-"""IBM Granite 3.x: `<|tool_call|>` before a JSON array. Granite 4 writes calls as Hermes does.
+"""IBM Granite 3.x: `<|tool_call|>` before a JSON array. Granite 4 uses the Hermes format.
 
-Source: the models' chat templates. Granite 3.2 opens and closes its thoughts with sentences, 3.3 with tags, and both
-put tags around the answer then.
+Source: the models' chat templates. Granite 3.2 opens and closes thoughts with sentences, 3.3 with tags; both then put
+tags around the answer.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from jan_serve.chat.formats.format import ChatFormat, Marks, Thought
+from jan_serve.chat.call_layout import CallLayout, Slot
+from jan_serve.chat.chat_format import ChatFormat, Signature, Thought
 from jan_serve.chat.formats.hermes import HERMES, OPEN
-from jan_serve.chat.formats.layout import CallLayout, Slot
 from jan_serve.chat.parsers.json_calls import JsonCalls
-from jan_serve.chat.parsers.marked import marked_answer
+from jan_serve.chat.parsers.marker_parser import marker_parser
 
 CALLS = "<|tool_call|>"
 
-GRANITE4 = replace(HERMES, name="granite4", marks=Marks(all_of=("<|start_of_role|>", OPEN)))
+GRANITE4 = replace(HERMES, name="granite4", signature=Signature(all_of=("<|start_of_role|>", OPEN)))
 
 GRANITE3 = ChatFormat(
     name="granite3",
-    marks=Marks(all_of=("<|start_of_role|>",)),
-    read=marked_answer(JsonCalls().reader(), CALLS, ignored=("<response>", "</response>")),
+    signature=Signature(all_of=("<|start_of_role|>",)),
+    parse=marker_parser(JsonCalls(), CALLS, ignored=("<response>", "</response>")),
     calls=CallLayout(
         opening=CALLS + "[",
         call=('{"name": "', Slot.NAME, '", "arguments": ', Slot.ARGUMENTS, "}"),
@@ -36,6 +36,6 @@ GRANITE3 = ChatFormat(
 GRANITE3_2 = replace(
     GRANITE3,
     name="granite3.2",
-    marks=Marks(all_of=("<|start_of_role|>", "Here is my thought process:")),
+    signature=Signature(all_of=("<|start_of_role|>", "Here is my thought process:")),
     thought=Thought(opens=("Here is my thought process:",), closes=("Here is my response:",), ends=(CALLS,)),
 )

@@ -1,14 +1,14 @@
-"""Hermes 2/3, Qwen 2.5/3, QwQ, MiMo, Bielik, Reka and many more: `<tool_call>` around a JSON object for each call.
+"""Hermes 2/3, Qwen 2.5/3, QwQ, MiMo, Bielik, Reka and many others: `<tool_call>` around one JSON object per call.
 
 Source: the models' chat templates (NousResearch's function-calling format).
 """
 
 from __future__ import annotations
 
-from jan_serve.chat.formats.format import ChatFormat, Marks
-from jan_serve.chat.formats.layout import CallLayout, Slot
+from jan_serve.chat.call_layout import CallLayout, Slot
+from jan_serve.chat.chat_format import ChatFormat, Signature
 from jan_serve.chat.parsers.json_calls import JsonCalls
-from jan_serve.chat.parsers.marked import marked_answer
+from jan_serve.chat.parsers.marker_parser import marker_parser
 
 OPEN = "<tool_call>"
 CLOSE = "</tool_call>"
@@ -24,8 +24,8 @@ LAYOUT = CallLayout(
 
 HERMES = ChatFormat(
     name="hermes",
-    marks=Marks(all_of=(OPEN,)),
-    read=marked_answer(OBJECTS.reader(), OPEN),
+    signature=Signature(all_of=(OPEN,)),
+    parse=marker_parser(OBJECTS, OPEN),
     calls=LAYOUT,
     special_tokens=(OPEN, CLOSE, "<think>", "</think>"),
 )

@@ -1,16 +1,16 @@
-"""Kimi K2 (Instruct and Thinking): `functions.NAME:INDEX`, then JSON arguments, between marks.
+"""Kimi K2 (Instruct and Thinking): `functions.NAME:INDEX`, then JSON arguments, between markers.
 
-Source: the models' chat templates and Moonshot's tool call guidance. The index counts over the whole chat.
+Source: the models' chat templates and Moonshot's tool call guidance. The index counts calls over the whole chat.
 """
 
 from __future__ import annotations
 
 import re
 
-from jan_serve.chat.formats.format import ChatFormat, IdStyle, Marks, Thought
-from jan_serve.chat.formats.layout import CallLayout, Slot
-from jan_serve.chat.parsers.marked import marked_answer
-from jan_serve.chat.parsers.named_calls import NamedCalls
+from jan_serve.chat.call_layout import CallLayout, Slot
+from jan_serve.chat.chat_format import ChatFormat, IdStyle, Signature, Thought
+from jan_serve.chat.parsers.bare_name_calls import BareNameCalls
+from jan_serve.chat.parsers.marker_parser import marker_parser
 
 ALL_OPEN = "<|tool_calls_section_begin|>"
 ALL_CLOSE = "<|tool_calls_section_end|>"
@@ -20,11 +20,11 @@ CLOSE = "<|tool_call_end|>"
 
 KIMI_K2 = ChatFormat(
     name="kimi-k2",
-    marks=Marks(all_of=(ALL_OPEN, OPEN)),
-    read=marked_answer(
-        NamedCalls(
+    signature=Signature(all_of=(ALL_OPEN, OPEN)),
+    parse=marker_parser(
+        BareNameCalls(
             name=re.compile(r"(?:functions\.)?(.+?)(?::\d+)?"), arguments=(ARGUMENTS,), closers=(CLOSE,)
-        ).reader(),
+        ),
         OPEN,
         ignored=(ALL_OPEN, ALL_CLOSE),
     ),

@@ -1,13 +1,13 @@
-"""Kimi K3: elements written with the marks `<|open|>`, `<|close|>` and `<|sep|>`, around thought, text and calls alike.
+"""Kimi K3: elements made of `<|open|>`, `<|close|>` and `<|sep|>`, around thought, text and calls alike.
 
 Source: the model's chat template. The prompt opens the thought, and a thought may end without its closing tag.
 """
 
 from __future__ import annotations
 
-from jan_serve.chat.formats.format import ChatFormat, Marks, Thought
-from jan_serve.chat.formats.layout import CallLayout, Slot, TaggedArguments
-from jan_serve.chat.parsers.marked import marked_answer
+from jan_serve.chat.call_layout import CallLayout, Slot, TaggedArguments
+from jan_serve.chat.chat_format import ChatFormat, Signature, Thought
+from jan_serve.chat.parsers.marker_parser import marker_parser
 from jan_serve.chat.parsers.tagged_calls import TaggedCalls
 
 
@@ -35,9 +35,9 @@ _calls = TaggedCalls(
 
 KIMI_K3 = ChatFormat(
     name="kimi-k3",
-    marks=Marks(all_of=("<|open|>", "<|close|>", "<|sep|>")),
-    read=marked_answer(
-        _calls.reader(),
+    signature=Signature(all_of=("<|open|>", "<|close|>", "<|sep|>")),
+    parse=marker_parser(
+        _calls,
         _open("tools"),
         ignored=(_open("response"), _close("response"), _close("message"), "<|end_of_msg|>"),
     ),

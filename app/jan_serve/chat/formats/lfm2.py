@@ -1,14 +1,14 @@
-"""Liquid LFM2 and LFM2.5: Python calls in a list, between marks.
+"""Liquid LFM2 and LFM2.5: Python calls in a list, between markers.
 
-Source: the models' chat templates. LFM2.5's writes true, false and null as JSON does.
+Source: the models' chat templates. LFM2.5 writes true, false and null as in JSON.
 """
 
 from __future__ import annotations
 
-from jan_serve.chat.formats.format import ChatFormat, Marks, Thought
-from jan_serve.chat.formats.layout import CallLayout, PythonArguments, Slot
+from jan_serve.chat.call_layout import CallLayout, PythonArguments, Slot
+from jan_serve.chat.chat_format import ChatFormat, Signature, Thought
 from jan_serve.chat.parsers.json_calls import JsonCalls
-from jan_serve.chat.parsers.marked import marked_answer
+from jan_serve.chat.parsers.marker_parser import marker_parser
 from jan_serve.chat.parsers.python_calls import PythonCalls
 
 OPEN = "<|tool_call_start|>"
@@ -16,8 +16,8 @@ CLOSE = "<|tool_call_end|>"
 
 LFM2 = ChatFormat(
     name="lfm2",
-    marks=Marks(any_of=(OPEN, "<|tool_list_start|>", '"List of tools: ["')),
-    read=marked_answer(PythonCalls(closers=(CLOSE,), or_json=JsonCalls(closers=(CLOSE,))).reader(), OPEN),
+    signature=Signature(any_of=(OPEN, "<|tool_list_start|>", '"List of tools: ["')),
+    parse=marker_parser(PythonCalls(closers=(CLOSE,), or_json=JsonCalls(closers=(CLOSE,))), OPEN),
     calls=CallLayout(
         opening=OPEN + "[",
         call=(Slot.NAME, "(", Slot.ARGUMENTS, ")"),

@@ -1,13 +1,13 @@
-"""OpenBMB MiniCPM 5: a function element with param elements; text with line breaks or brackets is a CDATA section.
+"""OpenBMB MiniCPM 5: a function element with param elements; text with line breaks or brackets is in a CDATA section.
 
 Source: the model's chat template.
 """
 
 from __future__ import annotations
 
-from jan_serve.chat.formats.format import ChatFormat, Marks
-from jan_serve.chat.formats.layout import CallLayout, Slot, TaggedArguments
-from jan_serve.chat.parsers.marked import marked_answer
+from jan_serve.chat.call_layout import CallLayout, Slot, TaggedArguments
+from jan_serve.chat.chat_format import ChatFormat, Signature
+from jan_serve.chat.parsers.marker_parser import marker_parser
 from jan_serve.chat.parsers.tagged_calls import TaggedCalls
 
 OPEN = '<function name="'
@@ -15,8 +15,8 @@ CLOSE = "</function>"
 
 MINICPM5 = ChatFormat(
     name="minicpm5",
-    marks=Marks(all_of=(OPEN, '<param name="')),
-    read=marked_answer(
+    signature=Signature(all_of=(OPEN, '<param name="')),
+    parse=marker_parser(
         TaggedCalls(
             call_opens=(OPEN,),
             name_end=">",
@@ -26,7 +26,7 @@ MINICPM5 = ChatFormat(
             value_close="</param>",
             call_close=CLOSE,
             cdata=True,
-        ).reader(),
+        ),
         OPEN,
     ),
     calls=CallLayout(

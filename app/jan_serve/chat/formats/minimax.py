@@ -1,4 +1,4 @@
-"""MiniMax M1 (JSON objects, one a line), M2 (invoke and parameter elements) and M3 (elements down to every value).
+"""MiniMax M1 (JSON objects, one a line), M2 (invoke and parameter elements) and M3 (nested elements for every value).
 
 Source: the models' chat templates.
 """
@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from jan_serve.chat.formats.format import ChatFormat, Marks, Reading, Thought
-from jan_serve.chat.formats.layout import CallLayout, NestedTagArguments, Slot, TaggedArguments
+from jan_serve.chat.call_layout import CallLayout, NestedTagArguments, Slot, TaggedArguments
+from jan_serve.chat.chat_format import ChatFormat, ParseContext, Signature, Thought
 from jan_serve.chat.parsers.json_calls import JsonCalls
-from jan_serve.chat.parsers.marked import marked_answer
+from jan_serve.chat.parsers.marker_parser import marker_parser
 from jan_serve.chat.parsers.nested_tags import Element, copy_members
 from jan_serve.chat.parsers.tagged_calls import TaggedCalls
 from jan_serve.chat.text_stream import Steps
@@ -22,8 +22,8 @@ _M1_CLOSE = "</tool_calls>"
 
 MINIMAX_M1 = ChatFormat(
     name="minimax-m1",
-    marks=Marks(all_of=(_M1_OPEN, "<beginning_of_sentence>")),
-    read=marked_answer(JsonCalls(closers=(_M1_CLOSE,)).reader(), _M1_OPEN),
+    signature=Signature(all_of=(_M1_OPEN, "<beginning_of_sentence>")),
+    parse=marker_parser(JsonCalls(closers=(_M1_CLOSE,)), _M1_OPEN),
     calls=CallLayout(
         opening=_M1_OPEN + "\n",
         call=('{"name": "', Slot.NAME, '", "arguments": ', Slot.ARGUMENTS, "}\n"),
@@ -37,8 +37,8 @@ _M2_CLOSE = "</minimax:tool_call>"
 
 MINIMAX_M2 = ChatFormat(
     name="minimax-m2",
-    marks=Marks(all_of=(_M2_OPEN,)),
-    read=marked_answer(
+    signature=Signature(all_of=(_M2_OPEN,)),
+    parse=marker_parser(
         TaggedCalls(
             call_opens=('<invoke name="',),
             name_end=">",
@@ -48,7 +48,7 @@ MINIMAX_M2 = ChatFormat(
             value_close="</parameter>",
             call_close="</invoke>",
             closers=(_M2_CLOSE,),
-        ).reader(),
+        ),
         _M2_OPEN,
     ),
     calls=CallLayout(
@@ -72,38 +72,38 @@ _INVOKE_END = PREFIX + "</invoke>"
 _NAME: Final = re.compile(r"[^\s\"<>]*")
 
 
-def _read_m3(reading: Reading, marker: str) -> Steps[None]:
-    stream = reading.stream
+def _read_m3(context: ParseContext, marker: str) -> Steps[None]:
+    stream = context.stream
     any_call = False
     yield from stream.skip_space()
     while (yield from stream.accept(_INVOKE)):
         pieces: list[str] = []
-        yield from stream.run(_NAME, pieces.append)
+        yield from stream.read_matching(_NAME, pieces.append)
         name = "".join(pieces)
         if not name or not (yield from stream.accept('">')):
-            reading.release()
+            context.release()
             return
-        reading.open_call(name)
+        context.open_call(name)
         any_call = True
-        tool = reading.tools.get(name)
+        tool = context.tools.get(name)
         schema = tool.parameters if tool is not None else {}
-        whole = yield from copy_members(reading, PREFIX, _INVOKE_END, Element(schema, schema))
+        whole = yield from copy_members(context, PREFIX, _INVOKE_END, Element(schema, schema))
         if not whole and not stream.at_end:
-            yield from stream.until(marker_set(_M3_CLOSE), reading.out.arguments)
+            yield from stream.read_until(marker_set(_M3_CLOSE), context.out.arguments)
             return
         stream.record()
         yield from stream.skip_space()
     if not any_call:
-        reading.release()
+        context.release()
         return
-    stream.recorded()
+    stream.stop_recording()
     yield from stream.accept(_M3_CLOSE)
 
 
 MINIMAX_M3 = ChatFormat(
     name="minimax-m3",
-    marks=Marks(all_of=(PREFIX,)),
-    read=marked_answer(_read_m3, _M3_OPEN),
+    signature=Signature(all_of=(PREFIX,)),
+    parse=marker_parser(_read_m3, _M3_OPEN),
     calls=CallLayout(
         opening=_M3_OPEN + "\n",
         call=(_INVOKE, Slot.NAME, '">', Slot.ARGUMENTS, _INVOKE_END + "\n"),

@@ -5,11 +5,11 @@ Source: the models' chat templates and mistral-common's tokenizer versions (v3 a
 
 from __future__ import annotations
 
-from jan_serve.chat.formats.format import ChatFormat, IdStyle, Marks, Thought
-from jan_serve.chat.formats.layout import CallLayout, Slot
+from jan_serve.chat.call_layout import CallLayout, Slot
+from jan_serve.chat.chat_format import ChatFormat, IdStyle, Signature, Thought
+from jan_serve.chat.parsers.bare_name_calls import BareNameCalls
 from jan_serve.chat.parsers.json_calls import JsonCalls
-from jan_serve.chat.parsers.marked import marked_answer
-from jan_serve.chat.parsers.named_calls import NamedCalls
+from jan_serve.chat.parsers.marker_parser import marker_parser
 
 CALLS = "[TOOL_CALLS]"
 ARGS = "[ARGS]"
@@ -18,17 +18,17 @@ CALL_ID = "[CALL_ID]"
 _THOUGHT = Thought(opens=("[THINK]", "<think>"), closes=("[/THINK]", "</think>"), ends=(CALLS,))
 _TOKENS = (CALLS, ARGS, CALL_ID, "[THINK]", "[/THINK]")
 
-_read = marked_answer(
-    NamedCalls(call_id=CALL_ID, arguments=(ARGS,), or_json=JsonCalls()).reader(),
+_read = marker_parser(
+    BareNameCalls(call_id=CALL_ID, arguments=(ARGS,), or_json=JsonCalls()),
     CALLS,
 )
 
 
-def _mistral(name: str, marks: Marks, layout: CallLayout) -> ChatFormat:
+def _mistral(name: str, signature: Signature, layout: CallLayout) -> ChatFormat:
     return ChatFormat(
         name=name,
-        marks=marks,
-        read=_read,
+        signature=signature,
+        parse=_read,
         calls=layout,
         thought=_THOUGHT,
         special_tokens=_TOKENS,
@@ -38,19 +38,19 @@ def _mistral(name: str, marks: Marks, layout: CallLayout) -> ChatFormat:
 
 MISTRAL_CALL_ID = _mistral(
     "mistral-call-id",
-    Marks(all_of=(CALLS, ARGS, CALL_ID)),
+    Signature(all_of=(CALLS, ARGS, CALL_ID)),
     CallLayout(call=(CALLS, Slot.NAME, CALL_ID, Slot.CALL_ID, ARGS, Slot.ARGUMENTS), triggers=(CALLS,)),
 )
 
 MISTRAL_ARGS = _mistral(
     "mistral-args",
-    Marks(all_of=(CALLS, ARGS)),
+    Signature(all_of=(CALLS, ARGS)),
     CallLayout(call=(CALLS, Slot.NAME, ARGS, Slot.ARGUMENTS), triggers=(CALLS,)),
 )
 
 MISTRAL_ARRAY = _mistral(
     "mistral-array",
-    Marks(all_of=(CALLS,)),
+    Signature(all_of=(CALLS,)),
     CallLayout(
         opening=CALLS + "[",
         call=('{"name": "', Slot.NAME, '", "arguments": ', Slot.ARGUMENTS, ', "id": "', Slot.CALL_ID, '"}'),

@@ -1,4 +1,4 @@
-"""Muse Glimmer: messages with a recipient; calls are invoke and parameter elements in messages to the tool.
+"""Muse Glimmer: messages with a recipient; calls are invoke and parameter elements in messages to a tool.
 
 Source: the model's chat template.
 """
@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from jan_serve.chat.formats.format import ChatFormat, Marks, Reading, Thought
-from jan_serve.chat.formats.layout import CallLayout, Slot, TaggedArguments
-from jan_serve.chat.parsers.messages import TEXT, THOUGHT, Kind, MessageSyntax, Route, messages_answer
+from jan_serve.chat.call_layout import CallLayout, Slot, TaggedArguments
+from jan_serve.chat.chat_format import ChatFormat, ParseContext, Signature, Thought
+from jan_serve.chat.parsers.message_parser import TEXT, THOUGHT, Kind, MessageParser, Route
 from jan_serve.chat.parsers.tagged_calls import TaggedCalls
 from jan_serve.chat.text_stream import Steps
 
@@ -30,7 +30,7 @@ _elements = TaggedCalls(
     value_close="</atem:parameter>",
     call_close="</atem:invoke>",
     closers=(CLOSE,),
-).reader()
+)
 
 
 def _route(header: str) -> Route:
@@ -40,27 +40,25 @@ def _route(header: str) -> Route:
     return THOUGHT if match.group(1) == "self" else Route(Kind.CALL, match.group(1))
 
 
-def _read_call(reading: Reading, recipient: str) -> Steps[None]:
+def _read_call(context: ParseContext, recipient: str) -> Steps[None]:
     del recipient  # the element names the tool
-    yield from reading.stream.skip_space()
-    if (yield from reading.stream.accept(OPEN)):
-        yield from _elements(reading, OPEN)
+    yield from context.stream.skip_space()
+    if (yield from context.stream.accept(OPEN)):
+        yield from _elements(context, OPEN)
     else:
-        reading.release()
+        context.release()
 
 
 MUSE_GLIMMER = ChatFormat(
     name="muse-glimmer",
-    marks=Marks(all_of=("<atem:function_calls>", "<|eom|>")),
-    read=messages_answer(
-        MessageSyntax(
-            start=START,
-            heads=(" to=", BODY),
-            body=BODY,
-            ends=("<|eom|>", "<|eot|>"),
-            route=_route,
-            read_call=_read_call,
-        )
+    signature=Signature(all_of=("<atem:function_calls>", "<|eom|>")),
+    parse=MessageParser(
+        start=START,
+        heads=(" to=", BODY),
+        body=BODY,
+        ends=("<|eom|>", "<|eot|>"),
+        route=_route,
+        read_call=_read_call,
     ),
     calls=CallLayout(
         call=(

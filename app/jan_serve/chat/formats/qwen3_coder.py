@@ -1,14 +1,14 @@
 """Qwen3-Coder, Qwen3.5, Nemotron 3, Step 3.5 and Seed-OSS: a function element with a parameter element per argument.
 
-Source: the models' chat templates. Qwen3-Coder leaves out the outer tag now and then, so a call also begins without it.
+Source: the models' chat templates. Qwen3-Coder sometimes omits the outer tag, so a call also begins without it.
 """
 
 from __future__ import annotations
 
-from jan_serve.chat.formats.format import ChatFormat, Marks, Thought
+from jan_serve.chat.call_layout import CallLayout, Slot, TaggedArguments
+from jan_serve.chat.chat_format import ChatFormat, Signature, Thought
 from jan_serve.chat.formats.hermes import CLOSE, OBJECTS, OPEN
-from jan_serve.chat.formats.layout import CallLayout, Slot, TaggedArguments
-from jan_serve.chat.parsers.marked import marked_answer
+from jan_serve.chat.parsers.marker_parser import marker_parser
 from jan_serve.chat.parsers.tagged_calls import TaggedCalls
 
 FUNCTION = "<function="
@@ -32,8 +32,8 @@ _ARGUMENTS = TaggedArguments(argument=("<parameter=", Slot.KEY, ">\n", Slot.VALU
 
 QWEN3_CODER = ChatFormat(
     name="qwen3-coder",
-    marks=Marks(all_of=(FUNCTION, "<parameter=", OPEN)),
-    read=marked_answer(_elements(CLOSE).reader(), OPEN, FUNCTION),
+    signature=Signature(all_of=(FUNCTION, "<parameter=", OPEN)),
+    parse=marker_parser(_elements(CLOSE), OPEN, FUNCTION),
     calls=CallLayout(
         call=(OPEN + "\n" + FUNCTION, Slot.NAME, ">\n", Slot.ARGUMENTS, "</function>\n" + CLOSE),
         separator="\n",
@@ -48,8 +48,8 @@ _SEED_CLOSE = "</seed:tool_call>"
 
 SEED_OSS = ChatFormat(
     name="seed-oss",
-    marks=Marks(all_of=("seed:tool_call",)),
-    read=marked_answer(_elements(_SEED_CLOSE).reader(), _SEED_OPEN, FUNCTION),
+    signature=Signature(all_of=("seed:tool_call",)),
+    parse=marker_parser(_elements(_SEED_CLOSE), _SEED_OPEN, FUNCTION),
     calls=CallLayout(
         call=(_SEED_OPEN + "\n" + FUNCTION, Slot.NAME, ">\n", Slot.ARGUMENTS, "</function>\n" + _SEED_CLOSE),
         separator="\n",

@@ -1,10 +1,10 @@
-"""SmolLM3: thoughts and calls as Hermes writes them; its template speaks of `xml_tools`, or of no tools at all."""
+"""SmolLM3: the Hermes format; its template reads `xml_tools`, or no tools at all."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from jan_serve.chat.formats.format import Marks
+from jan_serve.chat.chat_format import Signature
 from jan_serve.chat.formats.hermes import HERMES
 
-SMOLLM3 = replace(HERMES, name="smollm3", marks=Marks(any_of=("xml_tools", "named SmolLM")))
+SMOLLM3 = replace(HERMES, name="smollm3", signature=Signature(any_of=("xml_tools", "named SmolLM")))

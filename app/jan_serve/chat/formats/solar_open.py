@@ -1,14 +1,14 @@
-"""Upstage Solar Open: messages whose kind is a mark; calls are an id, a name and JSON arguments between marks.
+"""Upstage Solar Open: a marker for each kind of message; calls are an id, a name and JSON arguments between markers.
 
 Source: the model's chat template.
 """
 
 from __future__ import annotations
 
-from jan_serve.chat.formats.format import ChatFormat, Marks, Thought
-from jan_serve.chat.formats.layout import CallLayout, Slot
-from jan_serve.chat.parsers.marked import marked_answer
-from jan_serve.chat.parsers.named_calls import NamedCalls
+from jan_serve.chat.call_layout import CallLayout, Slot
+from jan_serve.chat.chat_format import ChatFormat, Signature, Thought
+from jan_serve.chat.parsers.bare_name_calls import BareNameCalls
+from jan_serve.chat.parsers.marker_parser import marker_parser
 
 OPEN = "<|tool_call:begin|>"
 NAME = "<|tool_call:name|>"
@@ -19,9 +19,9 @@ _ALL = "<|tool_calls|>"
 
 SOLAR_OPEN = ChatFormat(
     name="solar-open",
-    marks=Marks(all_of=(OPEN, NAME)),
-    read=marked_answer(
-        NamedCalls(id_before=NAME, arguments=(ARGUMENTS,), closers=(CLOSE,)).reader(),
+    signature=Signature(all_of=(OPEN, NAME)),
+    parse=marker_parser(
+        BareNameCalls(id_before=NAME, arguments=(ARGUMENTS,), closers=(CLOSE,)),
         OPEN,
         ignored=(_MESSAGE, "<|content|>", "<|end|>", _ALL, "<|calls|>"),
     ),

@@ -1,4 +1,4 @@
-"""Reads calls that are JSON objects with a name and arguments: alone, one after another, or in an array."""
+"""Parses calls that are JSON objects with a name and arguments: alone, in sequence, or in an array."""
 
 from __future__ import annotations
 
@@ -6,24 +6,23 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from jan_serve.chat.formats.format import Reading
+from jan_serve.chat.chat_format import ParseContext
 from jan_serve.chat.json_stream import copy_json, json_string_value, read_json, read_json_string
-from jan_serve.chat.parsers.marked import CallsReader
 from jan_serve.chat.text_stream import Steps, discard
 from jan_serve.text.markers import marker_set
 
-# Between calls and behind the last one. Models close a bracket too many now and then.
+# Between calls and after the last one. Models sometimes close a bracket too many.
 _BETWEEN: Final = re.compile(r"[\s,;}\]]*")
 _MAX_NAME: Final = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonCalls:
-    """What the objects look like.
+    """The keys of the objects.
 
-    name_is_key: `{"NAME": ARGUMENTS}`, and the keys are not looked at. known_only: an object that names no tool of the
+    name_is_key: `{"NAME": ARGUMENTS}`; the key settings are unused. known_only: an object that names no tool of the
     request is text; for calls without a marker, which could be any JSON. not_calls: names that mean "no call".
-    closers: what ends the calls; without any, the first thing that is no call.
+    closers: markers that end the calls; without any, the first text that is not a call ends them.
     """
 
     name_keys: tuple[str, ...] = ("name",)
@@ -34,71 +33,66 @@ class JsonCalls:
     not_calls: tuple[str, ...] = ()
     closers: tuple[str, ...] = ()
 
-    def reader(self) -> CallsReader:
-        """The function that reads them."""
-
-        def read(reading: Reading, marker: str) -> Steps[None]:
-            return _read_calls(reading, self, in_array=marker.endswith("["))
-
-        return read
+    def __call__(self, context: ParseContext, marker: str) -> Steps[None]:
+        return _read_calls(context, self, in_array=marker.endswith("["))
 
 
-def _read_calls(reading: Reading, form: JsonCalls, in_array: bool) -> Steps[None]:
-    stream = reading.stream
+def _read_calls(context: ParseContext, syntax: JsonCalls, in_array: bool) -> Steps[None]:
+    stream = context.stream
     yield from stream.skip_space()
     in_array = in_array or (yield from stream.accept("[")) is not None
     yield from stream.skip_space()
     any_call = False
     while (yield from stream.peek(1)) == "{":
-        if not (yield from _Call(reading, form).read()):
-            reading.release()
+        if not (yield from _Call(context, syntax).read()):
+            context.release()
             return
         any_call = True
         stream.record()
-        if in_array or form.closers:
-            yield from stream.run(_BETWEEN, discard)
+        if in_array or syntax.closers:
+            yield from stream.read_matching(_BETWEEN, discard)
         else:
             yield from stream.skip_space()
             yield from stream.accept(";")
             yield from stream.skip_space()
     if not any_call:
-        reading.release()
+        context.release()
         return
-    stream.recorded()
-    yield from stream.accept(*form.closers)
+    stream.stop_recording()
+    yield from stream.accept(*syntax.closers)
     yield from stream.skip_space()
 
 
 class _Call:
-    """One object being read. The name may come after the arguments, which are then held."""
+    """Parses one object. If the name comes after the arguments, the arguments are held until then."""
 
-    def __init__(self, reading: Reading, form: JsonCalls) -> None:
-        self._reading = reading
-        self._form = form
+    def __init__(self, context: ParseContext, syntax: JsonCalls) -> None:
+        self._context = context
+        self._syntax = syntax
         self._name: str | None = None
         self._held: str | None = None
         self._opened = False
 
     def read(self) -> Steps[bool]:
-        """Read the object. False where it is not a call: then nothing was announced, and a recording goes on."""
+        """Read the object. False if it is not a call: nothing is announced, and the recording is still in progress."""
         whole = yield from self._read_members()
         if not self._opened and whole and self._is_call():
             self._open()
-            self._reading.out.arguments(self._held if self._held is not None else "{}")
+            self._context.out.arguments(self._held if self._held is not None else "{}")
         if self._opened and not whole:
             yield from self._pass_rest()
-        return self._opened or (whole and self._name in self._form.not_calls)
+        return self._opened or (whole and self._name in self._syntax.not_calls)
 
     def _read_members(self, nested: bool = False) -> Steps[bool]:
-        """From the opening bracket to the closing one; False where something else than an object comes."""
-        stream = self._reading.stream
+        """Read from the opening bracket to the closing one. False if it is malformed or cannot be a call."""
+        stream = self._context.stream
         yield from stream.take(1)
         while True:
             yield from stream.skip_space()
             if (yield from stream.accept("}")):
                 return True
             key = yield from read_json_string(stream)
-            if key is None or not self._takes(key):
+            if key is None or not self._allows(key):
                 return False
             yield from stream.skip_space()
             if not (yield from stream.accept(":")):
@@ -110,36 +104,36 @@ class _Call:
             if not (yield from stream.accept(",")) and (yield from stream.peek(1)) != "}":
                 return False
 
-    def _takes(self, key: str) -> bool:
-        """Whether a call may have this key. Where calls have no marker, another one tells that this is none."""
-        form = self._form
-        if form.name_is_key or not form.known_only:
+    def _allows(self, key: str) -> bool:
+        """Whether a call may have this key. Without a marker, an object with another key is not a call."""
+        syntax = self._syntax
+        if syntax.name_is_key or not syntax.known_only:
             return True
-        return key in form.name_keys or key in form.argument_keys or key in form.other_keys
+        return key in syntax.name_keys or key in syntax.argument_keys or key in syntax.other_keys
 
     def _read_value(self, key: str, nested: bool) -> Steps[bool]:
-        stream, form = self._reading.stream, self._form
-        if form.name_is_key:
+        stream, syntax = self._context.stream, self._syntax
+        if syntax.name_is_key:
             self._name = key
             return (yield from self._read_arguments())
-        if key in form.name_keys:
+        if key in syntax.name_keys:
             self._name = yield from read_json_string(stream)
             return self._name is not None
-        if key in form.argument_keys:
+        if key in syntax.argument_keys:
             return (yield from self._read_arguments())
         if key == "function" and not nested and (yield from stream.peek(1)) == "{":
             return (yield from self._read_members(nested=True))
         return (yield from copy_json(stream, discard))
 
     def _read_arguments(self) -> Steps[bool]:
-        """The arguments: an object as it comes; a string that holds one, or null, when it is whole."""
-        stream, out = self._reading.stream, self._reading.out
+        """Read the arguments: an object streams; a string that contains one, or null, is held until complete."""
+        stream, out = self._context.stream, self._context.out
         if self._opened:
             return (yield from copy_json(stream, discard))
-        as_they_come = (yield from stream.peek(1)) not in ('"', "n")
-        if as_they_come and self._name is not None:
+        streams = (yield from stream.peek(1)) not in ('"', "n")
+        if streams and self._name is not None:
             if not self._is_call():
-                return (yield from copy_json(stream, discard)) and self._name in self._form.not_calls
+                return (yield from copy_json(stream, discard)) and self._name in self._syntax.not_calls
             self._open()
             return (yield from copy_json(stream, out.arguments))
         text = yield from read_json(stream)
@@ -150,21 +144,21 @@ class _Call:
 
     def _is_call(self) -> bool:
         name = self._name
-        if not name or len(name) > _MAX_NAME or name in self._form.not_calls:
+        if not name or len(name) > _MAX_NAME or name in self._syntax.not_calls:
             return False
-        return not self._form.known_only or name in self._reading.tools
+        return not self._syntax.known_only or name in self._context.tools
 
     def _open(self) -> None:
         assert self._name is not None
         if not self._opened:
-            self._reading.open_call(self._name)
+            self._context.open_call(self._name)
         self._opened = True
 
     def _pass_rest(self) -> Steps[None]:
-        """What follows broken JSON, up to the end of the calls, is passed on: whoever parses it sees what was wrong."""
-        closers = self._form.closers
-        if closers and not self._reading.stream.at_end:
-            yield from self._reading.stream.until(marker_set(*closers), self._reading.out.arguments)
+        """Pass on the text after broken JSON, up to the end of the calls, so that clients can see the error."""
+        closers = self._syntax.closers
+        if closers and not self._context.stream.at_end:
+            yield from self._context.stream.read_until(marker_set(*closers), self._context.out.arguments)
 
 
 def _unwrapped(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Reads calls that are written as in Python: `[name(key='value', other=[1, 2]), …]`. Nothing is evaluated."""
+"""Parses calls in Python syntax: `[name(key='value', other=[1, 2]), …]`. Nothing is evaluated."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from jan_serve.chat.formats.format import Reading
+from jan_serve.chat.chat_format import ParseContext
 from jan_serve.chat.json_stream import json_escaped
 from jan_serve.chat.literals import copy_literal
 from jan_serve.chat.parsers.json_calls import JsonCalls
-from jan_serve.chat.parsers.marked import CallsReader
 from jan_serve.chat.text_stream import Steps
 from jan_serve.text.markers import marker_set
 
@@ -20,10 +19,9 @@ _KEY: Final = re.compile(r"\w*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PythonCalls:
-    """How the calls are embedded.
+    """closers: end the calls. suffix: an optional suffix of the name. known_only: a call of an unknown tool is text.
 
-    closers: what ends the calls. suffix: what may stand between name and bracket. known_only: a call of something that
-    is no tool of the request is text. or_json: how to read JSON objects in place of calls.
+    or_json: the syntax of JSON calls in place of Python calls.
     """
 
     closers: tuple[str, ...] = ()
@@ -31,28 +29,23 @@ class PythonCalls:
     known_only: bool = False
     or_json: JsonCalls | None = None
 
-    def reader(self) -> CallsReader:
-        """The function that reads them."""
-
-        def read(reading: Reading, marker: str) -> Steps[None]:
-            return _read_calls(reading, self, marker)
-
-        return read
+    def __call__(self, context: ParseContext, marker: str) -> Steps[None]:
+        return _read_calls(context, self, marker)
 
 
-def _read_calls(reading: Reading, form: PythonCalls, marker: str) -> Steps[None]:
-    stream = reading.stream
+def _read_calls(context: ParseContext, syntax: PythonCalls, marker: str) -> Steps[None]:
+    stream = context.stream
     yield from stream.skip_space()
     in_list = (yield from stream.accept("[")) is not None
     yield from stream.skip_space()
-    if form.or_json is not None and (yield from stream.peek(1)) == "{":
-        yield from form.or_json.reader()(reading, "[" if in_list else marker)
+    if syntax.or_json is not None and (yield from stream.peek(1)) == "{":
+        yield from syntax.or_json(context, "[" if in_list else marker)
         return
     any_call = False
     while not any_call or (in_list and (yield from stream.accept(","))):
         yield from stream.skip_space()
-        if not (yield from _read_call(reading, form)):
-            reading.release()
+        if not (yield from _read_call(context, syntax)):
+            context.release()
             return
         any_call = True
         stream.record()
@@ -60,39 +53,39 @@ def _read_calls(reading: Reading, form: PythonCalls, marker: str) -> Steps[None]
     if in_list:
         yield from stream.accept("]")
         yield from stream.skip_space()
-    stream.recorded()
-    yield from stream.accept(*form.closers)
+    stream.stop_recording()
+    yield from stream.accept(*syntax.closers)
 
 
-def _read_call(reading: Reading, form: PythonCalls) -> Steps[bool]:
-    """`name(…)`. False where it is no call: then nothing was announced."""
-    stream, out = reading.stream, reading.out
+def _read_call(context: ParseContext, syntax: PythonCalls) -> Steps[bool]:
+    """Read `name(…)`. False if it is not a call; nothing is announced then."""
+    stream, out = context.stream, context.out
     pieces: list[str] = []
-    yield from stream.run(_NAME, pieces.append)
+    yield from stream.read_matching(_NAME, pieces.append)
     name = "".join(pieces)
-    if form.suffix:
-        name = name.removesuffix(form.suffix)
-    if not name or (form.known_only and name not in reading.tools) or not (yield from stream.accept("(")):
+    if syntax.suffix:
+        name = name.removesuffix(syntax.suffix)
+    if not name or (syntax.known_only and name not in context.tools) or not (yield from stream.accept("(")):
         return False
-    reading.open_call(name)
+    context.open_call(name)
     out.arguments("{")
-    if (yield from _read_arguments(reading)):
+    if (yield from _read_arguments(context)):
         out.arguments("}")
-    elif form.closers and not stream.at_end:
-        yield from stream.until(marker_set(*form.closers), out.arguments)
+    elif syntax.closers and not stream.at_end:
+        yield from stream.read_until(marker_set(*syntax.closers), out.arguments)
     return True
 
 
-def _read_arguments(reading: Reading) -> Steps[bool]:
-    """Keyword arguments up to the closing bracket. False where they are malformed or the text ends."""
-    stream, out = reading.stream, reading.out
+def _read_arguments(context: ParseContext) -> Steps[bool]:
+    """Read keyword arguments up to the closing bracket. False if they are malformed or the text ends."""
+    stream, out = context.stream, context.out
     first = True
     while True:
         yield from stream.skip_space()
         if (yield from stream.accept(")")):
             return True
         key: list[str] = []
-        yield from stream.run(_KEY, key.append)
+        yield from stream.read_matching(_KEY, key.append)
         yield from stream.skip_space()
         if not key or not (yield from stream.accept("=")):
             if not stream.at_end:

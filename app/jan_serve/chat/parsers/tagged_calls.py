@@ -1,7 +1,6 @@
-"""Reads calls whose arguments stand between tags, one by one, and turns them into JSON as they come.
+"""Parses calls with each argument between tags, and converts them to JSON as they arrive.
 
-The text of a string argument is passed on while it comes; another value when it is whole, as only then its type is
-known.
+The text of a string argument streams; any other value is held until complete, since its type is unknown before.
 """
 
 from __future__ import annotations
@@ -11,12 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from jan_serve.chat.formats.format import Reading
+from jan_serve.chat.chat_format import ParseContext
 from jan_serve.chat.json_stream import json_escaped
 from jan_serve.chat.parsers.json_calls import JsonCalls
-from jan_serve.chat.parsers.marked import CallsReader
+from jan_serve.chat.schema_types import STRING, property_schema, types_of, value_to_json
 from jan_serve.chat.text_stream import Steps, discard
-from jan_serve.chat.tool_types import STRING, property_schema, types_of, value_to_json
 from jan_serve.text.markers import marker_set
 
 _NAME: Final = re.compile(r"[^\s\"'<>=]*")
@@ -27,13 +25,12 @@ _CDATA: Final = ("<![CDATA[", "]]>")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaggedCalls:
-    """The tags. Between them white space is free.
+    """The tags. White space between them is ignored.
 
-    call_opens: what a call begins with; empty where that is the marker that was already read. name_end: what ends the
-    name, with attributes before it; "" where the name just ends. key_end, value_open: what stands between an argument's
-    name and its value; what comes between the two are attributes, of which `string="…"` and `type="…"` say whether the
-    value is a string. pad: stands before and behind a value, at most once, and belongs to the tags.
-    closers: what may stand behind the last call. or_json: how to read a JSON object in place of tags.
+    call_opens: begin a call; empty if the marker already read does. name_end: ends the name and its attributes; "" if
+    nothing marks the end. key_end, value_open: between an argument's name and its value, with attributes between the
+    two; `string="…"` or `type="…"` declares whether the value is a string. pad: optional, once before and once after a
+    value; not part of the value. closers: may follow the last call. or_json: the syntax of JSON calls in place of tags.
     """
 
     call_opens: tuple[str, ...] = ()
@@ -48,63 +45,58 @@ class TaggedCalls:
     cdata: bool = False
     or_json: JsonCalls | None = None
 
-    def reader(self) -> CallsReader:
-        """The function that reads them."""
-
-        def read(reading: Reading, marker: str) -> Steps[None]:
-            return _read_calls(reading, self, marker)
-
-        return read
+    def __call__(self, context: ParseContext, marker: str) -> Steps[None]:
+        return _read_calls(context, self, marker)
 
 
-def _read_calls(reading: Reading, form: TaggedCalls, marker: str) -> Steps[None]:
-    stream = reading.stream
+def _read_calls(context: ParseContext, syntax: TaggedCalls, marker: str) -> Steps[None]:
+    stream = context.stream
     yield from stream.skip_space()
-    if form.or_json is not None and (yield from stream.peek(1)) == "{":
-        yield from form.or_json.reader()(reading, marker)
+    if syntax.or_json is not None and (yield from stream.peek(1)) == "{":
+        yield from syntax.or_json(context, marker)
         return
-    opened = not form.call_opens or marker in form.call_opens
+    opened = not syntax.call_opens or marker in syntax.call_opens
     any_call = False
-    while opened or (yield from stream.accept(*form.call_opens)):
-        if not (yield from _read_call(reading, form)):
-            reading.release()
+    while opened or (yield from stream.accept(*syntax.call_opens)):
+        if not (yield from _read_call(context, syntax)):
+            context.release()
             return
         any_call, opened = True, False
         stream.record()
         yield from stream.skip_space()
     if not any_call:
-        reading.release()
+        context.release()
         return
-    stream.recorded()
-    yield from stream.accept(*form.closers)
+    stream.stop_recording()
+    yield from stream.accept(*syntax.closers)
 
 
-def _read_call(reading: Reading, form: TaggedCalls) -> Steps[bool]:
-    """A call behind its opening tag. False where it is none: then nothing was announced."""
-    stream, out = reading.stream, reading.out
+def _read_call(context: ParseContext, syntax: TaggedCalls) -> Steps[bool]:
+    """Read a call after its opening tag. False if it is not a call; nothing is announced then."""
+    stream, out = context.stream, context.out
     pieces: list[str] = []
-    yield from stream.run(_NAME, pieces.append)
+    yield from stream.read_matching(_NAME, pieces.append)
     name = "".join(pieces)
-    if form.name_end:
-        yield from stream.run(_ATTRIBUTES, pieces.append)
-        if not (yield from stream.accept(form.name_end)):
+    if syntax.name_end:
+        yield from stream.read_matching(_ATTRIBUTES, pieces.append)
+        if not (yield from stream.accept(syntax.name_end)):
             return False
     yield from stream.skip_space()
-    argument = yield from stream.accept(form.argument_open)
-    if not name or not (argument or (yield from _accept_end(reading, form))):
+    argument = yield from stream.accept(syntax.argument_open)
+    if not name or not (argument or (yield from _accept_end(context, syntax))):
         return False
-    reading.open_call(name)
+    context.open_call(name)
     out.arguments("{")
     if argument is None:
         out.arguments("}")
         return True
-    tool = reading.tools.get(name)
+    tool = context.tools.get(name)
     schema: Mapping[str, Any] = tool.parameters if tool is not None else {}
-    while (yield from _read_argument(reading, form, schema)):
+    while (yield from _read_argument(context, syntax, schema)):
         yield from stream.skip_space()
-        if (yield from stream.accept(form.argument_open)):
+        if (yield from stream.accept(syntax.argument_open)):
             out.arguments(", ")
-        elif (yield from _accept_end(reading, form)) or not stream.at_end:
+        elif (yield from _accept_end(context, syntax)) or not stream.at_end:
             out.arguments("}")
             return True
         else:
@@ -112,40 +104,40 @@ def _read_call(reading: Reading, form: TaggedCalls) -> Steps[bool]:
     return True
 
 
-def _accept_end(reading: Reading, form: TaggedCalls) -> Steps[bool]:
-    """The end of a call; models forget the tag when another closes right behind it, which is then left to be read."""
-    stream = reading.stream
-    if (yield from stream.accept(form.call_close)):
+def _accept_end(context: ParseContext, syntax: TaggedCalls) -> Steps[bool]:
+    """Read the end of a call. Models omit the tag if a closer follows; the closer is not read."""
+    stream = context.stream
+    if (yield from stream.accept(syntax.call_close)):
         return True
-    for closer in form.closers:
-        if (yield from stream.is_at(closer)):
+    for closer in syntax.closers:
+        if (yield from stream.is_next(closer)):
             return True
     return False
 
 
-def _read_argument(reading: Reading, form: TaggedCalls, schema: Mapping[str, Any]) -> Steps[bool]:
-    """An argument behind its opening tag, up to its closing one. False where it does not come to its end."""
-    stream, out = reading.stream, reading.out
+def _read_argument(context: ParseContext, syntax: TaggedCalls, schema: Mapping[str, Any]) -> Steps[bool]:
+    """Read an argument after its opening tag, up to its closing one. False if it does not end."""
+    stream, out = context.stream, context.out
     key: list[str] = []
-    if (yield from stream.until(marker_set(form.key_end), key.append)) is None:
+    if (yield from stream.read_until(marker_set(syntax.key_end), key.append)) is None:
         return False
     name = "".join(key)
     out.arguments(f'"{json_escaped(name)}": ')
     attributes: list[str] = []
-    if form.value_open:
-        yield from stream.run(_ATTRIBUTES, attributes.append)
-        if not (yield from stream.accept(form.value_open)):
-            # The tags are broken: what follows is passed on as it is, which no reader takes for arguments.
+    if syntax.value_open:
+        yield from stream.read_matching(_ATTRIBUTES, attributes.append)
+        if not (yield from stream.accept(syntax.value_open)):
+            # The tags are broken: the rest passes unchanged, so the arguments are not valid JSON.
             if not stream.at_end:
                 out.arguments("".join(attributes))
-                yield from stream.until(marker_set(form.call_close, *form.closers), out.arguments)
+                yield from stream.read_until(marker_set(syntax.call_close, *syntax.closers), out.arguments)
             return False
     types = _declared_types("".join(attributes))
     if types is None:
         types = types_of(property_schema(schema, schema, name), schema)
-    if form.pad:
-        yield from stream.accept(form.pad)
-    return (yield from _read_value(reading, form, types))
+    if syntax.pad:
+        yield from stream.accept(syntax.pad)
+    return (yield from _read_value(context, syntax, types))
 
 
 def _declared_types(attributes: str) -> frozenset[str] | None:
@@ -157,35 +149,35 @@ def _declared_types(attributes: str) -> frozenset[str] | None:
     return frozenset({"number", "integer", "boolean", "null", "object", "array"})
 
 
-def _read_value(reading: Reading, form: TaggedCalls, types: frozenset[str]) -> Steps[bool]:
-    stream, out = reading.stream, reading.out
-    close = marker_set(form.value_close)
-    if form.cdata and (yield from stream.accept(_CDATA[0])):
-        # The closing tag may stand inside of the section, so its end is looked for first.
+def _read_value(context: ParseContext, syntax: TaggedCalls, types: frozenset[str]) -> Steps[bool]:
+    stream, out = context.stream, context.out
+    close = marker_set(syntax.value_close)
+    if syntax.cdata and (yield from stream.accept(_CDATA[0])):
+        # The section may contain the closing tag, so its end is searched first.
         pieces: list[str] = []
-        if (yield from stream.until(marker_set(_CDATA[1]), pieces.append)) is None:
+        if (yield from stream.read_until(marker_set(_CDATA[1]), pieces.append)) is None:
             return False
         out.arguments(value_to_json("".join(pieces), types))
-        return (yield from stream.until(close, pieces.append)) is not None
+        return (yield from stream.read_until(close, pieces.append)) is not None
     if types != STRING:
         pieces = []
-        whole = yield from stream.until(close, pieces.append)
+        whole = yield from stream.read_until(close, pieces.append)
         if whole is not None:
-            out.arguments(value_to_json("".join(pieces).removesuffix(form.pad), types))
+            out.arguments(value_to_json("".join(pieces).removesuffix(syntax.pad), types))
         return whole is not None
     out.arguments('"')
-    string = _StringValue(reading, form.pad)
-    if (yield from stream.until(close, string.add, cut_off=discard)) is None:
+    string = _StringValue(context, syntax.pad)
+    if (yield from stream.read_until(close, string.add, cut_off=discard)) is None:
         return False
     out.arguments('"')
     return True
 
 
 class _StringValue:
-    """A sink that escapes text for JSON, and holds back a `pad` at the end, as that may belong to the closing tag."""
+    """A sink that escapes text for JSON. Holds back a `pad` at the end, which may belong to the closing tag."""
 
-    def __init__(self, reading: Reading, pad: str) -> None:
-        self._out = reading.out
+    def __init__(self, context: ParseContext, pad: str) -> None:
+        self._out = context.out
         self._pad = pad
         self._held = ""
 

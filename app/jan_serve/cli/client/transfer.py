@@ -1,4 +1,4 @@
-"""Shows a download: a bar with rate and time left on a terminal, a line at every tenth elsewhere. A PullWatcher."""
+"""Shows a download: a bar with rate and time left on a terminal, a line at every tenth elsewhere. A DownloadWatcher."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ class TransferDisplay:
     def __init__(self, output: Output, name: str, n_total: int) -> None:
         self._output = output
         self._name = name
+        self._n_total = n_total
         self._bar = output.progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=None),
@@ -38,16 +39,14 @@ class TransferDisplay:
         if self._bar is not None:
             self._bar.stop()
 
-    def received(self, n_bytes: int, n_total: int) -> None:
-        """Part of PullWatcher."""
+    def received(self, n_bytes: int) -> None:
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=n_bytes)
             return
-        tenths = n_bytes * 10 // n_total if n_total else 10
+        tenths = n_bytes * 10 // self._n_total if self._n_total else 10
         if tenths != self._tenths:
             self._tenths = tenths
-            self._output.note(f"{self._name}: {tenths * 10} % of {size_text(n_total)}")
+            self._output.note(f"{self._name}: {tenths * 10} % of {size_text(self._n_total)}")
 
-    def says(self, text: str) -> None:
-        """Part of PullWatcher."""
+    def note(self, text: str) -> None:
         self._output.note(text)

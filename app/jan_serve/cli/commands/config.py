@@ -11,7 +11,7 @@ from jan_serve.cli.options import ConfigOption
 from jan_serve.cli.output import Output
 from jan_serve.config import LoadedSettings, load_settings
 from jan_serve.config.file_version import migrate
-from jan_serve.config.sources import config_path
+from jan_serve.config.settings_loader import config_path
 from jan_serve.wiring.parts import build_resolver
 
 config_app = typer.Typer(help="Show the settings and where their values come from.")

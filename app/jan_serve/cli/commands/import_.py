@@ -12,11 +12,11 @@ from jan_serve.cli.commands.ls import size_text
 from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, store_settings
 from jan_serve.cli.output import Output
-from jan_serve.config import Neighbours, neighbours
+from jan_serve.config import ImportFolders, import_folders
 from jan_serve.errors import StoreError
+from jan_serve.store.imports.finders import FINDERS, TITLES, find
 from jan_serve.store.imports.link import Assessment, State, assess, take_over
 from jan_serve.store.imports.lmstudio import lmstudio_folders
-from jan_serve.store.imports.sources import FINDERS, TITLES, find
 from jan_serve.store.index import ModelIndex
 
 _SHOWN_KIND = {"hf-cache": "hf"}
@@ -55,7 +55,7 @@ def import_(
         raise CommandError("--folder needs one --from, which says whose folder it is.", status=WRONG_USE)
     settings = store_settings(config, models_dir)
     output = Output()
-    around = neighbours()
+    around = import_folders()
     looked_into = {
         program: (folder.expanduser().absolute(),) if folder is not None else _folders(program, around)
         for program in chosen
@@ -78,7 +78,7 @@ def import_(
         raise typer.Exit(1)
 
 
-def _folders(program: str, around: Neighbours) -> tuple[Path, ...]:
+def _folders(program: str, around: ImportFolders) -> tuple[Path, ...]:
     if program == "lmstudio":
         return lmstudio_folders(around.lmstudio_home)
     return {"ollama": around.ollama, "jan": around.jan, "hf": around.hf_cache}[program]

@@ -7,8 +7,8 @@ from typing import Any, Final
 from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, store_names
 from jan_serve.cli.output import Output
 from jan_serve.errors import JanServeError
-from jan_serve.store.entry import ModelEntry
-from jan_serve.store.gguf.model_file import part_number
+from jan_serve.store.gguf.model_file import PartName
+from jan_serve.store.model_entry import ModelEntry
 from jan_serve.store.resolve import ModelResolver
 
 _SOURCES: Final = {
@@ -75,7 +75,7 @@ def _describe(resolver: ModelResolver, entry: ModelEntry) -> dict[str, Any]:
     }
     try:
         facts = resolver.facts(entry)
-        if record is None and part_number(entry.path.name) is not None:
+        if record is None and PartName.parse(entry.path.name) is not None:
             row["size_bytes"] = resolver.model_file(entry.path, entry.name).file_bytes
     except JanServeError as error:
         return row | {"note": f"cannot be served: {error.message}"}

@@ -12,8 +12,8 @@ from jan_serve.cli.commands.ls import size_text
 from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, store_names
 from jan_serve.cli.output import Output
-from jan_serve.store.entry import ModelEntry
 from jan_serve.store.index import ModelIndex
+from jan_serve.store.model_entry import ModelEntry
 from jan_serve.store.remove import check_removable, is_own_file, remove_model
 
 

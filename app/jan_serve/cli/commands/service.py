@@ -24,7 +24,7 @@ from jan_serve.cli.output import Output
 from jan_serve.cli.server.listen import AlreadyServing, listen
 from jan_serve.cli.server.service_spec import check_reachable, service_manager, service_settings, service_spec
 from jan_serve.config import LoadedSettings, server_address
-from jan_serve.daemon.machine import ServiceFailed, apply, holds, installed_files, run_all, run_command
+from jan_serve.daemon.executor import ServiceFailed, apply, contains, installed_files, run_all, run_command
 from jan_serve.daemon.plan import NAME, Plan, Scope, ServiceManager, ServiceSpec, Start, State
 
 SystemOption = Annotated[
@@ -58,8 +58,8 @@ class Installation:
         self.manager: ServiceManager = service_manager(self.scope)
         self.loaded: LoadedSettings = service_settings(self.scope, config)
         self.spec: ServiceSpec = service_spec(self.loaded, self.scope, start or "at-login", config)
-        mark = self.manager.demand_mark(self.spec)
-        if start is None and mark is not None and holds(Path(mark[0]), mark[1]):
+        mark = self.manager.on_demand_marker(self.spec)
+        if start is None and mark is not None and contains(Path(mark[0]), mark[1]):
             self.spec = dataclasses.replace(self.spec, start="on-demand")
 
     @property

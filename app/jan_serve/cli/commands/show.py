@@ -13,11 +13,11 @@ from jan_serve.cli.commands.ls import size_text, source_text
 from jan_serve.cli.errors import FAILED, CommandError
 from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, store_names
 from jan_serve.cli.output import Output
-from jan_serve.store.entry import ModelEntry
-from jan_serve.store.files.disk import is_there
+from jan_serve.store.files.file_hash import file_matches
 from jan_serve.store.gguf.gguf_header import read_gguf_header
 from jan_serve.store.gguf.model_file import ModelFile
 from jan_serve.store.gguf.quantisation import quantisation_of
+from jan_serve.store.model_entry import ModelEntry
 
 _LABELS: Final = {"size_bytes": "size", "weights_bytes": "weights", "n_ctx_train": "context"}
 
@@ -93,7 +93,7 @@ def _verify(entry: ModelEntry, models_dir: Path) -> bool | None:
     known = [(models_dir / file.path, file.size_bytes, file.sha256) for file in files if file.sha256]
     if not known:
         return None
-    return all(asyncio.run(is_there(path, size, digest)) for path, size, digest in known)
+    return all(asyncio.run(file_matches(path, size, digest)) for path, size, digest in known)
 
 
 def _text(key: str, value: Any) -> str:

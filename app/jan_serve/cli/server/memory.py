@@ -13,7 +13,7 @@ import psutil
 
 from jan_serve.cli.server.memory_limit import memory_left
 from jan_serve.cli.server.probe import ProbeFailed, probe_engine
-from jan_serve.store.memory.fit import FreeMemory
+from jan_serve.store.memory.free_memory import FreeMemory
 
 _BACKEND: Final = re.compile(r"(?:lib)?ggml-(?P<name>[a-z0-9]+)")
 _NO_ACCELERATORS: Final = frozenset({"base", "cpu", "blas"})

@@ -9,8 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from jan_serve.chat.formats.format import ChatFormat
-from jan_serve.chat.formats.layout import (
+from jan_serve.chat.call_layout import (
     CALL_ID_PATTERN,
     ArgumentSyntax,
     GemmaArguments,
@@ -21,6 +20,7 @@ from jan_serve.chat.formats.layout import (
     Slot,
     TaggedArguments,
 )
+from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.core.constraint import CompiledGrammar, Constraint
 from jan_serve.core.guide import CallGrammars
 from jan_serve.core.messages import Tool

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
 
-from jan_serve.chat.formats.format import ChatFormat
+from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.core.constraint import CompiledGrammar, Constraint, GbnfConstraint
 from jan_serve.core.guide import CallGrammars
 from jan_serve.core.messages import Tool

@@ -113,7 +113,7 @@ def intersect(a: Dfa, b: Dfa) -> Dfa:
 
 
 def with_length(a: Dfa, low: int, high: int | None) -> Dfa:
-    """Words of low..high code points. Counting states are nearly all different, so minimizing is left out."""
+    """Words of low..high code points. Counting states are nearly all distinct, so it is not minimised."""
     return _product(a, of_length(low, high), lambda x, y: x and y, both=True)
 
 

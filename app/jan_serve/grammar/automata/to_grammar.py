@@ -1,8 +1,8 @@
 """Prints a DFA as right-linear grammar rules.
 
-Determinism is the point: at every place of the text one rule alternative applies, so an executor keeps one parse
-stack however ambiguous the pattern was. States used once are written in place, loops on one state as `x*`, and
-chains that count (`x{0,255}`) as repetitions.
+Determinism is the point: one alternative applies at every position, so an executor keeps a single parse stack however
+ambiguous the pattern was. States used once are written in place, loops on one state as `x*`, and chains that count
+(`x{0,255}`) as repetitions.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def dfa_to_expr(dfa: Dfa, form: TextForm, rules: RuleBuilder, hint: str) -> Expr
 
 
 class DfaWriter:
-    """Writes the states of one DFA as rules, on demand. Rules that were asked for are written by `finish`."""
+    """Writes the states of one DFA as rules, on demand; `finish` writes the requested rules."""
 
     def __init__(self, dfa: Dfa, form: TextForm, rules: RuleBuilder, hint: str) -> None:
         self._dfa = dfa

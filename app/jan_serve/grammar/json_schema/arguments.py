@@ -1,7 +1,7 @@
 """The arguments of a function call in the notations that models write beside JSON: tags, keywords, bare keys.
 
-Narrower than the JSON translation, never wider: names that the schema does not list are left out, and so is text that
-a reader of the notation could take for a value of another type.
+Narrower than the JSON translation, never wider: it leaves out unlisted names, and text that a reader of the notation
+could take for a value of another type.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ class ArgumentNotation:
 
 @dataclass(frozen=True, slots=True)
 class ArgumentsGrammar:
-    """exact: whether every text of the grammar satisfies the schema; else only types of nested values are held."""
+    """exact: whether every text of the grammar satisfies the schema; otherwise only the types of nested values are
+    enforced."""
 
     grammar: Grammar
     exact: bool
@@ -118,7 +119,7 @@ class _Writer:
         )
 
     def _argument(self, key: Expr, hint: str, conj: Conj) -> Expr:
-        """One argument, in each of the ways that its type can be told."""
+        """One argument, in each spelling of its type."""
         sets = self._emit.expander.expand(conj)
         slots = self._notation.argument
         if ArgumentSlot.JSON_TYPE in slots or ArgumentSlot.IS_STRING in slots:
@@ -168,7 +169,7 @@ class _Writer:
         return sequence([self._notation.quote, body, self._notation.quote])
 
     def _other(self, sets: TypeSets, hint: str) -> Expr:
-        """The value where it is no string."""
+        """The value, if it is not a string."""
         containers = self._notation.containers
         if containers is None or not (sets.array or sets.object):
             return NEVER if sets.is_nothing() else self._emit.alternatives(sets, hint)

@@ -240,7 +240,7 @@ class Document:
 
 
 def _check_depth(schema: Any) -> None:
-    """Refuse what would exhaust the stack: nesting is counted over all objects and lists."""
+    """Refuse schemas that would exhaust the stack; nesting counts objects and lists."""
     level: list[Any] = [schema]
     for _ in range(MAX_SCHEMA_DEPTH):
         below: list[Any] = []

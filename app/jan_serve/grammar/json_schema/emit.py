@@ -1,4 +1,4 @@
-"""Writes grammar rules for conjunctions: the last step of the translation, on a work list instead of recursion."""
+"""Writes grammar rules for conjunctions: the last step of the translation, with a work list instead of recursion."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ class Emitter:
         return Literal(":") if self.compact else self.shared("colon")
 
     def shared(self, name: str) -> RuleRef:
-        """A rule that every schema writes in the same way."""
+        """A rule shared by all schemas."""
         ref = self._shared.get(name)
         if ref is None:
             ref = self._shared[name] = RuleRef(self.rules.reserve(name))

@@ -76,7 +76,7 @@ def object_expr(emit: Emitter, spec: ObjectSpec, hint: str) -> Expr:
 
 
 def _least(fields: list[Field]) -> int:
-    """How many properties every such object has, one at least being told apart from none."""
+    """The minimum number of properties; any positive number counts as one."""
     return sum(field.required for field in fields)
 
 
@@ -189,7 +189,7 @@ def _outside(emit: Emitter, names: StringSet, words: tuple[str, ...], hint: str)
 def plain_members(rules: RuleBuilder, shape: Shape, hint: str, *, comma: Expr, space: Expr) -> Expr:
     """Without counting: after the first member a row of optional ones, before it one alternative per start.
 
-    comma: stands between two members. space: behind the last one, if there is any.
+    comma: between two members. space: after the last one, if any.
     """
     fields = shape.fields
     first_required = next((i for i, field in enumerate(fields) if field.required), None)

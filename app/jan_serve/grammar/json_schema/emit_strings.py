@@ -28,7 +28,7 @@ def string_expr(allowed: StringSet, form: TextForm, rules: RuleBuilder, hint: st
 
 
 def _pieces(allowed: StringSet) -> list[Piece] | None:
-    """The set as a row of counted character classes, each told from the next by its characters; None if it is not."""
+    """The set as a sequence of counted character classes, each disjoint from the next; None if it has no such form."""
     if isinstance(allowed, Length):
         return [(charset.ANY, allowed.low, allowed.high)]
     if isinstance(allowed, Pattern):

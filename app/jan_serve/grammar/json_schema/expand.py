@@ -1,4 +1,4 @@
-"""Expands a conjunction of terms into what it allows per JSON type: the middle of the translation.
+"""Expands a conjunction of terms into the values it allows per JSON type: the middle step of the translation.
 
 In-place applicators (allOf, anyOf, oneOf, not, if, $ref, dependencies) are resolved here into unions of specs. Parts
 of specs stay unexpanded conjunctions, so a recursive schema is expanded one level at a time.
@@ -31,7 +31,7 @@ from jan_serve.grammar.json_schema.terms import Terms
 from jan_serve.grammar.json_schema.unevaluated import Unevaluated, mentions_unevaluated, unseen
 from jan_serve.grammar.limits import MAX_IN_PLACE_DEPTH, spend
 
-# How deep emptiness is looked for. Deeper conjunctions count as inhabited; unproductive rules are pruned later.
+# Depth limit of the emptiness check. Deeper conjunctions count as inhabited; unproductive rules are pruned later.
 _EMPTINESS_DEPTH = 4
 _MAX_SPLIT = 5
 

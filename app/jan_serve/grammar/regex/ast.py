@@ -1,4 +1,4 @@
-"""The regular-expression AST. It holds what a pattern says; meaning (search, anchors) is given by `language`."""
+"""The regular-expression AST. It holds a pattern's syntax; `language` gives its meaning (search, anchors)."""
 
 from __future__ import annotations
 

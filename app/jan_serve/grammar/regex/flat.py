@@ -1,6 +1,6 @@
-"""The simple expressions: a row of counted character classes, each told from the next by its characters.
+"""Flat expressions: sequences of counted character classes, each disjoint from the next.
 
-They are written as they stand, whatever the counts, where an automaton would count state by state.
+They are printed as written, whatever the counts; an automaton would need a state for each count.
 """
 
 from __future__ import annotations

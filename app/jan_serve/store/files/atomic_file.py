@@ -1,4 +1,4 @@
-"""Writes small files whole: a reader sees the old content or the new one, also after a loss of power."""
+"""Writes small files atomically and durably: after a power loss, the file has the old or the new content."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 
 
 def write_atomically(path: Path, content: bytes, *, mode: int | None = None) -> None:
-    """Replace `path` by a file with `content`. Makes missing folders. Blocks for two flushes to the disk.
+    """Replace `path` by a file with `content`. Creates missing folders. Blocks for two flushes to the disk.
 
-    mode: the file's permissions, which nobody is given earlier; None as for any new file. Windows takes them from the
-    folder. A link is replaced too. Raises OSError; `path` is then as it was.
+    mode: the file's permissions, set before it becomes visible; None is the default. On Windows the folder determines
+    them. Replaces a link, not its target. Raises OSError; `path` is then unchanged.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}")
@@ -38,7 +38,7 @@ def write_atomically(path: Path, content: bytes, *, mode: int | None = None) -> 
 
 
 def flush_folder(folder: Path) -> None:
-    """Make renames in a folder durable. Windows has no such call and needs none."""
+    """Make renames in a folder durable. Does nothing on Windows, which needs no such call."""
     if os.name != "posix":
         return
     descriptor = os.open(folder, os.O_RDONLY)

@@ -1,6 +1,6 @@
-"""What can be said of a LoRA adapter before a worker loads it: whether its header fits the model. Reads headers only.
+"""Checks the header of a LoRA adapter before a worker loads it.
 
-Keys and names are those of llama.cpp's `llama-adapter.cpp`; whether each tensor fits is for llama.cpp to say.
+Keys and names are those of llama.cpp's `llama-adapter.cpp`, which checks the shape of each tensor itself.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ACTIVATION: Final = "adapter.alora.invocation_tokens"
 
 
 def check_adapter(path: Path, name: str, architecture: str) -> int:
-    """Check the file of the adapter `name` for a model of this architecture; the bytes of its tensors. Blocks.
+    """Check an adapter for a model of this architecture and return the bytes of its tensors. Blocks.
 
     Raises InvalidModel, which names the adapter.
     """
@@ -41,17 +41,18 @@ def _mismatch(header: GgufHeader, architecture: str) -> str | None:
     kind = header.text("general.type")
     if kind != "adapter" or header.text("adapter.type") != "lora":
         return f"is no LoRA adapter: its general.type is {(kind or 'missing')[:40]!r}"
-    own = header.text("general.architecture")
-    if own != architecture:
-        return f"is made for models of the architecture {(own or 'missing')[:40]!r}, and this one is {architecture!r}"
+    target = header.text("general.architecture")
+    if target != architecture:
+        known = (target or "missing")[:40]
+        return f"is made for models of the architecture {known!r}, and this one is {architecture!r}"
     alpha = header.metadata.get(_ALPHA)
     if not isinstance(alpha, float) or not math.isfinite(alpha) or not _is_float32(header, _ALPHA):
         return f"has no 32-bit number for the key {_ALPHA}"
     if _ACTIVATION in header.metadata:
         return "is an activated one (aLoRA), which begins to apply in the middle of a prompt: not supported"
-    odd = next((tensor for tensor in header.tensors if tensor.type in _NO_WEIGHTS), None)
-    if odd is not None:
-        return f"has the tensor {odd.name[:80]!r} of the type {odd.type}, which weights cannot have"
+    unsupported = next((tensor for tensor in header.tensors if tensor.type in _NO_WEIGHTS), None)
+    if unsupported is not None:
+        return f"has the tensor {unsupported.name[:80]!r} of the type {unsupported.type}, which weights cannot have"
     names = {tensor.name for tensor in header.tensors}
     for name in sorted(names):
         base, part = name[:-7], name[-7:]
@@ -63,7 +64,7 @@ def _mismatch(header: GgufHeader, architecture: str) -> str | None:
 
 
 def _is_float32(header: GgufHeader, key: str) -> bool:
-    """Whether a number has the type that llama.cpp takes for granted: it aborts on any other."""
+    """Whether a number is a float32: llama.cpp aborts on any other type."""
     with header.path.open("rb") as file:
         raw = file.read(header.data_offset)
     name = key.encode()

@@ -1,4 +1,4 @@
-"""ggml's tensor types by id (name, elements in a block, bytes of a block) and the names of whole files' types.
+"""ggml's tensor types by id, and the names of file types.
 
 Source: ggml.h and ggml.c; llama_ftype in llama.h.
 """
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class TensorType(NamedTuple):
-    """A storage type of ggml. `block` elements of one row share `size` bytes."""
+    """block: elements per block; size: bytes per block."""
 
     name: str
     block: int
@@ -92,4 +92,4 @@ FILE_TYPES: dict[int, str] = {
     40: "Q1_0",
     41: "Q2_0",
 }
-"""general.file_type by llama_ftype: how most of the weights are stored."""
+"""general.file_type (llama_ftype): the type of most weights."""

@@ -1,7 +1,7 @@
-"""Reads the header of a GGUF file (versions 2 and 3, little endian) without llama.cpp, trusting nothing in it.
+"""Reads the header of an untrusted GGUF file (versions 2 and 3, little endian): metadata and tensor sizes.
 
-It gives metadata and the sizes of the tensors, never their data. Every count, length and offset is checked against the
-file before it is used; what does not hold raises InvalidModel with the reason. Format: ggml's docs/gguf.md.
+Every count, length and offset is checked against the file before use; violations raise InvalidModel with the reason.
+Format: ggml's docs/gguf.md.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ Scalar = int | float | bool | str
 
 @dataclass(frozen=True, slots=True)
 class ArrayValue:
-    """A metadata array. `items` is empty when it is longer than what is kept; `type` is the GGUF type of an element."""
+    """A metadata array. type: GGUF type of the elements. items: empty for arrays of more than 256 elements."""
 
     type: int
     length: int
@@ -67,7 +67,7 @@ class ArrayValue:
 
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
-    """A tensor of the file: its shape (innermost dimension first), ggml type and size in bytes."""
+    """shape: innermost dimension first. type: ggml's name. offset: from data_offset."""
 
     name: str
     shape: tuple[int, ...]
@@ -78,10 +78,7 @@ class TensorInfo:
 
 @dataclass(frozen=True, slots=True)
 class GgufHeader:
-    """What a GGUF file says about itself.
-
-    metadata_offset, tensors_offset and data_offset: where the keys, the list of tensors and their data begin.
-    """
+    """metadata_offset, tensors_offset, data_offset: file offsets of the keys, the list of tensors and their data."""
 
     path: Path
     version: int
@@ -94,14 +91,14 @@ class GgufHeader:
     alignment: int
 
     def text(self, key: str) -> str | None:
-        """The value of a string key, None where it is absent. Raises InvalidModel if it has another type."""
+        """The value of a string key, None if missing. Raises InvalidModel for another type."""
         value = self.metadata.get(key)
         if value is None or isinstance(value, str):
             return value
         raise InvalidModel(f"{self.path.name}: the key {key} is not a string")
 
     def integer(self, key: str) -> int | None:
-        """The value of an integer key, None where it is absent. Raises InvalidModel if it has another type."""
+        """The value of an integer key, None if missing. Raises InvalidModel for another type."""
         value = self.metadata.get(key)
         if value is None or (isinstance(value, int) and not isinstance(value, bool)):
             return value
@@ -111,7 +108,7 @@ class GgufHeader:
 def read_gguf_header(path: Path) -> GgufHeader:
     """Read and check the header of `path`. Blocks on the disk (about 0.2 s for a vocabulary of 150,000 tokens).
 
-    Raises InvalidModel with the reason, also where the file cannot be read.
+    Raises InvalidModel, also if the file cannot be read.
     """
     try:
         with path.open("rb") as file:
@@ -121,11 +118,11 @@ def read_gguf_header(path: Path) -> GgufHeader:
 
 
 class _Malformed(Exception):
-    """A rule of the format is broken; the public error adds the name of the file."""
+    """The file violates the format; the public error adds the file name."""
 
 
 class _HeaderReader:
-    """One pass over the header. The file is read in pieces, so that a length in it never decides an allocation."""
+    """One pass over the header, in bounded reads: a length in the file never determines an allocation."""
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
         self._path = path
@@ -183,38 +180,38 @@ class _HeaderReader:
             raise _Malformed(f"version {version} is not known (2 and 3 are)")
         return version
 
-    def _fill(self, end: int, what: str) -> None:
-        """Make the bytes before position `end` available."""
+    def _fill(self, end: int, part: str) -> None:
+        """Read up to offset `end`."""
         if end > self._size:
-            raise _Malformed(f"it ends inside {what}")
+            raise _Malformed(f"it ends inside {part}")
         if end > MAX_HEADER_BYTES:
             raise _Malformed(f"its header is larger than {MAX_HEADER_BYTES} bytes")
         while len(self._data) < end:
             piece = self._file.read(max(_READ_BYTES, end - len(self._data)))
             if not piece:
-                raise _Malformed(f"it ends inside {what}")
+                raise _Malformed(f"it ends inside {part}")
             self._data += piece
 
-    def _take(self, count: int, what: str) -> bytes:
+    def _take(self, count: int, part: str) -> bytes:
         end = self._at + count
         if end > len(self._data):
-            self._fill(end, what)
+            self._fill(end, part)
         piece = bytes(self._data[self._at : end])
         self._at = end
         return piece
 
-    def _number(self, form: str, what: str, limit: int = _INT64_MAX) -> int:
-        (value,) = struct.unpack(form, self._take(struct.calcsize(form), what))
+    def _number(self, form: str, part: str, limit: int = _INT64_MAX) -> int:
+        (value,) = struct.unpack(form, self._take(struct.calcsize(form), part))
         if value > limit:
-            raise _Malformed(f"{what} is {value}, more than {limit}")
+            raise _Malformed(f"{part} is {value}, more than {limit}")
         return value
 
-    def _string(self, what: str, limit: int = MAX_STRING_BYTES) -> str:
-        count = self._number("<Q", f"the length of {what}", limit)
+    def _string(self, part: str, limit: int = MAX_STRING_BYTES) -> str:
+        count = self._number("<Q", f"the length of {part}", limit)
         try:
-            return self._take(count, what).decode("utf-8")
+            return self._take(count, part).decode("utf-8")
         except UnicodeDecodeError:
-            raise _Malformed(f"{what} is not UTF-8") from None
+            raise _Malformed(f"{part} is not UTF-8") from None
 
     def _value(self, key: str) -> Scalar | ArrayValue:
         kind = self._number("<I", f"the type of {key!r}")
@@ -235,7 +232,7 @@ class _HeaderReader:
         kind = self._number("<I", f"the element type of {key!r}")
         length = self._number("<Q", f"the length of {key!r}")
         if kind == _STRING:
-            # Each string costs at least its 8 bytes of length: a count that the file cannot hold ends here.
+            # Each string takes at least 8 bytes for its length.
             self._check_room(length, 8, key)
             if length <= _KEPT_ARRAY_LENGTH and key != _TOKENS:
                 items = tuple(self._string(f"an element of {key!r}") for _ in range(length))
@@ -258,7 +255,7 @@ class _HeaderReader:
             raise _Malformed(f"the array {key!r} of {length} elements is longer than the file")
 
     def _skip_strings(self, count: int, key: str) -> None:
-        """Pass over strings, keeping only what looks like a byte token. The hot loop: a vocabulary and its merges."""
+        """Skip strings, keeping only possible byte tokens. Hot loop: a vocabulary and its merges."""
         is_tokens = key == _TOKENS
         length_at = struct.Struct("<Q").unpack_from
         data, at = self._data, self._at
@@ -298,7 +295,7 @@ class _HeaderReader:
         return TensorInfo(name, shape, storage.name, offset, count // storage.block * storage.size)
 
     def _check_vocabulary(self, metadata: Mapping[str, Scalar | ArrayValue]) -> None:
-        """llama.cpp reads these arrays by pointer, in the type and length that they should have."""
+        """llama.cpp reads these arrays by pointer without checking type and length."""
         tokens = metadata.get(_TOKENS)
         if tokens is None:
             return
@@ -318,8 +315,8 @@ class _HeaderReader:
                 raise _Malformed(f"token {token} is a byte token, but its text is not of the form <0xHH>")
 
 
-def _positions(raw: bytes, wanted: int) -> list[int]:
-    return [index for index, (value,) in enumerate(struct.iter_unpack("<I", raw)) if value == wanted]
+def _positions(raw: bytes, value: int) -> list[int]:
+    return [index for index, (element,) in enumerate(struct.iter_unpack("<I", raw)) if element == value]
 
 
 def _alignment(metadata: Mapping[str, Scalar | ArrayValue]) -> int:
@@ -336,7 +333,7 @@ def _pad(offset: int, alignment: int) -> int:
 
 
 def _check_layout(tensors: tuple[TensorInfo, ...], data_offset: int, file_size: int, alignment: int) -> None:
-    """Tensors follow each other in the file without gaps other than padding, as ggml's reader wants them."""
+    """Tensors must be contiguous except for padding, as ggml's reader requires."""
     names: set[str] = set()
     expected = 0
     for tensor in tensors:

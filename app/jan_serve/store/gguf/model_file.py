@@ -1,7 +1,7 @@
-"""What the server must know about a model before a worker loads it: architecture, sizes per block, split parts.
+"""Facts of a model from its header, before a worker loads it: architecture, sizes per block, split parts.
 
-It reads headers only. A file that can never be served (an adapter, a projector, a missing part) is refused here with
-the reason, rather than by a crash in the worker.
+Rejects files that can never be served (an adapter, a projector, a missing part) with the reason, before they crash the
+worker.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from jan_serve.core.listed_model import HeaderFacts
 from jan_serve.errors import InvalidModel
 from jan_serve.store.gguf.ggml_types import FILE_TYPES
 from jan_serve.store.gguf.gguf_header import ArrayValue, GgufHeader, read_gguf_header
+from jan_serve.store.gguf.quantisation import quantisation_of
 
 MAX_PARTS: Final = 1024
 _PART_NAME: Final = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf\Z", re.IGNORECASE)
@@ -26,15 +28,15 @@ _MAX_LENGTH: Final = 1 << 24
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
-    """Facts of a model from its header(s). Sizes in bytes.
+    """Facts of a model from its headers. Sizes in bytes.
 
-    paths: the file, or all parts of a split model in order; llama.cpp is given the first.
-    file_bytes: all parts together, as on the disk.
-    layer_bytes: tensor bytes of each block; other_bytes: of everything else (embeddings, output).
-    pooling: what the file says, None where it says nothing.
-    n_parameters: elements of all tensors. quantisation: what general.file_type says, for example Q4_K_M.
-    k_elements, v_elements: elements that one token takes in the KV cache, over all blocks.
-    n_head: attention heads of the block that has most.
+    paths: the file, or all parts of a split model in order; llama.cpp loads the first.
+    file_bytes: of all parts.
+    layer_bytes: tensor bytes of each block; other_bytes: of all other tensors (embeddings, output).
+    pooling: None if the header has none.
+    n_parameters: elements of all tensors. quantisation: from general.file_type, for example Q4_K_M.
+    k_elements, v_elements: KV cache elements per token, over all blocks.
+    n_head: the maximum over the blocks.
     """
 
     paths: tuple[Path, ...]
@@ -57,23 +59,48 @@ class ModelFile:
 
     @property
     def path(self) -> Path:
-        """What the worker is told to load."""
+        """The file that the worker loads."""
         return self.paths[0]
 
     @property
     def tensor_bytes(self) -> int:
-        """All tensors together: about what the weights need in memory."""
+        """About the memory of the weights."""
         return sum(self.layer_bytes) + self.other_bytes
 
+    def facts(self) -> HeaderFacts:
+        """The facts that the index keeps. A quantisation in the file's name is more exact than the header's."""
+        return HeaderFacts(
+            architecture=self.architecture,
+            title=self.name,
+            n_ctx_train=self.n_ctx_train,
+            n_parameters=self.n_parameters,
+            quantisation=quantisation_of(self.path.name) or self.quantisation,
+            has_chat_template=self.has_chat_template,
+            pooling=self.pooling,
+        )
 
-def part_number(file_name: str) -> tuple[str, int, int] | None:
-    """(stem, number, count) of a file of a split model, `stem-00002-of-00005.gguf`. None for other names."""
-    match = _PART_NAME.match(file_name)
-    return (match["stem"], int(match["number"]), int(match["count"])) if match else None
+
+@dataclass(frozen=True, slots=True)
+class PartName:
+    """`STEM-00002-of-00005.gguf`: the name of one file of a split model. number: from 1."""
+
+    stem: str
+    number: int
+    count: int
+
+    @classmethod
+    def parse(cls, file_name: str) -> PartName | None:
+        """None if the name has another form."""
+        match = _PART_NAME.match(file_name)
+        return cls(match["stem"], int(match["number"]), int(match["count"])) if match else None
+
+    def all_files(self, stem: str | None = None) -> list[str]:
+        """The file names of all parts in order, with another stem if given."""
+        return [f"{stem or self.stem}-{n:05}-of-{self.count:05}.gguf" for n in range(1, self.count + 1)]
 
 
 def read_model_file(path: Path) -> ModelFile:
-    """Read the header of `path`, and of the other parts if it is the first of a split model. Blocks on the disk.
+    """Read the header of `path`, and of the other parts of a split model. Blocks on the disk.
 
     Raises InvalidModel.
     """
@@ -119,9 +146,9 @@ def read_model_file(path: Path) -> ModelFile:
 
 
 def _cache_elements(header: GgufHeader, architecture: str, n_layer: int) -> tuple[int, int]:
-    """What one token takes in the KV cache, as llama.cpp computes it from these keys (llama_hparams).
+    """KV cache elements of K and V per token, as llama.cpp computes them (llama_hparams).
 
-    Blocks without attention have no KV heads. A window that some blocks keep only is not subtracted.
+    Blocks without attention have no KV heads. Sliding windows of some blocks are not subtracted.
     """
     prefix = f"{architecture}.attention"
     heads = _per_layer(header, f"{prefix}.head_count", n_layer)
@@ -135,7 +162,7 @@ def _cache_elements(header: GgufHeader, architecture: str, n_layer: int) -> tupl
 
 
 def _per_layer(header: GgufHeader, key: str, n_layer: int) -> list[int]:
-    """A value that is one number for all blocks, or one for each; empty where it is absent."""
+    """A value per block, given as one number or an array; empty if missing."""
     value = header.metadata.get(key)
     if isinstance(value, ArrayValue):
         items = [item for item in value.items if isinstance(item, int) and 0 <= item <= _MAX_LENGTH]
@@ -145,7 +172,7 @@ def _per_layer(header: GgufHeader, key: str, n_layer: int) -> list[int]:
 
 
 def _length(header: GgufHeader, key: str) -> int:
-    """0 where it is absent or senseless: it goes into an estimate only, and llama.cpp refuses what it cannot use."""
+    """0 if missing or invalid: it only feeds an estimate, and llama.cpp rejects unusable values."""
     value = header.integer(key) or 0
     return value if 0 <= value <= _MAX_LENGTH else 0
 
@@ -164,32 +191,32 @@ def _check_kind(header: GgufHeader, architecture: str) -> None:
     kind = header.text("general.type")
     if kind == "adapter":
         raise InvalidModel(
-            f"{header.path.name} is a LoRA adapter: it goes on top of a model and is none itself"
+            f"{header.path.name} is a LoRA adapter: it applies to a model and is not one itself"
         )
     if kind == "mmproj" or architecture == "clip":
         raise InvalidModel(
-            f"{header.path.name} is a multimodal projector: it belongs to a model and is none itself"
+            f"{header.path.name} is a multimodal projector: it belongs to a model and is not one itself"
         )
     if not header.tensors and header.integer("split.count") is None:
         raise InvalidModel(f"{header.path.name} has no tensors: it holds a vocabulary only")
 
 
 def _other_parts(first: GgufHeader) -> list[GgufHeader]:
-    """The headers of parts 2… of a split model; the first part's name and `split.count` must agree."""
+    """The headers of a split model's further parts; the first part's name must agree with `split.count`."""
     count = first.integer("split.count") or 1
     if count <= 1:
         return []
     if count > MAX_PARTS:
         raise InvalidModel(f"{first.path.name}: it is split into {count} files, more than {MAX_PARTS}")
-    place = part_number(first.path.name)
-    if place is None or place[1] != 1 or place[2] != count or first.integer("split.no") != 0:
+    name = PartName.parse(first.path.name)
+    if name is None or (name.number, name.count) != (1, count) or first.integer("split.no") != 0:
         raise InvalidModel(
             f"{first.path.name}: a model in {count} files is loaded by its first, which must be named"
             f" NAME-00001-of-{count:05}.gguf"
         )
     parts: list[GgufHeader] = []
-    for number in range(2, count + 1):
-        path = first.path.with_name(f"{place[0]}-{number:05}-of-{count:05}.gguf")
+    for number, file in enumerate(name.all_files()[1:], 2):
+        path = first.path.with_name(file)
         if not path.is_file():
             raise InvalidModel(f"{first.path.name}: {path.name}, part {number} of {count}, is missing")
         part = read_gguf_header(path)

@@ -1,6 +1,6 @@
-"""Quantisations by their names in file names: which one a file has, how good each is, and which to take by default.
+"""Quantisation labels in file names, their order of quality, and the default choice. Pure.
 
-Pure. Labels are llama.cpp's (`llama_ftype`) and the community's variants of them (`UD-Q4_K_XL`, `Q4_K_P`).
+Labels are llama.cpp's (`llama_ftype`) and the community's variants of them (`UD-Q4_K_XL`, `Q4_K_P`).
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _BITS: Final = re.compile(r"(?:UD-|I1-)?T?I?Q(\d)")
 _FLOATS: Final = {"BF16": 16, "F16": 16, "FP16": 16, "F32": 32, "FP32": 32, "NVFP4": 4}
 _SAME_LABEL: Final = {"FP16": "F16", "FP32": "F32"}
 
-# The share of the memory that a model may take to be chosen at so many bits: more bits than four buy little quality
-# for much speed, so they have to be cheap.
+# Maximum share of the memory for a model of so many bits. More than four bits gain little quality and cost much speed,
+# so larger ones are chosen only if memory is plentiful.
 _SHARE_OF_BITS: Final = {8: 0.25, 6: 0.35, 5: 0.5, 4: 1.0, 3: 1.0, 2: 1.0, 1: 1.0}
-# Between files of as many bits: the K mixtures are the best measured compromise of size, quality and speed.
+# Order among labels with equal bits: K mixtures are the best measured compromise of size, quality and speed.
 _ORDER_WITHIN_BITS: Final = (
     "_K_M",
     "_K_XL",
@@ -43,7 +43,7 @@ _ORDER_WITHIN_BITS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class QuantisedFile:
-    """A quantisation that can be had. n_bytes: of all its files; n_memory: what it needs to run."""
+    """An available quantisation. n_bytes: of all its files; n_memory: bytes to run it."""
 
     label: str
     n_bytes: int
@@ -52,14 +52,14 @@ class QuantisedFile:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What was chosen; `reason` is one sentence for people."""
+    """reason: a predicate for people."""
 
     label: str
     reason: str
 
 
 def quantisation_of(file_name: str) -> str | None:
-    """The quantisation in a file's name, in upper case, for example `Q4_K_M`. The last one that is there counts."""
+    """The last quantisation label in a file name, in upper case, for example `Q4_K_M`."""
     labels = _LABEL.findall(file_name)
     if not labels:
         return None
@@ -68,7 +68,7 @@ def quantisation_of(file_name: str) -> str | None:
 
 
 def bits_of(label: str) -> int:
-    """Nominal bits a weight, from 1 to 32. 0 where the label says nothing."""
+    """Nominal bits per weight, from 1 to 32; 0 if unknown."""
     if label in _FLOATS:
         return _FLOATS[label]
     if label.startswith("MXFP4"):
@@ -78,33 +78,33 @@ def bits_of(label: str) -> int:
 
 
 def best_first(labels: Sequence[str]) -> list[str]:
-    """From the most bits to the fewest; of as many bits, the usual choice first."""
-    return sorted(labels, key=lambda label: (-bits_of(label), _place_within_bits(label), label))
+    """By decreasing bits; among equal bits, the usual choice first."""
+    return sorted(labels, key=lambda label: (-bits_of(label), _rank_within_bits(label), label))
 
 
 def choose(candidates: Sequence[QuantisedFile], n_free: int) -> Choice | None:
-    """The quantisation to take when none was named and `n_free` bytes of memory can be used. None: nothing fits.
+    """The default quantisation for `n_free` bytes of memory; None if nothing fits.
 
-    Unquantised files are taken only where there is nothing else.
+    Unquantised files are chosen only if there is nothing else.
     """
     by_label = {candidate.label: candidate for candidate in candidates}
     quantised = [label for label in by_label if 0 < bits_of(label) <= 8]
-    passed: QuantisedFile | None = None
+    skipped: QuantisedFile | None = None
     for label in best_first(quantised or list(by_label)):
         candidate = by_label[label]
         if candidate.n_memory <= n_free * _SHARE_OF_BITS.get(bits_of(label), 1.0):
-            return Choice(label, _reason(candidate, passed, n_free))
-        passed = candidate
+            return Choice(label, _reason(candidate, skipped, n_free))
+        skipped = candidate
     return None
 
 
-def _reason(chosen: QuantisedFile, passed: QuantisedFile | None, n_free: int) -> str:
-    """`passed` is the next better one, which was not taken."""
+def _reason(chosen: QuantisedFile, skipped: QuantisedFile | None, n_free: int) -> str:
+    """skipped: the next better one, which does not fit."""
     needs = f"needs about {gigabytes(chosen.n_memory)} of the {gigabytes(n_free)} that are free"
-    if passed is None:
+    if skipped is None:
         return needs
-    verb = "would take" if passed.n_memory <= n_free else "would need"
-    return f"{needs}; {passed.label} {verb} {gigabytes(passed.n_memory)}"
+    verb = "would take" if skipped.n_memory <= n_free else "would need"
+    return f"{needs}; {skipped.label} {verb} {gigabytes(skipped.n_memory)}"
 
 
 def gigabytes(n_bytes: int) -> str:
@@ -112,10 +112,10 @@ def gigabytes(n_bytes: int) -> str:
     return f"{n_bytes / 1e9:.2g} GB" if n_bytes < 9.95e9 else f"{n_bytes / 1e9:.0f} GB"
 
 
-def _place_within_bits(label: str) -> tuple[int, int]:
-    """K mixtures before plain ones before IQ, which are slow where the CPU computes; dynamic variants after plain."""
+def _rank_within_bits(label: str) -> tuple[int, int]:
+    """K mixtures, then other Q types, then IQ types, which are slow on CPUs; dynamic variants after plain ones."""
     is_variant = label.startswith(("UD-", "I1-"))
-    for place, ending in enumerate(_ORDER_WITHIN_BITS):
+    for rank, ending in enumerate(_ORDER_WITHIN_BITS):
         if label.endswith(ending) or (ending == "MXFP4" and label.startswith(ending)):
-            return place + (len(_ORDER_WITHIN_BITS) if "IQ" in label else 0), int(is_variant)
+            return rank + (len(_ORDER_WITHIN_BITS) if "IQ" in label else 0), int(is_variant)
     return 2 * len(_ORDER_WITHIN_BITS), int(is_variant)

@@ -1,7 +1,7 @@
-"""Writes a GGUF file that is another one with some of its tensors replaced. Keys are copied as they are.
+"""Writes a copy of a GGUF file with some tensors replaced.
 
-Format: ggml's docs/gguf.md. Nothing of the replacing files is trusted: names, shapes and types have to be the base's,
-and floating-point values finite.
+Format: ggml's docs/gguf.md. The replacements are untrusted: names, shapes and types must match the base's, and
+floating-point values must be finite.
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from jan_serve.errors import InsufficientStorage, InvalidModel, InvalidRequest
-from jan_serve.store.files.disk import storage_error
+from jan_serve.store.files.disk_space import storage_error
 from jan_serve.store.gguf.ggml_types import TENSOR_TYPES
 from jan_serve.store.gguf.gguf_header import GgufHeader, TensorInfo, read_gguf_header
 
 _BLOCK: Final = 8 * 1024 * 1024
 _TYPE_IDS: Final = {known.name: number for number, known in TENSOR_TYPES.items()}
 _MATRIX_TYPES: Final = frozenset({"F32", "F16", "BF16"})
-"""Beside the base's own type. Only matrices: llama.cpp's kernels take biases and norms as they were made."""
+"""Types allowed besides the base's. Only for matrices: llama.cpp's kernels need biases and norms in the base's type."""
 
 _EXPONENTS: Final[Mapping[str, tuple[str, int]]] = {
     "F32": ("<u4", 0x7F80_0000),
     "F16": ("<u2", 0x7C00),
     "BF16": ("<u2", 0x7F80),
 }
-"""By type: how numpy reads a value, and the bits of its exponent. All of them set is an infinity or no number."""
+"""By type: numpy dtype and exponent mask. A value with all exponent bits set is infinite or NaN."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """A tensor of `header`'s file that stands in for the base's of the same name."""
+    """A tensor of `header`'s file that replaces the base's tensor of the same name."""
 
     header: GgufHeader
     tensor: TensorInfo
 
 
 def check_tensors(base: GgufHeader, update: GgufHeader) -> dict[str, Replacement]:
-    """What `update` replaces, by name. Blocks: reads all its values. Raises InvalidRequest with the tensor's name."""
+    """The replacements in `update`, by name. Blocks: reads all values. Raises InvalidRequest with the tensor's name."""
     if not update.tensors:
         raise _refused("it holds no tensors")
     architecture = update.metadata.get("general.architecture")
@@ -70,9 +70,9 @@ def check_tensors(base: GgufHeader, update: GgufHeader) -> dict[str, Replacement
 
 
 def merge(base: GgufHeader, replaced: Mapping[str, Replacement], target: Path) -> None:
-    """Write `target`: the base with these tensors. Blocks for the disk.
+    """Write the base with these tensors to the new file `target`. Blocks on the disk.
 
-    Raises InsufficientStorage, StoreError, InvalidModel; no file is made then. One that is there already stays.
+    Raises InsufficientStorage, StoreError, InvalidModel, and then leaves no new file. Never overwrites a file.
     """
     tensors = [replaced[old.name].tensor if old.name in replaced else old for old in base.tensors]
     sources = [replaced[old.name].header if old.name in replaced else base for old in base.tensors]
@@ -97,7 +97,7 @@ def _check_space(folder: Path, size: int) -> None:
 
 @contextlib.contextmanager
 def _new_file(path: Path) -> Generator[BinaryIO]:
-    """A file that was not there, and is deleted where the block fails. One that is there stays: it is served."""
+    """Create a file; delete it if the block fails. Raises FileExistsError rather than overwrite a served file."""
     file = path.open("xb")
     try:
         with file:
@@ -150,7 +150,7 @@ def _padded(size: int, alignment: int) -> int:
 
 
 def _dimensions(shape: Sequence[int]) -> tuple[int, ...]:
-    """Without trailing ones, which writers may leave out."""
+    """Without trailing ones, which some writers omit."""
     kept = list(shape)
     while len(kept) > 1 and kept[-1] == 1:
         kept.pop()
@@ -158,11 +158,11 @@ def _dimensions(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def _check_values(header: GgufHeader, tensor: TensorInfo) -> None:
-    """Raises InvalidRequest where a floating-point value is not finite."""
+    """Raises InvalidRequest if a floating-point value is not finite."""
     form = _EXPONENTS.get(tensor.type)
     if form is None:
         return
-    # Loaded late: a server that is never sent weights does without.
+    # Imported late: only weight updates need it.
     import numpy as np
 
     kind, exponent = form

@@ -1,7 +1,6 @@
-"""Replaced weights of models: parts are collected, merged into a file of their own, and stand in for the model's file.
+"""Collects replaced weights of a model and merges them into a new file, which the server loads instead.
 
-The model's file is never touched, and an update lasts as long as the server: the next start serves the file again.
-Methods block on the disk; one thread at a time.
+The model's file is unchanged, and an update lasts until the server stops. Methods block on the disk; not thread-safe.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Final
 import msgspec
 
 from jan_serve.errors import InvalidModel, InvalidRequest
-from jan_serve.store.files.disk import storage_error
+from jan_serve.store.files.disk_space import storage_error
 from jan_serve.store.files.process_folder import ProcessFolder
 from jan_serve.store.gguf.gguf_header import GgufHeader, read_gguf_header
 from jan_serve.store.gguf.tensor_merge import Replacement, check_tensors, merge
@@ -28,7 +27,7 @@ _ZIP: Final = b"PK"
 
 
 class MergedModel(msgspec.Struct, frozen=True, kw_only=True):
-    """A file with replaced weights. number: higher is newer. tensors: how many differ from the file before."""
+    """A file with replaced weights. number: higher is newer. tensors: number of replaced tensors."""
 
     path: Path
     number: int
@@ -36,10 +35,10 @@ class MergedModel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WeightUpdate:
-    """The update that is being collected, for one model at a time."""
+    """An update in progress, of one model at a time."""
 
     def __init__(self, folder: Path) -> None:
-        """folder: made when it is needed; a subfolder of it is this process's own."""
+        """folder: created at first use; this process uses a subfolder."""
         self._root = folder
         self._folder = ProcessFolder(folder)
         self._numbers = itertools.count(1)
@@ -50,11 +49,11 @@ class WeightUpdate:
 
     @property
     def parts(self) -> int:
-        """Parts that wait for the last one."""
+        """Number of collected parts."""
         return len(self._parts)
 
     def add(self, base: Path, part: bytes) -> None:
-        """Take tensors for the model in this file. Raises InvalidRequest, StoreError; nothing is collected then."""
+        """Add tensors for the model file `base`. Raises InvalidRequest, StoreError, and then discards the update."""
         try:
             self._add(base, part)
         except BaseException:
@@ -62,7 +61,7 @@ class WeightUpdate:
             raise
 
     def merge(self) -> MergedModel:
-        """All parts as one file. They are forgotten. Raises InvalidRequest, InvalidModel, StoreError."""
+        """Merge all parts into one file and discard them. Raises InvalidRequest, InvalidModel, StoreError."""
         try:
             if self._header is None:
                 raise InvalidRequest(
@@ -77,7 +76,7 @@ class WeightUpdate:
             self.discard()
 
     def discard(self) -> None:
-        """Forget what was collected."""
+        """Delete the collected parts."""
         for part in self._parts:
             _delete(part)
         self._base = self._header = None
@@ -85,11 +84,11 @@ class WeightUpdate:
         self._replaced.clear()
 
     def delete(self, model: MergedModel) -> None:
-        """A merged file is not needed any more. On Windows it stays while a worker has it open."""
+        """Delete a merged file. On Windows it stays while a worker has it open."""
         _delete(model.path)
 
     def close(self) -> None:
-        """Delete everything of this process."""
+        """Delete all files of this process."""
         self.discard()
         self._folder.close()
 

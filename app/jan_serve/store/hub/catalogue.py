@@ -1,4 +1,4 @@
-"""The catalogue of suggested models that ships with jan-serve: short names for places on the hub. Read only."""
+"""The shipped catalogue of suggested models: short names for files on the hub."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jan_serve.store.hub.references import HubReference
 class CatalogueEntry(msgspec.Struct, frozen=True):
     """A suggested model. Sizes in 10^9 bytes, parameters in billions, context in tokens.
 
-    mmproj: the projector that belongs to it. memory_gb: what it needs to run with 8,192 tokens.
+    mmproj: its projector. memory_gb: memory to run it with 8,192 tokens.
     """
 
     name: str
@@ -34,29 +34,29 @@ class CatalogueEntry(msgspec.Struct, frozen=True):
 
 
 class Catalogue:
-    """The entries by name. Empty where this installation has no catalogue file."""
+    """Empty if this installation has no catalogue file."""
 
     def __init__(self, entries: tuple[CatalogueEntry, ...] = ()) -> None:
         self._entries = {entry.name.casefold(): entry for entry in entries}
 
     @classmethod
     def read(cls, path: Path | None) -> Catalogue:
-        """The catalogue in a TOML file, one `[[model]]` table an entry. It ships with us, so a wrong one is a bug."""
+        """Read a TOML file with a `[[model]]` table per entry. The file is shipped, so errors in it are bugs."""
         if path is None:
             return cls()
         content = tomllib.loads(path.read_text(encoding="utf-8"))
         return cls(tuple(msgspec.convert(content["model"], list[CatalogueEntry])))
 
     def entries(self) -> tuple[CatalogueEntry, ...]:
-        """All of them, in the order of the file."""
+        """All entries, in the order of the file."""
         return tuple(self._entries.values())
 
     def find(self, name: str) -> CatalogueEntry | None:
-        """The entry of this name, in any case."""
+        """name: in any case."""
         return self._entries.get(name.casefold())
 
     def reference(self, text: str) -> tuple[HubReference, CatalogueEntry]:
-        """Where `name` or `name:QUANT` is on the hub. Raises HubNotFound with names that look like it."""
+        """Resolve `name` or `name:QUANT`. Raises HubNotFound with similar names."""
         name, _, tag = text.partition(":")
         entry = self.find(name)
         if entry is None:

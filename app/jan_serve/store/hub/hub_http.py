@@ -1,9 +1,9 @@
-"""HTTP to the model hub with the rules that an untrusted network needs; it knows no routes and keeps no files.
+"""HTTP client for the model hub, hardened against an untrusted network.
 
-The token goes to the configured endpoint only, and only over https or loopback. Redirects are followed by hand: never
-from https to http, never to a private address that is not the hub's own (checked on the connected peer, so that no
-name service can talk us out of it). Answers are capped in size after decompression. What may pass is tried again, with
-back-off and the hub's Retry-After. Proxies and certificates are those of the environment, as httpx reads them.
+The token is sent only to the configured endpoint, over https or loopback. Redirects never lead from https to http, or
+to a private address other than the hub's (checked on the connected peer, so that DNS cannot bypass it). Responses are
+limited in size after decompression. Transient failures are retried with back-off and the hub's Retry-After. httpx takes
+proxies and certificates from the environment.
 """
 
 from __future__ import annotations
@@ -31,33 +31,33 @@ MAX_REDIRECTS: Final = 5
 _TRANSIENT_STATUS: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _ENCODINGS: Final = ("identity", "gzip")
-"""Of gzip, a received piece of 64 KiB cannot become more than 64 MiB; other encodings know no such bound."""
+"""With gzip, a 64 KiB piece decompresses to at most 64 MiB; other encodings have no such bound."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class HubAccess:
-    """Which hub, and as whom. endpoint: scheme and host (and port), without a path at its end."""
+    """endpoint: scheme, host, port and an optional path, without a trailing slash."""
 
     endpoint: str = "https://huggingface.co"
     token: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
-    """How long to wait, in seconds, and how often to try without any progress in between."""
+class RetryPolicy:
+    """Timeouts in seconds. tries: attempts without progress."""
 
     connect_s: float = 10.0
     read_s: float = 20.0
     answer_s: float = 60.0
     tries: int = 5
     backoff_s: float = 1.0
-    longest_wait_s: float = 60.0
+    max_wait_s: float = 60.0
 
 
 class TransientFailure(Exception):
-    """An attempt failed in a way that may pass. `wait_s` is what the hub asked for."""
+    """A failure that may be temporary. wait_s: from the hub's Retry-After."""
 
     def __init__(self, reason: str, wait_s: float | None = None) -> None:
         super().__init__(reason)
@@ -66,17 +66,17 @@ class TransientFailure(Exception):
 
 
 class HubHttp:
-    """A connection pool for one hub. Used within one event loop; closing it ends what still runs."""
+    """A connection pool for one hub and one event loop. Closing it aborts running transfers."""
 
-    def __init__(self, access: HubAccess, patience: Patience | None = None) -> None:
+    def __init__(self, access: HubAccess, retry_policy: RetryPolicy | None = None) -> None:
         self.access = access
-        self.patience = patience or Patience()
+        self.retry_policy = retry_policy or RetryPolicy()
         self._endpoint = httpx2.URL(access.endpoint)
         self._reached = False
         self._hub_addresses: set[str] = set()
         self._client = httpx2.AsyncClient(
             follow_redirects=False,
-            timeout=httpx2.Timeout(self.patience.read_s, connect=self.patience.connect_s),
+            timeout=httpx2.Timeout(self.retry_policy.read_s, connect=self.retry_policy.connect_s),
             headers={"User-Agent": f"jan-serve/{__version__}", "Accept-Encoding": "identity"},
         )
 
@@ -88,21 +88,21 @@ class HubHttp:
 
     @property
     def host(self) -> str:
-        """The endpoint as people know it, for messages."""
+        """The endpoint's host and port, for messages."""
         return self._endpoint.netloc.decode("ascii")
 
     @property
-    def holds_token_back(self) -> bool:
-        """Whether there is a token that the endpoint does not get, because the way there is not encrypted."""
+    def token_withheld(self) -> bool:
+        """Whether the token is not sent because the connection is not encrypted."""
         return self.access.token is not None and not self._authorization(self._endpoint)
 
     async def retrying(
         self, attempt: Callable[[], Awaitable[T]], progress: Callable[[], int] | None = None
     ) -> T:
-        """The result of the first attempt that does not raise TransientFailure.
+        """The result of the first attempt without TransientFailure.
 
-        Attempts after which `progress` has grown do not count. Raises HubUnavailable with the last reason, Offline at
-        once where no connection to the hub was ever made.
+        An increase of `progress` resets the count of attempts. Raises HubUnavailable with the last reason, and Offline
+        at once if no connection to the hub was ever made.
         """
         failures = 0
         reached = progress() if progress else 0
@@ -113,7 +113,7 @@ class HubHttp:
                 now = progress() if progress else 0
                 failures = 1 if now > reached else failures + 1
                 reached = max(now, reached)
-                if failures >= self.patience.tries:
+                if failures >= self.retry_policy.tries:
                     raise HubUnavailable(
                         f"{self.host} failed {failures} times in a row; the last time: {failure.reason}.",
                         retry_after=failure.wait_s or 60.0,
@@ -121,22 +121,25 @@ class HubHttp:
                 await asyncio.sleep(self._wait_for(failure, failures))
 
     async def answer(self, url: str, max_bytes: int, params: Mapping[str, str] | None = None) -> HubResponse:
-        """Get a small document, with retries. A status of 400 and above is an answer too, without its body.
+        """Get a small document, with retries. A status of 400 and above is returned without its body.
 
         Raises HubError, HubUnavailable, Offline.
         """
 
         async def attempt() -> HubResponse:
-            async with asyncio.timeout(self.patience.answer_s), self.stream(url, params=params) as response:
+            async with (
+                asyncio.timeout(self.retry_policy.answer_s),
+                self.stream(url, params=params) as response,
+            ):
                 if response.status_code >= 400:
                     return HubResponse(response.status_code, response.headers, b"", str(response.request.url))
                 encoding = response.headers.get("content-encoding", "identity").lower()
                 if encoding not in _ENCODINGS:
                     raise HubError(
-                        f"{self.host} answers in the encoding {encoding!a}, which nobody asked for."
+                        f"{self.host} answers in the encoding {encoding!a}, which was not requested."
                     )
                 content = bytearray()
-                # Pieces are decoded one at a time: a bomb costs a piece's worth, not its own.
+                # Pieces are decoded one at a time: a decompression bomb costs only one piece.
                 async for piece in response.aiter_bytes():
                     content += piece
                     if len(content) > max_bytes:
@@ -149,7 +152,7 @@ class HubHttp:
             try:
                 return await attempt()
             except TimeoutError:
-                raise TransientFailure(f"no whole answer within {self.patience.answer_s:g} s") from None
+                raise TransientFailure(f"no whole answer within {self.retry_policy.answer_s:g} s") from None
 
         return await self.retrying(in_time)
 
@@ -157,9 +160,9 @@ class HubHttp:
     async def stream(
         self, url: str, *, headers: Mapping[str, str] | None = None, params: Mapping[str, str] | None = None
     ) -> AsyncGenerator[httpx2.Response]:
-        """One request with its redirects: the response with its body unread.
+        """Send one request and follow redirects; the response's body is unread.
 
-        Raises TransientFailure (also for the statuses that mean "later"), Offline, HubError for a refused redirect.
+        Raises TransientFailure (also for temporary statuses), Offline, HubError for a rejected redirect.
         """
         target = httpx2.URL(url, params=params) if params else httpx2.URL(url)
         for _ in range(MAX_REDIRECTS + 1):
@@ -171,7 +174,7 @@ class HubHttp:
                 if response.status_code in _TRANSIENT_STATUS:
                     reason = f"status {response.status_code} {response.reason_phrase}".rstrip()
                     raise TransientFailure(reason, _retry_after(response.headers))
-                with _failures_of_the_network():
+                with _network_failures():
                     yield response
                 return
             finally:
@@ -183,10 +186,10 @@ class HubHttp:
             "GET",
             url,
             headers={**headers, **self._authorization(url)},
-            extensions={"trace": self._guard(url)},
+            extensions={"trace": self._peer_check(url)},
         )
         try:
-            with _failures_of_the_network():
+            with _network_failures():
                 response = await self._client.send(request, stream=True)
         except TransientFailure as failure:
             cause = failure.__cause__
@@ -227,14 +230,14 @@ class HubHttp:
             self._check_address(address)
         return target
 
-    def _guard(self, url: httpx2.URL) -> Callable[[str, dict[str, Any]], Awaitable[None]]:
-        """A trace for httpcore that looks at the peer of each new connection before anything is sent to it."""
+    def _peer_check(self, url: httpx2.URL) -> Callable[[str, dict[str, Any]], Awaitable[None]]:
+        """An httpcore trace that checks the peer of each new connection before sending anything."""
         is_direct = True
 
         async def trace(event: str, info: dict[str, Any]) -> None:
             nonlocal is_direct
             if event.endswith("connect_tcp.started"):
-                # A proxy is the user's own choice, and it alone knows where the names behind it lead.
+                # The user chose the proxy, which resolves host names itself.
                 is_direct = info.get("host") == url.host
             elif event.endswith("connect_tcp.complete") and is_direct:
                 stream = info["return_value"]
@@ -253,7 +256,7 @@ class HubHttp:
         return trace
 
     def _check_address(self, address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> None:
-        """Public addresses pass, and those of the hub itself: a hub on this machine may use other ports of it."""
+        """Allows public addresses and the hub's own; a hub on this machine may use any local port."""
         if address.is_global and not address.is_multicast:
             return
         hub_is_local = any(ipaddress.ip_address(known).is_loopback for known in self._hub_addresses)
@@ -262,21 +265,21 @@ class HubHttp:
         raise HubError(f"{self.host} redirects to {address}, a private address, which is refused.")
 
     def _wait_for(self, failure: TransientFailure, failures: int) -> float:
-        """Seconds. Raises HubUnavailable where the hub asks for more than we would wait."""
+        """Seconds. Raises HubUnavailable if the hub asks for a longer wait than the policy allows."""
         if failure.wait_s is not None:
-            if failure.wait_s > self.patience.longest_wait_s:
+            if failure.wait_s > self.retry_policy.max_wait_s:
                 raise HubUnavailable(
                     f"{self.host} asks to wait for {failure.wait_s:.0f} s ({failure.reason}).",
                     retry_after=failure.wait_s,
                 )
             return failure.wait_s
-        pause = min(self.patience.longest_wait_s, self.patience.backoff_s * 2 ** (failures - 1))
+        pause = min(self.retry_policy.max_wait_s, self.retry_policy.backoff_s * 2 ** (failures - 1))
         return pause * random.uniform(0.75, 1.25)
 
 
 @dataclass(frozen=True, slots=True)
 class HubResponse:
-    """A small document of the hub. `url` is where it finally came from."""
+    """A small document. url: after redirects."""
 
     status: int
     headers: httpx2.Headers
@@ -285,8 +288,8 @@ class HubResponse:
 
 
 @contextlib.contextmanager
-def _failures_of_the_network() -> Generator[None]:
-    """httpx's errors as TransientFailure, whose cause they stay."""
+def _network_failures() -> Generator[None]:
+    """Raises httpx errors as TransientFailure, with the original as the cause."""
     try:
         yield
     except httpx2.TimeoutException as error:
@@ -297,7 +300,7 @@ def _failures_of_the_network() -> Generator[None]:
 
 
 def _reason(error: Exception) -> str:
-    """What the operating system or the peer said, without the addresses that httpx puts around it."""
+    """The message of the operating system or the peer, without the addresses that httpx adds."""
     if isinstance(error, httpx2.RemoteProtocolError) and "closed connection" in str(error):
         return "the connection was closed early"
     cause: BaseException | None = error
@@ -305,7 +308,7 @@ def _reason(error: Exception) -> str:
         if isinstance(cause, ssl.SSLError):
             return f"TLS: {cause.reason or cause.strerror or 'failed'}".replace("_", " ").lower()
         if isinstance(cause, OSError) and cause.strerror:
-            # asyncio puts the address into strerror; errors of name services have numbers of their own.
+            # asyncio puts the address into strerror; DNS errors have separate numbers.
             named = cause.errno if not isinstance(cause, socket.gaierror) else None
             return os.strerror(named) if named else cause.strerror
         cause = cause.__cause__ or cause.__context__
@@ -322,7 +325,7 @@ def _is_tls(error: Exception) -> bool:
 
 
 def _retry_after(headers: httpx2.Headers) -> float | None:
-    """Seconds from Retry-After (RFC 9110, 10.2.3), in either of its forms. None where it is absent or nonsense."""
+    """Seconds from Retry-After (RFC 9110, 10.2.3), in either form; None if missing or invalid."""
     value = headers.get("retry-after")
     if value is None:
         return None

@@ -1,8 +1,8 @@
-"""Files under way: each writer has one of its own, and what a stopped writer leaves is kept to go on from.
+"""Partial downloads: each writer has its own file, and interrupted ones are kept to resume from.
 
-They lie in a hidden folder of the models folder, so that the last step is a rename on one file system and no listing
-ever shows them. A file is named after the SHA-256 digest that it will have, and after its writer while one is at work:
-two writers never share a file, also where file locks do nothing.
+They are in a hidden folder of the models folder, so that the last step is a rename on one file system and listings skip
+them. A file is named after its expected SHA-256 digest and its current writer: two writers never share a file, even
+without file locks.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _KEPT: Final = ".part"
 _WRITING: Final = ".writing"
 _LOCK: Final = ".lock"
 _KEPT_FOR_S: Final = 14 * 86_400
-_STRANGER_IS_GONE_AFTER_S: Final = 3600
-_TEMPORARY_IS_OLD_AFTER_S: Final = 3600
+_REMOTE_ORPHAN_AFTER_S: Final = 3600
+_STALE_TEMPORARY_AFTER_S: Final = 3600
 
 _HOST: Final = hashlib.sha256(socket.gethostname().encode("utf-8", "replace")).hexdigest()[:8]
 _own_tokens: Final[set[str]] = set()
@@ -38,7 +38,7 @@ _own_lock: Final = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class IncomingFile:
-    """A file that this process alone writes. `n_kept`: bytes of an earlier try that it begins with, unchecked."""
+    """A file that only this process writes. n_kept: unverified bytes from an earlier attempt."""
 
     path: Path
     digest: str
@@ -46,19 +46,19 @@ class IncomingFile:
     n_kept: int
 
     def keep(self) -> None:
-        """Stop writing; the next claim of this digest goes on from here."""
+        """Stop writing; the next claim of this digest resumes from here."""
         with contextlib.suppress(OSError):
             os.replace(self.path, self.path.with_name(self.digest + _KEPT))
         self._release()
 
     def discard(self) -> None:
-        """Stop writing and delete what there is."""
+        """Stop writing and delete the file."""
         with contextlib.suppress(OSError):
             self.path.unlink(missing_ok=True)
         self._release()
 
     def place(self, target: Path) -> None:
-        """Rename to `target`, in place of what is there. Raises OSError; the file is then still to be discarded."""
+        """Rename to `target`, replacing it. Raises OSError; the caller then discards the file."""
         os.replace(self.path, target)
         self._release()
 
@@ -68,27 +68,27 @@ class IncomingFile:
 
 
 class IncomingFolder:
-    """The files under way of one models folder. Every method blocks on the disk for a short while."""
+    """The partial downloads of one models folder. Every method blocks briefly on the disk."""
 
     def __init__(self, models_dir: Path) -> None:
         self._folder = models_dir / STATE_FOLDER / "incoming"
         self._index_folder = models_dir / STATE_FOLDER / "index"
 
     def lock(self, digest: str) -> filelock.BaseFileLock:
-        """The lock that lets one process transfer this digest. Not taken yet. Raises OSError."""
+        """The unacquired lock for transfers of this digest. Raises OSError."""
         self._folder.mkdir(parents=True, exist_ok=True)
         return filelock.FileLock(self._folder / (digest + _LOCK), thread_local=False)
 
     def claim(self, digest: str) -> IncomingFile:
-        """A file for this digest, with the bytes that a writer which is gone has left. Raises OSError."""
+        """A file for this digest, with the data of a dead writer, if any. Raises OSError."""
         self._folder.mkdir(parents=True, exist_ok=True)
         token = f"{_HOST}-{os.getpid()}-{secrets.token_hex(4)}"
         with _own_lock:
             _own_tokens.add(token)
         path = self._folder / f"{digest}.{token}{_WRITING}"
-        left = [self._folder / (digest + _KEPT), *(p for p in self._writing(digest) if _is_orphan(p))]
-        for candidate in left:
-            # The rename is the claim: of several writers that want the same remains, one gets them.
+        candidates = [self._folder / (digest + _KEPT), *(p for p in self._writing(digest) if _is_orphan(p))]
+        for candidate in candidates:
+            # The rename is the claim: only one of several writers succeeds.
             with contextlib.suppress(OSError):
                 os.rename(candidate, path)
                 return IncomingFile(path, digest, token, path.stat().st_size)
@@ -96,13 +96,13 @@ class IncomingFolder:
         return IncomingFile(path, digest, token, 0)
 
     def kept_bytes(self, digest: str) -> int:
-        """How much of this digest is here already, from a writer that stopped."""
-        left = [self._folder / (digest + _KEPT), *(p for p in self._writing(digest) if _is_orphan(p))]
-        sizes = [_size(path) for path in left]
+        """Bytes of this digest from interrupted writers."""
+        candidates = [self._folder / (digest + _KEPT), *(p for p in self._writing(digest) if _is_orphan(p))]
+        sizes = [_size(path) for path in candidates]
         return max(sizes, default=0)
 
     def sweep(self) -> int:
-        """Delete what nobody will go on with; returns how many files. Never raises: it is housekeeping."""
+        """Delete stale files; returns their number. Suppresses OSError."""
         count = 0
         now = time.time()
         for path in self._all(self._folder):
@@ -115,7 +115,7 @@ class IncomingFolder:
         for path in self._all(self._index_folder):
             if (
                 path.name.endswith(TEMPORARY_SUFFIX)
-                and now - _changed_at(path, now) > _TEMPORARY_IS_OLD_AFTER_S
+                and now - _changed_at(path, now) > _STALE_TEMPORARY_AFTER_S
             ):
                 count += _delete(path)
         return count
@@ -136,13 +136,13 @@ class IncomingFolder:
 
 
 def _is_orphan(path: Path) -> bool:
-    """Whether the writer of a `.writing` file is gone. On another machine (a shared folder) only time can tell."""
+    """Whether the writer of a `.writing` file is dead; for one on another machine (shared folder), judged by age."""
     token = path.name[: -len(_WRITING)].rpartition(".")[2]
     host, _, rest = token.partition("-")
     pid = rest.partition("-")[0]
     if host != _HOST or not pid.isdigit():
         now = time.time()
-        return now - _changed_at(path, now) > _STRANGER_IS_GONE_AFTER_S
+        return now - _changed_at(path, now) > _REMOTE_ORPHAN_AFTER_S
     if int(pid) == os.getpid():
         with _own_lock:
             return token not in _own_tokens

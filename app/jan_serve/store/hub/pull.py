@@ -1,6 +1,6 @@
-"""Pulling a model: from what a person typed to a plan, and from the plan to files in the models folder and the index.
+"""Pulls models from the hub: plans from a reference, then downloads missing files and records the model.
 
-Planning asks the hub for a listing and writes nothing. Running downloads what is missing. Neither loads a model.
+Planning reads the hub's listing and writes nothing.
 """
 
 from __future__ import annotations
@@ -13,20 +13,19 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Final, Protocol
+from typing import Final
 
 import httpx2
 import msgspec
 
 from jan_serve.errors import InsufficientMemory, InvalidModel, InvalidRequest
 from jan_serve.store.files.atomic_file import flush_folder
-from jan_serve.store.files.disk import check_room, storage_error
-from jan_serve.store.gguf.facts import facts_of
+from jan_serve.store.files.disk_space import check_room, storage_error
 from jan_serve.store.gguf.model_file import read_model_file
 from jan_serve.store.gguf.quantisation import QuantisedFile, bits_of, choose, gigabytes
 from jan_serve.store.hub.catalogue import Catalogue, CatalogueEntry
-from jan_serve.store.hub.download import Download, Watcher, download
-from jan_serve.store.hub.hub_http import HubAccess, HubHttp, Patience
+from jan_serve.store.hub.download import Download, DownloadWatcher, download
+from jan_serve.store.hub.hub_http import HubAccess, HubHttp, RetryPolicy
 from jan_serve.store.hub.incoming import IncomingFolder
 from jan_serve.store.hub.references import (
     HubReference,
@@ -41,33 +40,22 @@ from jan_serve.store.hub.repository import (
     best_projector,
     file_url,
     only_one,
-    raise_for,
+    raise_for_status,
     read_repository,
     select,
 )
 from jan_serve.store.hub.shared_downloads import SharedDownloads
 from jan_serve.store.index import FileRecord, ModelIndex, ModelRecord, Source
-from jan_serve.store.memory.fit import FreeMemory, memory_needed
-from jan_serve.store.names import name_of
+from jan_serve.store.memory.footprint import memory_needed
+from jan_serve.store.memory.free_memory import FreeMemory
+from jan_serve.store.name_matching import canonical_name
 
 _PUBLIC_HUB: Final = HubAccess().endpoint
 
 
-class PullWatcher(Protocol):
-    """Who follows a pull. Called in the event loop; must not block."""
-
-    def received(self, n_bytes: int, n_total: int) -> None:
-        """So many bytes of all files together are here now."""
-        ...
-
-    def says(self, text: str) -> None:
-        """Something that a person who waits would like to know."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class PullPlan:
-    """What will be downloaded, and why this. `name`: what requests will call the model."""
+    """name: the model's canonical name. reason: why this quantisation was chosen, if none was named."""
 
     name: str
     reference: HubReference
@@ -79,18 +67,18 @@ class PullPlan:
 
     @property
     def files(self) -> tuple[HubFile, ...]:
-        """In the order to get them. The first file of a split model comes last: with it the model is listed."""
+        """In download order. The first file of a split model comes last: it makes the model visible."""
         extra = (self.projector,) if self.projector else ()
         return (*extra, *self.model.files[1:], self.model.files[0])
 
     @property
     def n_bytes(self) -> int:
-        """All files together."""
+        """Size of all files."""
         return sum(file.size_bytes for file in self.files)
 
 
 class Puller:
-    """Pulls into one models folder from one hub. Used within one event loop; calls may overlap."""
+    """Pulls from one hub into one models folder. For one event loop; calls may overlap."""
 
     def __init__(
         self,
@@ -99,23 +87,23 @@ class Puller:
         *,
         catalogue: Catalogue | None = None,
         free_memory: Callable[[], FreeMemory] | None = None,
-        patience: Patience | None = None,
+        retry_policy: RetryPolicy | None = None,
     ) -> None:
-        """free_memory: what a model may use, asked in a thread and only when a quantisation has to be chosen."""
+        """free_memory: called in a thread, only to choose a quantisation."""
         self._models_dir = models_dir
         self._access = access
         self._catalogue = catalogue or Catalogue()
         self._free_memory = free_memory
-        self._patience = patience
+        self._retry_policy = retry_policy
         self._index = ModelIndex(models_dir)
         self._incoming = IncomingFolder(models_dir)
         self._shared = SharedDownloads()
 
     async def plan(self, text: str, *, revision: str | None = None, with_projector: bool = True) -> PullPlan:
-        """What `text` (a catalogue name, or a name on the hub) means now.
+        """Resolve `text`, a catalogue name or a hub reference, at its current revision.
 
-        Raises InvalidRequest, HubNotFound, HubAccessDenied, HubError, HubUnavailable, Offline; InsufficientMemory where
-        no quantisation fits this machine and none was named.
+        Raises InvalidRequest, HubNotFound, HubAccessDenied, HubError, HubUnavailable, Offline; InsufficientMemory if
+        none was named and no quantisation fits this machine.
         """
         entry: CatalogueEntry | None = None
         if looks_like_reference(text):
@@ -128,7 +116,7 @@ class Puller:
                     f"Two revisions are named: {reference.revision} and {revision}.", param="revision"
                 )
             reference = dataclasses.replace(reference, revision=checked_revision(revision))
-        async with HubHttp(self._access, self._patience) as http:
+        async with HubHttp(self._access, self._retry_policy) as http:
             repository = await read_repository(http, reference)
         model, reason = await self._choose(repository, reference)
         first = PurePosixPath(repository.repo, model.files[0].path)
@@ -136,20 +124,22 @@ class Puller:
             best_projector(repository, model, entry.mmproj if entry else None) if with_projector else None
         )
         aliases = (entry.name,) if entry is not None and model.files[0].path == entry.file else ()
-        return PullPlan(name_of(first), reference, repository.commit, model, projector, aliases, reason)
+        return PullPlan(
+            canonical_name(first), reference, repository.commit, model, projector, aliases, reason
+        )
 
-    async def run(self, plan: PullPlan, watcher: PullWatcher) -> ModelRecord:
-        """Download what is missing and record the model. Cancelling keeps what was received for the next time.
+    async def run(self, plan: PullPlan, watcher: DownloadWatcher) -> ModelRecord:
+        """Download missing files and record the model. Cancelling keeps received data for the next attempt.
 
         Raises InsufficientStorage, StoreError, DigestMismatch, InvalidModel, HubError, HubUnavailable, Offline.
         """
         await asyncio.to_thread(self._incoming.sweep)
         records = await asyncio.to_thread(self._index.records)
-        sums = _Sums(plan.n_bytes, watcher)
+        counts: dict[str, int] = {}
         missing: list[HubFile] = []
         for file in plan.files:
             if await asyncio.to_thread(self._have, file, plan, records):
-                sums.received(file, file.size_bytes)
+                _FileWatcher(counts, file, watcher).received(file.size_bytes)
             else:
                 missing.append(file)
         if missing:
@@ -157,7 +147,7 @@ class Puller:
             to_come = sum(max(0, file.size_bytes - n) for file, n in zip(missing, kept, strict=True))
             await asyncio.to_thread(check_room, self._models_dir, to_come)
             for file in missing:
-                await self._get(plan, file, sums)
+                await self._get(plan, file, _FileWatcher(counts, file, watcher))
         try:
             return await asyncio.to_thread(self._record, plan, records)
         except OSError as error:
@@ -172,11 +162,11 @@ class Puller:
         candidates = [_candidate(model) for model in models if model.quantisation]
         choice = choose(candidates, free.usable)
         if choice is None:
-            least = min(candidates, key=lambda candidate: candidate.n_memory)
+            smallest = min(candidates, key=lambda candidate: candidate.n_memory)
             raise InsufficientMemory(
                 f"No quantisation of {repository.repo} fits the {gigabytes(free.usable)} of memory that are free: the"
-                f" smallest, {least.label}, needs about {gigabytes(least.n_memory)}. Pull a smaller model, or"
-                f" {repository.repo}:{least.label} to have it anyway.",
+                f" smallest, {smallest.label}, needs about {gigabytes(smallest.n_memory)}. Pull a smaller model, or"
+                f" {repository.repo}:{smallest.label} to have it anyway.",
                 retry_after=None,
             )
         chosen = [model for model in models if model.quantisation == choice.label]
@@ -186,9 +176,9 @@ class Puller:
         return self._models_dir.joinpath(*plan.reference.repo.split("/"), *file.path.split("/"))
 
     def _have(self, file: HubFile, plan: PullPlan, records: dict[str, ModelRecord]) -> bool:
-        """Whether the file is in its place by the index, or can be linked there from another place in the store."""
+        """Whether the index has the file at its path, or it can be linked from elsewhere in the store."""
         target = self._target(plan, file)
-        # What an import says about digests was never checked here.
+        # Digests of imports are unverified.
         for record in (record for record in records.values() if record.source.kind == "hub"):
             for known in (*record.files, *((record.projector,) if record.projector else ())):
                 if (known.sha256, known.size_bytes) != (file.sha256, file.size_bytes):
@@ -200,24 +190,24 @@ class Puller:
                     return True
         return False
 
-    async def _get(self, plan: PullPlan, file: HubFile, sums: _Sums) -> None:
+    async def _get(self, plan: PullPlan, file: HubFile, watcher: DownloadWatcher) -> None:
         target = self._target(plan, file)
         url = file_url(self._access.endpoint, plan.reference.repo, plan.commit, file.path)
-        what = Download(url, file.name, file.size_bytes, file.sha256, target)
+        request = Download(url, file.name, file.size_bytes, file.sha256, target)
 
-        async def start(watcher: Watcher) -> None:
-            # A connection pool of its own: the transfer may outlive the caller who began it.
-            async with HubHttp(self._access, self._patience) as http:
+        async def start(everyone: DownloadWatcher) -> None:
+            # A separate connection pool: the transfer may outlive the caller that started it.
+            async with HubHttp(self._access, self._retry_policy) as http:
 
                 def on_status(status: int, headers: httpx2.Headers) -> None:
-                    raise_for(http, plan.reference, status, headers)
+                    raise_for_status(http, plan.reference, status, headers)
 
-                await download(http, self._incoming, what, watcher, on_status)
+                await download(http, self._incoming, request, everyone, on_status)
 
-        await self._shared.join(target, sums.of(file), start)
+        await self._shared.join(target, watcher, start)
 
     def _record(self, plan: PullPlan, records: dict[str, ModelRecord]) -> ModelRecord:
-        """Check the model as a whole and write its record. What turns out not to be a model is removed again."""
+        """Check the whole model and write its record. Deletes the files if it is not a valid model."""
         first = self._target(plan, plan.model.files[0])
         try:
             model = read_model_file(first)
@@ -241,11 +231,11 @@ class Puller:
             modified_ns=first.stat().st_mtime_ns,
             added_at=time.time(),
             aliases=aliases,
-            facts=facts_of(model),
+            facts=model.facts(),
         )
         self._index.put(record)
         for other in records.values():
-            # A name of the catalogue means one model: the one that was pulled by it last.
+            # A catalogue name means the model that was last pulled by it.
             if other.name != record.name and set(other.aliases) & set(plan.aliases):
                 kept = tuple(alias for alias in other.aliases if alias not in plan.aliases)
                 self._index.put(msgspec.structs.replace(other, aliases=kept))
@@ -256,33 +246,20 @@ class Puller:
         return FileRecord(path=path, size_bytes=file.size_bytes, sha256=file.sha256)
 
 
-class _Sums:
-    """Adds up the bytes of several files for one watcher."""
-
-    def __init__(self, n_total: int, watcher: PullWatcher) -> None:
-        self._n_total = n_total
-        self._watcher = watcher
-        self._by_file: dict[str, int] = {}
-
-    def received(self, file: HubFile, n_bytes: int) -> None:
-        self._by_file[file.path] = n_bytes
-        self._watcher.received(sum(self._by_file.values()), self._n_total)
-
-    def of(self, file: HubFile) -> Watcher:
-        return _FileWatcher(self, file, self._watcher)
-
-
 @dataclass(frozen=True, slots=True)
 class _FileWatcher:
-    sums: _Sums
+    """Adds one file's bytes to those of the whole pull. counts: received bytes by path."""
+
+    counts: dict[str, int]
     file: HubFile
-    watcher: PullWatcher
+    watcher: DownloadWatcher
 
     def received(self, n_bytes: int) -> None:
-        self.sums.received(self.file, n_bytes)
+        self.counts[self.file.path] = n_bytes
+        self.watcher.received(sum(self.counts.values()))
 
-    def says(self, text: str) -> None:
-        self.watcher.says(text)
+    def note(self, text: str) -> None:
+        self.watcher.note(text)
 
 
 def _candidate(model: HubModel) -> QuantisedFile:
@@ -291,7 +268,7 @@ def _candidate(model: HubModel) -> QuantisedFile:
 
 
 def _is_unchanged(path: Path, known: FileRecord, record: ModelRecord) -> bool:
-    """Whether a recorded file is still what it was, as far as size and time of change say."""
+    """Whether size and modification time of a recorded file are unchanged."""
     try:
         status = path.stat()
     except OSError:
@@ -302,7 +279,7 @@ def _is_unchanged(path: Path, known: FileRecord, record: ModelRecord) -> bool:
 
 
 def _link(source: Path, target: Path) -> bool:
-    """A second name for a file of the store, instead of downloading it again. False where that cannot be."""
+    """Hard-link a file of the store instead of downloading it again. False if that is impossible."""
     if target.exists() or source.is_symlink():
         return False
     try:

@@ -1,7 +1,6 @@
-"""What people type for a model on the hub, and which names from a hub can become paths. Pure; refuses, never repairs.
+"""Parses references to models on the hub, and validates names before they become paths. Pure; rejects, never repairs.
 
-A name is `org/repo`, with an optional `:QUANT` or a file of the repository behind it, and may begin with the hub's
-address as browsers show it. Nothing of it reaches the file system unchecked.
+A reference is `org/repo`, optionally followed by `:QUANT` or a file, and may begin with the hub's URL.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ MAX_FILE_DEPTH: Final = 4
 _MAX_PART_BYTES: Final = 200
 _HUB_HOSTS: Final = ("hf.co", "huggingface.co", "www.huggingface.co")
 _SCHEMES: Final = ("https://", "http://", "hf://")
-# What the hub itself allows in names of users and repositories.
+# As the hub restricts names of users and repositories.
 _REPO_PART: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,94}[A-Za-z0-9_-])?\Z")
 _REVISION: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/+-]{0,198}[A-Za-z0-9_+-])?\Z")
 _TAG: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
@@ -32,7 +31,7 @@ _FORBIDDEN: Final = frozenset('<>:"|?*\\')
 
 @dataclass(frozen=True, slots=True)
 class HubReference:
-    """A place on the hub. `tag` is a quantisation, `file` a path in the repository; at most one of them is set."""
+    """tag: a quantisation; file: a path in the repository; at most one of them is set."""
 
     repo: str
     tag: str | None = None
@@ -41,9 +40,9 @@ class HubReference:
 
 
 def parse_reference(text: str) -> HubReference:
-    """`org/repo`, `org/repo:Q4_K_M`, `org/repo/file.gguf`, `hf.co/…`, or the address of a page on huggingface.co.
+    """Parse `org/repo`, `org/repo:Q4_K_M`, `org/repo/file.gguf`, `hf.co/…`, or the URL of a page on huggingface.co.
 
-    Raises InvalidRequest with the reason.
+    Raises InvalidRequest.
     """
     if not text or len(text) > MAX_REFERENCE_LENGTH or not text.isprintable():
         raise InvalidRequest(
@@ -78,12 +77,12 @@ def parse_reference(text: str) -> HubReference:
 
 
 def looks_like_reference(text: str) -> bool:
-    """Whether `text` names a place on the hub rather than an entry of the catalogue."""
+    """Whether `text` is a hub reference rather than a catalogue name."""
     return "/" in text
 
 
 def checked_repo(repo: str) -> str:
-    """`repo` if it is of the form `org/name`. Raises InvalidRequest."""
+    """`repo` if it has the form `org/name`. Raises InvalidRequest."""
     parts = repo.split("/")
     if len(parts) != 2 or any(not _REPO_PART.match(part) or ".." in part for part in parts):
         raise _no_reference(repo)
@@ -109,7 +108,7 @@ def checked_digest(text: object) -> str:
 
 
 def is_safe_file(path: str) -> bool:
-    """Whether a file name from a hub or a manifest may become a path below a folder, on any platform."""
+    """Whether a file name from a hub or a manifest is a safe relative path on every platform."""
     return _why_no_path(path) is None
 
 
@@ -136,7 +135,7 @@ def _why_no_path(path: str) -> str | None:
 
 
 def _without_address(text: str) -> str:
-    """`org/repo…` of a name that begins with the hub's address. Other hosts are refused: there is one endpoint."""
+    """Strip the hub's URL. Rejects other hosts: models come from the configured endpoint."""
     rest = text
     for scheme in _SCHEMES:
         if text.lower().startswith(scheme):

@@ -1,8 +1,7 @@
-"""What a repository on the hub holds: its GGUF files with sizes and digests, and which of them one name means.
+"""The GGUF files of a repository on the hub, and which of them a reference means.
 
-It reads listings only (`/api/models/{repo}/revision/{revision}?blobs=true`). Nothing in a listing is trusted: names
-that could leave a folder are left out, and a file without a SHA-256 digest cannot be taken. Error statuses are told
-apart by huggingface_hub, which knows the hub's codes.
+Reads listings (`/api/models/{repo}/revision/{revision}?blobs=true`), which are untrusted: skips files with unsafe names
+or without SHA-256 digest. huggingface_hub maps the hub's error codes.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import httpx2
 import msgspec
 
 from jan_serve.errors import HubAccessDenied, HubError, HubNotFound, InvalidRequest, JanServeError
-from jan_serve.store.gguf.model_file import MAX_PARTS, part_number
+from jan_serve.store.gguf.model_file import MAX_PARTS, PartName
 from jan_serve.store.gguf.quantisation import quantisation_of
 from jan_serve.store.hub.hub_http import HubHttp, HubResponse
 from jan_serve.store.hub.references import HubReference, checked_digest, is_safe_file
@@ -33,7 +32,7 @@ _log: Final = logging.getLogger("jan_serve.store")
 
 @dataclass(frozen=True, slots=True)
 class HubFile:
-    """A file of a repository. `path` is safe to put below a folder; `sha256` is 64 lower-case hexadecimal digits."""
+    """path: a safe relative path. sha256: 64 lower-case hexadecimal digits."""
 
     path: str
     size_bytes: int
@@ -41,24 +40,23 @@ class HubFile:
 
     @property
     def name(self) -> str:
-        """The last part of the path."""
         return self.path.rpartition("/")[2]
 
 
 @dataclass(frozen=True, slots=True)
 class HubModel:
-    """The files that make one model: one, or all parts of a split model in order."""
+    """The file of a model, or all parts of a split model in order."""
 
     files: tuple[HubFile, ...]
 
     @property
     def n_bytes(self) -> int:
-        """All files together."""
+        """Size of all files."""
         return sum(file.size_bytes for file in self.files)
 
     @property
     def quantisation(self) -> str | None:
-        """By the name of the first file, else by that of its folder."""
+        """From the name of the first file, else of its folder."""
         return quantisation_of(self.files[0].name) or quantisation_of(self.files[0].path)
 
 
@@ -88,7 +86,7 @@ class _Listing(msgspec.Struct, frozen=True):
 
 
 async def read_repository(http: HubHttp, reference: HubReference) -> Repository:
-    """The repository at the reference's revision (`main` where it has none).
+    """Read the repository at the reference's revision (default: `main`).
 
     Raises HubNotFound, HubAccessDenied, HubError, HubUnavailable, Offline.
     """
@@ -96,7 +94,7 @@ async def read_repository(http: HubHttp, reference: HubReference) -> Repository:
     url = f"{http.access.endpoint}/api/models/{reference.repo}/revision/{quote(revision, safe='')}"
     answer = await http.answer(url, MAX_LISTING_BYTES, params={"blobs": "true"})
     if answer.status >= 400:
-        raise_for(http, reference, answer.status, answer.headers)
+        raise_for_status(http, reference, answer.status, answer.headers)
     try:
         listing = msgspec.json.decode(answer.content, type=_Listing)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -113,13 +111,15 @@ async def read_repository(http: HubHttp, reference: HubReference) -> Repository:
 
 
 def file_url(endpoint: str, repo: str, commit: str, path: str) -> str:
-    """Where a file is downloaded, pinned to a commit."""
+    """The download URL, pinned to a commit."""
     return f"{endpoint}/{repo}/resolve/{commit}/{quote(path)}"
 
 
-def raise_for(http: HubHttp, reference: HubReference, status: int, headers: httpx2.Headers) -> NoReturn:
-    """The error that a status of 400 and above means, with what to do about it."""
-    # Loaded late: only what fails needs it, and it takes a while.
+def raise_for_status(
+    http: HubHttp, reference: HubReference, status: int, headers: httpx2.Headers
+) -> NoReturn:
+    """Raise the error for a status of 400 and above, with advice."""
+    # Imported late: needed only after a failure, and slow to import.
     from huggingface_hub import errors as hub_errors
     from huggingface_hub.utils import hf_raise_for_status
 
@@ -128,7 +128,7 @@ def raise_for(http: HubHttp, reference: HubReference, status: int, headers: http
     error: JanServeError = HubError(f"{http.host} answers {repo} with status {status}.")
     try:
         hf_raise_for_status(
-            httpx2.Response(status, headers=_told(headers), request=httpx2.Request("GET", url))
+            httpx2.Response(status, headers=_error_headers(headers), request=httpx2.Request("GET", url))
         )
     except hub_errors.GatedRepoError:
         page = f"{http.access.endpoint}/{repo}"
@@ -159,9 +159,7 @@ def raise_for(http: HubHttp, reference: HubReference, status: int, headers: http
 
 
 def select(repository: Repository, reference: HubReference) -> list[HubModel]:
-    """The models of the repository that the reference means: one where it names a file or a quantisation that is
-    there once, else all to choose from. Raises HubNotFound, InvalidRequest.
-    """
+    """The model with the reference's file or quantisation, else all models. Raises HubNotFound, InvalidRequest."""
     models = repository.models
     if not models:
         raise HubNotFound(
@@ -172,9 +170,9 @@ def select(repository: Repository, reference: HubReference) -> list[HubModel]:
         return [_by_file(repository, reference.file)]
     if reference.tag is None or reference.tag.lower() == _LATEST:
         return list(models)
-    wanted = reference.tag.upper()
-    found = [model for model in models if model.quantisation == wanted]
-    found = found or [m for m in models if m.quantisation and m.quantisation.removeprefix("UD-") == wanted]
+    label = reference.tag.upper()
+    found = [model for model in models if model.quantisation == label]
+    found = found or [m for m in models if m.quantisation and m.quantisation.removeprefix("UD-") == label]
     if not found:
         known = ", ".join(sorted({model.quantisation for model in models if model.quantisation}))
         raise HubNotFound(
@@ -185,7 +183,7 @@ def select(repository: Repository, reference: HubReference) -> list[HubModel]:
 
 
 def only_one(repository: Repository, models: Sequence[HubModel]) -> HubModel:
-    """The only one of `models`. Raises InvalidRequest that lists the files where there are more."""
+    """The only one of `models`. Raises InvalidRequest that lists the files if there are several."""
     if len(models) == 1:
         return models[0]
     names = ", ".join(f"{repository.repo}/{model.files[0].path}" for model in models[:6])
@@ -195,14 +193,14 @@ def only_one(repository: Repository, models: Sequence[HubModel]) -> HubModel:
 
 
 def best_projector(repository: Repository, model: HubModel, preferred: str | None = None) -> HubFile | None:
-    """The projector to put beside `model`: the preferred path, else one in its folder, 16-bit floats first."""
+    """The projector for `model`: the preferred path, else one in its folder, 16-bit floats first."""
     order = ("F16", "BF16", "Q8_0", "F32")
     folder = model.files[0].path.rpartition("/")[0]
 
     def rank(file: HubFile) -> tuple[bool, bool, int, str]:
         label = quantisation_of(file.name) or ""
-        place = order.index(label) if label in order else len(order)
-        return file.path != preferred, file.path.rpartition("/")[0] != folder, place, file.path
+        precision = order.index(label) if label in order else len(order)
+        return file.path != preferred, file.path.rpartition("/")[0] != folder, precision, file.path
 
     return min(repository.projectors, key=rank, default=None)
 
@@ -230,21 +228,19 @@ def _gguf_files(siblings: Iterable[_Sibling]) -> Iterable[HubFile]:
 
 
 def _grouped(files: Sequence[HubFile]) -> Iterable[HubModel]:
-    """Models in the order of their names; split models that lack a part are left out."""
+    """Models by name, without incomplete split models."""
     by_path = {file.path: file for file in files}
     for file in sorted(files, key=lambda file: file.path):
-        place = part_number(file.name)
-        if place is None:
+        part = PartName.parse(file.name)
+        if part is None:
             yield HubModel((file,))
             continue
-        stem, number, count = place
-        if number != 1 or not 1 <= count <= MAX_PARTS:
+        if part.number != 1 or not 1 <= part.count <= MAX_PARTS:
             continue
         folder = file.path[: -len(file.name)]
-        parts = [by_path.get(f"{folder}{stem}-{part:05}-of-{count:05}.gguf") for part in range(1, count + 1)]
-        present = [part for part in parts if part is not None]
-        if len(present) == count:
-            yield HubModel(tuple(present))
+        files_of_model = [by_path[folder + name] for name in part.all_files() if folder + name in by_path]
+        if len(files_of_model) == part.count:
+            yield HubModel(tuple(files_of_model))
 
 
 def _is_projector(name: str) -> bool:
@@ -252,19 +248,19 @@ def _is_projector(name: str) -> bool:
 
 
 def _is_extra(name: str) -> bool:
-    """GGUF files that are no models: projectors, importance matrices."""
+    """GGUF files that are not models: projectors, importance matrices."""
     return _is_projector(name) or "imatrix" in name.lower()
 
 
 def _no_repository(http: HubHttp, repo: str) -> HubNotFound:
     hint = "" if http.access.token else " If it is private, set HF_TOKEN."
-    if http.holds_token_back:
+    if http.token_withheld:
         hint = " If it is private, use https: the token is not sent over plain http."
     return HubNotFound(f"There is no repository {repo} on {http.host}.{hint}")
 
 
-def _told(headers: httpx2.Headers) -> dict[str, str]:
-    """The headers that tell errors apart; the others are not the library's business."""
+def _error_headers(headers: httpx2.Headers) -> dict[str, str]:
+    """The headers that huggingface_hub needs to classify errors."""
     names = ("x-error-code", "x-error-message", "x-request-id")
     return {name: headers[name] for name in names if name in headers}
 

@@ -1,4 +1,4 @@
-"""One transfer for all callers of this process that want the same file. Other processes are kept out by a lock file."""
+"""Shares one transfer among all callers in this process that request the same file."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from jan_serve.store.hub.download import Watcher
+from jan_serve.store.hub.download import DownloadWatcher
+
+Start = Callable[[DownloadWatcher], Awaitable[None]]
 
 
 @dataclass(slots=True)
 class _Shared:
-    watchers: list[Watcher] = field(default_factory=list[Watcher])
+    watchers: list[DownloadWatcher] = field(default_factory=list[DownloadWatcher])
     n_received: int = 0
     task: asyncio.Task[None] | None = None
 
@@ -21,21 +23,21 @@ class _Shared:
         for watcher in self.watchers:
             watcher.received(n_bytes)
 
-    def says(self, text: str) -> None:
+    def note(self, text: str) -> None:
         for watcher in self.watchers:
-            watcher.says(text)
+            watcher.note(text)
 
 
 class SharedDownloads:
-    """Transfers under way by target. Used within one event loop."""
+    """Running transfers by target. For one event loop."""
 
     def __init__(self) -> None:
         self._running: dict[Path, _Shared] = {}
 
-    async def join(self, target: Path, watcher: Watcher, start: Callable[[Watcher], Awaitable[None]]) -> None:
-        """Wait for the transfer to `target`, which `start` does if nobody does it yet.
+    async def join(self, target: Path, watcher: DownloadWatcher, start: Start) -> None:
+        """Wait for the transfer to `target`; `start` it if it is not running.
 
-        Cancelling leaves it to the others who wait; with the last of them it ends, before this returns.
+        Cancelling the last waiting caller also cancels the transfer, and waits for its end.
         """
         shared = self._running.get(target)
         if shared is None:
@@ -50,12 +52,12 @@ class SharedDownloads:
         finally:
             shared.watchers.remove(watcher)
             if not shared.watchers and not shared.task.done():
-                # Whoever asks from now on begins anew, rather than join what is ending.
+                # Later callers start a new transfer rather than join the cancelled one.
                 self._forget(target, shared)
                 shared.task.cancel()
                 await asyncio.wait([shared.task])
 
-    async def _run(self, target: Path, shared: _Shared, start: Callable[[Watcher], Awaitable[None]]) -> None:
+    async def _run(self, target: Path, shared: _Shared, start: Start) -> None:
         try:
             await start(shared)
         finally:

@@ -1,4 +1,4 @@
-"""Models of other programs on this machine: found in their folders, taken over by links, never copied or changed.
+"""Imports models of other programs on this machine by links, without copying or changing them.
 
-found: the values, and what all finders share. ollama, lmstudio, jan, hf: one finder each. link: taking one over.
+found: values and helpers of the finders. ollama, lmstudio, jan, hf: one finder each. link: the import of a model.
 """

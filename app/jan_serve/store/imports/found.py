@@ -1,7 +1,7 @@
-"""A model that another program has, as its finder sees it: files, the name that it would get here, and what is wrong.
+"""Models of other programs, and helpers to find them.
 
-Nothing in another program's folder is trusted: manifests are capped in size, digests and names are checked before they
-become paths, and a finder leaves out what it cannot read instead of failing.
+Other programs' folders are untrusted: manifests are limited in size, digests and names are checked before they become
+paths, and finders skip unreadable files.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from jan_serve.store.gguf.model_file import MAX_PARTS, part_number
+from jan_serve.store.gguf.model_file import MAX_PARTS, PartName
 from jan_serve.store.index import SourceKind
 
 MAX_MANIFEST_BYTES: Final = 1 << 20
@@ -22,7 +22,7 @@ MAX_DEPTH: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """A file of a found model. name: path below the models folder that it would get. sha256: what its owner says."""
+    """name: its future path in the models folder. sha256: as the other program claims."""
 
     path: Path
     name: str
@@ -31,9 +31,9 @@ class FoundFile:
 
 @dataclass(frozen=True, slots=True)
 class FoundModel:
-    """A model of another program. label: as that program calls it. aliases: further names that requests may use.
+    """A model of another program. label: its name there. aliases: additional names for requests.
 
-    problem: why it cannot be taken over, as its finder knows already.
+    problem: why it cannot be imported, if the finder knows a reason.
     """
 
     kind: SourceKind
@@ -46,13 +46,13 @@ class FoundModel:
 
     @property
     def n_bytes(self) -> int:
-        """All files together; what is missing counts nothing."""
+        """Size of all existing files."""
         files = (*self.files, *((self.projector,) if self.projector else ()))
         return sum(_size(file.path) for file in files)
 
 
 def read_capped(path: Path) -> bytes | None:
-    """The content of a small file, None where it cannot be read or is not small."""
+    """The content of a file, None if unreadable or larger than MAX_MANIFEST_BYTES."""
     try:
         with path.open("rb") as file:
             content = file.read(MAX_MANIFEST_BYTES + 1)
@@ -62,7 +62,7 @@ def read_capped(path: Path) -> bytes | None:
 
 
 def walk_files(folder: Path, *, follow: bool = False) -> Iterator[Path]:
-    """Regular files (or links to some) below a folder, relative to it, in order; hidden ones and deep ones left out."""
+    """Files below a folder, relative to it, in order; without hidden and deeply nested ones."""
     count = 0
     for current, folders, files in os.walk(folder, followlinks=follow):
         relative = Path(current).relative_to(folder)
@@ -77,22 +77,18 @@ def walk_files(folder: Path, *, follow: bool = False) -> Iterator[Path]:
 
 
 def group_models(paths: list[Path]) -> Iterator[tuple[Path, ...]]:
-    """GGUF files that are models: single ones, and split ones whole. Projectors are not among them."""
+    """The files of each model; only complete split models, no projectors."""
     known = set(paths)
     for path in paths:
         if not is_model_name(path.name):
             continue
-        place = part_number(path.name)
-        if place is None:
+        part = PartName.parse(path.name)
+        if part is None:
             yield (path,)
-            continue
-        stem, number, count = place
-        parts = [
-            path.with_name(f"{stem}-{part:05}-of-{count:05}.gguf")
-            for part in range(1, min(count, MAX_PARTS) + 1)
-        ]
-        if number == 1 and all(part in known for part in parts):
-            yield tuple(parts)
+        elif part.number == 1 and 1 <= part.count <= MAX_PARTS:
+            files = tuple(path.with_name(name) for name in part.all_files())
+            if all(file in known for file in files):
+                yield files
 
 
 def projector_of(model: Path, paths: list[Path]) -> Path | None:
@@ -102,13 +98,17 @@ def projector_of(model: Path, paths: list[Path]) -> Path | None:
 
 
 def is_model_name(name: str) -> bool:
-    """Whether a file of this name can be a model."""
     return name.lower().endswith(".gguf") and not is_projector_name(name) and "imatrix" not in name.lower()
 
 
 def is_projector_name(name: str) -> bool:
-    """Whether a file of this name is a multimodal projector."""
     return name.lower().endswith(".gguf") and "mmproj" in name.lower()
+
+
+def projector_name(model_name: str) -> str:
+    """The file name for the projector of the model `model_name`, in the same folder."""
+    folder, _, stem = model_name.rpartition("/")
+    return f"{folder}/mmproj-{stem}.gguf"
 
 
 def _size(path: Path) -> int:

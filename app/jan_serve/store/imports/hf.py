@@ -1,7 +1,6 @@
 """The Hugging Face cache: `models--<org>--<repo>/snapshots/<commit>/<file>`, links into `blobs`.
 
-Of several snapshots the one that `refs/main` names is taken, else the newest. A blob of an LFS file has its SHA-256
-digest as its name.
+Uses the snapshot in `refs/main`, else the newest. The blob of an LFS file is named by its SHA-256 digest.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ def find_hf_cache(cache: Path) -> Iterator[FoundModel]:
         if snapshot is None:
             continue
         repo = repository.name.removeprefix("models--").replace("--", "/", 1)
-        # Only links to files are taken: a cache links single files, never folders.
+        # Follow links to files only: a cache links files, never folders.
         paths = list(walk_files(snapshot))
         for parts in group_models(paths):
             projector = projector_of(parts[0], paths)

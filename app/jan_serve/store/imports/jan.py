@@ -1,6 +1,6 @@
-"""Jan's models: `llamacpp/models/<id>/model.yml` in its data folder names the GGUF file, which may lie elsewhere.
+"""Jan's models: `llamacpp/models/<id>/model.yml` in its data folder names the GGUF file.
 
-Paths in it are relative to the data folder, or absolute for a file that the user imported into Jan.
+Paths are relative to the data folder, or absolute for files that the user imported into Jan.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, cast
 
-from jan_serve.store.gguf.model_file import MAX_PARTS, part_number
-from jan_serve.store.imports.found import FoundFile, FoundModel, read_capped, walk_files
+from jan_serve.store.gguf.model_file import MAX_PARTS, PartName
+from jan_serve.store.imports.found import FoundFile, FoundModel, projector_name, read_capped, walk_files
 
 _MODELS: Final = ("llamacpp", "models")
 
@@ -31,30 +31,22 @@ def find_jan(data_folder: Path) -> Iterator[FoundModel]:
             kind="jan",
             label=model_id,
             files=_files(path, f"jan/{model_id}"),
-            projector=FoundFile(projector, _projector_name(f"jan/{model_id}")) if projector else None,
+            projector=FoundFile(projector, projector_name(f"jan/{model_id}")) if projector else None,
             aliases=(model_id,),
         )
 
 
-def _files(path: Path, place: str) -> tuple[FoundFile, ...]:
-    parts = part_number(path.name)
-    if parts is None or parts[1] != 1 or parts[2] > MAX_PARTS:
-        return (FoundFile(path, f"{place}.gguf"),)
-    stem, _, count = parts
-    return tuple(
-        FoundFile(path.with_name(f"{stem}-{n:05}-of-{count:05}.gguf"), f"{place}-{n:05}-of-{count:05}.gguf")
-        for n in range(1, count + 1)
-    )
-
-
-def _projector_name(place: str) -> str:
-    folder, _, stem = place.rpartition("/")
-    return f"{folder}/mmproj-{stem}.gguf"
+def _files(path: Path, name: str) -> tuple[FoundFile, ...]:
+    part = PartName.parse(path.name)
+    if part is None or part.number != 1 or not 1 <= part.count <= MAX_PARTS:
+        return (FoundFile(path, f"{name}.gguf"),)
+    names = zip(part.all_files(), part.all_files(stem=name), strict=True)
+    return tuple(FoundFile(path.with_name(original), ours) for original, ours in names)
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """The mapping in a model.yml, empty where there is none. safe_load makes plain values only."""
-    # Loaded late: only where Jan is installed there is something to read.
+    """The mapping in a model.yml; empty if invalid. safe_load creates plain values only."""
+    # Imported late: needed only if Jan is installed.
     import yaml
 
     try:

@@ -1,7 +1,7 @@
-"""Takes a found model over: links its files into the models folder and records where they come from.
+"""Imports a found model: links its files into the models folder and records their origin.
 
-A hard link where the file system allows one: the model stays when the other program deletes it. Else a symbolic link,
-which ends with the original. Nothing is copied, and nothing outside the models folder is written.
+Uses a hard link if possible, which outlives the other program's file, else a symbolic link. Copies nothing, and writes
+only in the models folder.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path, PurePosixPath
 
+from jan_serve.core.listed_model import HeaderFacts
 from jan_serve.errors import JanServeError
-from jan_serve.store.files.disk import storage_error
-from jan_serve.store.gguf.facts import facts_of
+from jan_serve.store.files.disk_space import storage_error
 from jan_serve.store.gguf.model_file import read_model_file
 from jan_serve.store.hub.references import is_safe_file
 from jan_serve.store.imports.found import FoundFile, FoundModel
-from jan_serve.store.index import FileRecord, HeaderFacts, ModelIndex, ModelRecord, Source
-from jan_serve.store.names import name_of
+from jan_serve.store.index import FileRecord, ModelIndex, ModelRecord, Source
+from jan_serve.store.name_matching import canonical_name
 
 
 class State(Enum):
-    """What importing a found model would do."""
+    """The result of assessing a found model."""
 
     NEW = "new"
     HERE = "already here"
@@ -33,7 +33,7 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """A found model, looked at. `reason` says why it is unusable."""
+    """reason: why the model is unusable. facts: if it is NEW."""
 
     found: FoundModel
     name: str
@@ -43,8 +43,8 @@ class Assessment:
 
 
 def assess(found: FoundModel, models_dir: Path) -> Assessment:
-    """Whether a found model can be taken over. Reads its header; blocks on the disk."""
-    name = name_of(PurePosixPath(found.files[0].name))
+    """Check whether a found model can be imported. Reads its header; blocks on the disk."""
+    name = canonical_name(PurePosixPath(found.files[0].name))
     files = (*found.files, *((found.projector,) if found.projector else ()))
     if not all(is_safe_file(file.name) for file in files):
         return Assessment(found, name, State.UNUSABLE, "its name cannot be used here")
@@ -62,17 +62,17 @@ def assess(found: FoundModel, models_dir: Path) -> Assessment:
     if taken and not all(_is_dangling(target) for target in taken):
         return Assessment(found, name, State.UNUSABLE, "another file has its name here")
     try:
-        facts = facts_of(read_model_file(found.files[0].path))
+        facts = read_model_file(found.files[0].path).facts()
     except JanServeError as error:
         return Assessment(found, name, State.UNUSABLE, error.message)
     return Assessment(found, name, State.NEW, facts=facts)
 
 
 def take_over(assessment: Assessment, models_dir: Path, index: ModelIndex) -> ModelRecord:
-    """Link the files of a model whose state is NEW, and record it. Raises StoreError; links made so far go then."""
+    """Link and record a model whose state is NEW. Raises StoreError, and then removes the new links."""
     found = assessment.found
     made: list[Path] = []
-    # The first file of a split model comes last: with it the model is listed.
+    # Link the first file of a split model last: it makes the model visible.
     files = (*((found.projector,) if found.projector else ()), *found.files[1:], found.files[0])
     try:
         for file in files:
@@ -122,7 +122,7 @@ def _link(original: Path, target: Path) -> None:
     try:
         os.link(original, target)
     except OSError:
-        # Another file system, or a file of another user's that may not be linked.
+        # Another file system, or a file of another user that may not be hard-linked.
         os.symlink(original, target)
 
 

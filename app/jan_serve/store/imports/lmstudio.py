@@ -1,7 +1,7 @@
-"""LM Studio's models: `<publisher>/<repository>/<file>.gguf`, as on the hub that they come from.
+"""LM Studio's models: `<publisher>/<repository>/<file>.gguf`, as on the hub.
 
-The folder is `models` in LM Studio's home, which `.lmstudio-home-pointer` in the user's home may place elsewhere, or
-the `downloadsFolder` of its settings; older versions kept it in `~/.cache/lm-studio`.
+The folder is `downloadsFolder` in its settings, or `models` in LM Studio's home, which `.lmstudio-home-pointer` in the
+user's home may move; older versions use `~/.cache/lm-studio`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class _Settings(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def lmstudio_folders(home: Path) -> tuple[Path, ...]:
-    """The models folders of the user whose home this is; they need not exist. Blocks on the disk."""
+    """The models folders of the user; they may not exist. Blocks on the disk."""
     program = home / ".lmstudio"
     named = _path((read_capped(home / ".lmstudio-home-pointer") or b"").decode("utf-8", "replace").strip())
     if named is not None:
@@ -59,5 +59,5 @@ def find_lmstudio(folder: Path) -> Iterator[FoundModel]:
 
 
 def _path(text: str | None) -> Path | None:
-    """An absolute path out of a file of LM Studio's, None for anything else."""
+    """The path if it is absolute, else None."""
     return Path(text) if text and "\0" not in text and Path(text).is_absolute() else None

@@ -1,4 +1,4 @@
-"""Ollama's models: manifests name blobs by digest; the blob of the model layer is a GGUF file.
+"""Ollama's models: manifests name blobs by digest; the model layer's blob is a GGUF file.
 
 Layout: `manifests/<registry>/<namespace>/<model>/<tag>` (JSON, as Docker's image manifest 2.2), `blobs/sha256-<hex>`.
 """
@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from jan_serve.store.imports.found import FoundFile, FoundModel, read_capped, walk_files
+from jan_serve.store.imports.found import FoundFile, FoundModel, projector_name, read_capped, walk_files
 
 _MODEL_LAYER: Final = "application/vnd.ollama.image.model"
 _PROJECTOR_LAYER: Final = "application/vnd.ollama.image.projector"
@@ -53,17 +53,17 @@ def _model(folder: Path, manifest: _Manifest, parts: tuple[str, ...]) -> FoundMo
     registry, namespace, name, tag = parts
     weights = _blobs(folder, manifest, _MODEL_LAYER)
     if len(weights) != 1:
-        return None  # Ollama splits no models; several layers would be something new
+        return None  # Ollama does not split models
     shown = [part for part, default in ((registry, _REGISTRY), (namespace, _NAMESPACE)) if part != default]
     label = "/".join((*shown, f"{name}:{tag}"))
-    place = "/".join(("ollama", *shown, f"{name}-{tag}"))
+    name_here = "/".join(("ollama", *shown, f"{name}-{tag}"))
     path, digest = weights[0]
     projectors = _blobs(folder, manifest, _PROJECTOR_LAYER)
     return FoundModel(
         kind="ollama",
         label=label,
-        files=(FoundFile(path, f"{place}.gguf", digest),),
-        projector=FoundFile(projectors[0][0], _projector_name(place), projectors[0][1])
+        files=(FoundFile(path, f"{name_here}.gguf", digest),),
+        projector=FoundFile(projectors[0][0], projector_name(name_here), projectors[0][1])
         if projectors
         else None,
         aliases=(label,),
@@ -71,13 +71,8 @@ def _model(folder: Path, manifest: _Manifest, parts: tuple[str, ...]) -> FoundMo
     )
 
 
-def _projector_name(place: str) -> str:
-    folder, _, stem = place.rpartition("/")
-    return f"{folder}/mmproj-{stem}.gguf"
-
-
 def _blobs(folder: Path, manifest: _Manifest, media_type: str) -> list[tuple[Path, str]]:
-    """Path and digest of the layers of a type. A digest of any other form never becomes a path."""
+    """Path and digest of the layers of a type. An invalid digest never becomes a path."""
     found: list[tuple[Path, str]] = []
     for layer in manifest.layers:
         match = _DIGEST.match(layer.digest)

@@ -1,1 +1,1 @@
-"""States of sequences between servers: what is kept for others, links to peers, and the way over TCP."""
+"""Transfer of sequence states between servers over TCP (disaggregated serving)."""

@@ -1,4 +1,4 @@
-"""States that this server's workers keep for other servers: who has them, by which number, and for how long."""
+"""Sequence states that this server's workers keep for other servers, with session numbers and expiry."""
 
 from __future__ import annotations
 
@@ -7,25 +7,24 @@ import itertools
 import logging
 from typing import Protocol
 
-from jan_serve.ipc.messages import ReadState, StatePart
+from jan_serve.ipc.messages import ReadState, StatePart, StateStored, StoreState
 
 logger = logging.getLogger(__name__)
 
 
-class StateOwner(Protocol):
-    """The worker that keeps a state; see supervisor.engine_client."""
+class StateHolder(Protocol):
+    """A client of the worker that holds a state. `WorkerEngineClient`; callers know `generation.ports.EngineClient`."""
 
-    @property
-    def name(self) -> str: ...
     def next_id(self) -> int: ...
     async def read_state(self, request: ReadState) -> StatePart: ...
+    async def store_state(self, request: StoreState) -> StateStored: ...
     def drop_state(self, state: int) -> None: ...
 
 
 class KeptState:
-    """A state in a worker. `session` is what others ask for it by, once it is known."""
+    """A state in a worker. session: peers fetch it by this number, once it is bound."""
 
-    def __init__(self, owner: StateOwner, state: int) -> None:
+    def __init__(self, owner: StateHolder, state: int) -> None:
         self.owner = owner
         self.state = state
         self.session: int | None = None
@@ -33,7 +32,7 @@ class KeptState:
 
 
 class KeptStates:
-    """All of them. Each is dropped when it is freed, or when nobody came for it. Event loop only."""
+    """A state is dropped when it is freed, or if no peer fetches it in time. Event loop only."""
 
     def __init__(self, keep_s: float) -> None:
         self._keep_s = keep_s
@@ -44,15 +43,15 @@ class KeptStates:
     def __len__(self) -> int:
         return len(self._by_handle)
 
-    def add(self, owner: StateOwner, state: int) -> int:
-        """Take over a state that a worker keeps. Returns a handle."""
+    def add(self, owner: StateHolder, state: int) -> int:
+        """Take ownership of a state in a worker. Returns a handle."""
         handle = next(self._handles)
         kept = self._by_handle[handle] = KeptState(owner, state)
         kept.timer = asyncio.get_running_loop().call_later(self._keep_s, self._expire, handle)
         return handle
 
     def bind(self, handle: int, session: int) -> None:
-        """Others will ask for it by this number. What had the number before is dropped."""
+        """Let peers fetch it by this session number. Drops the state that had the number before."""
         kept = self._by_handle.get(handle)
         if kept is None:
             return
@@ -61,17 +60,16 @@ class KeptStates:
         self._by_session[session] = handle
 
     def find(self, session: int) -> KeptState | None:
-        """What is kept of a session."""
         handle = self._by_session.get(session)
         return None if handle is None else self._by_handle[handle]
 
     def free(self, session: int) -> bool:
-        """Drop what is kept of a session; False where that is nothing."""
+        """Drop the state of a session; False if there is none."""
         handle = self._by_session.get(session)
         return handle is not None and self.drop(handle)
 
     def drop(self, handle: int) -> bool:
-        """Drop one; False where it is gone already."""
+        """False if it is gone already."""
         kept = self._by_handle.pop(handle, None)
         if kept is None:
             return False
@@ -83,10 +81,9 @@ class KeptStates:
         return True
 
     def clear(self) -> None:
-        """Drop all."""
         for handle in list(self._by_handle):
             self.drop(handle)
 
     def _expire(self, handle: int) -> None:
-        logger.warning("a cache that was kept for another server was not fetched in %g s", self._keep_s)
+        logger.warning("dropping a state that no peer fetched in %g s", self._keep_s)
         self.drop(handle)

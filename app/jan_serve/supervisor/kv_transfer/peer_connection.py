@@ -1,9 +1,9 @@
-"""A TCP connection whose ends have shown each other that they know one key. What crosses it is authentic, not secret.
+"""A mutually authenticated TCP connection between servers that share a key. Not encrypted.
 
 Handshake: the client sends its name and a nonce; the server a nonce and its proof; the client its proof. A proof is an
-HMAC-SHA256 (RFC 2104) over who it is from, both nonces and the name. Then records: u32 length, body, and a keyed
-BLAKE2b (RFC 7693) over direction, number and body under a key of this connection, so that none is changed, dropped,
-repeated or turned back unnoticed.
+HMAC-SHA256 (RFC 2104) over the sender's role, both nonces and the name. Then records: u32 length, body, and a keyed
+BLAKE2b (RFC 7693) over direction, number and body under a key of this connection, which detects changed, dropped,
+repeated and reflected records.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PROOF_BYTES: Final = 32
 _MAC_BYTES: Final = 16
 MAX_NAME_BYTES: Final = 1024
 _BUFFER: Final = 4 * 1024 * 1024
-_MAX_TOLD: Final = 200
+_MAX_SHOWN: Final = 200
 
 _FROM_CLIENT: Final = b"client"
 _FROM_SERVER: Final = b"server"
@@ -55,17 +55,17 @@ class PeerConnection:
         self._patience_s = patience_s
 
     async def send(self, body: bytes) -> None:
-        """Send a record; waits while the other end takes nothing. Raises PeerFailed."""
+        """Waits while the peer does not read. Raises PeerFailed."""
         mac = self._mac(self._ours, self._sent, body)
         self._sent += 1
-        with _said_as_failure():
+        with _as_peer_failure():
             self._writer.writelines((_LENGTH.pack(len(body)), body, mac))
             async with asyncio.timeout(self._patience_s):
                 await self._writer.drain()
 
     async def receive(self) -> bytes | None:
-        """The next record; None where the other end has closed. Raises PeerFailed."""
-        with _said_as_failure():
+        """The next record; None if the peer has closed. Raises PeerFailed."""
+        with _as_peer_failure():
             async with asyncio.timeout(self._patience_s):
                 try:
                     (length,) = _LENGTH.unpack(await self._reader.readexactly(_LENGTH.size))
@@ -83,18 +83,18 @@ class PeerConnection:
         return body
 
     async def close(self) -> None:
-        """Close it; never raises."""
+        """Never raises."""
         self._writer.close()
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(self._patience_s):
                 await self._writer.wait_closed()
 
     def close_soon(self) -> None:
-        """Close it once all was sent. Does not wait."""
+        """Close it once all is sent. Never waits."""
         self._writer.close()
 
     def abort(self) -> None:
-        """Close it at once, without sending what is left."""
+        """Close it at once, and discard unsent data."""
         self._writer.transport.abort()
 
     def _mac(self, direction: bytes, number: int, body: bytes) -> bytes:
@@ -107,18 +107,18 @@ class PeerConnection:
 async def connect(
     host: str, port: int, name: str, key: bytes, *, connect_s: float, patience_s: float
 ) -> PeerConnection:
-    """Connect as the client of this name. Raises PeerFailed, also where the other end does not know the key.
+    """Connect as the client of this name. Raises PeerFailed, also if the peer does not know the key.
 
-    connect_s: for the connection, and for the handshake.
+    connect_s: for the connection, and again for the handshake.
     """
-    with _said_as_failure():
+    with _as_peer_failure():
         async with asyncio.timeout(connect_s):
             try:
                 reader, writer = await asyncio.open_connection(host, port, limit=_BUFFER)
             except ValueError:  # of IDNA, or of a NUL
-                raise PeerFailed(f"{host[:_MAX_TOLD]!r} is not the name or address of a host.") from None
+                raise PeerFailed(f"{host[:_MAX_SHOWN]!r} is not the name or address of a host.") from None
     try:
-        with _said_as_failure():
+        with _as_peer_failure():
             async with asyncio.timeout(connect_s):
                 connection_key = await _prove_to_server(reader, writer, name, key)
     except BaseException:
@@ -135,11 +135,11 @@ async def accept(
     handshake_s: float,
     patience_s: float,
 ) -> tuple[str, PeerConnection]:
-    """The server's half: the client's name and the connection. key_of: None for names that are not known.
+    """The server's side of the handshake: the client's name and the connection. key_of: None for unknown names.
 
-    Raises PeerFailed; the caller closes the writer then.
+    Raises PeerFailed; the caller then closes the writer.
     """
-    with _said_as_failure():
+    with _as_peer_failure():
         async with asyncio.timeout(handshake_s):
             magic, length = _HELLO.unpack(await reader.readexactly(_HELLO.size))
             if magic != _MAGIC or length > MAX_NAME_BYTES:
@@ -147,7 +147,7 @@ async def accept(
             name = await reader.readexactly(length)
             theirs = await reader.readexactly(_NONCE_BYTES)
             ours = os.urandom(_NONCE_BYTES)
-            # A client of an unknown name gets as far as one with a wrong key.
+            # An unknown name fails exactly as a wrong key does.
             key = key_of(name.decode("utf-8", "replace")) or os.urandom(_PROOF_BYTES)
             writer.write(ours + _proof(key, _FROM_SERVER, theirs, ours, name))
             await writer.drain()
@@ -162,15 +162,15 @@ async def accept(
 async def _prove_to_server(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, name: str, key: bytes
 ) -> bytes:
-    told = name.encode()
+    name_bytes = name.encode()
     ours = os.urandom(_NONCE_BYTES)
-    writer.write(_HELLO.pack(_MAGIC, len(told)) + told + ours)
+    writer.write(_HELLO.pack(_MAGIC, len(name_bytes)) + name_bytes + ours)
     await writer.drain()
     theirs = await reader.readexactly(_NONCE_BYTES)
     proof = await reader.readexactly(_PROOF_BYTES)
-    if not hmac.compare_digest(proof, _proof(key, _FROM_SERVER, ours, theirs, told)):
+    if not hmac.compare_digest(proof, _proof(key, _FROM_SERVER, ours, theirs, name_bytes)):
         raise PeerFailed("The other server does not know the key of this link: link the two again.")
-    writer.write(_proof(key, _FROM_CLIENT, ours, theirs, told))
+    writer.write(_proof(key, _FROM_CLIENT, ours, theirs, name_bytes))
     await writer.drain()
     return _session_key(key, ours, theirs)
 
@@ -184,8 +184,8 @@ def _session_key(key: bytes, client_nonce: bytes, server_nonce: bytes) -> bytes:
 
 
 @contextlib.contextmanager
-def _said_as_failure() -> Generator[None]:
-    """What the network does, in words."""
+def _as_peer_failure() -> Generator[None]:
+    """Turn network errors into PeerFailed."""
     try:
         yield
     except TimeoutError:

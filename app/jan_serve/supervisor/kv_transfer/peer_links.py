@@ -1,7 +1,7 @@
-"""Disaggregated serving as the rest of the server sees it: links with peers, states kept for them, states from them.
+"""Links between servers for disaggregated serving: states kept for peers, and states fetched from them.
 
-LMDeploy's flow (`lmdeploy/pytorch/disagg`): both servers are told of each other (`initialize`), each is given the
-other's endpoint (`connect`), the one that decodes fetches, and the one that computed the prompt forgets.
+LMDeploy's flow (`lmdeploy/pytorch/disagg`): both servers initialise the link (`initialize`), each gets the other's
+endpoint (`connect`), the decode server fetches the state, and the prefill server drops it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 from jan_serve.core.hosts import is_loopback
 from jan_serve.core.kv_transfer import KEY_BYTES, PeerEndpoint, RemoteState
 from jan_serve.errors import InvalidRequest, PeerFailed
-from jan_serve.supervisor.kv_transfer.kept_states import KeptStates, StateOwner
+from jan_serve.supervisor.kv_transfer.kept_states import KeptStates, StateHolder
 from jan_serve.supervisor.kv_transfer.peer_connection import MAX_NAME_BYTES, PeerConnection, connect
-from jan_serve.supervisor.kv_transfer.state_pull import StateTaker, ping, pull
+from jan_serve.supervisor.kv_transfer.state_pull import ping, pull
 from jan_serve.supervisor.kv_transfer.state_server import StateServer
 
 logger = logging.getLogger(__name__)
@@ -25,22 +25,22 @@ logger = logging.getLogger(__name__)
 MAX_LINKS: Final = 256
 KEEP_S: Final = 600.0
 PATIENCE_S: Final = 120.0
-"""For a peer whose worker reads its weights, for their digest, before it gives or takes its first state."""
+"""A peer's worker reads all its weights, for their digest, before its first state."""
 _CONNECT_S: Final = 5.0
 
 
 @dataclass(slots=True)
 class _Link:
-    """local_id: what the peer knows us by. key: what it has to know to fetch from us. peer: where we fetch from."""
+    """local_id: our name at the peer. key: the peer must know it to fetch from us. peer: where we fetch from."""
 
     local_id: str
     key: bytes
     peer: PeerEndpoint | None = None
 
 
-class Migrations:
-    """Lives on one event loop. host: the address that the server is bound to; peers of a server on loopback are there
-    too. keep_s: after which a state that nobody fetched is dropped."""
+class TcpPeerLinks:
+    """`api.control_plane.PeerLinks` over TCP. Event loop only. host: the server's bind address; a server on loopback
+    links only with peers on loopback. keep_s: until an unfetched state is dropped."""
 
     def __init__(self, host: str, *, keep_s: float = KEEP_S, patience_s: float = PATIENCE_S) -> None:
         self._host = "127.0.0.1" if host == "localhost" else host
@@ -52,18 +52,18 @@ class Migrations:
 
     @property
     def open_connections(self) -> int:
-        """In both directions."""
+        """Incoming and outgoing."""
         return self._server.open_connections + len(self._fetching)
 
     @property
     def kept_states(self) -> int:
-        """States that wait for another server."""
+        """States that wait for a peer."""
         return len(self._kept)
 
     # Links
 
     async def initialize(self, local_id: str, remote_id: str) -> PeerEndpoint:
-        """Where the peer of this name may fetch, with a new key. Listens from now on.
+        """The endpoint, with a new key, that this peer may fetch from. Starts to listen.
 
         Raises InvalidRequest, PeerFailed.
         """
@@ -74,17 +74,17 @@ class Migrations:
             raise InvalidRequest(
                 f"This server has {MAX_LINKS} links: drop one first.", param="remote_engine_id"
             )
-        told_host = self._told_host(local_id)
+        host = self._advertised_host(local_id)
         try:
             port = await self._server.listen(self._host)
         except OSError as error:
             raise PeerFailed(f"No port can be opened on {self._host}: {error.strerror}.") from None
         self._server.drop(remote_id)
         link = self._links[remote_id] = _Link(local_id, os.urandom(KEY_BYTES))
-        return PeerEndpoint(told_host, port, link.key)
+        return PeerEndpoint(host, port, link.key)
 
     async def connect(self, remote_id: str, endpoint: PeerEndpoint) -> None:
-        """Fetch from that endpoint from now on; it is tried at once. Raises InvalidRequest, PeerFailed."""
+        """Fetch this peer's states from that endpoint, which is pinged now. Raises InvalidRequest, PeerFailed."""
         link = self._links.get(remote_id)
         if link is None:
             raise InvalidRequest(
@@ -101,12 +101,12 @@ class Migrations:
         logger.info("linked with %s at %s port %d", remote_id, endpoint.host, endpoint.port)
 
     def drop(self, remote_id: str) -> bool:
-        """Forget a peer and close its connections; False where it is not known."""
+        """Forget a peer and close its connections; False if it is unknown."""
         self._server.drop(remote_id)
         return self._links.pop(remote_id, None) is not None
 
     async def close(self) -> None:
-        """Forget everything; nothing listens any more."""
+        """Drop all links and states, and stop listening."""
         self._links.clear()
         self._kept.clear()
         for connection in list(self._fetching):
@@ -115,28 +115,24 @@ class Migrations:
 
     # States
 
-    def keep(self, owner: StateOwner, state: int) -> int:
-        """Take over what a worker keeps of a prompt. Returns a handle, for `bind`."""
+    def keep(self, owner: StateHolder, state: int) -> int:
+        """Take ownership of a state in a worker. Returns a handle, for `bind`."""
         return self._kept.add(owner, state)
 
     def bind(self, handle: int, session: int) -> None:
-        """Peers ask for it by this number."""
         self._kept.bind(handle, session)
 
     def release(self, handle: int) -> bool:
-        """Drop a kept state; False where it is gone."""
         return self._kept.drop(handle)
 
     def is_kept(self, session: int) -> bool:
-        """Whether something is kept by this number."""
         return self._kept.find(session) is not None
 
     def free(self, session: int) -> bool:
-        """Drop what is kept of a session; False where that is nothing."""
         return self._kept.free(session)
 
-    async def fetch(self, wanted: RemoteState, taker: StateTaker, state: int) -> None:
-        """Bring a state from a peer to a worker, as its `state`, which the caller drops there whatever comes of this.
+    async def fetch(self, wanted: RemoteState, taker: StateHolder, state: int) -> None:
+        """Copy a state from a peer into a worker, as its `state`, which the caller drops there in every case.
 
         Raises InvalidRequest without a link, PeerFailed, InvalidState, Overloaded. Safe to cancel.
         """
@@ -172,8 +168,8 @@ class Migrations:
         link = self._links.get(name)
         return None if link is None else link.key
 
-    def _told_host(self, local_id: str) -> str:
-        """Bound to every address, only the caller knows by which one this server is reached. Raises
+    def _advertised_host(self, local_id: str) -> str:
+        """The bind address, or the caller's name for this server if it is bound to every address. Raises
         InvalidRequest."""
         if self._host not in ("0.0.0.0", "::"):
             return self._host

@@ -1,4 +1,4 @@
-"""What two servers say to each other once they know that both have the key: one request, one answer, in turn."""
+"""Messages between linked servers: one request, then its answer."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ PART_BYTES: Final = 1024 * 1024
 
 
 class Fetch(msgspec.Struct, frozen=True, tag="fetch"):
-    """Send what is kept of this session. Answered by Found and then its bytes, or by Refused."""
+    """Send the state of this session. Answer: Found and then its bytes, or Refused."""
 
     session: int
 
 
-class Taken(msgspec.Struct, frozen=True, tag="taken"):
-    """It is here and whole: forget it. Answered by Done."""
+class Release(msgspec.Struct, frozen=True, tag="taken"):
+    """The state has arrived: drop it. Answer: Done."""
 
     session: int
 
 
 class Ping(msgspec.Struct, frozen=True, tag="ping"):
-    """Answered by Done."""
+    """Answer: Done."""
 
 
 class Found(msgspec.Struct, frozen=True, tag="found"):
-    """So many bytes follow, as records of up to PART_BYTES."""
+    """total: bytes that follow, in records of up to PART_BYTES."""
 
     total: int
 
 
 class Done(msgspec.Struct, frozen=True, tag="done"):
-    """As asked."""
+    """The request succeeded."""
 
 
 class Refused(msgspec.Struct, frozen=True, tag="refused"):
@@ -45,23 +45,23 @@ class Refused(msgspec.Struct, frozen=True, tag="refused"):
     payload: dict[str, Any]
 
 
-Question = Fetch | Taken | Ping
+PeerRequest = Fetch | Release | Ping
 PeerAnswer = Found | Done | Refused
 
 _encoder = msgspec.msgpack.Encoder()
-_questions: msgspec.msgpack.Decoder[Question] = msgspec.msgpack.Decoder(Question)
+_requests: msgspec.msgpack.Decoder[PeerRequest] = msgspec.msgpack.Decoder(PeerRequest)
 _answers: msgspec.msgpack.Decoder[PeerAnswer] = msgspec.msgpack.Decoder(PeerAnswer)
 
 
-def encode(message: Question | PeerAnswer) -> bytes:
-    """As the body of a record."""
+def encode(message: PeerRequest | PeerAnswer) -> bytes:
+    """The body of a record."""
     return _encoder.encode(message)
 
 
-def decode_question(body: bytes) -> Question:
+def decode_request(body: bytes) -> PeerRequest:
     """Raises PeerFailed."""
     try:
-        return _questions.decode(body)
+        return _requests.decode(body)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise PeerFailed(f"The other server asked something that is not known here ({error}).") from None
 

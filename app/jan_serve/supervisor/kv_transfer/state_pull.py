@@ -1,22 +1,23 @@
-"""Fetches the state of a sequence from a peer into a worker of this server."""
+"""Fetches a sequence state from a peer into a worker of this server."""
 
 from __future__ import annotations
 
 import logging
-from typing import Final, Protocol
+from typing import Final
 
 from jan_serve.errors import InvalidState, JanServeError, Overloaded, PeerFailed
-from jan_serve.ipc.messages import StateStored, StoreState
+from jan_serve.ipc.messages import StoreState
+from jan_serve.supervisor.kv_transfer.kept_states import StateHolder
 from jan_serve.supervisor.kv_transfer.peer_connection import PeerConnection
 from jan_serve.supervisor.kv_transfer.peer_messages import (
     Done,
     Fetch,
     Found,
     PeerAnswer,
+    PeerRequest,
     Ping,
-    Question,
     Refused,
-    Taken,
+    Release,
     decode_answer,
     encode,
 )
@@ -27,24 +28,17 @@ _MAX_STATE_BYTES: Final = 1 << 40
 _MAX_REASON: Final = 300
 
 
-class StateTaker(Protocol):
-    """The worker that goes on; see supervisor.engine_client."""
-
-    def next_id(self) -> int: ...
-    async def store_state(self, request: StoreState) -> StateStored: ...
-
-
 async def ping(connection: PeerConnection) -> None:
     """Raises PeerFailed unless the peer answers."""
-    _expect_done(await _ask(connection, Ping()))
+    _expect_done(await _request(connection, Ping()))
 
 
-async def pull(connection: PeerConnection, session: int, taker: StateTaker, state: int) -> None:
-    """Bring what the peer keeps of a session to a worker, where it becomes `state`. The peer then forgets it.
+async def pull(connection: PeerConnection, session: int, taker: StateHolder, state: int) -> None:
+    """Copy the peer's state of a session into a worker, as its `state`. The peer then drops its own.
 
-    Raises PeerFailed, InvalidState, Overloaded, and what the worker raises; it may have a part of it then.
+    Raises PeerFailed, InvalidState, Overloaded, and the worker's errors; the worker may then hold a part of the state.
     """
-    found = await _ask(connection, Fetch(session))
+    found = await _request(connection, Fetch(session))
     if not isinstance(found, Found) or not 0 < found.total <= _MAX_STATE_BYTES:
         raise PeerFailed("The other server did not say how large its cache is.")
     received = 0
@@ -52,19 +46,19 @@ async def pull(connection: PeerConnection, session: int, taker: StateTaker, stat
         data = await connection.receive()
         if not data:
             raise PeerFailed("The other server broke off in the middle of its cache.")
-        # The worker checks the whole with the last part.
+        # With the last part, the worker checks the whole state.
         part = StoreState(id=taker.next_id(), state=state, offset=received, total=found.total, data=data)
         received = (await taker.store_state(part)).received
     try:
-        _expect_done(await _ask(connection, Taken(session)))
+        _expect_done(await _request(connection, Release(session)))
     except JanServeError as error:
-        # It is here, which is what counts. There it is dropped after a while.
-        logger.warning("a peer was not told that session %d was taken: %s", session, error.message)
+        # The state has arrived. The peer drops its own when it expires.
+        logger.warning("cannot release session %d at a peer: %s", session, error.message)
 
 
-async def _ask(connection: PeerConnection, question: Question) -> PeerAnswer:
-    """The answer; raises what a refusal carries."""
-    await connection.send(encode(question))
+async def _request(connection: PeerConnection, request: PeerRequest) -> PeerAnswer:
+    """The answer; raises the error of a refusal."""
+    await connection.send(encode(request))
     body = await connection.receive()
     if body is None:
         raise PeerFailed("The other server closed the connection.")
@@ -75,7 +69,7 @@ async def _ask(connection: PeerConnection, question: Question) -> PeerAnswer:
 
 
 def _refusal(refused: Refused) -> JanServeError:
-    """As an error of this server. Only its text is taken over: a peer is another program, of any version."""
+    """The error for this server's client. Only the text is the peer's: it is another program, of any version."""
     reason = refused.payload.get("message")
     if not isinstance(reason, str):
         return PeerFailed("The other server refused, and did not say why.")

@@ -1,4 +1,4 @@
-"""Gives the states that are kept here to linked peers, over TCP."""
+"""Serves kept states to linked peers over TCP."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from jan_serve.supervisor.kv_transfer.peer_messages import (
     Found,
     Ping,
     Refused,
-    Taken,
-    decode_question,
+    Release,
+    decode_request,
     encode,
 )
 
@@ -30,10 +30,10 @@ _HANDSHAKE_S: Final = 5.0
 
 
 class StateServer:
-    """Listens once it is asked to. Event loop only."""
+    """Event loop only."""
 
     def __init__(self, kept: KeptStates, key_of: Callable[[str], bytes | None], *, patience_s: float) -> None:
-        """key_of: the key of a link by the name of the peer; None for names that are not known."""
+        """key_of: the key of a link by the peer's name; None for unknown names."""
         self._kept = kept
         self._key_of = key_of
         self._patience_s = patience_s
@@ -43,11 +43,11 @@ class StateServer:
 
     @property
     def open_connections(self) -> int:
-        """Connections that have not been closed, those that have not shown their key among them."""
+        """Including those in the handshake."""
         return len(self._serving)
 
     async def listen(self, host: str) -> int:
-        """The port that it listens on, from now on. Raises OSError."""
+        """Listen, if it does not yet. Returns the port. Raises OSError."""
         if self._server is None:
             self._server = await asyncio.start_server(self._accepted, host, 0, limit=PART_BYTES)
         return int(self._server.sockets[0].getsockname()[1])
@@ -59,7 +59,7 @@ class StateServer:
                 connection.abort()
 
     async def close(self) -> None:
-        """Stop listening, and close every connection."""
+        """Stop listening and close every connection."""
         if self._server is not None:
             self._server.close()
         for task in self._serving:
@@ -71,7 +71,7 @@ class StateServer:
 
     def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._serving) >= MAX_CONNECTIONS:
-            logger.warning("a peer was turned away: %d connections are open", MAX_CONNECTIONS)
+            logger.warning("rejected a peer: %d connections are open", MAX_CONNECTIONS)
             writer.transport.abort()
             return
         task = asyncio.create_task(self._serve(reader, writer), name="serve peer")
@@ -92,16 +92,16 @@ class StateServer:
             while (body := await connection.receive()) is not None:
                 await self._answer(connection, body)
         except JanServeError as error:
-            logger.warning("a connection of a peer ended: %s", error.message)
+            logger.warning("connection of a peer failed: %s", error.message)
         except Exception:
-            logger.exception("a peer could not be served")
+            logger.exception("cannot serve a peer")
         finally:
             if connection is not None:
                 self._connections.pop(connection, None)
             await self._close(writer)
 
     async def _close(self, writer: asyncio.StreamWriter) -> None:
-        """Send what is left, to a peer that takes it."""
+        """Send the rest while the peer still reads."""
         writer.close()
         try:
             async with asyncio.timeout(self._patience_s):
@@ -112,10 +112,10 @@ class StateServer:
             writer.transport.abort()
 
     async def _answer(self, connection: PeerConnection, body: bytes) -> None:
-        match decode_question(body):
+        match decode_request(body):
             case Ping():
                 await connection.send(encode(Done()))
-            case Taken(session=session):
+            case Release(session=session):
                 self._kept.free(session)
                 await connection.send(encode(Done()))
             case Fetch(session=session):
@@ -127,7 +127,7 @@ class StateServer:
                     await self._send_state(connection, kept)
 
     async def _send_state(self, connection: PeerConnection, kept: KeptState) -> None:
-        """Part by part; one is read while the one before is sent, so that neither end ever holds much of it."""
+        """Read a part while the one before is sent: neither end holds much of the state."""
         try:
             part = await _read(kept, 0)
         except JanServeError as error:

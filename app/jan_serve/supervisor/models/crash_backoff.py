@@ -1,7 +1,4 @@
-"""Decisions of the model manager, pure: when to start a crashed model again, when refused requests may come back.
-
-Times are seconds of any monotonic clock, given by the caller.
-"""
+"""Back-off of crashed models (pure): when one may be restarted. Times are seconds of the caller's monotonic clock."""
 
 from __future__ import annotations
 
@@ -9,22 +6,19 @@ import msgspec
 
 from jan_serve.supervisor.limits import RestartLimits
 
-MIN_RETRY_S = 1.0
-MAX_RETRY_S = 60.0
-
 
 class Start(msgspec.Struct, frozen=True):
-    """The model may be started now."""
+    """The model may start now."""
 
 
 class Pause(msgspec.Struct, frozen=True):
-    """Back-off: it may be started in `delay_s` seconds."""
+    """Back-off: it may start in `delay_s` seconds."""
 
     delay_s: float
 
 
 class Refuse(msgspec.Struct, frozen=True):
-    """It crashed too often: refuse its requests for `delay_s` seconds."""
+    """It crashed too often: reject its requests for `delay_s` seconds."""
 
     delay_s: float
 
@@ -33,39 +27,34 @@ Verdict = Start | Pause | Refuse
 
 
 class CrashLog:
-    """The crashes of one model file, and what follows from them."""
+    """The crashes of one model file."""
 
     def __init__(self, limits: RestartLimits) -> None:
         self._limits = limits
         self._recent: list[float] = []
-        self._in_a_row = 0
+        self._consecutive = 0
         self._failed_until: float | None = None
 
     def record(self, now: float, *, ready_for_s: float = 0.0) -> None:
-        """A worker ended by itself after having been ready for `ready_for_s` (0: it never was)."""
+        """A worker crashed after it was ready for `ready_for_s` seconds (0: never ready)."""
         limits = self._limits
         self._recent = [time for time in self._recent if now - time < limits.window_s]
         self._recent.append(now)
-        self._in_a_row = 1 if ready_for_s >= limits.window_s else self._in_a_row + 1
+        self._consecutive = 1 if ready_for_s >= limits.window_s else self._consecutive + 1
         if len(self._recent) >= limits.max_crashes:
             self._failed_until = now + limits.cooldown_s
 
     def verdict(self, now: float) -> Verdict:
-        """May the model be started? Once a cool-down is over, the count starts anew."""
+        """Whether the model may start. The end of a cool-down resets the count."""
         if self._failed_until is not None:
             if now < self._failed_until:
                 return Refuse(self._failed_until - now)
             self._failed_until = None
             self._recent.clear()
-            self._in_a_row = 0
-        if self._in_a_row == 0:
+            self._consecutive = 0
+        if self._consecutive == 0:
             return Start()
         pauses = self._limits.backoff_s
-        pause = pauses[min(self._in_a_row, len(pauses)) - 1]
+        pause = pauses[min(self._consecutive, len(pauses)) - 1]
         delay = self._recent[-1] + pause - now
         return Pause(delay) if delay > 0 else Start()
-
-
-def retry_after_s(waiting: int, parallel: int, mean_service_s: float) -> float:
-    """When a refused request may come back: the time that `parallel` places need for those `waiting`, 1 to 60 s."""
-    return min(max(waiting * mean_service_s / max(parallel, 1), MIN_RETRY_S), MAX_RETRY_S)

@@ -1,7 +1,7 @@
-"""Which models may be in memory together, pure: may this one be loaded now, who has to go for it, or why it cannot be.
+"""Eviction policy (pure): whether a model can load now, which models to evict for it, or why it cannot fit.
 
-Decided on estimates before anything happens, so that no model is unloaded for one that would not fit after all. Memory
-is counted in bytes, main memory and accelerators together: llama.cpp shares the layers out between them.
+Decisions use estimates, so that no model is evicted for one that cannot fit anyway. Memory is in bytes, main memory and
+accelerators together: llama.cpp distributes the layers over them.
 """
 
 from __future__ import annotations
@@ -9,22 +9,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from jan_serve.store.memory.fit import FreeMemory
+from jan_serve.store.memory.free_memory import FreeMemory
 
 
 @dataclass(frozen=True, slots=True)
 class Occupant:
-    """A model in memory, on its way in, or on its way out (leaving).
+    """A model that is loaded, loading or unloading (leaving).
 
-    last_used: seconds of a monotonic clock. takes: bytes that come back when it goes; takes_on_device: the part of
-    them on accelerators.
+    last_used: seconds of a monotonic clock. memory: bytes that its unload frees; memory_on_device: of them, those on
+    accelerators.
     """
 
     name: str
     leases: int = 0
     last_used: float = 0.0
-    takes: int = 0
-    takes_on_device: int = 0
+    memory: int = 0
+    memory_on_device: int = 0
     pinned: bool = False
     group: str | None = None
     leaving: bool = False
@@ -32,7 +32,7 @@ class Occupant:
 
 @dataclass(frozen=True, slots=True)
 class LoadCandidate:
-    """A model that is waited for. Bytes as in Footprint; 0 where nothing is known of its size."""
+    """A model that requests wait for. Bytes as in Footprint; 0 if the size is unknown."""
 
     name: str
     least: int = 0
@@ -42,11 +42,11 @@ class LoadCandidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """Bytes of a model in memory, or on its way in.
+class MemoryUse:
+    """Bytes of a model that is loaded or loading.
 
-    on_device: on accelerators. unseen: what the system reports as available all the same, because it is on its way, or
-    because it is pages of a file, which could be read again but are needed.
+    on_device: on accelerators. unseen: bytes that the system still reports as available: not allocated yet, or pages of
+    a mapped file, which the system could drop but the model needs.
     """
 
     total: int = 0
@@ -56,7 +56,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """free: bytes that a new model may take now, None where memory is not looked at; free_on_device: on accelerators.
+    """free: bytes that a new model may use now, None if memory is not measured; free_on_device: on accelerators.
 
     max_loaded: models at once; 0 is no limit.
     """
@@ -68,28 +68,28 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """There is room now."""
+    """It fits now."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evict:
-    """Unload these, which nobody uses, and look again when their memory is free."""
+    """Unload these idle models, and plan again when their memory is free."""
 
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Its room is used: give these to no new request, and look again when something changes."""
+    """Models in use take its room: grant these to no new request, and plan again after a change."""
 
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CannotFit:
-    """Not even with every other model gone that may go. available: bytes there would be then. pinned: who stays.
+    """It does not fit even with every unpinned model evicted. available: bytes that would be free then.
 
-    on_device: the figures are of accelerators alone, because it is there that it does not fit.
+    on_device: the figures are those of the accelerators, where it does not fit.
     """
 
     needed: int
@@ -100,7 +100,7 @@ class CannotFit:
 
 @dataclass(frozen=True, slots=True)
 class Excluded:
-    """Pinned models keep it out: of its own group, or as many as may be loaded at all."""
+    """Pinned models exclude it: one of its group, or as many as max_loaded."""
 
     pinned: tuple[str, ...]
 
@@ -109,7 +109,7 @@ Decision = Load | Evict | Wait | CannotFit | Excluded
 
 
 def plan_load(candidate: LoadCandidate, occupants: Sequence[Occupant], room: Room) -> Decision:
-    """What to do for a candidate. A loaded occupant of its own name is an older file of it, and has to go."""
+    """An occupant with the candidate's name holds an older file of it, and must go."""
     must_go = [other for other in occupants if _excludes(other, candidate)]
     pinned = [other for other in occupants if other.pinned and other.name != candidate.name]
     in_the_way = [other for other in must_go if other in pinned]
@@ -117,8 +117,8 @@ def plan_load(candidate: LoadCandidate, occupants: Sequence[Occupant], room: Roo
         return Excluded(_names(in_the_way or pinned))
     movable = [other for other in occupants if other not in pinned]
     if room.free is not None:
-        available = room.free + _takes(movable)
-        on_device = room.free_on_device + sum(other.takes_on_device for other in movable)
+        available = room.free + _memory(movable)
+        on_device = room.free_on_device + sum(other.memory_on_device for other in movable)
         if candidate.least > available:
             return CannotFit(candidate.least, available, _names(pinned))
         if candidate.on_device > on_device:
@@ -128,10 +128,10 @@ def plan_load(candidate: LoadCandidate, occupants: Sequence[Occupant], room: Roo
     idle = [other for other in others if not other.leaving and not other.leases]
     in_use = [other for other in others if not other.leaving and other.leases]
     free_soon = [*leaving, *sorted(idle, key=_least_recent_first)]
-    chosen = _who_goes(candidate, occupants, room, must_go, free_soon)
+    chosen = _smallest_eviction(candidate, occupants, room, must_go, free_soon)
     if chosen is None:
         more = [*free_soon, *sorted(in_use, key=_least_recent_first)]
-        chosen = _who_goes(candidate, occupants, room, must_go, more) or movable
+        chosen = _smallest_eviction(candidate, occupants, room, must_go, more) or movable
     if not chosen:
         return Load()
     if any(other.leases for other in chosen):
@@ -140,15 +140,12 @@ def plan_load(candidate: LoadCandidate, occupants: Sequence[Occupant], room: Roo
     return Evict(_names(now)) if now else Wait(())
 
 
-def free_for_models(free: FreeMemory, taken: Iterable[Taken], budget: int | None) -> int:
-    """Bytes that a new model may take, from what the system has free and what it does not see taken.
-
-    taken: by every model that is not gone. budget: bytes for all models together.
-    """
-    known = list(taken)
-    room = free.usable - sum(model.unseen for model in known)
+def free_for_models(free: FreeMemory, used: Iterable[MemoryUse], budget: int | None) -> int:
+    """Bytes that a new model may use. used: by every model that is not gone. budget: bytes for all models together."""
+    uses = list(used)
+    room = free.usable - sum(use.unseen for use in uses)
     if budget is not None:
-        room = min(room, budget - sum(model.total for model in known))
+        room = min(room, budget - sum(use.total for use in uses))
     return max(room, 0)
 
 
@@ -156,23 +153,23 @@ def _excludes(other: Occupant, candidate: LoadCandidate) -> bool:
     return other.name == candidate.name or (other.group is not None and other.group == candidate.group)
 
 
-def _who_goes(
+def _smallest_eviction(
     candidate: LoadCandidate,
     occupants: Sequence[Occupant],
     room: Room,
     must_go: list[Occupant],
     more: list[Occupant],
 ) -> list[Occupant] | None:
-    """The fewest of `more`, from its beginning, that make room beside those who must go; None if all of them do not.
+    """Those that must go and the fewest of `more`, from its start, that make room; None if even all are not enough.
 
-    Room for the whole context is looked for first, then for the least.
+    Tries room for the whole context first, then for the minimum.
     """
     for amount in (candidate.total, candidate.least):
         for count in range(len(more) + 1):
             chosen = [*must_go, *more[:count]]
             if not _fits(candidate, amount, occupants, room, chosen):
                 continue
-            # A small model at the beginning may turn out not to matter.
+            # A small model at the start may turn out to be unnecessary.
             for other in more[:count]:
                 without = [each for each in chosen if each is not other]
                 if _fits(candidate, amount, occupants, room, without):
@@ -192,12 +189,12 @@ def _fits(
 def _has_memory(candidate: LoadCandidate, amount: int, room: Room, gone: Sequence[Occupant]) -> bool:
     if room.free is None:
         return True
-    on_device = room.free_on_device + sum(other.takes_on_device for other in gone)
-    return amount <= room.free + _takes(gone) and candidate.on_device <= on_device
+    on_device = room.free_on_device + sum(other.memory_on_device for other in gone)
+    return amount <= room.free + _memory(gone) and candidate.on_device <= on_device
 
 
-def _takes(occupants: Iterable[Occupant]) -> int:
-    return sum(other.takes for other in occupants)
+def _memory(occupants: Iterable[Occupant]) -> int:
+    return sum(other.memory for other in occupants)
 
 
 def _names(occupants: Iterable[Occupant]) -> tuple[str, ...]:

@@ -1,7 +1,4 @@
-"""What has to be known before a load is decided: settings and size of the model, and the memory that is free now.
-
-It reads headers and asks the system, in threads. It decides nothing.
-"""
+"""Inputs of a load decision: settings and size of the model, and free memory. Reads and measures in threads."""
 
 from __future__ import annotations
 
@@ -11,24 +8,25 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final
 
+from jan_serve.core.model_source import ModelSource
 from jan_serve.errors import JanServeError
 from jan_serve.ipc.messages import EngineSettings
-from jan_serve.store.memory.fit import FreeMemory
 from jan_serve.store.memory.footprint import Footprint
-from jan_serve.supervisor.models.model_source import ModelSource, Resolver
+from jan_serve.store.memory.free_memory import FreeMemory
+from jan_serve.supervisor.models.source_resolver import SourceResolver
 
 logger = logging.getLogger(__name__)
 
 GOOD_FOR_S: Final = 5.0
-"""Other programs take and give back memory too: after that long it is measured again."""
+"""Maximum age of a measurement: other programs allocate and free memory too."""
 
 MemoryMeter = Callable[[], FreeMemory]
-"""Measures what models may use now. Blocks, for up to a second."""
+"""Measures the memory that models may use. Blocks for up to a second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A load that can be decided. free: None where memory is not looked at."""
+    """free: None if memory is not measured."""
 
     settings: EngineSettings
     footprint: Footprint
@@ -36,11 +34,11 @@ class Prepared:
 
 
 class LoadPreparation:
-    """Preparations under way and done, by model. Used on the event loop only."""
+    """Running and finished preparations, by model. Event loop only."""
 
     def __init__(
         self,
-        resolver: Resolver,
+        resolver: SourceResolver,
         meter: MemoryMeter | None,
         on_change: Callable[[], None],
         clock: Callable[[], float],
@@ -54,7 +52,7 @@ class LoadPreparation:
         self._done_at: dict[ModelSource, float] = {}
 
     def result(self, source: ModelSource) -> Prepared | JanServeError | None:
-        """What came of it; None while it goes on. The first call starts it, and one that finds it too old."""
+        """None while it runs. The first call starts it, as does a call that finds it too old."""
         task = self._tasks.get(source)
         if task is not None and task.done() and self._age(source) >= GOOD_FOR_S:
             task = None
@@ -66,7 +64,7 @@ class LoadPreparation:
         return task.result() if task.done() and not task.cancelled() else None
 
     def _age(self, source: ModelSource) -> float:
-        """Seconds since it was done, not since it began: what takes long would always be too old."""
+        """Seconds since its end, not its start: a slow preparation would always be too old."""
         now = self._clock()
         return now - self._done_at.get(source, now)
 
@@ -76,19 +74,18 @@ class LoadPreparation:
         self._on_change()
 
     def keep_only(self, sources: Collection[ModelSource]) -> None:
-        """Forget the others."""
         for source in self._tasks.keys() - set(sources):
             self.forget(source)
 
     def forget(self, source: ModelSource) -> None:
-        """Prepare it anew when it is asked for again."""
+        """The next `result` prepares it anew."""
         self._done_at.pop(source, None)
         task = self._tasks.pop(source, None)
         if task is not None:
             task.cancel()
 
     def forget_all(self) -> None:
-        """What was measured does not hold any more."""
+        """All measurements are stale."""
         self.keep_only(())
 
     async def _prepare(self, source: ModelSource) -> Prepared | JanServeError:
@@ -97,8 +94,8 @@ class LoadPreparation:
         except JanServeError as error:
             return error
         except Exception:
-            # A bug in the resolver must not leave the requests waiting.
-            logger.exception("the load of %s could not be prepared", source.name)
+            # A bug in the resolver must not leave requests waiting.
+            logger.exception("cannot prepare the load of %s", source.name)
             return JanServeError(f"The model `{source.name}` could not be prepared.")
 
     def _look(self, source: ModelSource) -> Prepared:

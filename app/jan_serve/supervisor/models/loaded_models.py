@@ -1,6 +1,6 @@
-"""The models in memory, and the decisions about them: who is loaded, granted, evicted, unloaded for its age, given up.
+"""The models in memory: loads, grants, evictions, idle unloads and crashes, decided in one place.
 
-One task of the model manager calls `advance`; nobody else brings models in or out. Others join the queue or count a
+Only one task of the model manager calls `advance`, which alone loads and unloads. Other tasks join the queue or count a
 lease, and wake that task.
 """
 
@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from jan_serve.core.model_facts import ModelFacts
+from jan_serve.core.model_source import ModelSource
 from jan_serve.errors import JanServeError, ModelFailed
 from jan_serve.store.memory.footprint import Footprint
 from jan_serve.supervisor.limits import ManagerLimits
@@ -33,15 +34,15 @@ from jan_serve.supervisor.models.lease_queue import LeaseQueue
 from jan_serve.supervisor.models.load_preparation import GOOD_FOR_S, LoadPreparation, Prepared
 from jan_serve.supervisor.models.model_history import ModelHistory
 from jan_serve.supervisor.models.model_slot import ModelSlot, SlotState
-from jan_serve.supervisor.models.model_source import ModelSource, Residence
 from jan_serve.supervisor.models.refusal import refusal
+from jan_serve.supervisor.models.source_resolver import Retention
 from jan_serve.supervisor.workers.worker_process import WorkerEnd, WorkerProcess
 
 logger = logging.getLogger(__name__)
 
 
 class LoadedModels:
-    """All models of a manager, in memory or asked for. Lives on one event loop; nothing in it blocks or waits."""
+    """All models of a manager, loaded or requested. Event loop only; no method blocks or waits."""
 
     def __init__(
         self,
@@ -51,16 +52,16 @@ class LoadedModels:
         preparation: LoadPreparation,
         on_change: Callable[[], None],
     ) -> None:
-        """on_change has the task call `advance` again; it must not block."""
+        """on_change makes the manager's task call `advance` again; it must not block."""
         self.slots: dict[str, ModelSlot] = {}
-        """By name: what is in memory, on its way in, or on its way out."""
-        self.records: dict[str, ModelHistory] = {}
-        """By name: every model that was asked for."""
+        """By name: loaded, loading or unloading models."""
+        self.histories: dict[str, ModelHistory] = {}
+        """By name: every model that was requested."""
         self.queue: LeaseQueue[ModelSlot] = LeaseQueue()
         self.held_back: frozenset[str] = frozenset()
-        """Models that get no new request, because another one waits for their room."""
+        """Models that get no new request because another model waits for their room."""
         self.being_removed: set[str] = set()
-        """Models that are not loaded, because their files are being deleted."""
+        """Models that may not load because their files are being deleted."""
         self._command = tuple(command)
         self._limits = limits
         self._clock = clock
@@ -69,37 +70,36 @@ class LoadedModels:
 
     @property
     def busy(self) -> bool:
-        """Requests hold a model or wait for one."""
+        """A request holds a model or waits for one."""
         return len(self.queue) > 0 or any(slot.leases for slot in self.slots.values())
 
-    def seen(self, source: ModelSource, residence: Residence) -> ModelHistory:
-        """A request asked for this model: what is remembered of it."""
-        record = self.records.get(source.name)
-        if record is None:
-            record = self.records[source.name] = ModelHistory(source, self._limits.restart)
-        record.seen(source, residence)
-        return record
+    def seen(self, source: ModelSource, retention: Retention) -> ModelHistory:
+        """Record a request for this model."""
+        history = self.histories.get(source.name)
+        if history is None:
+            history = self.histories[source.name] = ModelHistory(source, self._limits.restart)
+        history.seen(source, retention)
+        return history
 
     def must_wait(self, source: ModelSource) -> bool:
-        """Others came first: for this model, or for another one that needs its room."""
+        """Earlier requests wait for this model, or for another one that needs its room."""
         return source.name in self.held_back or self.queue.waiting(source.name) > 0
 
     def refuse_all(self, error: JanServeError) -> None:
-        """Refuse everybody who waits."""
         for source in self.queue.sources():
             self.queue.refuse(source, error)
 
     def forget(self) -> None:
-        """Everything has ended."""
+        """Call once every worker has ended."""
         self._preparation.forget_all()
         self.slots.clear()
 
     def advance(self) -> float | None:
-        """Do everything that can be done now. Returns after how many seconds more can be done without a wake-up."""
+        """Do all that is possible now. Returns the seconds until the next call without a wake-up; None is never."""
         for slot in list(self.slots.values()):
             match slot.state:
                 case SlotState.LOADING:
-                    self._look_at_load(slot)
+                    self._advance_load(slot)
                 case SlotState.READY if slot.worker.end is not None:
                     self._lost(slot, slot.worker.end)
                 case SlotState.READY if slot.retiring and not slot.leases:
@@ -108,7 +108,7 @@ class LoadedModels:
                     self._forget(slot)
                 case _:
                     pass
-        delays = [self._serve_queue(), self._unload_what_is_old()]
+        delays = [self._serve_queue(), self._unload_idle()]
         return min((delay for delay in delays if delay is not None), default=None)
 
     def _unload(self, slot: ModelSlot, why: str) -> None:
@@ -116,46 +116,46 @@ class LoadedModels:
         slot.stop()
 
     def _forget(self, slot: ModelSlot) -> None:
-        """Its memory is free, so what was measured before does not hold any more."""
+        """Its memory is free: earlier measurements are stale."""
         del self.slots[slot.source.name]
         self._preparation.forget_all()
 
-    def _unload_what_is_old(self) -> float | None:
-        """Unload what nobody has asked for as long as it should stay. Returns when the next one is due."""
+    def _unload_idle(self) -> float | None:
+        """Unload models that were idle for their keep-alive. Returns the seconds until the next one is due."""
         now = self._clock()
         due: list[float] = []
         for slot in self.slots.values():
-            left_s = slot.idle_left_s(self.records[slot.source.name].residence, now)
+            left_s = slot.keep_alive_left_s(self.histories[slot.source.name].retention, now)
             if left_s is None or slot.leases or self.queue.waiting(slot.source.name):
                 continue
             if left_s > 0:
                 due.append(left_s)
             else:
-                self._unload(slot, "nobody asked for it")
+                self._unload(slot, "idle")
         return min(due, default=None)
 
-    def _look_at_load(self, slot: ModelSlot) -> None:
+    def _advance_load(self, slot: ModelSlot) -> None:
         match slot.outcome:
             case None:
                 if slot.retiring or slot.source not in self.queue.sources():
-                    logger.info("loading of %s was cancelled: nobody waits for it", slot.source.name)
+                    logger.info("load of %s cancelled: no request waits for it", slot.source.name)
                     slot.stop()
             case ModelFacts() as facts:
-                record = self.records[slot.source.name]
-                record.loaded(facts)
+                history = self.histories[slot.source.name]
+                history.loaded(facts)
                 logger.info("%s is ready: %s, pid %s", slot.source.name, _summary(facts), slot.worker.pid)
-                if record.lost_devices:
-                    lost = ", ".join(record.lost_devices)
-                    logger.warning("%s: no longer there since an earlier load: %s", slot.source.name, lost)
+                if history.lost_devices:
+                    lost = ", ".join(history.lost_devices)
+                    logger.warning("%s: devices lost since an earlier load: %s", slot.source.name, lost)
                 slot.become_ready(facts)
                 self._preparation.forget_all()
                 if not slot.retiring:
                     self._grant(slot)
             case WorkerEnd() as end:
                 self._lost(slot, end)
-                record = self.records[slot.source.name]
+                history = self.histories[slot.source.name]
                 message = f"The model `{slot.source.name}` could not be loaded: {end}."
-                verdict = record.verdict(self._clock())
+                verdict = history.verdict(self._clock())
                 retry_after = verdict.delay_s if isinstance(verdict, Pause | Refuse) else None
                 self.queue.refuse(slot.source, ModelFailed(message, retry_after=retry_after, param="model"))
             case JanServeError() as error:
@@ -163,11 +163,11 @@ class LoadedModels:
                 slot.stop()
 
     def _lost(self, slot: ModelSlot, end: WorkerEnd) -> None:
-        """Its worker ended by itself. The client has told its requests; their leases hold nothing."""
+        """Its worker crashed. The client has failed its requests; their leases hold nothing."""
         now = self._clock()
         ready_for_s = now - slot.worker.ready_at if slot.worker.ready_at is not None else 0.0
-        self.records[slot.source.name].ended(end, now, ready_for_s)
-        slot.went()
+        self.histories[slot.source.name].ended(end, now, ready_for_s)
+        slot.mark_gone()
         self._forget(slot)
 
     def _grant(self, slot: ModelSlot) -> None:
@@ -176,7 +176,7 @@ class LoadedModels:
             granted.set_result(slot)
 
     def _serve_queue(self) -> float | None:
-        """For each model that is waited for: grant, refuse, load, or make room. Returns when to look again."""
+        """For each requested model: grant, reject, load, or make room. Returns the seconds until the next try."""
         held_back: frozenset[str] | None = None
         now = self._clock()
         pauses: list[float] = []
@@ -190,22 +190,22 @@ class LoadedModels:
                 if slot.usable and source.name not in (held_back or ()):
                     self._grant(slot)
                 continue
-            verdict = self.records[source.name].verdict(now)
+            verdict = self.histories[source.name].verdict(now)
             patience_s = self._limits.restart.patience_s
             if isinstance(verdict, Refuse) or (isinstance(verdict, Pause) and verdict.delay_s > patience_s):
-                self.queue.refuse(source, self.records[source.name].refusal(verdict))
+                self.queue.refuse(source, self.histories[source.name].refusal(verdict))
             elif isinstance(verdict, Pause):
                 pauses.append(verdict.delay_s)
             elif held_back is None:
-                # Those behind it get no room before it does, even where there is some for them.
+                # First come, first served: later models get no room before this one, even if they would fit.
                 held_back = self._provide(source)
                 if held_back is not None:
-                    pauses.append(GOOD_FOR_S)  # memory may come back from other programs
+                    pauses.append(GOOD_FOR_S)  # other programs may free memory
         self.held_back = held_back or frozenset()
         return min(pauses, default=None)
 
     def _provide(self, source: ModelSource) -> frozenset[str] | None:
-        """Load it, make room for it, or refuse it. While it has to wait: the models that get no new request."""
+        """Load it, make room for it, or reject it. Returns, while it waits, the models that get no new request."""
         prepared = self._preparation.result(source)
         if prepared is None:
             return frozenset()
@@ -213,13 +213,13 @@ class LoadedModels:
             self._refuse_load(source, prepared)
             return None
         room = self._room(prepared)
-        match self._place(source, prepared.footprint, room):
+        match self._plan(source, prepared.footprint, room):
             case Load():
                 self._load(source, prepared, room)
                 return None
             case Evict(names):
                 for name in names:
-                    self._unload(self.slots[name], f"{source.name} needs its room")
+                    self._unload(self.slots[name], f"evicted for {source.name}")
                 return frozenset(names)
             case Wait(names):
                 return frozenset(names)
@@ -230,37 +230,38 @@ class LoadedModels:
                 return None
 
     def _room(self, prepared: Prepared) -> Room:
-        """What a new model may take now."""
         if prepared.free is None:
             return Room(max_loaded=self._limits.max_loaded)
         slots = self.slots.values()
-        free = free_for_models(prepared.free, [slot.taken for slot in slots], self._limits.memory_budget)
-        on_their_way = sum(slot.taken.on_device for slot in slots if slot.state is SlotState.LOADING)
-        free_on_device = max(0, sum(prepared.free.accelerators) - on_their_way)
+        free = free_for_models(prepared.free, [slot.memory for slot in slots], self._limits.memory_budget)
+        loading = sum(slot.memory.on_device for slot in slots if slot.state is SlotState.LOADING)
+        free_on_device = max(0, sum(prepared.free.accelerators) - loading)
         return Room(free, free_on_device, self._limits.max_loaded)
 
-    def _place(self, source: ModelSource, size: Footprint, room: Room) -> Decision:
-        group = self.records[source.name].residence.group
+    def _plan(self, source: ModelSource, size: Footprint, room: Room) -> Decision:
+        group = self.histories[source.name].retention.group
         candidate = LoadCandidate(source.name, size.least, size.total, size.on_device, group)
         slots = self.slots.values()
         return plan_load(
-            candidate, [slot.occupant(self.records[slot.source.name].residence) for slot in slots], room
+            candidate, [slot.occupant(self.histories[slot.source.name].retention) for slot in slots], room
         )
 
     def _refuse_load(self, source: ModelSource, error: JanServeError) -> None:
-        logger.warning("%s could not be loaded: %s", source.name, error)
+        logger.warning("cannot load %s: %s", source.name, error)
         self._preparation.forget(source)
-        self.records[source.name].reason = error.message
+        self.histories[source.name].reason = error.message
         self.queue.refuse(source, error)
 
     def _load(self, source: ModelSource, prepared: Prepared, room: Room) -> None:
         if room.free is not None:
-            # A context that the worker chooses by itself takes no more than what was found free for it.
+            # If the worker chooses the context, it must fit into the memory measured as free.
             size = prepared.footprint
-            most = max(size.least_context, room.free - size.weights - size.working)
-            # Memory that was configured for models holds what is left of their prompts too.
-            left = None if self._limits.memory_budget is None else max(0, room.free - size.total)
-            settings = msgspec.structs.replace(prepared.settings, context_bytes=most, cache_ram_most=left)
+            context_bytes = max(size.least_context, room.free - size.weights - size.working)
+            # The memory budget covers the prompt cache in RAM too.
+            cache_bytes = None if self._limits.memory_budget is None else max(0, room.free - size.total)
+            settings = msgspec.structs.replace(
+                prepared.settings, context_bytes=context_bytes, cache_ram_most=cache_bytes
+            )
             prepared = dataclasses.replace(prepared, settings=settings)
         worker = WorkerProcess(source.name, self._command, self._limits.worker, on_change=self._on_change)
         slot = ModelSlot(source, prepared, worker, self._on_change, self._clock)
@@ -271,7 +272,6 @@ class LoadedModels:
 
 
 def _summary(facts: ModelFacts) -> str:
-    """What was loaded, where it computes, and how much fits."""
     layers = f", {facts.n_gpu_layers} of {facts.n_layer + 1} layers offloaded" if facts.n_gpu_layers else ""
     return (
         f"{facts.description} on {facts.device}{layers}, {facts.threads} threads,"

@@ -1,6 +1,6 @@
-"""One model in memory, on its way in or on its way out: its worker, its client, and who holds it.
+"""One loaded, loading or unloading model: its worker, its client and its lease count.
 
-The model manager owns the slots and alone decides; a slot only carries out. It never restarts itself.
+`LoadedModels` owns the slots and decides; a slot only executes, and never restarts itself.
 """
 
 from __future__ import annotations
@@ -11,17 +11,18 @@ from dataclasses import replace
 from enum import StrEnum
 
 from jan_serve.core.model_facts import ModelFacts
+from jan_serve.core.model_source import ModelSource
 from jan_serve.ipc.messages import LoadModel
 from jan_serve.store.memory.footprint import Footprint
-from jan_serve.supervisor.models.eviction import Occupant, Taken
+from jan_serve.supervisor.models.eviction import MemoryUse, Occupant
 from jan_serve.supervisor.models.load_preparation import Prepared
-from jan_serve.supervisor.models.model_source import ModelSource, Residence
+from jan_serve.supervisor.models.source_resolver import Retention
 from jan_serve.supervisor.workers.engine_client import WorkerEngineClient
 from jan_serve.supervisor.workers.worker_process import LoadOutcome, WorkerEnd, WorkerProcess
 
 
 class SlotState(StrEnum):
-    """loading → ready → stopping → gone; loading → stopping; any → gone when the worker ends by itself."""
+    """loading → ready → stopping → gone; loading → stopping; any → gone when the worker crashes."""
 
     LOADING = "loading"
     READY = "ready"
@@ -30,7 +31,7 @@ class SlotState(StrEnum):
 
 
 class ModelSlot:
-    """A place in memory that one model takes."""
+    """Event loop only."""
 
     def __init__(
         self,
@@ -47,10 +48,10 @@ class ModelSlot:
         self.leases = 0
         self.last_used = clock()
         self.keep_alive_s: float | None = None
-        """How long it stays idle, if a request said so; the last one that did counts."""
-        self._taken = taken_while_loading(prepared.footprint)
+        """How long it stays loaded while idle, as the last request that set it wants; None is the configured time."""
+        self._memory = memory_while_loading(prepared.footprint)
         self.retiring = False
-        """No new request gets it, and it goes once nobody holds it."""
+        """It takes no new request, and is unloaded once no request holds it."""
         self.gone = asyncio.Event()
         """Set when its memory is free."""
         self._prepared = prepared
@@ -62,67 +63,65 @@ class ModelSlot:
 
     @property
     def outcome(self) -> LoadOutcome | None:
-        """What the load came to; None while it goes on."""
+        """The result of the load; None while it runs."""
         return self._early_outcome or self.worker.outcome
 
     @property
     def usable(self) -> bool:
-        """Requests may be sent: ready, and not about to end."""
+        """Ready, and not about to end: it takes requests."""
         return self.state is SlotState.READY and not self.retiring and not self.worker.ending
 
     @property
-    def taken(self) -> Taken:
-        """Memory that it takes now: by estimate, and prompts that left its KV cache as last told."""
+    def memory(self) -> MemoryUse:
+        """Its memory now: the estimate, and the prompt cache in RAM as of the last pulse."""
         pong = self.worker.pong
         saved = pong.stats.cache_ram_bytes if pong is not None else 0
-        return replace(self._taken, total=self._taken.total + saved)
+        return replace(self._memory, total=self._memory.total + saved)
 
     def load(self) -> None:
-        """Start to load. `outcome` says how it went."""
+        """Start the load; `outcome` gets its result."""
         self._loading = asyncio.create_task(self._load(), name=f"load {self.source.name}")
 
     def become_ready(self, facts: ModelFacts) -> WorkerEngineClient:
         """The load succeeded: route the worker's events to a client."""
         self.client = WorkerEngineClient(self.source.name, facts, self.worker)
-        self._taken = taken_when_loaded(self._prepared.footprint, facts)
+        self._memory = memory_when_loaded(self._prepared.footprint, facts)
         self.state = SlotState.READY
         self.worker.listen(self.client)
         return self.client
 
     def hold(self) -> None:
-        """One more request uses it."""
         self.leases += 1
         self.last_used = self._clock()
 
     def release(self) -> None:
-        """One request less uses it."""
         self.leases -= 1
         self.last_used = self._clock()
 
-    def idle_left_s(self, residence: Residence, now: float) -> float | None:
-        """For how long it may stay without a request, from now; None is for ever, or while it is not loaded."""
+    def keep_alive_left_s(self, retention: Retention, now: float) -> float | None:
+        """How long it may still stay loaded while idle; None is for ever, or while it is not loaded."""
         keep_alive_s = self.keep_alive_s
         if keep_alive_s is None:
-            keep_alive_s = -1.0 if residence.pinned else residence.keep_alive_s
+            keep_alive_s = -1.0 if retention.pinned else retention.keep_alive_s
         if self.state is not SlotState.READY or keep_alive_s < 0:
             return None
         return max(0.0, self.last_used + keep_alive_s - now)
 
-    def occupant(self, residence: Residence) -> Occupant:
-        """As the decision who may be in memory sees it. A load under way is in use by those who wait for it."""
+    def occupant(self, retention: Retention) -> Occupant:
+        """The eviction policy's view. A loading model counts as used, by the requests that wait for it."""
         return Occupant(
             name=self.source.name,
             leases=self.leases + (self.state is SlotState.LOADING),
             last_used=self.last_used,
-            takes=self.taken.total,
-            takes_on_device=self.taken.on_device,
-            pinned=residence.pinned,
-            group=residence.group,
+            memory=self.memory.total,
+            memory_on_device=self.memory.on_device,
+            pinned=retention.pinned,
+            group=retention.group,
             leaving=self.state in (SlotState.STOPPING, SlotState.GONE) or (self.retiring and not self.leases),
         )
 
     def stop(self) -> asyncio.Task[None]:
-        """Unload: the memory is free once the state is GONE. The second call returns the same task."""
+        """Unload: its memory is free once the state is GONE. A second call returns the same task."""
         if self._stopping is None:
             self.state = SlotState.STOPPING
             self._stopping = asyncio.create_task(self._stop(), name=f"unload {self.source.name}")
@@ -132,7 +131,7 @@ class ModelSlot:
         try:
             await self.worker.start(LoadModel(path=self.source.path, settings=self._prepared.settings))
         except OSError as error:
-            # No processes or descriptors left, or no interpreter. Counts as a crash: it is not tried in a loop.
+            # Out of processes or descriptors, or no interpreter. Counts as a crash, so that back-off applies.
             self._early_outcome = WorkerEnd(
                 requested=False, status=f"could not be started ({error.strerror})"
             )
@@ -143,24 +142,24 @@ class ModelSlot:
             self._loading.cancel()
             await asyncio.gather(self._loading, return_exceptions=True)
         await self.worker.stop()
-        self.went()
+        self.mark_gone()
         self._on_change()
 
-    def went(self) -> None:
-        """Its worker has ended, by itself or because it was told to."""
+    def mark_gone(self) -> None:
+        """Call once its worker has ended."""
         self.state = SlotState.GONE
         self.gone.set()
 
 
-def taken_while_loading(footprint: Footprint) -> Taken:
-    """All of it is still to come, as estimated."""
-    return Taken(footprint.total, footprint.on_device, footprint.total)
+def memory_while_loading(footprint: Footprint) -> MemoryUse:
+    """The estimate; none of it is allocated yet."""
+    return MemoryUse(footprint.total, footprint.on_device, footprint.total)
 
 
-def taken_when_loaded(footprint: Footprint, facts: ModelFacts) -> Taken:
-    """What the worker said where it did; layers on an accelerator have left the mapped file."""
-    there = facts.n_gpu_layers / (facts.n_layer + 1)
-    weights = max(facts.size_bytes, footprint.weights)  # it says nothing of a draft model's
+def memory_when_loaded(footprint: Footprint, facts: ModelFacts) -> MemoryUse:
+    """The worker's figures as far as it reported them; layers on an accelerator are no longer in the mapped file."""
+    offloaded = facts.n_gpu_layers / (facts.n_layer + 1)
+    weights = max(facts.size_bytes, footprint.weights)  # the facts omit the draft model
     loaded = weights + facts.kv_bytes
-    unseen = int(weights * (1 - there)) if footprint.mapped else 0
-    return Taken(loaded + footprint.working, int(loaded * there), unseen)
+    unseen = int(weights * (1 - offloaded)) if footprint.mapped else 0
+    return MemoryUse(loaded + footprint.working, int(loaded * offloaded), unseen)

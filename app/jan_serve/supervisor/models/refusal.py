@@ -1,4 +1,4 @@
-"""Why a model is not loaded, in words that say what is needed, what there is, and what helps. Pure."""
+"""Errors for models that cannot be loaded (pure): the memory they need, the memory there is, and a remedy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jan_serve.supervisor.models.eviction import CannotFit, Excluded
 def refusal(
     name: str, size: Footprint, reason: CannotFit | Excluded, others: Sequence[str], budget: int | None = None
 ) -> InsufficientMemory | Unavailable:
-    """The error for its requests. others: the models in memory. budget: bytes for all models that were configured."""
+    """The error for its requests. others: the models in memory. budget: configured bytes for all models."""
     match reason:
         case Excluded(pinned):
             text = (

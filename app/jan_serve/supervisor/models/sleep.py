@@ -1,7 +1,7 @@
-"""A server that gives its memory back for a while: no workers, and requests are refused until it is woken.
+"""Sleep mode: frees all memory by ending the workers, and rejects requests until the server is woken.
 
 LMDeploy's two levels and two tags (`lmdeploy/serve/openai/api_server.py`). Level 1 keeps the prefix cache on disk,
-level 2 nothing. Here a worker holds weights and context alike, so that memory is taken again when both tags are awake.
+level 2 deletes it. A worker holds both weights and context, so memory is allocated again once both tags are awake.
 """
 
 from __future__ import annotations
@@ -9,70 +9,60 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from typing import Final, Protocol
+from typing import Final
 
 from jan_serve.errors import Asleep, JanServeError
-from jan_serve.supervisor.models.snapshot import ManagerSnapshot
+from jan_serve.supervisor.models.model_manager import ModelManager
 
 logger = logging.getLogger(__name__)
 
 TAGS: Final = frozenset({"weights", "kv_cache"})
 MESSAGE: Final = "Engine is sleeping; call POST /wakeup before inference (e.g. tags=weights&tags=kv_cache)."
 _DRAIN_S: Final = 0.2
-"""For requests that were told to end; the others are not waited for."""
-
-
-class Suspendable(Protocol):
-    """The model manager."""
-
-    def snapshot(self) -> ManagerSnapshot: ...
-    async def suspend(self, error: JanServeError, drain_s: float) -> None: ...
-    def resume(self) -> None: ...
-    async def load(self, name: str | None, keep_alive_s: float | None = None) -> str: ...
+"""Grace period for running requests."""
 
 
 class Sleeper:
-    """Puts a manager to sleep and wakes it. Event loop only; a sleep and what is called during it are done in turn."""
+    """Suspends and resumes a model manager. Event loop only; calls during a sleep run after it, in turn."""
 
-    def __init__(self, manager: Suspendable, forget_caches: Callable[[], None]) -> None:
-        """forget_caches: deletes what is kept of prompts on disk; blocks, and is called in a thread."""
+    def __init__(self, manager: ModelManager, delete_caches: Callable[[], None]) -> None:
+        """delete_caches: deletes the prefix caches on disk; blocks, called in a thread."""
         self._manager = manager
-        self._forget_caches = forget_caches
+        self._delete_caches = delete_caches
         self._asleep: frozenset[str] = frozenset()
         self._loaded: tuple[str, ...] = ()
         self._lock = asyncio.Lock()
 
     @property
     def is_sleeping(self) -> bool:
-        """Whether requests are refused: until both tags are awake."""
+        """Whether requests are rejected: until both tags are awake."""
         return bool(self._asleep)
 
     async def sleep(self, level: int) -> None:
-        """End all workers. Requests that run then have a moment, and end with Asleep. Returns when memory is free.
+        """End all workers; running requests have a grace period, then fail with Asleep. Returns when memory is free.
 
-        New requests are refused from the first moment on, before anything is waited for. Models that a wake is loading
-        again are not waited for either.
+        New requests are rejected at once. It does not wait for the loads of an earlier wake.
         """
-        # Only a sleep holds the lock while it waits, and everything is refused by then.
+        # Only a sleep waits while it holds the lock, and requests are rejected by then.
         async with self._lock:
             if not self._asleep:
                 self._remember()
             self._asleep = TAGS
             await self._manager.suspend(Asleep(MESSAGE, retry_after=None), _DRAIN_S)
             if level > 1:
-                await asyncio.to_thread(self._forget_caches)
+                await asyncio.to_thread(self._delete_caches)
             logger.info("asleep (level %d)", level)
 
     async def wake(self, tags: Iterable[str]) -> None:
-        """Wake these parts; none means all. With the last one, models that were loaded are loaded again: waits for it.
+        """Wake these parts; none means all. The last one reloads the models that were loaded, and waits for them.
 
-        A tag that is not asleep changes nothing. A sleep that has begun ends first.
+        Tags that are awake are ignored. A sleep in progress finishes first.
         """
         async with self._lock:
             wanted = frozenset(tags)
             unknown = wanted - self._asleep
             if unknown:
-                logger.warning("not asleep, and so not woken: %s", ", ".join(sorted(unknown))[:200])
+                logger.warning("cannot wake what is not asleep: %s", ", ".join(sorted(unknown))[:200])
             was_asleep = self.is_sleeping
             self._asleep = self._asleep - wanted if wanted else frozenset()
             if not was_asleep or self._asleep:
@@ -88,7 +78,7 @@ class Sleeper:
             logger.info("awake")
 
     def _remember(self) -> None:
-        """What is loaded, and what a wake has still to load."""
+        """Note the loaded models, and those that an earlier wake has still to load."""
         models = self._manager.snapshot().models
         present = (model.name for model in models if model.state in ("ready", "loading"))
         self._loaded = tuple(dict.fromkeys((*self._loaded, *present)))
@@ -97,4 +87,4 @@ class Sleeper:
         try:
             await self._manager.load(name)
         except JanServeError as error:
-            logger.warning("%s is not loaded after waking: %s", name, error.message)
+            logger.warning("cannot load %s after waking: %s", name, error.message)

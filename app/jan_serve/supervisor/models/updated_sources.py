@@ -1,4 +1,4 @@
-"""A Resolver in front of another one: some models are served from a file with updated weights. Any thread may ask."""
+"""A SourceResolver over another one that replaces the files of models whose weights were updated."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import NamedTuple
 
 import msgspec
 
+from jan_serve.core.model_source import ModelSource
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.store.memory.footprint import Footprint
-from jan_serve.supervisor.models.model_source import ModelSource, Residence, Resolver
+from jan_serve.supervisor.models.source_resolver import Retention, SourceResolver
 
 
 class _Updated(NamedTuple):
-    """stamp: of the model's own file when it was updated."""
+    """stamp: of the model's own file at the time of the update."""
 
     stamp: tuple[int, int] | None
     path: str
@@ -22,20 +23,20 @@ class _Updated(NamedTuple):
 
 
 class UpdatedSources:
-    """Resolver. An update holds until it is taken back, or until the model's own file changes."""
+    """An update holds until `restore`, or until the model's own file changes. Thread-safe."""
 
-    def __init__(self, resolver: Resolver) -> None:
+    def __init__(self, resolver: SourceResolver) -> None:
         self._resolver = resolver
         self._lock = threading.Lock()
         self._updated: dict[str, _Updated] = {}
 
     def update(self, source: ModelSource, path: str, number: int) -> None:
-        """Serve this model, as `original` resolved it, from that file. number: differs from that of every other one."""
+        """Serve this model, as `original` resolved it, from that file. number: unique among updates."""
         with self._lock:
             self._updated[source.name] = _Updated(_stamp(source), path, number)
 
     def restore(self, name: str, path: str | None, number: int) -> None:
-        """Serve it again as before an update: from that file, or from its own."""
+        """Undo an update: serve the model from that file, or from its own."""
         with self._lock:
             known = self._updated.get(name)
             if known is None:
@@ -50,31 +51,24 @@ class UpdatedSources:
         return self._resolver.resolve(name)
 
     def resolve(self, name: str | None) -> ModelSource:
-        """See Resolver."""
         return self._current(self._resolver.resolve(name))
 
     def resolve_exact(self, name: str) -> ModelSource:
-        """See Resolver."""
         return self._current(self._resolver.resolve_exact(name))
 
     def adapter(self, name: str | None) -> str | None:
-        """See Resolver."""
         return self._resolver.adapter(name)
 
     def engine_settings(self, source: ModelSource) -> EngineSettings:
-        """See Resolver."""
         return self._resolver.engine_settings(source)
 
     def footprint(self, source: ModelSource, settings: EngineSettings) -> Footprint:
-        """See Resolver."""
         return self._resolver.footprint(source, settings)
 
-    def residence(self, source: ModelSource) -> Residence:
-        """See Resolver."""
-        return self._resolver.residence(source)
+    def retention(self, source: ModelSource) -> Retention:
+        return self._resolver.retention(source)
 
     def list(self) -> tuple[ModelSource, ...]:
-        """See Resolver."""
         return tuple(self._current(source) for source in self._resolver.list())
 
     def _current(self, source: ModelSource) -> ModelSource:
@@ -83,7 +77,7 @@ class UpdatedSources:
             if updated is None:
                 return source
             if updated.stamp != _stamp(source):
-                del self._updated[source.name]  # the file was replaced since: it is the newer one
+                del self._updated[source.name]  # the model's own file was replaced since: it is newer
                 return source
         return msgspec.structs.replace(source, path=updated.path, revision=(*source.revision, updated.number))
 

@@ -1,7 +1,7 @@
-"""A child process with three pipes, in a process group of its own: spawn, wait, kill, on every platform.
+"""A child process with three pipes in a new process group: spawn, wait and kill, on every platform.
 
-Unlike `asyncio.subprocess.Process.wait()`, which in some versions of Python also waits for the pipes to close, `exited`
-is the end of the process itself: a grandchild that holds a pipe open does not hide it.
+`asyncio.subprocess.Process.wait()` also waits for the pipes in some versions of Python. `exited` does not: a grandchild
+that holds a pipe open does not hide the end of the process.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class _Protocol(asyncio.subprocess.SubprocessStreamProtocol):
 
 
 class ChildProcess:
-    """One process, from its spawn on. Reaped by the event loop."""
+    """One spawned process, which the event loop reaps."""
 
     def __init__(self, transport: asyncio.SubprocessTransport, protocol: _Protocol) -> None:
         assert protocol.stdin and protocol.stdout and protocol.stderr
@@ -37,12 +37,12 @@ class ChildProcess:
         self.stderr = protocol.stderr
         self.pid = transport.get_pid()
         self.exited = protocol.exited
-        """Set once the process has ended and was reaped."""
+        """Set once the process is reaped."""
         self._transport = transport
 
     @classmethod
     async def spawn(cls, command: Sequence[str], environment: Mapping[str, str]) -> Self:
-        """Start it. Raises OSError."""
+        """Raises OSError."""
         loop = asyncio.get_running_loop()
         transport, protocol = await loop.subprocess_exec(
             lambda: _Protocol(loop),
@@ -62,7 +62,7 @@ class ChildProcess:
 
     @property
     def status(self) -> str:
-        """How it ended, in words: "exit status 3", "signal SIGSEGV"."""
+        """How it ended: "exit status 3", "signal SIGSEGV"."""
         code = self.returncode
         if code is None or code >= 0:
             return f"exit status {code}"
@@ -72,12 +72,12 @@ class ChildProcess:
             return f"signal {-code}"
 
     def kill(self) -> None:
-        """SIGKILL it and whatever it started, unless it has ended."""
+        """SIGKILL its process group, unless it has ended."""
         if self.returncode is None:
             self.kill_group()
 
     def kill_group(self) -> None:
-        """SIGKILL its group even after it has ended. Only where a member is known to live: the id may be used anew."""
+        """SIGKILL its group even after it has ended. Only safe while a member lives: the id may be reused."""
         with contextlib.suppress(ProcessLookupError):
             if sys.platform == "win32":
                 self._transport.kill()
@@ -85,12 +85,12 @@ class ChildProcess:
                 os.killpg(self.pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """Close our ends of the pipes, whoever holds the others."""
+        """Close our ends of the pipes, even if others hold theirs."""
         self._transport.close()
 
 
 def _own_group() -> dict[str, Any]:
-    """The terminal's Ctrl-C is for the front, which then ends its workers in order."""
+    """The terminal's Ctrl-C reaches only the front, which then ends its workers in order."""
     if sys.platform == "win32":
         import subprocess
 

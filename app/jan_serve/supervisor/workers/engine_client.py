@@ -1,7 +1,6 @@
-"""Requests to one ready worker, and its answers: `generation.ports.EngineClient` over a WorkerProcess.
+"""The client of one ready worker: `generation.ports.EngineClient` over a WorkerProcess.
 
-Routes events by request id. Knows no model loading and no HTTP. Whatever ends the worker ends each open request once,
-with an error that says why.
+Routes events by request id. The end of the worker fails each open request once, with the reason.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import copy
 import itertools
 import time
 from collections.abc import AsyncGenerator, Callable
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -24,6 +23,7 @@ from jan_serve.errors import (
     InvalidRequest,
     JanServeError,
     ProtocolError,
+    copy_error,
     error_from_payload,
 )
 from jan_serve.ipc.messages import (
@@ -48,9 +48,8 @@ from jan_serve.ipc.messages import (
     WorkerEvent,
     WorkerRequest,
 )
-from jan_serve.supervisor.models.fresh_error import fresh
 from jan_serve.supervisor.workers.event_queue import EventQueue
-from jan_serve.supervisor.workers.worker_process import WorkerEnd
+from jan_serve.supervisor.workers.worker_process import WorkerEnd, WorkerProcess
 
 _Call = EmbedRequest | TokenizeRequest | DetokenizeRequest | ReadState | StoreState
 _Answer = Embedded | Tokenized | Detokenized | StatePart | StateStored
@@ -59,23 +58,11 @@ _A = TypeVar("_A", Embedded, Tokenized, Detokenized, StatePart, StateStored)
 FIRST_ID: Final = 1
 
 
-class RequestPipe(Protocol):
-    """The sending half of a WorkerProcess."""
-
-    async def send(self, request: WorkerRequest) -> None:
-        """Send, waiting while the pipe is full. Raises ConnectionError when the worker is gone."""
-        ...
-
-    def send_nowait(self, request: WorkerRequest) -> None:
-        """Send a small request without waiting; dropped when the worker is gone."""
-        ...
-
-
 class _Open(msgspec.Struct):
-    """A request that has not ended.
+    """An open request.
 
-    since: None once the worker has sent its end, and only the reader is behind; and for parts of states, which the
-    engine thread has nothing to do with.
+    since: its start; None once the worker has sent its end and only the reader is late, and for parts of states, which
+    do not involve the engine thread.
     """
 
     since: float | None
@@ -86,14 +73,14 @@ class _Open(msgspec.Struct):
 
 
 class WorkerEngineClient:
-    """One loaded model."""
+    """Event loop only."""
 
     def __init__(
-        self, name: str, facts: ModelFacts, pipe: RequestPipe, clock: Callable[[], float] = time.monotonic
+        self, name: str, facts: ModelFacts, worker: WorkerProcess, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._name = name
         self._facts = facts
-        self._pipe = pipe
+        self._worker = worker
         self._clock = clock
         self._ids = itertools.count(FIRST_ID)
         self._open: dict[int, _Open] = {}
@@ -102,39 +89,35 @@ class WorkerEngineClient:
 
     @property
     def name(self) -> str:
-        """The model's canonical name."""
         return self._name
 
     @property
     def facts(self) -> ModelFacts:
-        """What the worker said when it was ready."""
         return self._facts
 
     @property
     def adapter(self) -> str | None:
-        """The LoRA adapter that the model was asked for with, by its name."""
         return self._adapter
 
     def adapted(self, adapter: str) -> WorkerEngineClient:
-        """The same client, whose requests and end are those of this one, for a caller that asked for an adapter."""
+        """A view of this client, with the same requests and worker, for a caller that selected an adapter."""
         view = copy.copy(self)
         view._adapter = adapter
         return view
 
     @property
     def open_requests(self) -> int:
-        """Requests whose reader has not left yet."""
+        """Requests whose reader has not left."""
         return len(self._open)
 
     def next_id(self) -> int:
-        """A request id that this worker has not seen."""
         return next(self._ids)
 
     async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineEvent]:
         """Yield the request's events up to RequestCompleted. Closing the iterator aborts the request.
 
-        Raises what the worker's Failed carries; EngineFailure when the worker ends under it; InvalidRequest when the
-        request is too large for the pipe.
+        Raises the error of the worker's Failed; EngineFailure if the worker ends; InvalidRequest if the request is too
+        large for the pipe.
         """
         inbox = EventQueue()
         self._register(
@@ -159,40 +142,34 @@ class WorkerEngineClient:
             self._close(request.id)
 
     async def embed(self, request: EmbedRequest) -> Embedded:
-        """Embed; cancelling the call aborts it. Raises as `generate` does."""
+        """Cancelling the call aborts the request. Raises as `generate`, like the calls below."""
         return await self._call(request, Embedded)
 
     async def tokenize(self, request: TokenizeRequest) -> Tokenized:
-        """Text to token ids. Raises as `generate` does."""
         return await self._call(request, Tokenized)
 
     async def detokenize(self, request: DetokenizeRequest) -> str:
-        """Token ids to text. Raises as `generate` does."""
         return (await self._call(request, Detokenized)).text
 
     async def read_state(self, request: ReadState) -> StatePart:
-        """A part of the state of a sequence that the worker keeps. Raises as `generate` does."""
         return await self._call(request, StatePart)
 
     async def store_state(self, request: StoreState) -> StateStored:
-        """Give the worker a part of a state. Raises as `generate` does."""
         return await self._call(request, StateStored)
 
     def drop_state(self, state: int) -> None:
-        """Have the worker forget a state. Never waits."""
-        self._pipe.send_nowait(DropState(state))
+        self._worker.send_nowait(DropState(state))
 
     def fail_all(self, error: JanServeError) -> None:
-        """End every open request with `error` and abort it in the worker; later ones end with it at once."""
+        """Fail every open request with `error` and abort it in the worker; later requests fail with it at once."""
         self._failures.append(error)
         for request_id, entry in self._open.items():
-            entry.fail(fresh(error))
+            entry.fail(copy_error(error))
             if entry.since is not None:
                 entry.since = None
-                self._pipe.send_nowait(AbortRequest(request_id))
+                self._worker.send_nowait(AbortRequest(request_id))
 
     def on_event(self, event: WorkerEvent) -> None:
-        """WorkerListener: hand an answer, or each event of a step, to its request."""
         match event:
             case Step():
                 for part in event.events:
@@ -208,12 +185,10 @@ class WorkerEngineClient:
                 raise ProtocolError(f"a ready worker sent {type(event).__name__}")
 
     def oldest_request_s(self) -> float | None:
-        """WorkerListener: for how long the oldest request has been without its end; None while there is none."""
         since = [entry.since for entry in self._open.values() if entry.since is not None]
         return self._clock() - min(since) if since else None
 
     def on_end(self, end: WorkerEnd) -> None:
-        """WorkerListener: the worker is gone; so is every request that has not ended."""
         self._failures.append(self._lost(end, None))
         for request_id, entry in self._open.items():
             entry.since = None
@@ -233,19 +208,19 @@ class WorkerEngineClient:
 
     def _register(self, request_id: int, entry: _Open) -> None:
         if self._failures:
-            raise fresh(self._failures[0])
+            raise copy_error(self._failures[0])
         if request_id in self._open:
             raise ProtocolError(f"request id {request_id} is in use")
         self._open[request_id] = entry
 
     def _close(self, request_id: int) -> None:
-        """Forget a request; abort it unless the worker has ended it. Never waits: safe under cancellation."""
+        """Remove a request; abort it unless the worker has ended it. Never waits: safe under cancellation."""
         entry = self._open.pop(request_id)
         if entry.since is not None:
-            self._pipe.send_nowait(AbortRequest(request_id))
+            self._worker.send_nowait(AbortRequest(request_id))
 
     async def _call(self, request: _Call, kind: type[_A]) -> _A:
-        """Send a request that has one answer, and wait for it."""
+        """Send a request and wait for its single answer."""
         answer: asyncio.Future[_Answer] = asyncio.get_running_loop().create_future()
 
         def fail(error: JanServeError) -> None:
@@ -260,18 +235,18 @@ class WorkerEngineClient:
         finally:
             self._close(request.id)
             if not answer.cancel() and not answer.cancelled():
-                answer.exception()  # seen, even where a cancellation came first
+                answer.exception()  # retrieved, even if a cancellation came first
         if not isinstance(event, kind):
             raise EngineFailure(f"The engine answered {type(request).__name__} with {type(event).__name__}.")
         return event
 
     async def _send(self, request: WorkerRequest) -> None:
         try:
-            await self._pipe.send(request)
+            await self._worker.send(request)
         except ProtocolError as error:
             raise InvalidRequest(f"The request cannot be given to the engine: {error.message}.") from error
         except ConnectionError:
-            # The worker is ending: on_end() tells every open request why, and this one is open.
+            # The worker is ending: on_end() fails every open request, and this one is open.
             return
 
     def _deliver(self, event: EngineEvent) -> None:

@@ -1,7 +1,7 @@
-"""The events of one request on their way from the worker's pipe to the one task that reads them.
+"""The queue of one request's events, between the worker's pipe and the task that reads them.
 
-Bounded without ever making the worker wait: while the reader is slow, chunks of a sequence merge, so that at most one
-chunk per sequence is held beside the few events that come once. Text and tokens are bounded by the context length.
+It is bounded but never blocks the worker: while the reader is slow, the chunks of a sequence merge, so that it holds at
+most one chunk per sequence and the few events that come once. The context length bounds text and tokens.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from jan_serve.ipc.messages import Chunk, EngineEvent
 
 
 class _Merged:
-    """Chunks of one sequence that the reader has not taken yet."""
+    """Unread chunks of one sequence."""
 
     def __init__(self, first: Chunk) -> None:
         self._first = first
@@ -45,7 +45,7 @@ class EventQueue:
         return len(self._events)
 
     def put(self, event: EngineEvent) -> None:
-        """Add an event. Order holds within a sequence; a chunk may overtake events of other sequences."""
+        """Keeps the order within a sequence; a chunk may overtake events of other sequences."""
         if isinstance(event, Chunk):
             merged = self._open_chunks.get(event.index)
             if merged is not None:
@@ -59,13 +59,13 @@ class EventQueue:
         self._arrived.set()
 
     def fail(self, error: JanServeError) -> None:
-        """No more events come. What is held is still read first; the first failure stays."""
+        """No more events come. Queued events are still read first; the first failure stays."""
         if self._failure is None:
             self._failure = error
             self._arrived.set()
 
     async def get(self) -> EngineEvent:
-        """The next event, waiting for it. Raises the failure once nothing is held any more."""
+        """Wait for the next event. Raises the failure once the queue is empty."""
         while not self._events:
             if self._failure is not None:
                 raise self._failure

@@ -1,4 +1,4 @@
-"""Loads a model file in a worker of its own and computes one token, to see whether it can be served."""
+"""Trial load: checks in a separate worker that a model file loads and computes one token."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _PROMPT = "Hello"
 async def try_model(
     name: str, path: str, settings: EngineSettings, command: Sequence[str], limits: WorkerLimits
 ) -> None:
-    """Returns when the file was loaded and gave a token; nothing is left of the worker then.
+    """Returns once the file gave a token and its worker is gone.
 
-    On the CPU and from the mapped file, whatever the settings say, so that it takes little beside what is loaded
-    already. Raises InvalidModel with the reason, InsufficientMemory.
+    Runs on the CPU from the mapped file, whatever the settings, to need little memory beside the loaded models. Raises
+    InvalidModel with the reason, InsufficientMemory.
     """
     changed = asyncio.Event()
     worker = WorkerProcess(name, command, limits, on_change=changed.set)
@@ -51,7 +51,7 @@ async def try_model(
 
 
 async def _use(client: WorkerEngineClient) -> None:
-    """Raises InvalidModel where it computes nothing of use."""
+    """Raises InvalidModel if the model computes nothing."""
     try:
         if client.facts.is_embedding_model:
             await client.embed(EmbedRequest(id=client.next_id(), inputs=(_PROMPT,)))

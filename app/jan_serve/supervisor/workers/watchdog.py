@@ -1,8 +1,8 @@
-"""Is a worker stuck? Pure: told what was sent and received and when, it names the stall, if there is one.
+"""Stall detection (no I/O, no clock): finds a stalled worker from the pings sent and pulses received, and their times.
 
-A stall is never guessed from silence of a stream alone: a long prompt is silent too. The worker's pulse (Pong) says
-in which native call its engine thread is, and for how long; a worker that does not answer a ping at all is stopped.
-Times are seconds of a monotonic clock.
+A silent stream alone is no stall: a long prompt is silent too. The worker's pulse (Pong) reports the native call that
+its engine thread is in, and for how long; a worker that does not answer a ping at all is stalled. Times are seconds of
+a monotonic clock.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MIN_DELAY_S: Final = 0.05
 
 
 class Stall(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a worker has to end. request_id: the request that it was sampling for, where that is known."""
+    """Why a worker must be ended. request_id: the request that it was sampling for, if known."""
 
     phase: str
     seconds: float
@@ -43,22 +43,20 @@ class Watchdog:
 
     @property
     def pong(self) -> Pong | None:
-        """The last pulse."""
         return self._pong
 
     def progressed(self, now: float) -> None:
-        """The load went on."""
+        """The load made progress."""
         self._progress_at = now
 
     def ready(self, now: float) -> None:
-        """The load is over."""
         self._loading = False
         self._progress_at = now
 
     def resumed(self, now: float) -> None:
-        """This process stood still, and the worker most likely too: the machine slept, or both were stopped.
+        """This process was suspended, and the worker most likely too: the machine slept, or both were stopped.
 
-        No time before `now` counts against the worker. One that is stuck for good is found by the time from here on.
+        No time before `now` counts against the worker; one that is really stuck is found by the time after it.
         """
         self._resumed_at = now
         self._progress_at = now
@@ -66,24 +64,24 @@ class Watchdog:
             self._unanswered_since = now
 
     def next_nonce(self, now: float) -> int:
-        """The nonce of a ping that is sent now."""
+        """The nonce for a ping sent now."""
         self._nonce += 1
         if self._unanswered_since is None:
             self._unanswered_since = now
         return self._nonce
 
     def ponged(self, pong: Pong) -> None:
-        """A pulse came. Only the answer to the last ping ends the silence."""
+        """Only the answer to the last ping ends the silence."""
         self._pong = pong
         if pong.nonce == self._nonce:
             self._unanswered_since = None
 
     def resting(self) -> bool:
-        """The last pulse was idle and no ping is unanswered: nothing to watch unless requests are open."""
+        """The last pulse was idle and every ping is answered: nothing to watch unless requests are open."""
         return self._unanswered_since is None and (self._pong is None or self._pong.phase == "idle")
 
     def stall(self, now: float, oldest_request_s: float = 0.0) -> Stall | None:
-        """The stall, if any. oldest_request_s: for how long a request has been without its end."""
+        """oldest_request_s: age of the oldest open request."""
         if self._loading:
             seconds = now - self._progress_at
             return Stall(phase="loading", seconds=seconds) if seconds >= self._limits.load_s else None
@@ -94,7 +92,7 @@ class Watchdog:
             return None
         phase_s = min(pong.phase_s, now - self._resumed_at)
         if pong.phase == "idle":
-            # Idle beside open requests for long: the worker lost them.
+            # Idle for long while requests are open: the worker lost them.
             lost_s = min(phase_s, oldest_request_s)
             return Stall(phase="idle", seconds=lost_s) if lost_s >= self._limits.other_s else None
         if phase_s >= self._limit(pong.phase):
@@ -102,7 +100,7 @@ class Watchdog:
         return None
 
     def delay_s(self) -> float:
-        """When to look again: at the next ping, or when the present phase would reach its limit, if that is sooner."""
+        """Seconds to the next check: the next ping, or the limit of the current phase if that is sooner."""
         pong = self._pong
         if self._loading or pong is None or pong.phase == "idle":
             return self._limits.ping_s

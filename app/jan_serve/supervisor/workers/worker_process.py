@@ -1,9 +1,9 @@
-"""One worker process from spawn to reaped: its states, its pipe, its pulse and its end.
+"""One worker process from spawn to reap: its states, pipe, pulse and end.
 
     starting → loading → ready → stopping → exited
-         └────────┴────────┴──────────────→ failed      (it ended by itself, or was ended for a stall)
+         └────────┴────────┴──────────────→ failed      (it crashed, or was killed for a stall)
 
-It moves events to a listener and does not know what requests are. Nothing restarts here; see `model_manager`.
+It passes events to a listener and knows no requests. It never restarts; see `model_manager`.
 """
 
 from __future__ import annotations
@@ -45,14 +45,12 @@ worker_log = logging.getLogger("jan_serve.worker")
 _STDERR_READ = 64 * 1024
 _EXIT_AND_EOF_APART_S = 1.0
 _PING_PATIENCE_S = 1.0
-_STOOD_STILL_S = 5.0
+_SUSPENDED_S = 5.0
 _STDERR_AFTER_EXIT_S = 0.5
 _SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN")
 
 
 class WorkerState(StrEnum):
-    """Where a worker is in its life."""
-
     STARTING = "starting"
     LOADING = "loading"
     READY = "ready"
@@ -62,9 +60,9 @@ class WorkerState(StrEnum):
 
 
 class WorkerEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """How a worker ended. requested: we asked for it. words: its last stderr lines, fit to show.
+    """How a worker ended. requested: by `stop`. words: its last stderr lines, safe to show.
 
-    status: "exit status 3", "signal SIGSEGV". stall: why we ended it, if that is why.
+    status: "exit status 3", "signal SIGSEGV". stall: the reason, if it was killed for one.
     """
 
     requested: bool
@@ -78,18 +76,18 @@ class WorkerEnd(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerListener(Protocol):
-    """Who is told about a worker that is ready. Called on the event loop; must not block or raise."""
+    """`WorkerEngineClient`, which imports this module. Called on the event loop; must not block or raise."""
 
     def on_event(self, event: WorkerEvent) -> None:
-        """An answer or a step. Load events and pulses are not passed on."""
+        """An answer or a step; never a load event or a pulse."""
         ...
 
     def oldest_request_s(self) -> float | None:
-        """For how long the oldest request has been without its end; None while there is none."""
+        """Age of the oldest open request; None if there is none."""
         ...
 
     def on_end(self, end: WorkerEnd) -> None:
-        """The process is gone and reaped; no event follows. Called once."""
+        """The process is reaped; no event follows. Called once."""
         ...
 
 
@@ -99,17 +97,17 @@ LoadOutcome = ModelFacts | JanServeError | WorkerEnd
 
 
 def default_worker_command() -> tuple[str, ...]:
-    """Our own hidden subcommand. -P: the working directory must not be able to shadow a module."""
+    """The hidden subcommand. -P: no module of the working directory can shadow ours."""
     if getattr(sys, "frozen", False):
         return (sys.executable, "worker")
     return (sys.executable, "-P", "-m", "jan_serve", "worker")
 
 
 def worker_environment(inherited: Mapping[str, str], *, huge_pages: bool = False) -> dict[str, str]:
-    """What a worker gets: no settings (they come as the first frame), no keys, no debugger on abort (ggml).
+    """The worker's environment: no settings (they come in the first frame), no keys, no debugger on abort (ggml).
 
-    huge_pages: have the GNU C library ask Linux for them, for whatever is large (`glibc.malloc.hugetlb`). Weights and
-    the KV cache are read whole for every token, and take fewer look-ups of addresses then.
+    huge_pages: make glibc request them from Linux for large blocks (`glibc.malloc.hugetlb`). Every token reads all
+    weights and the KV cache, which then causes fewer TLB misses.
     """
     kept = {
         name: value
@@ -123,8 +121,6 @@ def worker_environment(inherited: Mapping[str, str], *, huge_pages: bool = False
 
 
 class WorkerProcess:
-    """One process, started once."""
-
     def __init__(
         self,
         name: str,
@@ -138,11 +134,11 @@ class WorkerProcess:
         self.state = WorkerState.STARTING
         self.load_fraction = 0.0
         self.outcome: LoadOutcome | None = None
-        """What the load came to, once it is over."""
+        """The result of the load, once it is over."""
         self.end: WorkerEnd | None = None
         self.ready_at: float | None = None
         self.ending = False
-        """Its pipe is at its end or it was killed: `end` follows, and nothing should be sent any more."""
+        """Its pipe has ended or it was killed: `end` follows, and nothing more is sent."""
         self._name = name
         self._command = tuple(command)
         self._limits = limits
@@ -175,7 +171,7 @@ class WorkerProcess:
         return self._tail.lines
 
     async def start(self, load: LoadModel) -> None:
-        """Spawn it and send the first frame. The load goes on by itself; see `outcome`. Raises OSError."""
+        """Spawn it and send the first frame. The load runs in the background; see `outcome`. Raises OSError."""
         self._process = await ChildProcess.spawn(
             self._command, worker_environment(os.environ, huge_pages=load.settings.huge_pages)
         )
@@ -186,28 +182,28 @@ class WorkerProcess:
         self._channel.send_nowait(load)
 
     def listen(self, listener: WorkerListener) -> None:
-        """Who gets the events from now on. To be called when the outcome is facts, before anything is sent."""
+        """Pass events to this listener. Call it when the outcome is facts, before the first request."""
         self._listener = listener
         if self.end is not None:
             listener.on_end(self.end)
 
     async def send(self, request: WorkerRequest) -> None:
-        """Send a request; waits while the pipe is full. Raises ConnectionError when the worker is gone."""
+        """Waits while the pipe is full. Raises ConnectionError if the worker is gone."""
         if self._channel is None or self.end is not None:
             raise ConnectionError("the worker is gone")
         self._work.set()
         await self._channel.send(request)
 
     def send_nowait(self, request: WorkerRequest) -> None:
-        """Send a small request without waiting; dropped when the worker is gone."""
+        """Never waits: for small requests. Dropped if the worker is gone."""
         if self._channel is not None and self.end is None:
             self._channel.send_nowait(request)
 
     async def responds(self) -> bool:
-        """Whether it answers a ping: False once it is known to be gone, also where nobody had noticed yet.
+        """Ping it: False if it is gone, even if its end was not noticed yet.
 
-        Takes a fraction of a millisecond, also during a decode. A worker that is silent for longer is the watchdog's
-        affair and counts as there.
+        Takes a fraction of a millisecond, even during a decode. A worker that stays silent counts as present: the
+        watchdog handles it.
         """
         if self.ending or self.end is not None:
             return False
@@ -220,7 +216,7 @@ class WorkerProcess:
         return not self.ending
 
     async def stop(self) -> None:
-        """End it: asked first, killed after limits.stop_s. Returns once it is reaped. May be called at any time."""
+        """Request its end, and kill it after limits.stop_s. Returns once it is reaped. Safe at any time."""
         if self._process is None or self._life is None:
             return
         if self.end is None and not self._stop_requested:
@@ -235,7 +231,7 @@ class WorkerProcess:
             await asyncio.shield(self._life)
 
     async def _live(self) -> None:
-        """Everything between spawn and reaped, so that nothing of the process is left when this ends."""
+        """The life of the process: nothing of it is left when this returns."""
         process = self._process
         assert process is not None
         stderr = asyncio.create_task(self._read_stderr())
@@ -243,8 +239,8 @@ class WorkerProcess:
         try:
             await self._until_end(process)
         except Exception:
-            # A bug in a listener. Without its events the worker is of no use: end it, which its requests are told.
-            logger.exception("events of worker %s of %s could not be handled", process.pid, self._name)
+            # A bug in the listener. Without events the worker is useless: kill it, which fails its requests.
+            logger.exception("cannot handle the events of worker %s of %s", process.pid, self._name)
         finally:
             watch.cancel()
             self._kill()
@@ -257,16 +253,16 @@ class WorkerProcess:
             self._finish(process)
 
     async def _until_end(self, process: ChildProcess) -> None:
-        """Read events until the pipe or the process ends, and then wait a moment for the other of the two."""
+        """Read events until the pipe or the process ends, then wait briefly for the other one."""
         events = asyncio.create_task(self._read_events())
         exited = asyncio.create_task(process.exited.wait())
         try:
             await asyncio.wait({events, exited}, return_when=asyncio.FIRST_COMPLETED)
             self._set_ending()
-            # After the pipe's end the worker is exiting: its exit status should be its own, not that of our kill.
+            # After the pipe's end the worker exits: wait for its exit status rather than kill it.
             await asyncio.wait({events, exited}, timeout=_EXIT_AND_EOF_APART_S)
             if exited.done() and not events.done():
-                # Something that it started holds the pipe open. Its group therefore exists, and the id is not reused.
+                # A descendant holds the pipe open, so the group exists and its id is not reused.
                 process.kill_group()
             elif events.done():
                 events.result()
@@ -319,7 +315,7 @@ class WorkerProcess:
         self._tail.close()
 
     async def _watch(self) -> None:
-        """Ping while there is work; end the worker on a stall. An idle worker costs nothing."""
+        """Ping while there is work; kill the worker on a stall. An idle worker costs nothing."""
         while self.state is WorkerState.LOADING:
             await self._pause()
             if self._end_if_stalled(None):
@@ -332,17 +328,17 @@ class WorkerProcess:
                 await self._pause()
                 if self._end_if_stalled(oldest):
                     return
-            # Brings the counters of the requests that ended since the last pulse.
+            # Fetches the counters of the requests that ended since the last pulse.
             self.send_nowait(PingRequest(self._watchdog.next_nonce(self._clock())))
 
     async def _pause(self) -> None:
-        """Until the watchdog wants to look again. A pause that became far too long was one of the whole machine."""
+        """Until the watchdog's next check. A pause that lasts far too long means that the machine was suspended."""
         delay_s, before = self._watchdog.delay_s(), self._clock()
         await asyncio.sleep(delay_s)
         late_s = self._clock() - before - delay_s
-        if late_s >= _STOOD_STILL_S:
+        if late_s >= _SUSPENDED_S:
             logger.warning(
-                "the server stood still for %.0f s: worker %s gets its time anew", late_s, self.pid
+                "the server was suspended for %.0f s: timeouts of worker %s restart", late_s, self.pid
             )
             self._watchdog.resumed(self._clock())
 
@@ -353,13 +349,13 @@ class WorkerProcess:
         stall = self._watchdog.stall(self._clock(), oldest_request_s or 0.0)
         if stall is None:
             return False
-        logger.error("worker %s of %s: %s; ending it", self.pid, self._name, stall)
+        logger.error("worker %s of %s: %s; killing it", self.pid, self._name, stall)
         self._stall = stall
         self._kill()
         return True
 
     def _kill(self) -> None:
-        """SIGKILL the worker and whatever it started."""
+        """SIGKILL its process group."""
         if self._process is not None and self._process.returncode is None:
             self._set_ending()
             self._process.kill()

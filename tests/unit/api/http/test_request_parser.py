@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import httptools
 import pytest
 
@@ -55,7 +57,7 @@ def test_requests_with_an_offer_are_read_as_others(name: str, method: bytes) -> 
     data = method + b" HTTP/1.1\r\nHost: a\r\n" + UPGRADE + framing + b"\r\n" + sent + WHOLE
     names = [b"Host", b"Connection", b"Upgrade"] + [framing.split(b":")[0]] * bool(framing)
     for cut in range(len(data)):
-        heard = Heard()
+        heard: Any = Heard()
         parser = RequestParser(heard)
         for part in (data[:cut], data[cut:]):
             parser.feed_data(part)
@@ -83,5 +85,6 @@ def test_trailers_are_no_headers(offer: bytes) -> None:
     ids=["two framings", "bad chunk", "no request behind it"],
 )
 def test_what_is_no_request_is_none_with_an_offer_either(bad: bytes) -> None:
+    ignored: Any = Heard()
     with pytest.raises(httptools.HttpParserError):
-        RequestParser(Heard()).feed_data(bad)
+        RequestParser(ignored).feed_data(bad)

@@ -9,7 +9,7 @@ import pytest
 from jan_serve.api.errors import Problem
 from jan_serve.api.http.connection_hooks import ConnectionHooks, attach_hooks
 from jan_serve.api.http.request_record import RequestRecord
-from jan_serve.api.http.sse import EventStream, frame, frames_of, named_frame, resumed
+from jan_serve.api.http.sse import EventStream, StreamSettings, frame, frames_of, named_frame, resumed
 from jan_serve.errors import EngineCrashed
 from tests.support.processes import until
 
@@ -139,7 +139,7 @@ class Frames:
 
 async def test_a_client_that_leaves_ends_the_frames() -> None:
     wire, frames = Wire(), Frames(b"data: 1\n\n")
-    running = asyncio.ensure_future(wire.run(EventStream(frames(), ping_s=60, write_timeout_s=60)))
+    running = asyncio.ensure_future(wire.run(EventStream(frames(), StreamSettings(60, 60))))
     await until(lambda: b"data: 1\n\n" in wire.sent)
     assert not frames.closed
     wire.left.set()
@@ -150,14 +150,14 @@ async def test_a_client_that_leaves_ends_the_frames() -> None:
 async def test_a_reader_that_is_stuck_is_dropped() -> None:
     wire, frames = Wire(), Frames(b"data: 1\n\n")
     wire.stuck = True
-    await wire.run(EventStream(frames(), ping_s=60, write_timeout_s=0.02))
+    await wire.run(EventStream(frames(), StreamSettings(60, 0.02)))
     assert (frames.closed, wire.aborted) == (True, True)
 
 
 @pytest.mark.parametrize(("ping_s", "pinged"), [(0.01, True), (0, False)])
 async def test_silence_is_filled_with_comments_where_they_are_wanted(ping_s: float, pinged: bool) -> None:
     wire, frames = Wire(), Frames(b"data: 1\n\n")
-    running = asyncio.ensure_future(wire.run(EventStream(frames(), ping_s=ping_s, write_timeout_s=60)))
+    running = asyncio.ensure_future(wire.run(EventStream(frames(), StreamSettings(ping_s, 60))))
     if pinged:
         await until(lambda: wire.sent.count(b": ping\n\n") >= 2)
     else:

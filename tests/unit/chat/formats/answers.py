@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from jan_serve.chat.formats.format import ChatFormat
+from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.stream_parser import StreamParser
 from jan_serve.core.events import ReasoningDelta, TextDelta, ToolCallDelta
 from jan_serve.core.messages import FunctionCall, Tool, ToolCall
@@ -69,7 +69,7 @@ def call(name: str, arguments: object, call_id: str = "abcdefghi") -> ToolCall:
 
 
 def parse(
-    form: ChatFormat,
+    chat_format: ChatFormat,
     pieces: Iterable[str],
     *,
     tools: Sequence[Tool] = TOOLS,
@@ -84,7 +84,7 @@ def parse(
         return made[-1]
 
     parser = StreamParser(
-        form,
+        chat_format,
         new_id,
         index=3,
         tools=tools,
@@ -134,7 +134,7 @@ def cuts(text: str) -> Iterator[list[str]]:
 
 
 def parse_everywhere(
-    form: ChatFormat,
+    chat_format: ChatFormat,
     text: str,
     *,
     tools: Sequence[Tool] = TOOLS,
@@ -145,7 +145,7 @@ def parse_everywhere(
     whole: Answer | None = None
     for pieces in cuts(text):
         answer = parse(
-            form,
+            chat_format,
             pieces,
             tools=tools,
             split_thoughts=split_thoughts,

@@ -1,4 +1,4 @@
-"""Chat templates of published models, where they lie on this machine, and answers cut out of what they render."""
+"""Published chat templates, if this machine has them, and answers cut out of their output."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def _tojson(value: Any, **options: Any) -> str:
     )
 
 
-def _strftime_now(form: str) -> str:
-    return datetime(2026, 1, 2, tzinfo=UTC).strftime(form)
+def _strftime_now(date_format: str) -> str:
+    return datetime(2026, 1, 2, tzinfo=UTC).strftime(date_format)
 
 
 @cache
@@ -118,7 +118,7 @@ def render(template: RealTemplate, messages: list[dict[str, Any]], tools: list[T
 
 
 class WrittenAnswer(NamedTuple):
-    """What a template wrote for an assistant's turn, behind the part that it writes to ask for one."""
+    """An assistant's turn as written by a template, after the generation prompt."""
 
     prompt: str
     text: str
@@ -129,12 +129,12 @@ def answer_of(
 ) -> WrittenAnswer:
     """The assistant's turn as the template writes it in a history."""
     question = [{"role": "user", "content": "Q"}]
-    asked = render(template, question, tools, ask=True)
-    told = render(template, [*question, turn, *results], tools, ask=False)
+    prompt = render(template, question, tools, ask=True)
+    history = render(template, [*question, turn, *results], tools, ask=False)
     # Where the two part in the middle of a tag, the tag belongs to the answer.
-    pairs = zip(asked, told, strict=False)
+    pairs = zip(prompt, history, strict=False)
     same = "".join(one for one, _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
     same = re.sub(r"<[^>]*$", "", same)
-    text = told[len(same) :].removeprefix("<|CHATBOT_TOKEN|>")
+    text = history[len(same) :].removeprefix("<|CHATBOT_TOKEN|>")
     end = _END.search(text)
     return WrittenAnswer(same, text[: end.start()] if end is not None else text)

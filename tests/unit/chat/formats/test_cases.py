@@ -14,7 +14,7 @@ import pytest
 from jan_serve.chat.detect import FORMATS, detect_format
 from tests.unit.chat.formats.answers import Call, parse_everywhere
 
-FORMS: Final = {form.name: form for form in FORMATS}
+BY_NAME: Final = {chat_format.name: chat_format for chat_format in FORMATS}
 FILES: Final = {
     path.stem: tomllib.loads(path.read_text(encoding="utf-8"))
     for path in sorted((Path(__file__).parent / "cases").glob("*.toml"))
@@ -28,7 +28,7 @@ EXCERPTS: Final[list[tuple[str, str]]] = [
 
 
 def test_every_format_has_cases() -> None:
-    assert set(FILES) == set(FORMS)
+    assert set(FILES) == set(BY_NAME)
 
 
 @pytest.mark.parametrize(("name", "excerpt"), EXCERPTS, ids=[name for name, _ in EXCERPTS])
@@ -37,9 +37,9 @@ def test_format_is_found_by_an_excerpt(name: str, excerpt: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "case"), CASES, ids=[f"{name}: {case['name']}" for name, case in CASES])
-def test_answer(name: str, case: dict[str, Any]) -> None:
+def test_answer_of_a_case(name: str, case: dict[str, Any]) -> None:
     answer = parse_everywhere(
-        FORMS[name], case["answer"], starts_in_thought=case.get("starts_in_thought", False)
+        BY_NAME[name], case["answer"], starts_in_thought=case.get("starts_in_thought", False)
     )
     assert answer.text == case.get("text", "")
     assert answer.reasoning == case.get("reasoning", "")

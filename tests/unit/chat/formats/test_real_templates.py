@@ -1,4 +1,4 @@
-"""The templates of published models: the format that is found, and answers as they write them in a history."""
+"""Templates of published models: format detection, and parsing of the answers that they write in a history."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import jinja2
 import pytest
 
 from jan_serve.chat.detect import detect_format, knows_tools, writes_calls
-from jan_serve.chat.instructions import with_tools_as_text
+from jan_serve.chat.tool_instructions import with_tools_as_text
 from jan_serve.core.messages import FunctionCall, Message, ToolCall
 from tests.unit.chat.formats.answers import TOOLS, parse_everywhere
 from tests.unit.chat.formats.real_templates import (
@@ -139,7 +139,7 @@ def every(found: list[RealTemplate]) -> pytest.MarkDecorator:
 
 
 @every(ALL)
-def test_format_that_is_found(template: RealTemplate) -> None:
+def test_the_format_of_each_template(template: RealTemplate) -> None:
     assert detect_format(template.source).name == FORMATS_FOUND[template.name]
     assert knows_tools(template.source) == (template.name not in KNOW_NO_TOOLS)
     assert writes_calls(template.source) == (template.name not in WRITE_NO_CALLS)
@@ -183,19 +183,21 @@ def _listed(call: ToolCall, as_text: bool) -> dict[str, Any]:
 
 
 @every([template for template in ALL if template.name not in WRITE_NO_CALLS])
-def test_an_answer_as_the_template_writes_it(template: RealTemplate) -> None:
+def test_an_answer_written_by_the_template_is_parsed(template: RealTemplate) -> None:
     """Some templates write one call only, some drop text or thought of a turn with calls: what they write is read."""
-    form = detect_format(template.source)
+    chat_format = detect_format(template.source)
     written = _written(template)
-    answer = parse_everywhere(form, written.text, starts_in_thought=form.prompt_opens_thought(written.prompt))
+    answer = parse_everywhere(
+        chat_format, written.text, starts_in_thought=chat_format.prompt_opens_thought(written.prompt)
+    )
     assert answer.values() == [call for call in CALLS if call[0] in written.text]
     assert answer.text == (TEXT if TEXT in written.text and answer.reasoning != TEXT else "")
     assert answer.reasoning in (REASONING if REASONING in written.text else "", TEXT)
 
 
 @every([template for template in ALL if template.name in WRITE_NO_CALLS])
-def test_tools_as_text_where_the_template_has_no_place_for_them(template: RealTemplate) -> None:
-    form = detect_format(template.source)
+def test_tools_become_text_if_the_template_does_not_show_them(template: RealTemplate) -> None:
+    chat_format = detect_format(template.source)
     history = (
         Message(role="user", content="Q"),
         Message(
@@ -208,7 +210,7 @@ def test_tools_as_text_where_the_template_has_no_place_for_them(template: RealTe
         Message(role="tool", content="RESULT 1", tool_call_id="calls0000"),
         Message(role="tool", content="RESULT 2", tool_call_id="calls0001"),
     )
-    folded = with_tools_as_text(history, TOOLS, form, calls_too=True)
+    folded = with_tools_as_text(history, TOOLS, chat_format, calls_too=True)
     assert [message.role for message in folded] == ["system", "user", "assistant", "user"]
     plain: list[dict[str, Any]] = [{"role": message.role, "content": message.content} for message in folded]
     if template.name == "google-gemma-2-2b-it":  # it takes no system message
@@ -216,5 +218,5 @@ def test_tools_as_text_where_the_template_has_no_place_for_them(template: RealTe
     text = render(template, plain, [], ask=True)
     assert all(part in text for part in ("get_weather", "RESULT 1", "RESULT 2", TEXT))
     turn = str(folded[2].content)
-    answer = parse_everywhere(form, turn)
+    answer = parse_everywhere(chat_format, turn)
     assert (answer.text, [name for name, _ in answer.values()]) == (TEXT, [name for name, _ in CALLS])

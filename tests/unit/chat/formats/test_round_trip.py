@@ -1,4 +1,4 @@
-"""Every format: what its layout writes is what its parser reads, at every cut."""
+"""For every format, its parser reads what its layout writes, at every cut."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from typing import Any
 
 import pytest
 
+from jan_serve.chat.call_layout import PythonArguments
+from jan_serve.chat.call_writer import write_calls
+from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.detect import FORMATS
-from jan_serve.chat.formats.format import ChatFormat
-from jan_serve.chat.formats.layout import PythonArguments
 from jan_serve.chat.formats.lfm2 import LFM2
-from jan_serve.chat.formats.writer import write_calls
 from jan_serve.chat.stream_parser import StreamParser
 from jan_serve.core.events import ToolCallDelta
 from tests.unit.chat.formats.answers import TOOLS, Answer, call, parse, parse_everywhere
 
-thinking_forms = pytest.mark.parametrize(
-    "form", [form for form in FORMATS if form.thought is not None], ids=lambda form: form.name
+thinking_formats = pytest.mark.parametrize(
+    "chat_format",
+    [chat_format for chat_format in FORMATS if chat_format.thought is not None],
+    ids=lambda chat_format: chat_format.name,
 )
 
 HARD_TEXT = "Oslo \"N\" \\ {x}: </a> é\u2028 [1], 'q' & <b>\nline"
@@ -34,105 +36,106 @@ CALLS: dict[str, list[tuple[str, dict[str, Any]]]] = {
     "three": [("now", {}), ("add", {"values": [7], "opts": {"a": 1}}), ("now", {})],
 }
 
-forms = pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
+all_formats = pytest.mark.parametrize("chat_format", FORMATS, ids=lambda chat_format: chat_format.name)
 
 
-def written(form: ChatFormat, calls: list[tuple[str, dict[str, Any]]]) -> str:
+def written(chat_format: ChatFormat, calls: list[tuple[str, dict[str, Any]]]) -> str:
     return write_calls(
-        form.calls, [call(name, arguments, f"calls{at:04}") for at, (name, arguments) in enumerate(calls)]
+        chat_format.calls,
+        [call(name, arguments, f"calls{at:04}") for at, (name, arguments) in enumerate(calls)],
     )
 
 
-@forms
+@all_formats
 @pytest.mark.parametrize("calls", CALLS.values(), ids=CALLS)
 def test_calls_are_read_as_they_were_written(
-    form: ChatFormat, calls: list[tuple[str, dict[str, Any]]]
+    chat_format: ChatFormat, calls: list[tuple[str, dict[str, Any]]]
 ) -> None:
-    answer = parse_everywhere(form, written(form, calls))
+    answer = parse_everywhere(chat_format, written(chat_format, calls))
     assert answer.values() == calls
     assert (answer.text, answer.reasoning) == ("", "")
 
 
-@thinking_forms
-def test_a_thought_before_a_call(form: ChatFormat) -> None:
-    assert form.thought is not None
-    text = f"{form.thought.opens[0]}\nHm, <a> or b?\n\n{form.thought.closes[0]}{form.calls.after_thought}"
-    answer = parse_everywhere(form, text + written(form, CALLS["one"]))
+@thinking_formats
+def test_a_thought_before_a_call(chat_format: ChatFormat) -> None:
+    assert chat_format.thought is not None
+    thought = chat_format.thought
+    text = f"{thought.opens[0]}\nHm, <a> or b?\n\n{thought.closes[0]}{chat_format.calls.after_thought}"
+    answer = parse_everywhere(chat_format, text + written(chat_format, CALLS["one"]))
     assert answer.reasoning == "Hm, <a> or b?"
     assert answer.values() == CALLS["one"]
     assert answer.text == ""
 
 
-@thinking_forms
-def test_a_thought_that_the_prompt_opened(form: ChatFormat) -> None:
-    assert form.thought is not None
-    prompt = "<user>Hi" + form.thought.opens[0] + "\n"
-    assert form.prompt_opens_thought(prompt)
-    assert not form.prompt_opens_thought("<user>Hi")
-    text = f"Hm.\n{form.thought.closes[0]}{form.calls.after_thought}" + written(form, CALLS["one"])
-    answer = parse_everywhere(form, text, starts_in_thought=True)
+@thinking_formats
+def test_a_thought_that_the_prompt_opened(chat_format: ChatFormat) -> None:
+    assert chat_format.thought is not None
+    prompt = "<user>Hi" + chat_format.thought.opens[0] + "\n"
+    assert chat_format.prompt_opens_thought(prompt)
+    assert not chat_format.prompt_opens_thought("<user>Hi")
+    text = f"Hm.\n{chat_format.thought.closes[0]}{chat_format.calls.after_thought}" + written(
+        chat_format, CALLS["one"]
+    )
+    answer = parse_everywhere(chat_format, text, starts_in_thought=True)
     assert (answer.text, answer.reasoning, answer.values()) == ("", "Hm.", CALLS["one"])
 
 
-@forms
-def test_a_call_that_stops_in_the_middle_gives_what_there_is(form: ChatFormat) -> None:
+@all_formats
+def test_a_truncated_call_gives_a_prefix_of_the_call(chat_format: ChatFormat) -> None:
     """Every beginning of a call is either text or the beginning of the call; nothing fails, nothing is invented."""
-    text = written(form, CALLS["one"])
-    whole = parse_everywhere(form, text).calls[0]
+    text = written(chat_format, CALLS["one"])
+    whole = parse_everywhere(chat_format, text).calls[0]
     for end in range(len(text)):
-        for found in parse(form, [text[:end]]).calls:
+        for found in parse(chat_format, [text[:end]]).calls:
             assert found.name == whole.name
             assert whole.arguments.startswith(found.arguments)
 
 
-@forms
-def test_without_tools_nothing_is_a_call(form: ChatFormat) -> None:
-    assert parse_everywhere(form, written(form, CALLS["one"]), tools=()).calls == ()
+@all_formats
+def test_without_tools_nothing_is_a_call(chat_format: ChatFormat) -> None:
+    assert parse_everywhere(chat_format, written(chat_format, CALLS["one"]), tools=()).calls == ()
 
 
-@forms
-def test_plain_text_is_text(form: ChatFormat) -> None:
+@all_formats
+def test_plain_text_is_text(chat_format: ChatFormat) -> None:
     text = ' Dear <b>all</b>,\n\n{"a": [1]} `x < y` [TOOL] <tool>\n\nBye. \n'
-    assert parse_everywhere(form, form.text_opens + text).text == text
+    assert parse_everywhere(chat_format, chat_format.text_opens + text).text == text
 
 
-@thinking_forms
-def test_text_after_a_thought(form: ChatFormat) -> None:
-    assert form.thought is not None
-    text = f"Hm.{form.thought.closes[0]}{form.calls.after_thought}{form.text_opens}"
-    answer = parse_everywhere(form, text + '{"a": 1}', starts_in_thought=True)
+@thinking_formats
+def test_text_after_a_thought(chat_format: ChatFormat) -> None:
+    assert chat_format.thought is not None
+    text = f"Hm.{chat_format.thought.closes[0]}{chat_format.calls.after_thought}{chat_format.text_opens}"
+    answer = parse_everywhere(chat_format, text + '{"a": 1}', starts_in_thought=True)
     assert answer == Answer('{"a": 1}', "Hm.", (), ("reasoning", "text"))
 
 
 @pytest.mark.parametrize(
-    ("form", "trigger"),
-    [(form, trigger) for form in FORMATS for trigger in form.calls.triggers],
+    ("chat_format", "trigger"),
+    [(chat_format, trigger) for chat_format in FORMATS for trigger in chat_format.calls.triggers],
     ids=lambda value: value if isinstance(value, str) else value.name,
 )
-def test_a_call_is_complete_behind_a_trigger(form: ChatFormat, trigger: str) -> None:
-    before = " to=now<|message|>" if form.name == "muse-glimmer" else ""
-    layout = replace(form.calls, opening="", call=(before + trigger, *form.calls.after(trigger)))
-    answer = parse_everywhere(form, write_calls(layout, [call(*CALLS["one"][0])]))
+def test_the_layout_completes_a_call_after_each_trigger(chat_format: ChatFormat, trigger: str) -> None:
+    before = " to=now<|message|>" if chat_format.name == "muse-glimmer" else ""
+    layout = replace(
+        chat_format.calls, opening="", call=(before + trigger, *chat_format.calls.after(trigger))
+    )
+    answer = parse_everywhere(chat_format, write_calls(layout, [call(*CALLS["one"][0])]))
     assert answer.values() == CALLS["one"]
     assert answer.text == ""
 
 
-@forms
-def test_arguments_come_while_they_are_written(form: ChatFormat) -> None:
+@all_formats
+def test_long_arguments_stream(chat_format: ChatFormat) -> None:
     """A long text argument is passed on long before it ends."""
-    text = written(form, [("get_weather", {"city": "x" * 400})])
-    parser = StreamParser(form, lambda name: "id", tools=TOOLS)
+    text = written(chat_format, [("get_weather", {"city": "x" * 400})])
+    parser = StreamParser(chat_format, lambda name: "id", tools=TOOLS)
     deltas = parser.feed(text[: text.index("xx") + 200])
     assert isinstance(deltas[-1], ToolCallDelta)
     assert deltas[-1].arguments.count("x") == 200
 
 
-def test_python_words_where_json_words_are_not_known() -> None:
-    form = replace(LFM2, calls=replace(LFM2.calls, arguments=PythonArguments()))
+def test_python_arguments_use_python_or_json_words() -> None:
+    chat_format = replace(LFM2, calls=replace(LFM2.calls, arguments=PythonArguments()))
     assert "(k=true, n=null)" in write_calls(LFM2.calls, [call("f", {"k": True, "n": None})])
-    assert "(k=True, n=None)" in write_calls(form.calls, [call("f", {"k": True, "n": None})])
-
-
-def test_every_name_is_given_once() -> None:
-    names = [form.name for form in FORMATS]
-    assert len(names) == len(set(names))
+    assert "(k=True, n=None)" in write_calls(chat_format.calls, [call("f", {"k": True, "n": None})])

@@ -9,10 +9,10 @@ from typing import Any
 import jsonschema
 import pytest
 
+from jan_serve.chat.call_writer import write_calls
+from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.detect import FORMATS
-from jan_serve.chat.formats.format import ChatFormat
 from jan_serve.chat.formats.hermes import HERMES
-from jan_serve.chat.formats.writer import write_calls
 from jan_serve.chat.stream_parser import StreamParser
 from jan_serve.core.constraint import CompiledGrammar, JsonSchemaConstraint
 from jan_serve.core.events import TextDelta, ToolCallDelta

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jan_serve.errors import InvalidModel
-from jan_serve.store.gguf.model_file import part_number, read_model_file
+from jan_serve.store.gguf.model_file import PartName, read_model_file
 from tests.unit.store.gguf_builder import GgufBytes, Tensor, key, string_key, uint_key
 
 LAYERS = (
@@ -62,7 +62,7 @@ def test_pooling_is_read(tmp_path: Path, value: int, name: str) -> None:
         (GgufBytes(keys=[uint16_key("split.count", 3), uint16_key("split.no", 0)]), "must be named"),
     ],
 )
-def test_what_cannot_be_served_is_refused(tmp_path: Path, content: GgufBytes, reason: str) -> None:
+def test_unservable_files_are_rejected(tmp_path: Path, content: GgufBytes, reason: str) -> None:
     path = tmp_path / "m.gguf"
     path.write_bytes(content.build())
     with pytest.raises(InvalidModel, match=reason):
@@ -93,7 +93,8 @@ def test_split_models_are_added_up(tmp_path: Path) -> None:
         read_model_file(first)
 
 
-def test_part_numbers() -> None:
-    assert part_number("a-b-00002-of-00005.gguf") == ("a-b", 2, 5)
-    assert part_number("a-b.gguf") is None
-    assert part_number("-00001-of-00002.gguf") is None
+def test_names_of_parts() -> None:
+    assert PartName.parse("a-b-00002-of-00005.gguf") == PartName("a-b", 2, 5)
+    assert PartName("a", 1, 2).all_files() == ["a-00001-of-00002.gguf", "a-00002-of-00002.gguf"]
+    assert PartName.parse("a-b.gguf") is None
+    assert PartName.parse("-00001-of-00002.gguf") is None

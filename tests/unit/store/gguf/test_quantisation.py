@@ -6,7 +6,8 @@ import pytest
 
 from jan_serve.store.gguf.ggml_types import FILE_TYPES
 from jan_serve.store.gguf.quantisation import QuantisedFile, best_first, bits_of, choose, quantisation_of
-from jan_serve.store.memory.fit import FreeMemory, memory_needed
+from jan_serve.store.memory.footprint import memory_needed
+from jan_serve.store.memory.free_memory import FreeMemory
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,9 @@ def test_replaced_tensors_may_have_another_size(tmp_path: Path, alignment: int) 
         (Tensor(MATRIX.name, (32, 2), BF16, b"\x80\x7f" * 64), "not finite"),
     ],
 )
-def test_what_does_not_fit_is_refused_by_name(base: Path, tmp_path: Path, tensor: Tensor, words: str) -> None:
+def test_a_mismatched_tensor_is_rejected_by_name(
+    base: Path, tmp_path: Path, tensor: Tensor, words: str
+) -> None:
     with pytest.raises(InvalidRequest, match=words):
         check_tensors(read_gguf_header(base), read_gguf_header(update(tmp_path, tensor)))
 

@@ -46,7 +46,7 @@ def gone_pid() -> int:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a process id may be reused at once elsewhere")
-def test_what_a_killed_writer_left_is_taken_over(tmp_path: Path) -> None:
+def test_the_data_of_a_killed_writer_is_claimed(tmp_path: Path) -> None:
     incoming = IncomingFolder(tmp_path)
     mine = incoming.claim(DIGEST)
     host = mine.token.partition("-")[0]

@@ -46,7 +46,7 @@ def test_references(text: str, expected: HubReference) -> None:
 @pytest.mark.parametrize(
     "text", ["name", "org/", "/repo", "org/repo:", "org/repo:a b", "org/re:po/a.gguf", "x" * 600]
 )
-def test_what_is_none(text: str) -> None:
+def test_invalid_references(text: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         parse_reference(text)
     assert caught.value.param == "model"

@@ -23,14 +23,14 @@ from jan_serve.errors import (
 )
 from jan_serve.ipc.messages import ReadState, StatePart, StateStored, StoreState
 from jan_serve.supervisor.kv_transfer.peer_connection import accept, connect
-from jan_serve.supervisor.kv_transfer.peer_links import Migrations
+from jan_serve.supervisor.kv_transfer.peer_links import TcpPeerLinks
 from jan_serve.supervisor.kv_transfer.peer_messages import (
     PART_BYTES,
     Done,
     PeerAnswer,
     Ping,
     Refused,
-    decode_question,
+    decode_request,
     encode,
 )
 
@@ -78,14 +78,14 @@ class FakeWorker:
 
 @dataclass
 class Side:
-    links: Migrations
+    links: TcpPeerLinks
     worker: FakeWorker = field(default_factory=FakeWorker)
 
 
 @contextlib.asynccontextmanager
 async def two_sides(keep_s: float = 60.0, patience_s: float = 5.0) -> AsyncGenerator[tuple[Side, Side]]:
-    prefill = Side(Migrations("127.0.0.1", keep_s=keep_s, patience_s=patience_s))
-    decode = Side(Migrations("127.0.0.1", keep_s=keep_s, patience_s=patience_s))
+    prefill = Side(TcpPeerLinks("127.0.0.1", keep_s=keep_s, patience_s=patience_s))
+    decode = Side(TcpPeerLinks("127.0.0.1", keep_s=keep_s, patience_s=patience_s))
     try:
         yield prefill, decode
     finally:
@@ -235,7 +235,7 @@ async def peer_that_answers(key: bytes, answer: PeerAnswer) -> AsyncGenerator[in
         with contextlib.suppress(PeerFailed):
             _, connection = await accept(reader, writer, lambda _: key, handshake_s=5.0, patience_s=5.0)
             while (body := await connection.receive()) is not None:
-                await connection.send(encode(Done() if decode_question(body) == Ping() else answer))
+                await connection.send(encode(Done() if decode_request(body) == Ping() else answer))
         writer.close()
         with contextlib.suppress(OSError):
             await writer.wait_closed()
@@ -264,7 +264,7 @@ async def peer_that_answers(key: bytes, answer: PeerAnswer) -> AsyncGenerator[in
 async def test_what_a_refusal_of_a_peer_becomes(
     code: str, payload: dict[str, Any], kind: type[JanServeError], words: str
 ) -> None:
-    decode = Side(Migrations("127.0.0.1", patience_s=5.0))
+    decode = Side(TcpPeerLinks("127.0.0.1", patience_s=5.0))
     endpoint = await decode.links.initialize("http://d", "http://p")
     async with peer_that_answers(endpoint.key, Refused(code, payload)) as port:
         await decode.links.connect("http://p", PeerEndpoint("127.0.0.1", port, endpoint.key))
@@ -387,7 +387,7 @@ async def test_a_server_on_loopback_links_with_this_machine_only() -> None:
 
 @pytest.mark.parametrize("name", ["http://[", "http://[::1", "http://[x]/"])
 async def test_a_name_that_is_no_url_makes_no_link(name: str) -> None:
-    links = Migrations("0.0.0.0")
+    links = TcpPeerLinks("0.0.0.0")
     with pytest.raises(InvalidRequest, match="local_engine_id: not a URL") as refused:
         await links.initialize(name, "http://d")
     assert refused.value.param == "local_engine_id"

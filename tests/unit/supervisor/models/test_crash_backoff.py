@@ -1,8 +1,6 @@
-"""Back-off, the crash window and the choice of a victim, by the clock of the test."""
+"""Back-off, crash window and cool-down, by the clock of the test."""
 
 from __future__ import annotations
-
-import pytest
 
 from jan_serve.supervisor.limits import RestartLimits
 from jan_serve.supervisor.models.crash_backoff import (
@@ -10,7 +8,6 @@ from jan_serve.supervisor.models.crash_backoff import (
     Pause,
     Refuse,
     Start,
-    retry_after_s,
 )
 
 
@@ -65,13 +62,3 @@ def test_a_worker_that_was_ready_for_a_minute_ends_the_row() -> None:
     assert log.verdict(100.0) == Pause(2.0)
     log.record(300.0, ready_for_s=60.0)
     assert log.verdict(300.0) == Pause(1.0)
-
-
-@pytest.mark.parametrize(
-    ("waiting", "parallel", "mean_s", "expected"),
-    [(1, 1, 0.01, 1.0), (10, 1, 2.0, 20.0), (10, 4, 2.0, 5.0), (1000, 1, 5.0, 60.0), (0, 0, 1.0, 1.0)],
-)
-def test_retry_after_is_the_time_the_queue_needs(
-    waiting: int, parallel: int, mean_s: float, expected: float
-) -> None:
-    assert retry_after_s(waiting, parallel, mean_s) == expected

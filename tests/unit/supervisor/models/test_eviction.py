@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jan_serve.store.memory.fit import FreeMemory
+from jan_serve.store.memory.free_memory import FreeMemory
 from jan_serve.supervisor.models.eviction import (
     CannotFit,
     Decision,
@@ -12,22 +12,22 @@ from jan_serve.supervisor.models.eviction import (
     Excluded,
     Load,
     LoadCandidate,
+    MemoryUse,
     Occupant,
     Room,
-    Taken,
     Wait,
     free_for_models,
     plan_load,
 )
 
 A, B, C = (
-    Occupant("a", last_used=1, takes=10),
-    Occupant("b", last_used=2, takes=10),
-    Occupant("c", last_used=3, takes=10),
+    Occupant("a", last_used=1, memory=10),
+    Occupant("b", last_used=2, memory=10),
+    Occupant("c", last_used=3, memory=10),
 )
-BUSY = Occupant("busy", leases=1, last_used=0, takes=10)
-PINNED = Occupant("pinned", last_used=0, takes=10, pinned=True)
-LEAVING = Occupant("leaving", last_used=0, takes=10, leaving=True)
+BUSY = Occupant("busy", leases=1, last_used=0, memory=10)
+PINNED = Occupant("pinned", last_used=0, memory=10, pinned=True)
+LEAVING = Occupant("leaving", last_used=0, memory=10, leaving=True)
 NEW = LoadCandidate("new", least=8, total=10)
 
 CASES: list[tuple[str, LoadCandidate, list[Occupant], Room, Decision]] = [
@@ -36,10 +36,10 @@ CASES: list[tuple[str, LoadCandidate, list[Occupant], Room, Decision]] = [
     ("there is room beside others", NEW, [A, B], Room(10), Load()),
     ("the least recently used goes", NEW, [C, A, B], Room(0), Evict(("a",))),
     ("as many as it takes", LoadCandidate("new", 8, 15), [A, B, C], Room(0), Evict(("a", "b"))),
-    ("a small one that would not help stays", NEW, [Occupant("tiny", last_used=0, takes=1), A], Room(0), Evict(("a",))),
+    ("a small one of no use stays", NEW, [Occupant("tiny", last_used=0, memory=1), A], Room(0), Evict(("a",))),
     ("an idle one goes for the whole context", NEW, [A], Room(8), Evict(("a",))),
     ("only the least where no more can be had", NEW, [BUSY], Room(8), Load()),
-    ("idle ones go for the least too", NEW, [BUSY, Occupant("s", last_used=1, takes=1)], Room(7), Evict(("s",))),
+    ("idle ones go for the least too", NEW, [BUSY, Occupant("s", last_used=1, memory=1)], Room(7), Evict(("s",))),
     ("a leased one is waited for", NEW, [BUSY], Room(0), Wait(("busy",))),
     ("a leased one is not waited for while an idle one will do", NEW, [BUSY, A], Room(0), Evict(("a",))),
     ("as many idle ones as are needed", LoadCandidate("new", 20, 20), [BUSY, A, B], Room(0), Evict(("a", "b"))),
@@ -77,7 +77,7 @@ CASES: list[tuple[str, LoadCandidate, list[Occupant], Room, Decision]] = [
     (
         "none on the device until somebody goes",
         LoadCandidate("new", 8, 8, on_device=5),
-        [Occupant("cpu", last_used=0, takes=9), Occupant("gpu", last_used=1, takes=9, takes_on_device=9)],
+        [Occupant("cpu", last_used=0, memory=9), Occupant("gpu", last_used=1, memory=9, memory_on_device=9)],
         Room(10, free_on_device=1),
         Evict(("gpu",)),
     ),
@@ -103,20 +103,20 @@ def test_a_decision(
 
 
 @pytest.mark.parametrize(
-    ("taken", "budget", "expected"),
+    ("used", "budget", "expected"),
     [
         ([], None, 90),
         ([], 50, 50),
-        ([Taken(total=30, unseen=20)], None, 70),
-        ([Taken(total=30, unseen=20)], 50, 20),
-        ([Taken(total=40, unseen=40)], 1000, 50),
-        ([Taken(total=400, unseen=400)], None, 0),
-        ([Taken(total=60)], 50, 0),
+        ([MemoryUse(total=30, unseen=20)], None, 70),
+        ([MemoryUse(total=30, unseen=20)], 50, 20),
+        ([MemoryUse(total=40, unseen=40)], 1000, 50),
+        ([MemoryUse(total=400, unseen=400)], None, 0),
+        ([MemoryUse(total=60)], 50, 0),
     ],
     ids=["all but a tenth", "a budget", "mapped weights", "both", "a load under way", "never negative", "over"],
 )  # fmt: skip
-def test_what_a_new_model_may_take(taken: list[Taken], budget: int | None, expected: int) -> None:
-    assert free_for_models(FreeMemory(main=100), taken, budget) == expected
+def test_memory_for_a_new_model(used: list[MemoryUse], budget: int | None, expected: int) -> None:
+    assert free_for_models(FreeMemory(main=100), used, budget) == expected
 
 
 def test_accelerators_count_with_main_memory() -> None:

@@ -7,9 +7,10 @@ from typing import Any, cast
 
 import pytest
 
+from jan_serve.core.model_source import ModelSource
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.supervisor.models.load_preparation import GOOD_FOR_S, LoadPreparation, Prepared
-from jan_serve.supervisor.models.model_source import ModelSource, Resolver
+from jan_serve.supervisor.models.source_resolver import SourceResolver
 
 pytestmark = pytest.mark.anyio
 
@@ -51,7 +52,7 @@ async def prepared(preparation: LoadPreparation, changed: asyncio.Event) -> Prep
 @pytest.mark.parametrize("takes_s", [0.0, 2 * GOOD_FOR_S])
 async def test_one_look_is_enough_however_long_it_takes(takes_s: float) -> None:
     resolver, changed = SlowResolver(takes_s), asyncio.Event()
-    preparation = LoadPreparation(cast(Resolver, resolver), None, changed.set, lambda: resolver.now)
+    preparation = LoadPreparation(cast(SourceResolver, resolver), None, changed.set, lambda: resolver.now)
     async with asyncio.timeout(10.0):
         await prepared(preparation, changed)
     assert resolver.looks == 1
@@ -59,7 +60,7 @@ async def test_one_look_is_enough_however_long_it_takes(takes_s: float) -> None:
 
 async def test_what_is_old_is_looked_up_again() -> None:
     resolver, changed = SlowResolver(0.0), asyncio.Event()
-    preparation = LoadPreparation(cast(Resolver, resolver), None, changed.set, lambda: resolver.now)
+    preparation = LoadPreparation(cast(SourceResolver, resolver), None, changed.set, lambda: resolver.now)
     async with asyncio.timeout(10.0):
         await prepared(preparation, changed)
         resolver.now += GOOD_FOR_S

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from jan_serve.core.model_status import ModelStatus
 from jan_serve.errors import (
     Draining,
     EngineCrashed,
@@ -22,7 +23,6 @@ from jan_serve.supervisor.limits import ManagerLimits
 from jan_serve.supervisor.models.loaded_models import LoadedModels
 from jan_serve.supervisor.models.model_manager import ModelManager
 from jan_serve.supervisor.models.model_slot import ModelSlot
-from jan_serve.supervisor.models.snapshot import ModelStatus
 from jan_serve.supervisor.workers.engine_client import WorkerEngineClient
 from tests.support.engines import FAKE_ENGINE, FakeResolver, Gate, fake_manager
 from tests.support.processes import alive, children, until
@@ -191,7 +191,7 @@ async def test_two_models_at_once_where_the_limit_allows_it(tmp_path: Path) -> N
         await b.release()
 
 
-async def test_row_34_when_everybody_leaves_the_load_stops_and_the_next_request_loads_again(
+async def test_when_everybody_leaves_the_load_stops_and_the_next_request_loads_again(
     tmp_path: Path,
 ) -> None:
     gate = Gate(tmp_path / "slow-load.gguf.gate")
@@ -290,7 +290,7 @@ async def test_other_calls_go_on_beside_a_stream(tmp_path: Path) -> None:
         assert await stream == "0 done"
 
 
-async def test_row_30_draining_refuses_new_requests_and_lets_running_ones_finish(tmp_path: Path) -> None:
+async def test_draining_refuses_new_requests_and_lets_running_ones_finish(tmp_path: Path) -> None:
     gate = Gate(tmp_path / "gate")
     async with fake_manager(tmp_path) as manager:
         running = asyncio.create_task(ask(manager, None, f"!gate {gate.path}"))
@@ -307,7 +307,7 @@ async def test_row_30_draining_refuses_new_requests_and_lets_running_ones_finish
         assert children() == []
 
 
-async def test_row_30_what_runs_beyond_the_limit_gets_an_error(tmp_path: Path) -> None:
+async def test_what_runs_beyond_the_limit_gets_an_error(tmp_path: Path) -> None:
     async with fake_manager(tmp_path, ("a", "b")) as manager:
         running = asyncio.create_task(ask(manager, "a", "!stream 1000000 5ms"))
         await until(lambda: any(m.leases for m in manager.snapshot().models))
@@ -319,7 +319,7 @@ async def test_row_30_what_runs_beyond_the_limit_gets_an_error(tmp_path: Path) -
         assert [type(result) for result in results] == [Draining, Draining]
 
 
-async def test_row_31_a_second_shutdown_ends_the_drain_at_once(tmp_path: Path) -> None:
+async def test_a_second_shutdown_ends_the_drain_at_once(tmp_path: Path) -> None:
     async with fake_manager(tmp_path) as manager:
         running = asyncio.create_task(ask(manager, None, "!stream 1000000 5ms"))
         await until(lambda: any(m.leases for m in manager.snapshot().models))

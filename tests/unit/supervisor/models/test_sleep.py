@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+from jan_serve.core.model_status import ManagerSnapshot
 from jan_serve.errors import Asleep, JanServeError
 from jan_serve.supervisor.models.model_manager import ModelManager
 from jan_serve.supervisor.models.sleep import MESSAGE, Sleeper
-from jan_serve.supervisor.models.snapshot import ManagerSnapshot
 from tests.support.engines import fake_manager
 
 pytestmark = pytest.mark.anyio
@@ -115,7 +116,7 @@ async def test_waking_waits_for_falling_asleep_and_the_next_sleep_for_waking(tmp
     async with fake_manager(tmp_path) as real:
         await real.load(None)
         manager = SlowManager(real.snapshot)
-        sleeper = Sleeper(manager, lambda: manager.steps.append("forgotten"))
+        sleeper = Sleeper(cast(Any, manager), lambda: manager.steps.append("forgotten"))
         calls = [asyncio.create_task(sleeper.sleep(1))]
         await turns()
         assert sleeper.is_sleeping, "from the first moment on"
@@ -138,7 +139,7 @@ async def test_a_sleep_does_not_wait_for_models_that_are_loaded_again(tmp_path: 
         await real.load(None)
         manager = SlowManager(real.snapshot)
         manager.may_suspend.set()
-        sleeper = Sleeper(manager, lambda: None)
+        sleeper = Sleeper(cast(Any, manager), lambda: None)
         await sleeper.sleep(1)
         waking = asyncio.create_task(sleeper.wake(()))
         await turns()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
+from typing import Any, cast
 
 import pytest
 
@@ -49,8 +50,8 @@ pytestmark = pytest.mark.anyio
 CRASH = WorkerEnd(requested=False, status="signal SIGSEGV", words="last words")
 
 
-class PlayedPipe:
-    """Keeps what was sent. gone: the worker has left."""
+class PlayedWorker:
+    """The sending half of a WorkerProcess, which records the requests. gone: it has ended."""
 
     def __init__(self) -> None:
         self.sent: list[WorkerRequest] = []
@@ -68,13 +69,13 @@ class PlayedPipe:
 
 
 class Played:
-    """A client with its played pipe."""
+    """A client with its played worker."""
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.pipe = PlayedPipe()
+        self.worker = PlayedWorker()
         self.client = WorkerEngineClient(
-            "tiny", facts_of("tiny", EngineSettings()), self.pipe, lambda: self.now
+            "tiny", facts_of("tiny", EngineSettings()), cast(Any, self.worker), lambda: self.now
         )
 
     def request(self, text: str = "hello", *, grammar: bool = False) -> EngineRequest:
@@ -85,7 +86,7 @@ class Played:
         return [event async for event in self.client.generate(request)]
 
     def aborted(self) -> list[int]:
-        return [request.id for request in self.pipe.sent if isinstance(request, AbortRequest)]
+        return [request.id for request in self.worker.sent if isinstance(request, AbortRequest)]
 
 
 def answer(request_id: int, text: str = "a") -> tuple[EngineEvent, ...]:
@@ -321,7 +322,7 @@ async def test_a_request_that_the_pipe_cannot_carry_is_the_callers_fault(
 
 async def test_a_request_sent_to_a_worker_that_is_ending_gets_its_end() -> None:
     played = Played()
-    played.pipe.gone = True
+    played.worker.gone = True
     task = asyncio.ensure_future(played.read(played.request()))
     await soon()
     assert not task.done()

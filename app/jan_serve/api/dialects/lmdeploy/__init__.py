@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Final
+from starlette.middleware import Middleware
 
-from jan_serve.api.dialect import Dialect
+from jan_serve.api.dialect import Dialect, Services
 from jan_serve.api.dialects.lmdeploy.errors import render_error
+from jan_serve.api.dialects.lmdeploy.generate.dispatch import GenerateDispatch
+from jan_serve.api.dialects.lmdeploy.generate.document import show_both_protocols
 from jan_serve.api.dialects.lmdeploy.metrics import LmdeployMetrics
 from jan_serve.api.dialects.lmdeploy.routes import PREFIX, ROOT_PATHS, lmdeploy_router
+from jan_serve.config import Settings
 
-LMDEPLOY: Final = Dialect(
-    name="lmdeploy",
-    error_prefixes=(PREFIX, *ROOT_PATHS),
-    render_error=render_error,
-    router=lmdeploy_router,
-    metrics=LmdeployMetrics,
-    open_paths=(f"{PREFIX}/health",),
-)
+
+def lmdeploy_dialect(_: Settings, services: Services) -> Dialect:
+    """Its series count the requests of all dialects."""
+    metrics = services.metrics
+    metrics.observers.append(LmdeployMetrics(metrics.registry, services.models.snapshot).observe)
+    state_paths = (f"{PREFIX}/health", f"{PREFIX}/metrics")
+    return Dialect(
+        lmdeploy_router(services),
+        errors=dict.fromkeys((PREFIX, *ROOT_PATHS), render_error),
+        middleware=(Middleware(GenerateDispatch),),
+        open_paths=(f"{PREFIX}/health",),
+        probe_paths=state_paths,
+        drain_paths=state_paths,
+        amend_document=show_both_protocols,
+    )

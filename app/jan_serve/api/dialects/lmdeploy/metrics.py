@@ -21,8 +21,8 @@ from prometheus_client.registry import Collector
 
 from jan_serve import __version__
 from jan_serve.api.http.request_record import RequestRecord
-from jan_serve.api.models_port import ModelsState, ModelState
 from jan_serve.core.engine_stats import STEP_SIZES
+from jan_serve.core.model_status import ManagerSnapshot, ModelStatus
 
 _LABELS: Final = ("model_name", "engine")
 _ENGINE: Final = "0"
@@ -84,7 +84,7 @@ _HISTOGRAMS: Final[
     ("request_prefill_time_seconds", "Prefill.", _SECONDS, lambda record: (record.prefill_s,)),
     ("request_decode_time_seconds", "Decode.", _SECONDS, lambda record: (record.decode_s,)),
 )
-_GAUGES: Final[tuple[tuple[str, str, Callable[[ModelState], float]], ...]] = (
+_GAUGES: Final[tuple[tuple[str, str, Callable[[ModelStatus], float]], ...]] = (
     (
         "num_api_requests_routed",
         "Requests that were given to the engine.",
@@ -100,7 +100,7 @@ _GAUGES: Final[tuple[tuple[str, str, Callable[[ModelState], float]], ...]] = (
 class LmdeployMetrics:
     """Counts finished requests. One that failed before a model was found is in no series."""
 
-    def __init__(self, registry: CollectorRegistry, snapshot: Callable[[], ModelsState]) -> None:
+    def __init__(self, registry: CollectorRegistry, snapshot: Callable[[], ManagerSnapshot]) -> None:
         self._completed: defaultdict[str, int] = defaultdict(int)
         self._counters = [
             (Counter(f"lmdeploy:{name}", text, _LABELS, registry=registry), value)
@@ -138,7 +138,7 @@ class LmdeployMetrics:
 class _StateCollector(Collector):
     """Reads the supervisor's snapshot at each scrape."""
 
-    def __init__(self, snapshot: Callable[[], ModelsState], completed: Mapping[str, int]) -> None:
+    def __init__(self, snapshot: Callable[[], ManagerSnapshot], completed: Mapping[str, int]) -> None:
         self._snapshot = snapshot
         self._completed = completed
 
@@ -174,7 +174,7 @@ class _StateCollector(Collector):
         return ()
 
 
-def _step_sizes(models: Iterable[ModelState]) -> HistogramMetricFamily:
+def _step_sizes(models: Iterable[ModelStatus]) -> HistogramMetricFamily:
     family = HistogramMetricFamily("lmdeploy:iteration_tokens_total", "Tokens of a step.", labels=_LABELS)
     for model in models:
         steps = itertools.accumulate(model.stats.step_sizes or [0] * (len(STEP_SIZES) + 1))
@@ -196,6 +196,6 @@ def _inference(record: RequestRecord) -> float | None:
     return record.prefill_s + record.decode_s
 
 
-def _cache_usage(model: ModelState) -> float:
+def _cache_usage(model: ModelStatus) -> float:
     stats = model.stats
     return stats.cells_used / stats.cells_total if stats.cells_total else 0.0

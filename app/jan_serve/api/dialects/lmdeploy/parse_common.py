@@ -10,7 +10,7 @@ from typing import Final
 
 from jan_serve.api.dialects.lmdeploy import limits
 from jan_serve.api.dialects.lmdeploy.wire_common import GenerationFields
-from jan_serve.api.shared.explicit_fields import given_fields
+from jan_serve.api.shared.explicit_fields import explicit_fields
 from jan_serve.api.shared.stops import stop_texts
 from jan_serve.api.shared.wire_types import MAX_INT
 from jan_serve.core.sampling import SamplingParams, StopConditions
@@ -64,7 +64,7 @@ def sampling_params(
 
 def given(body: GenerationFields) -> frozenset[str]:
     """What the caller set of sampling and stopping."""
-    return given_fields(body, repetition_penalty="repeat_penalty", max_completion_tokens="max_tokens")
+    return explicit_fields(body, repetition_penalty="repeat_penalty", max_completion_tokens="max_tokens")
 
 
 def stop_conditions(

@@ -62,7 +62,7 @@ def lmdeploy_router(services: Services) -> APIRouter:
             add_control_routes(router, serving, serving.control, prefix)
     add_embedding_route(router, serving, PREFIX)
     add_model_route(router, services, PREFIX)
-    add_state_routes(router, services.health, services.metrics_page, PREFIX)
+    add_state_routes(router, services.health, services.metrics.page, PREFIX)
     return router
 
 

@@ -34,10 +34,10 @@ def add_model_route(router: APIRouter, services: Services, prefix: str) -> None:
 
 
 async def _names(services: Services) -> list[str]:
-    if services.library is None:
+    if services.list_models is None:
         return [model.name for model in await services.models.models()]
     names: list[str] = []
-    for model in await services.library.models():
+    for model in await services.list_models():
         names += [model.name, *(f"{model.name}:{adapter}" for adapter in model.adapters)]
     return names
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from jan_serve.api.control_port import ControlPlane
-from jan_serve.api.dialect import Services, StreamSettings
+from jan_serve.api.control_plane import ControlPlane
+from jan_serve.api.dialect import Services
 from jan_serve.api.dialects.lmdeploy.sessions import Sessions
-from jan_serve.api.models_port import Models
+from jan_serve.api.http.sse import StreamSettings
+from jan_serve.api.served_models import ServedModels
 from jan_serve.generation.embeddings import EmbeddingService
 from jan_serve.generation.pooling import PoolingService
 from jan_serve.generation.service import GenerationService
@@ -31,7 +32,7 @@ class Serving:
     templates: TemplateService
     embeddings: EmbeddingService
     pooling: PoolingService
-    models: Models
+    models: ServedModels
     sessions: Sessions
     streams: StreamSettings
     control: ControlPlane | None = None

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from jan_serve.api.dialects.openai import limits
 from jan_serve.api.dialects.openai.wire_common import SamplingFields
-from jan_serve.api.shared.explicit_fields import given_fields
+from jan_serve.api.shared.explicit_fields import explicit_fields
 from jan_serve.api.shared.stops import stop_texts
 from jan_serve.api.shared.wire_types import MAX_INT
 from jan_serve.core.sampling import SamplingParams, StopConditions
@@ -45,7 +45,7 @@ def sampling_params(body: SamplingFields) -> SamplingParams:
 
 def given(body: SamplingFields) -> frozenset[str]:
     """What the caller set of sampling and stopping."""
-    return given_fields(
+    return explicit_fields(
         body, max_completion_tokens="max_tokens", max_output_tokens="max_tokens", stop_sequences="stop"
     )
 

@@ -21,7 +21,6 @@ from jan_serve.api.dialects.openai.completions.render import (
     CompletionChunks,
     CompletionForm,
 )
-from jan_serve.api.dialects.openai.errors import ERROR_RESPONSES, error_body
 from jan_serve.api.dialects.openai.jan_extras import wire
 from jan_serve.api.dialects.openai.jan_extras.routes_grammar import add_grammar_route
 from jan_serve.api.dialects.openai.jan_extras.routes_models import add_model_routes
@@ -35,6 +34,7 @@ from jan_serve.api.http.replies import json_reply
 from jan_serve.api.http.request_record import record_of
 from jan_serve.api.http.sse import SSE_RESPONSE
 from jan_serve.api.shared.answers import answer_stream, answer_whole
+from jan_serve.api.shared.default_errors import ERROR_RESPONSES, error_body
 from jan_serve.api.shared.durations import keep_alive_s
 from jan_serve.api.shared.embedding_list import embedding_inputs, embedding_list
 from jan_serve.api.shared.wire_types import MAX_INT
@@ -49,17 +49,17 @@ from jan_serve.generation.tokenize import TokenizerService
 _STREAMED: Final[dict[int | str, dict[str, Any]]] = {**ERROR_RESPONSES, 200: {"content": SSE_RESPONSE}}
 
 
-def jan_router(services: Services) -> APIRouter:
-    """All routes of Jan's API. A default model that was configured also answers to unknown names."""
+def openai_router(services: Services, *, serves_unknown_names: bool, response_store_bytes: int) -> APIRouter:
+    """serves_unknown_names: the default model answers for models that are not here."""
     router = APIRouter(route_class=JsonRoute, responses=ERROR_RESPONSES)
-    leases = DefaultingLeases(services.models) if services.serves_unknown_names else services.models
+    leases = DefaultingLeases(services.models) if serves_unknown_names else services.models
     _generation_routes(router, services, leases)
     _embedding_route(router, EmbeddingService(leases, services.running))
     add_model_routes(router, services)
     _token_routes(router, TokenizerService(leases, services.running))
     add_grammar_route(router, services.preparer)
     add_llama_routes(router, services, leases)
-    add_response_routes(router, services, leases)
+    add_response_routes(router, services, leases, response_store_bytes)
     return router
 
 

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-from jan_serve.api.dialect import Dialect
+from jan_serve.api.dialect import Dialect, Services
 from jan_serve.api.dialects.tgi.errors import render_error
+from jan_serve.api.dialects.tgi.launcher_limits import GenerateLimits
 from jan_serve.api.dialects.tgi.routes import OPEN_PATHS, PREFIX, ROOT_PATHS, tgi_router
+from jan_serve.config import Settings
+from jan_serve.core.sampling import Watermark
 
-TGI: Final = Dialect(
-    name="tgi",
-    error_prefixes=(PREFIX, *ROOT_PATHS),
-    render_error=render_error,
-    router=tgi_router,
-    open_paths=OPEN_PATHS,
-)
-"""TGI's errors: `{error, error_type}` for what it validates itself, plain text for what its framework refuses."""
+
+def tgi_dialect(settings: Settings, services: Services) -> Dialect:
+    """Errors: `{error, error_type}` for values that TGI validates itself, plain text for its framework's refusals."""
+    limits = GenerateLimits(
+        max_concurrent_requests=settings.tgi_max_concurrent_requests,
+        max_best_of=settings.tgi_max_best_of,
+        max_stop_sequences=settings.tgi_max_stop_sequences,
+        max_top_n_tokens=settings.tgi_max_top_n_tokens,
+        max_client_batch_size=settings.tgi_max_client_batch_size,
+        max_input_tokens=settings.tgi_max_input_tokens,
+        max_total_tokens=settings.tgi_max_total_tokens,
+        max_body_bytes=settings.tgi_max_body_bytes,
+        compute_type=settings.tgi_compute_type,
+        watermark=Watermark(settings.watermark_gamma, settings.watermark_delta),
+    )
+    return Dialect(
+        tgi_router(services, limits),
+        errors=dict.fromkeys((PREFIX, *ROOT_PATHS), render_error),
+        open_paths=OPEN_PATHS,
+        probe_paths=(f"{PREFIX}/health",),
+    )

@@ -15,9 +15,9 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from jan_serve.api.dialects.tgi.batch_metrics import batch_series, counter, skipped_tokens
-from jan_serve.api.models_port import ModelsState
 from jan_serve.core.engine_stats import STEP_SECONDS, EngineStats
 from jan_serve.core.events import Completed, Finished, Timings
+from jan_serve.core.model_status import ManagerSnapshot
 from jan_serve.errors import EngineFailure, InvalidRequest, JanServeError, Overloaded, TemplateError
 from jan_serve.generation.batch import PromptEvent
 
@@ -44,7 +44,7 @@ _COUNTERS: Final = {
 class TgiMetrics:
     """Registers the series; each appears on the page once it has a value."""
 
-    def __init__(self, registry: CollectorRegistry, snapshot: Callable[[], ModelsState]) -> None:
+    def __init__(self, registry: CollectorRegistry, snapshot: Callable[[], ManagerSnapshot]) -> None:
         self._registry = registry
         self._snapshot = snapshot
         self._counts: Counter[tuple[str, str, str]] = Counter()
@@ -160,7 +160,9 @@ def _reason(error: JanServeError) -> str:
 class _Series(Collector):
     """Counters, what the engines are doing now, and the one summary."""
 
-    def __init__(self, counts: Counter[tuple[str, str, str]], snapshot: Callable[[], ModelsState]) -> None:
+    def __init__(
+        self, counts: Counter[tuple[str, str, str]], snapshot: Callable[[], ManagerSnapshot]
+    ) -> None:
         self._counts = counts
         self._snapshot = snapshot
 

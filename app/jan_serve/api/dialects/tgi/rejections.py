@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final, NamedTuple, cast
 
-from jan_serve.api.http.json_place import line_and_column, span_of
+from jan_serve.api.http.json_position import line_and_column, span_of
 
 Path = tuple[str | int, ...]
 

@@ -13,6 +13,7 @@ from jan_serve.api.dialects.tgi.chat.routes import add_chat_routes
 from jan_serve.api.dialects.tgi.completions.routes import add_completion_routes
 from jan_serve.api.dialects.tgi.generate.routes import add_native_routes
 from jan_serve.api.dialects.tgi.generate.wire import ErrorBody
+from jan_serve.api.dialects.tgi.launcher_limits import GenerateLimits
 from jan_serve.api.dialects.tgi.platforms.routes import add_platform_routes
 from jan_serve.api.dialects.tgi.rejections import rejection
 from jan_serve.api.dialects.tgi.routes_facts import add_info_route, add_mounted_facts
@@ -69,14 +70,14 @@ class TgiRoute(JsonRoute):
         return HttpError(validation_problem([{"loc": ("body",), "msg": words, "type": "rejected"}]))
 
 
-def tgi_router(services: Services) -> APIRouter:
+def tgi_router(services: Services, limits: GenerateLimits) -> APIRouter:
     """All routes."""
 
     class Limited(TgiRoute):
-        max_body_bytes = services.generate_limits.max_body_bytes
+        max_body_bytes = limits.max_body_bytes
 
     router = APIRouter(route_class=Limited, responses=_ERRORS)
-    serving = Serving(services)
+    serving = Serving(services, limits)
     for prefix in ("", PREFIX):
         add_native_routes(router, serving, prefix)
         add_platform_routes(router, serving, prefix)

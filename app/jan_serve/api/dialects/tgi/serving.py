@@ -18,6 +18,7 @@ from jan_serve.api.dialects.tgi.generate.parse import (
     generation_request,
 )
 from jan_serve.api.dialects.tgi.generate.wire import Parameters
+from jan_serve.api.dialects.tgi.launcher_limits import GenerateLimits
 from jan_serve.api.dialects.tgi.metrics import TgiMetrics
 from jan_serve.api.http.disconnect import while_connected
 from jan_serve.core.constraint import Constraint
@@ -82,16 +83,16 @@ class Job:
 class Serving:
     """Over one application's services. Unknown names of models mean the default one."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, limits: GenerateLimits) -> None:
         leases = DefaultingLeases(services.models)
         self._generation = GenerationService(leases, services.preparer, services.running)
         self.tokenizer = TokenizerService(leases, services.running)
         self.templates = TemplateService(leases, services.preparer, services.running)
         self.models = services.models
         self.streams = replace(services.streams, ping=_PING)
-        self.limits = services.generate_limits
-        self.metrics_page = services.metrics_page
-        self.metrics = TgiMetrics(services.registry, services.models.snapshot)
+        self.limits = limits
+        self.metrics_page = services.metrics.page
+        self.metrics = TgiMetrics(services.metrics.registry, services.models.snapshot)
         self._open = 0
 
     async def job(self, request: Request | None, asked: Asked) -> Job:

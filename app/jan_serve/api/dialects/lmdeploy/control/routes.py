@@ -14,7 +14,7 @@ from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from jan_serve.api.control_port import ControlPlane
+from jan_serve.api.control_plane import ControlPlane
 from jan_serve.api.dialects.lmdeploy.control.wire import (
     AbortRequest,
     SleepState,
@@ -67,7 +67,7 @@ def add_control_routes(router: APIRouter, serving: Serving, control: ControlPlan
         wanted = _level(level)
         # No request can come in between: nothing is waited for before new ones are refused.
         serving.sessions.abort_all()
-        await control.sleeper.sleep(wanted)
+        await control.sleep(wanted)
         return Response()
 
     @router.post(f"{prefix}/wakeup", tags=_TAGS, response_class=Response)
@@ -80,20 +80,20 @@ def add_control_routes(router: APIRouter, serving: Serving, control: ControlPlan
         ] = None,
     ) -> Response:
         """Serve again. Returns when the models that were loaded are loaded again."""
-        await control.sleeper.wake(tags or ())
+        await control.wake(tags or ())
         return Response()
 
     @router.get(f"{prefix}/is_sleeping", tags=_TAGS, response_model=SleepState)
     async def is_sleeping() -> Response:
         """Whether requests are refused because the server sleeps."""
-        state: SleepState = {"is_sleeping": control.sleeper.is_sleeping}
+        state: SleepState = {"is_sleeping": control.is_sleeping}
         return json_reply(state)
 
     @router.post(f"{prefix}/update_weights", tags=_TAGS, response_model=None)
     async def update_weights(body: UpdateWeightsRequest) -> Response:
         """Replace tensors of a model. They are collected until `finished`, and swapped in between requests."""
         parts = await asyncio.to_thread(_gguf_parts, body)
-        await control.weights.add(body.model, parts, finished=body.finished)
+        await control.update_weights(body.model, parts, finished=body.finished)
         return json_reply(None)
 
     @router.get(f"{prefix}/terminate", tags=_TAGS, response_class=Response)

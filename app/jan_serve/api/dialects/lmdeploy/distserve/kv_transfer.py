@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from jan_serve.api.control_port import PeerLinks
+from jan_serve.api.control_plane import PeerLinks
 from jan_serve.api.dialects.lmdeploy.distserve.wire import MigrationFields
 from jan_serve.api.dialects.lmdeploy.sessions import Session
 from jan_serve.api.shared.answers import WholeRenderer

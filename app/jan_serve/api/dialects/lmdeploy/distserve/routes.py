@@ -10,7 +10,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from jan_serve.api.control_port import PeerLinks
+from jan_serve.api.control_plane import PeerLinks
 from jan_serve.api.dialects.lmdeploy.distserve.kv_transfer import BLOCK_SIZE
 from jan_serve.api.dialects.lmdeploy.distserve.wire import (
     FAIL,

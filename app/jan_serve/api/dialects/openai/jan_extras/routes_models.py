@@ -10,20 +10,20 @@ from starlette.responses import Response
 from jan_serve.api.dialect import Services
 from jan_serve.api.dialects.openai.jan_extras import wire
 from jan_serve.api.http.replies import json_reply
-from jan_serve.api.models_port import ModelState
 from jan_serve.api.shared.model_cards import OWNER, context_length, meta
+from jan_serve.core.listed_model import ListedModel
+from jan_serve.core.model_status import ModelStatus
 from jan_serve.errors import ModelNotFound
-from jan_serve.store.library import ListedModel
 
 
 def add_model_routes(router: APIRouter, services: Services) -> None:
     """Add them to the dialect's router."""
 
     async def cards() -> list[wire.ModelData]:
-        if services.library is None:
+        if services.list_models is None:
             return [_bare(model.name) for model in await services.models.models()]
         states = {state.name: state for state in services.models.snapshot().models}
-        return list(_cards(await services.library.models(), states.values()))
+        return list(_cards(await services.list_models(), states.values()))
 
     @router.get("/v1/models", tags=["OpenAI V1"], summary="Models", response_model=wire.ModelList)
     async def get_models() -> Response:
@@ -43,7 +43,7 @@ def _bare(name: str) -> wire.ModelData:
     return {"id": name, "object": "model", "created": 0, "owned_by": OWNER, "permissions": []}
 
 
-def _cards(models: Sequence[ListedModel], states: Iterable[ModelState]) -> Iterable[wire.ModelData]:
+def _cards(models: Sequence[ListedModel], states: Iterable[ModelStatus]) -> Iterable[wire.ModelData]:
     by_name = {state.name: state for state in states}
     for model in models:
         state = by_name.get(model.name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, NotRequired
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 from typing_extensions import TypedDict
 
 from jan_serve.api.dialects.openai import limits
@@ -127,32 +127,3 @@ class GrammarResponse(TypedDict):
     """GBNF of the same language."""
 
     grammar: str
-
-
-class FieldErrorBody(BaseModel):
-    """A field that breaks the schema."""
-
-    loc: list[str | int]
-    msg: str
-    type: str
-
-
-class ErrorDetail(BaseModel):
-    """What is wrong, in OpenAI's form."""
-
-    message: str
-    type: str
-    param: str | None
-    code: str | None
-
-
-class ErrorBody(BaseModel):
-    """Every refusal and failure."""
-
-    error: ErrorDetail
-
-
-class ValidationErrorBody(ErrorBody):
-    """A request that breaks the schema: the fields, beside the common form."""
-
-    detail: list[FieldErrorBody]

@@ -14,7 +14,7 @@ from jan_serve.api.dialects.openai.llama_server.wire import (
 from jan_serve.api.dialects.openai.parse_adapters import adapter_choices
 from jan_serve.api.dialects.openai.reply_head import timings_of
 from jan_serve.api.shared.durations import keep_alive_s
-from jan_serve.api.shared.explicit_fields import given_fields
+from jan_serve.api.shared.explicit_fields import explicit_fields
 from jan_serve.api.shared.stops import stop_texts
 from jan_serve.api.shared.wire_types import MAX_INT
 from jan_serve.core.events import Completed, Finished, Started, TextDelta, Usage
@@ -73,7 +73,7 @@ def infill_request(body: InfillRequest) -> GenerationRequest:
             max_decode_s=min(body.t_max_predict_ms, MAX_INT) / 1000 if body.t_max_predict_ms > 0 else None,
         ),
         # A list of samplers says of all of them whether they are used.
-        given=given_fields(body, n_predict="max_tokens") if body.samplers is None else None,
+        given=explicit_fields(body, n_predict="max_tokens") if body.samplers is None else None,
         adapters=adapter_choices(body.lora),
         keep_alive_s=keep_alive_s(body.keep_alive),
     )

@@ -12,13 +12,13 @@ from jan_serve import __version__
 from jan_serve.api.dialect import Services
 from jan_serve.api.dialects.openai.chat import wire as wire_chat
 from jan_serve.api.dialects.openai.chat.parse import chat_request
-from jan_serve.api.dialects.openai.errors import error_body
 from jan_serve.api.dialects.openai.llama_server import wire as wire_llama
 from jan_serve.api.dialects.openai.llama_server.infill import InfillAnswer, InfillChunks, infill_request
 from jan_serve.api.http.disconnect import while_connected
 from jan_serve.api.http.replies import json_reply
 from jan_serve.api.http.sse import SSE_RESPONSE
 from jan_serve.api.shared.answers import answer_stream, answer_whole
+from jan_serve.api.shared.default_errors import error_body
 from jan_serve.core.model_facts import ModelFacts
 from jan_serve.core.request import ChatPrompt
 from jan_serve.generation.batch import generate_batch

@@ -14,7 +14,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from jan_serve.api.dialect import Services
-from jan_serve.api.dialects.openai.errors import ERROR_RESPONSES
 from jan_serve.api.dialects.openai.reply_head import ReplyHead
 from jan_serve.api.dialects.openai.responses import wire_reply
 from jan_serve.api.dialects.openai.responses.items import new_id
@@ -28,6 +27,7 @@ from jan_serve.api.http.disconnect import while_connected
 from jan_serve.api.http.replies import json_reply
 from jan_serve.api.http.sse import SSE_RESPONSE, named_frame
 from jan_serve.api.shared.answers import answer_stream, answer_whole
+from jan_serve.api.shared.default_errors import ERROR_RESPONSES
 from jan_serve.core.events import Started
 from jan_serve.core.request import ChatPrompt
 from jan_serve.errors import InvalidRequest
@@ -41,10 +41,10 @@ from jan_serve.generation.tokenize import TokenizerService
 _STREAMED: Final[dict[int | str, dict[str, Any]]] = {**ERROR_RESPONSES, 200: {"content": SSE_RESPONSE}}
 
 
-def add_response_routes(router: APIRouter, services: Services, leases: ModelLeases) -> None:
-    """Add them to the dialect's router."""
+def add_response_routes(router: APIRouter, services: Services, leases: ModelLeases, store_bytes: int) -> None:
+    """store_bytes: for answers that later requests continue."""
     service = GenerationService(leases, services.preparer, services.running)
-    store = ResponseStore(services.response_store_bytes)
+    store = ResponseStore(store_bytes)
 
     @router.post(
         "/v1/responses",

@@ -226,8 +226,7 @@ def failed_stream(request: Request, serving: Serving, error: JanServeError) -> R
         yield frame(in_band_error(problem_of(error)))
         yield DONE
 
-    streams = serving.streams
-    response = EventStream(frames(), ping_s=streams.ping_s, write_timeout_s=streams.write_timeout_s)
+    response = EventStream(frames(), serving.streams)
     response.headers.update(stream_headers([]))
     return response
 

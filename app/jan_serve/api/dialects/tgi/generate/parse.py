@@ -15,9 +15,9 @@ from jan_serve.api.dialects.tgi.generate.wire import (
     Parameters,
     RegexValue,
 )
+from jan_serve.api.dialects.tgi.launcher_limits import GenerateLimits
 from jan_serve.api.dialects.tgi.limits import SLICE_TOKENS
-from jan_serve.api.shared.explicit_fields import given_fields
-from jan_serve.api.shared.launcher_limits import GenerateLimits
+from jan_serve.api.shared.explicit_fields import explicit_fields
 from jan_serve.core.constraint import Constraint, JsonSchemaConstraint, RegexConstraint
 from jan_serve.core.request import AdapterChoice, GenerationRequest, TokenPrompt
 from jan_serve.core.sampling import SamplingParams, StopConditions
@@ -179,5 +179,5 @@ def generation_request(
 
 def _given(p: Parameters) -> frozenset[str]:
     """What the caller set. A `do_sample` of false is a temperature of 0."""
-    said = given_fields(p, max_new_tokens="max_tokens", repetition_penalty="repeat_penalty")
+    said = explicit_fields(p, max_new_tokens="max_tokens", repetition_penalty="repeat_penalty")
     return said | {"temperature"} if "do_sample" in said and not p.do_sample else said

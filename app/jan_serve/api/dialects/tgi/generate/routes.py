@@ -107,7 +107,6 @@ def _failed_stream(request: Request, serving: Serving, error: JanServeError) -> 
     async def frames() -> AsyncIterator[bytes]:
         yield frame(stream_error_body(problem))
 
-    streams = serving.streams
-    response = EventStream(frames(), ping_s=streams.ping_s, write_timeout_s=streams.write_timeout_s)
+    response = EventStream(frames(), serving.streams)
     response.headers.update(stream_headers([]))
     return response

@@ -135,7 +135,7 @@ def test_logprobs(fields: dict[str, Any], expected: int | None) -> None:
         ({"temperature": 1e9}, "temperature"),
     ],
 )
-def test_what_cannot_be_served_is_refused(fields: dict[str, Any], param: str) -> None:
+def test_unservable_files_are_rejected(fields: dict[str, Any], param: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         parsed(**fields)
     assert caught.value.param == param

@@ -15,7 +15,7 @@ from jan_serve.api.dialects.tgi.generate.parse import (
     samples,
 )
 from jan_serve.api.dialects.tgi.generate.wire import Parameters
-from jan_serve.api.shared.launcher_limits import GenerateLimits
+from jan_serve.api.dialects.tgi.launcher_limits import GenerateLimits
 
 MAX_INPUT = 100
 IN_ORDER: list[tuple[dict[str, Any], str]] = [

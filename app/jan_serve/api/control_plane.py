@@ -1,0 +1,73 @@
+"""The control plane for LMDeploy's routes, implemented by `control` and `supervisor`, which dialects never import."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from jan_serve.core.kv_transfer import PeerEndpoint
+from jan_serve.generation.ports import SequenceStates
+
+
+class PeerLinks(SequenceStates, Protocol):
+    """Links with other servers, and the sequence states that cross them; see `supervisor.kv_transfer.peer_links`."""
+
+    async def initialize(self, local_id: str, remote_id: str) -> PeerEndpoint:
+        """The endpoint that this peer may fetch from. Raises InvalidRequest, PeerFailed."""
+        ...
+
+    async def connect(self, remote_id: str, endpoint: PeerEndpoint) -> None:
+        """Fetch this peer's states from that endpoint. Raises InvalidRequest, PeerFailed."""
+        ...
+
+    def drop(self, remote_id: str) -> bool:
+        """Forget a peer; False if it is unknown."""
+        ...
+
+    def bind(self, handle: int, session: int) -> None:
+        """Let peers fetch a kept state by this session number."""
+        ...
+
+    def release(self, handle: int) -> bool:
+        """Drop a kept state; False if it is gone."""
+        ...
+
+    def is_kept(self, session: int) -> bool:
+        """Whether a state is kept for this session."""
+        ...
+
+    def free(self, session: int) -> bool:
+        """Drop the state of a session; False if there is none."""
+        ...
+
+
+class ControlPlane(Protocol):
+    """Sleep, weight updates, peers and the end of one server. may_…: allowed by its settings."""
+
+    @property
+    def links(self) -> PeerLinks: ...
+    @property
+    def is_sleeping(self) -> bool: ...
+    @property
+    def may_abort(self) -> bool: ...
+    @property
+    def may_terminate(self) -> bool: ...
+
+    async def sleep(self, level: int) -> None:
+        """Reject requests at once, end running ones, and free the memory. 2: delete the caches on disk too."""
+        ...
+
+    async def wake(self, tags: Iterable[str]) -> None:
+        """Wake these parts; none means all."""
+        ...
+
+    async def update_weights(self, model: str | None, parts: Sequence[bytes], *, finished: bool) -> None:
+        """Collect GGUF files of tensors; with `finished`, serve the model with all of them.
+
+        Raises ModelNotFound, InvalidRequest, StoreError; the model then keeps its weights.
+        """
+        ...
+
+    def terminate(self) -> None:
+        """End the server as SIGTERM does. Returns at once."""
+        ...

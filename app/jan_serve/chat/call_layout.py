@@ -1,0 +1,116 @@
+"""The layout of a family's tool calls, as data: for grammars that constrain calls, and for writing calls to a history.
+
+Parsers do not use it: they accept more than a model should write.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Slot(Enum):
+    """A placeholder in a layout, filled for each call or argument."""
+
+    NAME = "name"
+    """The tool's name, unquoted: the quotes of JSON belong to the layout."""
+    ARGUMENTS = "arguments"
+    """All arguments, in the layout's ArgumentSyntax."""
+    INDEX = "index"
+    """The call's number in the answer, counted from CallLayout.first_index."""
+    CALL_ID = "call_id"
+    """The call's id. In an answer the model invents it, matching `CALL_ID_PATTERN`; clients never see it."""
+    KEY = "key"
+    VALUE = "value"
+    IS_STRING = "is_string"
+    """`true` if the value is raw text, `false` if it is JSON."""
+    JSON_TYPE = "json_type"
+    """`string`, `number`, `boolean`, `null`, `object` or `array`."""
+
+
+CALL_ID_PATTERN = "[a-zA-Z0-9_-]{1,40}"
+
+Parts = tuple[str | Slot, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JsonArguments:
+    """One JSON object."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaggedArguments:
+    """One `argument` for each: KEY, then VALUE, joined by `separator`.
+
+    A string is raw text without the literal after VALUE; anything else is JSON.
+    """
+
+    argument: Parts
+    separator: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PythonArguments:
+    """Keyword arguments of a Python call, `k=v, k=v`; values are those of `literals`.
+
+    json_words: true, false and null instead of True, False and None.
+    """
+
+    json_words: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GemmaArguments:
+    """`{k:v,k:v}` with bare keys; strings are raw text between `quote`s, other values are JSON."""
+
+    quote: str = '<|"|>'
+
+
+@dataclass(frozen=True, slots=True)
+class NestedTagArguments:
+    """One element for each argument: `prefix<key>`, value, `prefix</key>`.
+
+    An object contains its members' elements, an array `prefix<item>…prefix</item>` for each item; strings are raw text,
+    other values JSON.
+    """
+
+    prefix: str
+
+
+ArgumentSyntax = JsonArguments | TaggedArguments | PythonArguments | GemmaArguments | NestedTagArguments
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallLayout:
+    """An answer's calls: `opening`, each call as `call`, joined by `separator`, and `closing`.
+
+    triggers: free text that ends with one of these starts a call, which `after` completes. at_start: the trigger counts
+    only at the start of the answer, after white space at most.
+    optional_breaks: line breaks may be omitted; models of this format differ in them.
+    after_thought: written between a closed thought and `opening`. parallel: an answer may have several calls.
+    """
+
+    call: Parts
+    triggers: tuple[str, ...]
+    opening: str = ""
+    separator: str = ""
+    closing: str = ""
+    after_thought: str = ""
+    arguments: ArgumentSyntax = JsonArguments()
+    first_index: int = 0
+    at_start: bool = False
+    parallel: bool = True
+    optional_breaks: bool = False
+
+    def after(self, trigger: str) -> Parts:
+        """The parts that complete the first call after `trigger`, without `closing`.
+
+        A trigger that the layout does not contain replaces all its text before the first slot.
+        """
+        first = self.call[0]
+        head, rest = (first, self.call[1:]) if isinstance(first, str) else ("", self.call)
+        parts: Parts = (self.opening + head, *rest)
+        for number, part in enumerate(parts):
+            if isinstance(part, str) and trigger in part:
+                return (part[part.index(trigger) + len(trigger) :], *parts[number + 1 :])
+        return rest

@@ -1,0 +1,109 @@
+"""The answer format of a model family: detection, parsing and layout of calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from jan_serve.chat.call_layout import CallLayout
+from jan_serve.chat.delta_builder import DeltaBuilder
+from jan_serve.chat.text_stream import Steps, TextStream
+from jan_serve.core.messages import Tool
+
+
+class IdStyle(Enum):
+    """The style of call ids that a template checks or shows."""
+
+    PLAIN = "plain"
+    NINE_CHARACTERS = "nine_characters"
+    """Nine letters and digits: Mistral's templates reject other ids."""
+    FUNCTION_INDEX = "function_index"
+    """`functions.NAME:INDEX`, with the index counted over the chat: Kimi's templates show it to the model."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thought:
+    """The markers around a thought.
+
+    opens, closes: all are parsed, the first of each is written. ends: other markers that also end a thought, and keep
+    their own meaning. anywhere: a thought may begin in the middle of text; else only if no text came since the start or
+    the last call.
+    """
+
+    opens: tuple[str, ...] = ("<think>",)
+    closes: tuple[str, ...] = ("</think>",)
+    ends: tuple[str, ...] = ()
+    anywhere: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """Strings that a chat template must or must not contain."""
+
+    all_of: tuple[str, ...] = ()
+    any_of: tuple[str, ...] = ()
+    none_of: tuple[str, ...] = ()
+
+    def matches(self, template: str) -> bool:
+        return (
+            all(string in template for string in self.all_of)
+            and (not self.any_of or any(string in template for string in self.any_of))
+            and not any(string in template for string in self.none_of)
+        )
+
+
+@dataclass(slots=True)
+class ParseContext:
+    """The state of parsing one answer. tools: callable tools by name; without any, nothing is a call.
+
+    split_thoughts: reasoning is separate from the text; else it stays in the text with its markers.
+    """
+
+    stream: TextStream
+    out: DeltaBuilder
+    tools: Mapping[str, Tool]
+    split_thoughts: bool = True
+    starts_in_thought: bool = False
+
+    def open_call(self, name: str) -> None:
+        """Announce a call, and drop the recording of its text."""
+        self.stream.stop_recording()
+        self.out.open_call(name)
+
+    def release(self) -> None:
+        """Emit the text read since `stream.record()`: it is not a call."""
+        self.out.text(self.stream.stop_recording())
+
+
+AnswerParser = Callable[["ChatFormat", ParseContext], Steps[None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatFormat:
+    """The answer format of a model family. Stateless.
+
+    parse: parses one answer, from the first character after the prompt. It announces a call once it has read the name
+    and reached the arguments. Before that, text that breaks the format is plain text, markers included; after that, the
+    arguments pass as written, JSON or not.
+    text_opens: written before the text of an answer, and after `calls.after_thought` if a thought precedes; a
+    constraint on the text begins after it. special_tokens: control tokens that the engine must leave in the text.
+    thought_field: the message key from which the template reads reasoning.
+    """
+
+    name: str
+    signature: Signature
+    parse: AnswerParser
+    calls: CallLayout
+    thought: Thought | None = field(default_factory=Thought)
+    text_opens: str = ""
+    special_tokens: tuple[str, ...] = ()
+    id_style: IdStyle = IdStyle.PLAIN
+    thought_field: str = "reasoning_content"
+
+    def prompt_opens_thought(self, prompt: str) -> bool:
+        """Whether a rendered prompt ends with the opening marker of a thought."""
+        end = prompt.rstrip()
+        return self.thought is not None and any(
+            end.endswith(marker.rstrip()) for marker in self.thought.opens
+        )

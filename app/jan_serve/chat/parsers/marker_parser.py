@@ -1,0 +1,106 @@
+"""Parser for the common answer format: text, with thoughts and calls between markers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from jan_serve.chat.chat_format import AnswerParser, ChatFormat, ParseContext, Thought
+from jan_serve.chat.text_stream import Steps
+from jan_serve.text.markers import marker_set
+
+CallParser = Callable[[ParseContext, str], Steps[None]]
+"""Parses calls after the given marker. Releases text that is not a call (`ParseContext.release`)."""
+
+
+def marker_parser(
+    read_calls: CallParser, *openers: str, ignored: tuple[str, ...] = (), first: CallParser | None = None
+) -> AnswerParser:
+    """Make the parser of a format whose calls begin at one of `openers`.
+
+    ignored: markers without meaning, such as those around all calls, or around text. first: parses calls without a
+    marker, at the start of the answer or after a thought; its marker is "".
+    """
+
+    def read(chat_format: ChatFormat, context: ParseContext) -> Steps[None]:
+        return _MarkerParser(chat_format.thought, context, read_calls, openers, ignored, first).read()
+
+    return read
+
+
+class _MarkerParser:
+    def __init__(
+        self,
+        thought: Thought | None,
+        context: ParseContext,
+        read_calls: CallParser,
+        openers: tuple[str, ...],
+        ignored: tuple[str, ...],
+        first: CallParser | None,
+    ) -> None:
+        self._thought = thought
+        self._context = context
+        self._read_calls = read_calls
+        self._openers = openers if context.tools else ()
+        self._ignored = ignored
+        self._first = first if context.tools else None
+        opens, closes = (thought.opens, thought.closes) if thought is not None else ((), ())
+        self._markers = marker_set(*self._openers, *ignored, *opens, *closes)
+
+    def read(self) -> Steps[None]:
+        context = self._context
+        marker: str | None = None
+        if context.starts_in_thought:
+            marker = yield from self._read_thought("")
+        while True:
+            if marker is None:
+                if self._first is not None and not context.out.has_text:
+                    yield from self._read_unmarked(self._first)
+                marker = yield from context.stream.read_until(self._markers, context.out.text)
+            if marker is None:
+                return
+            marker = yield from self._at_marker(marker)
+
+    def _read_unmarked(self, first: CallParser) -> Steps[None]:
+        """Read calls without a marker, if any come next."""
+        stream = self._context.stream
+        stream.record()
+        yield from stream.skip_space()
+        yield from first(self._context, "")
+        self._context.release()
+
+    def _at_marker(self, marker: str) -> Steps[str | None]:
+        """Read the span that `marker` begins. Returns the marker that ended it, if that one begins another span."""
+        context, thought = self._context, self._thought
+        if thought is not None and marker in thought.opens:
+            if thought.anywhere or not context.out.has_text:
+                return (yield from self._read_thought(marker))
+            context.out.text(marker)
+        elif marker in self._openers:
+            context.stream.record(marker)
+            yield from self._read_calls(context, marker)
+        elif marker not in self._ignored:
+            # A closing marker alone: before any text it closes an empty thought, later it is text.
+            if context.out.has_text or not context.split_thoughts:
+                context.out.text(marker)
+            else:
+                context.out.close_thought()
+        return None
+
+    def _read_thought(self, opener: str) -> Steps[str | None]:
+        """Read a thought after its opening marker. Returns the marker that ended it, unless it was a closing one."""
+        context, thought = self._context, self._thought
+        assert thought is not None
+        split = context.split_thoughts
+        if split:
+            context.out.open_thought()
+        else:
+            context.out.text(opener)
+        ends = tuple(end for end in thought.ends if end in self._openers or end in self._ignored)
+        marker = yield from context.stream.read_until(marker_set(*thought.closes, *ends), context.out.text)
+        if marker is None:
+            return None
+        if split:
+            context.out.close_thought()
+        elif marker in thought.closes:
+            context.out.text(marker)
+        return marker if marker in ends else None

@@ -1,0 +1,209 @@
+"""Merges defaults, configuration file, environment and flags into one Settings, and records the source of each value.
+
+Raises SettingsError that names the source of the mistake: a line of the file, a variable or a flag.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import SecretStr, ValidationError
+from pydantic_settings import EnvSettingsSource
+from pydantic_settings import SettingsError as SourceError
+
+from jan_serve.config.config_file import ConfigFile, read_config_file
+from jan_serve.config.error_text import brief, near_key, sentence
+from jan_serve.config.file_version import config_version
+from jan_serve.config.model_book import ModelBook
+from jan_serve.config.model_settings import ModelSettings
+from jan_serve.config.model_tables import MODELS_KEY, model_rows, model_tables, with_templates
+from jan_serve.config.options import setting_options
+from jan_serve.config.settings import ENV_PREFIX, Settings
+from jan_serve.errors import SettingsError
+from jan_serve.store.paths import default_config_file
+
+CONFIG_VARIABLE = ENV_PREFIX + "CONFIG"
+URL_VARIABLE = ENV_PREFIX + "URL"
+_KEYS_VARIABLE = ENV_PREFIX + "API_KEYS"
+_ONE_KEY_VARIABLE = ENV_PREFIX + "API_KEY"
+# Other programs' variables that set one of our settings; our variable takes precedence.
+_BORROWED_VARIABLES = {
+    "hf_endpoint": "HF_ENDPOINT",
+    "hf_token": "HF_TOKEN",
+    "tgi_compute_type": "COMPUTE_TYPE",
+}
+_PATH_FIELDS = ("data_dir", "models_dir", "grammars_dir", "log_file")
+MASK = "********"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSettings:
+    """Settings with their sources. origins: the source of each field that is not a default.
+
+    models: the tables of models by name. file: empty if the file does not exist.
+    """
+
+    settings: Settings
+    origins: Mapping[str, str]
+    config_file: Path
+    config_file_read: bool
+    warnings: tuple[str, ...] = ()
+    models: Mapping[str, ModelSettings] = field(default_factory=dict[str, ModelSettings])
+    file: ConfigFile | None = None
+
+    def book(self) -> ModelBook:
+        """The tables of models, reloaded when the file changes."""
+        return ModelBook(self.settings, self.models, self.file)
+
+    def model_rows(self) -> list[tuple[str, str, str]]:
+        """(key, value, origin) of every setting of single models."""
+        return model_rows(self.file) if self.file is not None else []
+
+    def rows(self) -> list[tuple[str, str, str]]:
+        """(field, value, origin) of every setting. Secrets are masked."""
+        return [
+            (
+                option.field,
+                _shown(getattr(self.settings, option.field)),
+                self.origins.get(option.field, "default"),
+            )
+            for option in setting_options()
+        ]
+
+
+def load_settings(flags: Mapping[str, Any] | None = None, config_file: Path | None = None) -> LoadedSettings:
+    """Read the configuration file and the environment; `flags` (by field; None is unset) take precedence.
+
+    `config_file` (--config) and the file in JAN_SERVE_CONFIG must exist; the platform's default may be missing.
+    Raises SettingsError.
+    """
+    path, required = _config_path(config_file)
+    file = read_config_file(path, required=required)
+    from_file, file_origins = _file_values(file)
+    from_env, env_origins, warnings = _read_environment()
+    from_flags = {name: value for name, value in (flags or {}).items() if value is not None and value != []}
+    flag_names = {option.field: option.flag.split("/")[0] for option in setting_options()}
+    values = from_file | from_env | from_flags
+    origins = file_origins | env_origins | {name: flag_names[name] for name in from_flags}
+    try:
+        settings = Settings(**values)
+    except ValidationError as error:
+        raise SettingsError(_explain(error, values, origins)) from None
+    models = with_templates(model_tables(file, settings), settings.chat_template, settings)
+    if {"api_keys", "hf_token"} & file_origins.keys() and _readable_by_others(path):
+        warnings = (*warnings, f"{path} holds keys and can be read by other users of this machine")
+    if path.is_file() and file.version < config_version():
+        warnings = (*warnings, f"{path} has an earlier version: `jan-serve config migrate` rewrites it")
+    return LoadedSettings(
+        settings,
+        origins,
+        path,
+        bool(file.values) or path.is_file(),
+        warnings,
+        models,
+        file,
+    )
+
+
+def config_path(config_file: Path | None = None) -> Path:
+    """The configuration file in use: the argument, else JAN_SERVE_CONFIG, else the platform's default."""
+    return _config_path(config_file)[0]
+
+
+def _config_path(config_file: Path | None) -> tuple[Path, bool]:
+    if config_file is not None:
+        return config_file.expanduser().absolute(), True
+    named = os.environ.get(CONFIG_VARIABLE)
+    if named:
+        return Path(named).expanduser().absolute(), True
+    return default_config_file(), False
+
+
+def _file_values(file: ConfigFile) -> tuple[dict[str, Any], dict[str, str]]:
+    """The settings at the top level of the file, and the line of each."""
+    values = {name: value for name, value in file.values.items() if name != MODELS_KEY}
+    origins = {name: file.place_of(name) for name in values}
+    for name in values:
+        if name not in Settings.model_fields:
+            raise SettingsError(f"{origins[name]}: there is no setting {name!r}{_near(name)}")
+    for name in _PATH_FIELDS:
+        if isinstance(values.get(name), str) and values[name] != "none":
+            values[name] = file.path.parent / Path(values[name]).expanduser()
+    return values, origins
+
+
+def _read_environment() -> tuple[dict[str, Any], dict[str, str], tuple[str, ...]]:
+    for name in (_KEYS_VARIABLE, _ONE_KEY_VARIABLE):
+        if name in os.environ and not os.environ[name].strip():
+            raise SettingsError(f"{name} is set but empty: an empty key is not a key")
+    try:
+        values = EnvSettingsSource(Settings, env_prefix=ENV_PREFIX, env_ignore_empty=True)()
+    except SourceError as error:
+        raise SettingsError(f"the environment: {error}") from None
+    origins = {name: ENV_PREFIX + name.upper() for name in values}
+    if _ONE_KEY_VARIABLE in os.environ and "api_keys" not in values:
+        values["api_keys"] = (os.environ[_ONE_KEY_VARIABLE],)
+        origins["api_keys"] = _ONE_KEY_VARIABLE
+    for name, variable in _BORROWED_VARIABLES.items():
+        if os.environ.get(variable) and name not in values:
+            values[name] = os.environ[variable]
+            origins[name] = variable
+    known = {option.variable for option in setting_options()} | {
+        CONFIG_VARIABLE,
+        URL_VARIABLE,
+        _ONE_KEY_VARIABLE,
+    }
+    unknown = sorted(
+        name for name in os.environ if name.upper().startswith(ENV_PREFIX) and name.upper() not in known
+    )
+    warnings = tuple(
+        f"{name} is set, but there is no such setting{_near(_field_of(name))}" for name in unknown
+    )
+    return values, origins, warnings
+
+
+def _field_of(variable: str) -> str:
+    return variable[len(ENV_PREFIX) :].lower()
+
+
+def _near(name: str) -> str:
+    return near_key(name, Settings.model_fields)
+
+
+def _explain(error: ValidationError, values: Mapping[str, Any], origins: Mapping[str, str]) -> str:
+    """One line per mistake: source, reason and value (never a secret)."""
+    lines: dict[str, None] = {}
+    secrets = {option.field for option in setting_options() if option.is_secret}
+    for problem in error.errors(include_url=False, include_context=False):
+        message = sentence(problem["msg"])
+        if not problem["loc"]:
+            lines[message] = None
+            continue
+        name = str(problem["loc"][0])
+        value = "" if name in secrets or name not in values else f" (it is {brief(values[name])})"
+        hint = ""
+        if str(values.get(name, "")).startswith("tcp://") and origins.get(name, "").startswith(ENV_PREFIX):
+            hint = "; Kubernetes sets this for a service of that name: use enableServiceLinks: false"
+        lines[f"{origins.get(name, name)}: {name} {message}{value}{hint}"] = None
+    return "\n".join(lines)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, SecretStr):
+        return MASK
+    if isinstance(value, tuple):
+        return ", ".join(_shown(item) for item in value)  # pyright: ignore[reportUnknownVariableType]
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _readable_by_others(path: Path) -> bool:
+    return os.name == "posix" and bool(path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH))

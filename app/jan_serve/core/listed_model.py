@@ -1,0 +1,39 @@
+"""A model as lists show it, without loading it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+
+class HeaderFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Facts from a GGUF header, kept so that a list of models reads no headers."""
+
+    architecture: str
+    title: str | None = None
+    n_ctx_train: int | None = None
+    n_parameters: int = 0
+    quantisation: str | None = None
+    has_chat_template: bool = False
+    pooling: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ListedModel:
+    """A model on this machine. size_bytes: all its files. source: `hub`, `ollama` …, `folder`, `built in`, `--model`.
+
+    adapters: names of the LoRA adapters that it is loaded with. modified_at: seconds since 1970. facts: None if the
+    header was not read yet, or cannot be read, for the reason in `problem`.
+    """
+
+    name: str
+    aliases: tuple[str, ...]
+    adapters: tuple[str, ...]
+    source: str
+    source_name: str
+    size_bytes: int
+    modified_at: int
+    can_remove: bool
+    facts: HeaderFacts | None
+    problem: str | None

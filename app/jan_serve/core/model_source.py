@@ -1,0 +1,16 @@
+"""A model file that can be loaded, by its canonical name."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class ModelSource(msgspec.Struct, frozen=True, kw_only=True):
+    """name: canonical; clients see it. path: absolute. revision: changes with the file and with the load options; a
+    loaded model whose source has another revision is reloaded. adapters: names of its LoRA adapters.
+    """
+
+    name: str
+    path: str
+    revision: tuple[int, ...] = ()
+    adapters: tuple[str, ...] = ()

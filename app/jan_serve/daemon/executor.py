@@ -1,0 +1,130 @@
+"""Executes plans on this machine: writes and removes files, runs the service manager's commands. Blocks."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from jan_serve.daemon.plan import Command, Plan, UnitFile
+from jan_serve.store.files.atomic_file import write_atomically
+
+_TIMEOUT_S: Final = 120.0
+"""A start command waits until the server listens, a stop command until its requests end."""
+
+_JUNCTION: Final = 0xA000_0003
+"""IO_REPARSE_TAG_MOUNT_POINT."""
+
+
+class ServiceFailed(Exception):
+    """A step failed; the message names it and gives the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandResult:
+    """output: standard output, or standard error if that is empty."""
+
+    status: int
+    output: str
+
+
+Run = Callable[[Sequence[str]], CommandResult]
+
+
+def run_command(words: Sequence[str]) -> CommandResult:
+    """Run a command without a shell or input. Raises ServiceFailed if it cannot start or times out."""
+    try:
+        done = subprocess.run(
+            words, stdin=subprocess.DEVNULL, capture_output=True, timeout=_TIMEOUT_S, check=False
+        )
+    except FileNotFoundError:
+        raise ServiceFailed(f"{words[0]} is not installed on this machine") from None
+    except subprocess.TimeoutExpired:
+        raise ServiceFailed(f"`{' '.join(words)}` did not end within {_TIMEOUT_S:.0f} s") from None
+    except OSError as error:
+        raise ServiceFailed(f"`{words[0]}` cannot be run: {error.strerror}") from None
+    output = done.stdout if done.stdout.strip() else done.stderr
+    return CommandResult(done.returncode, output.decode(errors="replace"))
+
+
+def apply(plan: Plan, run: Run = run_command) -> list[Path]:
+    """Execute a plan; returns the files written or removed. Raises ServiceFailed."""
+    changed = [file for file in plan.files if _differs(file)]
+    removed = [Path(path) for path in plan.removed if os.path.lexists(path)]
+    withdrawn = [Path(file.path) for file in plan.withdrawn if _is_unchanged(file)]
+    if any(not file.keep for file in changed) or removed:
+        run_all(plan.before, run)
+    try:
+        for folder in plan.folders:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            if plan.protect and _is_link(Path(folder)):
+                raise ServiceFailed(
+                    f"{folder} is a link, and rights are not set through a link: set data_dir instead"
+                )
+        run_all(plan.protect, run)
+        for file in changed:
+            write_atomically(Path(file.path), _content(file), mode=0o644)
+        for path in (*removed, *withdrawn):
+            path.unlink(missing_ok=True)
+        for path in withdrawn:
+            with contextlib.suppress(OSError):  # not empty: it holds files of the user
+                path.parent.rmdir()
+    except OSError as error:
+        raise ServiceFailed(f"cannot change {error.filename}: {error.strerror}") from None
+    run_all(plan.after, run)
+    return [*(Path(file.path) for file in changed), *removed, *withdrawn]
+
+
+def run_all(commands: Sequence[Command], run: Run = run_command) -> None:
+    """Run the commands in order. Raises ServiceFailed at the first failure without `may_fail`."""
+    for command in commands:
+        done = run(command.words)
+        if done.status != 0 and not command.may_fail:
+            reason = done.output.strip() or f"exit status {done.status}"
+            raise ServiceFailed(f"`{' '.join(command.words)}` failed: {reason}")
+
+
+def installed_files(plan: Plan) -> list[Path]:
+    """The files of an uninstall plan that exist."""
+    return [Path(path) for path in plan.removed if os.path.lexists(path)]
+
+
+def contains(path: Path, text: str) -> bool:
+    """Whether the file exists and contains this text."""
+    try:
+        return text in path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+
+
+def _is_link(path: Path) -> bool:
+    """Includes Windows junctions, which any user can create."""
+    return path.is_symlink() or getattr(path.lstat(), "st_reparse_tag", 0) == _JUNCTION
+
+
+def _differs(file: UnitFile) -> bool:
+    path = Path(file.path)
+    if file.keep and path.exists():
+        return False
+    try:
+        return path.read_bytes() != _content(file)
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        raise ServiceFailed(f"cannot read {path}: {error.strerror}") from None
+
+
+def _is_unchanged(file: UnitFile) -> bool:
+    try:
+        return Path(file.path).read_bytes() == _content(file)
+    except OSError:
+        return False
+
+
+def _content(file: UnitFile) -> bytes:
+    text = file.content if file.encoding == "utf-8" else file.content.replace("\n", "\r\n")
+    return text.encode(file.encoding)

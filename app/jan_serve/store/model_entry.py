@@ -1,0 +1,34 @@
+"""A model of the store, as the resolver lists it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from jan_serve.store.index import ModelRecord
+
+
+@dataclass(frozen=True, slots=True)
+class ModelEntry:
+    """name: canonical: the path in the models folder with `/`, without `.gguf`.
+
+    size_bytes and modified_ns (nanoseconds since 1970) are those of a split model's first file. record: from the index;
+    None if the user added the file and nothing read it yet. table: its name in the configuration, which also gives
+    aliases and adapters (names of LoRA adapters).
+    """
+
+    name: str
+    path: Path
+    size_bytes: int
+    modified_ns: int
+    origin: str = "models folder"
+    record: ModelRecord | None = None
+    table: str | None = None
+    aliases: tuple[str, ...] = ()
+    adapters: tuple[str, ...] = ()
+
+    @property
+    def all_aliases(self) -> tuple[str, ...]:
+        """The configured ones, then those from the pull or import."""
+        recorded = self.record.aliases if self.record is not None else ()
+        return tuple(dict.fromkeys((*self.aliases, *recorded)))

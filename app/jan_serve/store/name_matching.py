@@ -1,0 +1,145 @@
+"""Matches a name with models: by exact name, file name, alias, `repo:quant` or unique prefix. Compares strings only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import PurePath
+from typing import Final
+
+from jan_serve.errors import AdapterNotFound
+from jan_serve.store.gguf.model_file import PartName
+from jan_serve.store.gguf.quantisation import quantisation_of
+from jan_serve.store.model_entry import ModelEntry
+
+MIN_PREFIX_LENGTH: Final = 3
+_SUFFIX: Final = ".gguf"
+_HUB_PREFIXES: Final = ("hf.co/", "huggingface.co/")
+_LATEST: Final = ":latest"
+
+
+def best_matches(name: str, entries: Sequence[ModelEntry]) -> list[ModelEntry]:
+    """The entries that `name` matches by the first rule that matches any; more than one is ambiguous.
+
+    The rules, each first case-sensitive and then not: the canonical name; the file name; an alias; the repository,
+    alone or with `:QUANT`; a prefix of the canonical or file name.
+    """
+    wanted = without_suffix(_without_hub(name))
+    return exact_matches(name, entries) or _with_prefix(wanted.casefold(), entries)
+
+
+def exact_matches(name: str, entries: Sequence[ModelEntry]) -> list[ModelEntry]:
+    """As `best_matches`, without prefixes."""
+    wanted = without_suffix(_without_hub(name))
+    for names_of in (_canonical, _file_stem, _aliases, _repo_names):
+        for fold in (str, str.casefold):
+            matches = _matching(fold(wanted), entries, names_of, fold)
+            if matches:
+                return matches
+    return []
+
+
+def deletion_matches(name: str, entries: Sequence[ModelEntry]) -> list[ModelEntry]:
+    """The entries that deleting `name` could mean; more than one is rejected.
+
+    All rules except prefixes apply at once: if two models share a name, a repeated call must not delete the second one.
+    With `.gguf`, the name is the exact path of one file in the models folder.
+    """
+    wanted = _without_hub(name)
+    if without_suffix(wanted) != wanted:
+        return [entry for entry in entries if entry.name in (wanted, without_suffix(wanted))]
+    folded = wanted.casefold()
+    rules = (_canonical, _file_stem, _aliases, _repo_names)
+    return [
+        entry
+        for entry in entries
+        if any(folded == known.casefold() for rule in rules for known in rule(entry))
+    ]
+
+
+def adapter_matches(name: str, entries: Sequence[ModelEntry]) -> list[tuple[ModelEntry, str]]:
+    """The LoRA adapters that `name` matches: `MODEL:ADAPTER` or the adapter's name.
+
+    Raises AdapterNotFound if MODEL has adapters, but none of that name.
+    """
+    model, colon, adapter = name.rpartition(":")
+    owners = [entry for entry in exact_matches(model, entries) if entry.adapters] if colon and model else []
+    found = _with_adapter(adapter, owners) or _with_adapter(name, entries)
+    if owners and not found:
+        raise AdapterNotFound(adapter, owners[0].name, owners[0].adapters)
+    return found
+
+
+def _with_adapter(name: str, entries: Sequence[ModelEntry]) -> list[tuple[ModelEntry, str]]:
+    return [
+        (entry, adapter)
+        for entry in entries
+        for adapter in entry.adapters
+        if adapter.casefold() == name.casefold()
+    ]
+
+
+def _with_prefix(prefix: str, entries: Sequence[ModelEntry]) -> list[ModelEntry]:
+    if len(prefix) < MIN_PREFIX_LENGTH:
+        return []
+    return [
+        entry
+        for entry in entries
+        if entry.name.casefold().startswith(prefix) or _file_stem(entry)[0].casefold().startswith(prefix)
+    ]
+
+
+def without_suffix(name: str) -> str:
+    """`name` without `.gguf`, in any case."""
+    return name[: -len(_SUFFIX)] if name.lower().endswith(_SUFFIX) and len(name) > len(_SUFFIX) else name
+
+
+def canonical_name(path: PurePath) -> str:
+    """The canonical name of a model. path: of its first file, relative to the models folder."""
+    part = PartName.parse(path.name)
+    return path.with_name(part.stem if part else without_suffix(path.name)).as_posix()
+
+
+def repo_of(entry: ModelEntry) -> str | None:
+    """`org/repo` of a model: from its record, else its first two folders."""
+    if entry.record is not None and entry.record.source.kind in ("hub", "hf-cache"):
+        return entry.record.source.name
+    parts = entry.name.split("/")
+    return "/".join(parts[:2]) if len(parts) >= 3 else None
+
+
+def _matching(
+    wanted: str,
+    entries: Sequence[ModelEntry],
+    names_of: Callable[[ModelEntry], Iterable[str]],
+    fold: Callable[[str], str],
+) -> list[ModelEntry]:
+    return [entry for entry in entries if any(fold(name) == wanted for name in names_of(entry))]
+
+
+def _without_hub(name: str) -> str:
+    for prefix in _HUB_PREFIXES:
+        if name.lower().startswith(prefix):
+            return name[len(prefix) :]
+    return name
+
+
+def _canonical(entry: ModelEntry) -> tuple[str, ...]:
+    return (entry.name,)
+
+
+def _file_stem(entry: ModelEntry) -> tuple[str, ...]:
+    return (entry.name.rpartition("/")[2],)
+
+
+def _aliases(entry: ModelEntry) -> tuple[str, ...]:
+    aliases = entry.all_aliases
+    return (*aliases, *(alias[: -len(_LATEST)] for alias in aliases if alias.endswith(_LATEST)))
+
+
+def _repo_names(entry: ModelEntry) -> tuple[str, ...]:
+    repo = repo_of(entry)
+    if repo is None:
+        return ()
+    names = (repo, repo.rpartition("/")[2])
+    label = quantisation_of(entry.name.rpartition("/")[2])
+    return names if label is None else (*names, *(f"{name}:{label}" for name in names))

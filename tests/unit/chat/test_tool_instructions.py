@@ -1,0 +1,88 @@
+"""Instructions, and calls and results as text."""
+
+from __future__ import annotations
+
+import pytest
+
+from jan_serve.chat.chat_format import ChatFormat
+from jan_serve.chat.detect import FORMATS
+from jan_serve.chat.formats.generic import GENERIC
+from jan_serve.chat.formats.llama3 import LLAMA3
+from jan_serve.chat.tool_instructions import tool_instructions, with_tools_as_text
+from jan_serve.core.messages import FunctionCall, ImagePart, Message, TextPart, Tool, ToolCall
+from tests.unit.chat.formats.answers import TOOLS, WEATHER, call, parse
+
+USER = Message(role="user", content="Q")
+ASKED = Message(role="assistant", content="Ok.", tool_calls=(call("get_weather", {"city": "Oslo"}),))
+RESULTS = (
+    Message(role="tool", content="4", tool_call_id="a"),
+    Message(role="tool", content=(TextPart("5"),), tool_call_id="b"),
+)
+
+
+def test_instructions_name_every_tool_and_its_schema() -> None:
+    text = tool_instructions(TOOLS, GENERIC)
+    assert '{"name": "get_weather", "description": "The weather of a city", "parameters": {"type"' in text
+    assert all(f'"name": "{tool.name}"' in text for tool in TOOLS)
+
+
+@pytest.mark.parametrize("chat_format", FORMATS, ids=lambda chat_format: chat_format.name)
+def test_the_example_in_the_instructions_is_a_call(chat_format: ChatFormat) -> None:
+    text = tool_instructions([WEATHER], chat_format)
+    example = text[text.index("in place:\n\n") + 11 : text.rindex("\n\n")]
+    calls = parse(chat_format, [example], tools=[Tool(name="function_name")]).values()
+    assert calls == [("function_name", {"argument_name": "value"})]
+
+
+def test_instructions_allow_several_calls_only_if_the_format_does() -> None:
+    assert "Several calls" in tool_instructions(TOOLS, GENERIC)
+    assert "one call at a time" in tool_instructions(TOOLS, LLAMA3)
+
+
+def test_a_system_message_is_added() -> None:
+    messages = with_tools_as_text([USER], TOOLS, GENERIC, calls_too=True)
+    assert [message.role for message in messages] == ["system", "user"]
+    assert messages[0].content == tool_instructions(TOOLS, GENERIC)
+
+
+def test_instructions_follow_the_system_message() -> None:
+    system = Message(role="system", content="Be brief.")
+    first = with_tools_as_text([system, USER], TOOLS, GENERIC, calls_too=False)[0]
+    assert first.content == "Be brief.\n\n" + tool_instructions(TOOLS, GENERIC)
+
+
+def test_calls_and_results_become_text() -> None:
+    messages = with_tools_as_text([USER, ASKED, *RESULTS, USER], (), GENERIC, calls_too=True)
+    assert [message.role for message in messages] == ["user", "assistant", "user", "user"]
+    assert messages[1].content == (
+        'Ok.\n<tool_call>\n{"name": "get_weather", "arguments": {"city": "Oslo"}}\n</tool_call>'
+    )
+    assert messages[1].tool_calls == ()
+    content = messages[2].content
+    assert isinstance(content, tuple)
+    text = "".join(part.text for part in content if isinstance(part, TextPart))
+    assert text == "<tool_response>\n4\n</tool_response>\n<tool_response>\n5\n</tool_response>"
+
+
+def test_calls_stay_where_the_template_writes_them() -> None:
+    assert with_tools_as_text([USER, ASKED, *RESULTS], (), GENERIC, calls_too=False) == (
+        USER,
+        ASKED,
+        *RESULTS,
+    )
+
+
+def test_invalid_json_arguments_are_kept() -> None:
+    broken = Message(role="assistant", tool_calls=(ToolCall("a", FunctionCall("f", '{"a": ')),))
+    for chat_format in FORMATS:
+        (message,) = with_tools_as_text([broken], (), chat_format, calls_too=True)
+        assert isinstance(message.content, str)
+        assert '{"a": ' in message.content or '{\\"a\\": ' in message.content
+
+
+def test_images_of_a_result_are_not_lost() -> None:
+    image = ImagePart("data:image/png;base64,")
+    result = Message(role="tool", content=(image,), tool_call_id="a")
+    (message,) = with_tools_as_text([result], (), GENERIC, calls_too=True)
+    assert isinstance(message.content, tuple)
+    assert image in message.content

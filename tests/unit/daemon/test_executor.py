@@ -1,0 +1,140 @@
+"""Plans executed on a real folder: idempotent, and undone completely."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from jan_serve.daemon.executor import CommandResult, ServiceFailed, apply, contains, run_command
+from jan_serve.daemon.plan import Command, Plan, UnitFile
+
+
+class Recorder:
+    """Runs nothing; fails the commands that begin with these words."""
+
+    def __init__(self, *failing: str) -> None:
+        self._failing = failing
+        self.calls: list[str] = []
+
+    def __call__(self, words: Sequence[str]) -> CommandResult:
+        line = " ".join(words)
+        self.calls.append(line)
+        return (
+            CommandResult(1, "it broke")
+            if line.startswith(self._failing) and self._failing
+            else CommandResult(0, "")
+        )
+
+
+def plan(folder: Path, content: str = "unit\n") -> Plan:
+    """A service of one unit and a configuration file."""
+    return Plan(
+        folders=(folder / "data",),
+        before=(Command(("stop",), may_fail=True),),
+        files=(
+            UnitFile(folder / "units" / "a.service", content),
+            UnitFile(folder / "etc" / "config.toml", "port = 1\n", keep=True),
+        ),
+        removed=(folder / "units" / "a.socket",),
+        after=(Command(("start",)),),
+    )
+
+
+def uninstall(folder: Path) -> Plan:
+    """The end of that service."""
+    return Plan(
+        removed=(folder / "units" / "a.service",),
+        withdrawn=(UnitFile(folder / "etc" / "config.toml", "port = 1\n", keep=True),),
+    )
+
+
+def test_a_plan_is_idempotent(tmp_path: Path) -> None:
+    run = Recorder()
+    assert len(apply(plan(tmp_path), run)) == 2
+    assert apply(plan(tmp_path), run) == []
+    assert run.calls == ["stop", "start", "start"]
+    assert (tmp_path / "units" / "a.service").stat().st_mode & 0o777 == 0o644
+
+
+def test_folders_are_protected_while_empty(tmp_path: Path) -> None:
+    steps = dataclasses.replace(plan(tmp_path), protect=(Command(("protect",)),))
+    seen: list[tuple[str, bool, bool]] = []
+
+    def run(words: Sequence[str]) -> CommandResult:
+        seen.append((words[0], (tmp_path / "data").exists(), (tmp_path / "etc").exists()))
+        return CommandResult(0, "")
+
+    apply(steps, run)
+    assert seen == [("stop", False, False), ("protect", True, False), ("start", True, True)]
+    with pytest.raises(ServiceFailed, match="protect"):
+        apply(dataclasses.replace(steps, folders=(tmp_path / "more",)), Recorder("protect"))
+
+
+def test_a_link_is_not_protected(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "data").symlink_to(tmp_path / "other")
+    run = Recorder()
+    with pytest.raises(ServiceFailed, match="is a link"):
+        apply(dataclasses.replace(plan(tmp_path), protect=(Command(("protect",)),)), run)
+    assert run.calls == ["stop"]
+    assert not (tmp_path / "etc").exists()
+    apply(plan(tmp_path), run)
+
+
+def test_a_change_stops_the_service_first(tmp_path: Path) -> None:
+    apply(plan(tmp_path), Recorder())
+    run = Recorder("stop")
+    assert apply(plan(tmp_path, "changed\n"), run) == [tmp_path / "units" / "a.service"]
+    assert run.calls == ["stop", "start"]
+
+
+def test_a_file_of_the_user_is_kept(tmp_path: Path) -> None:
+    apply(plan(tmp_path), Recorder())
+    (tmp_path / "etc" / "config.toml").write_text("port = 2\n")
+    apply(plan(tmp_path, "changed\n"), Recorder())
+    apply(uninstall(tmp_path), Recorder())
+    assert (tmp_path / "etc" / "config.toml").read_text() == "port = 2\n"
+
+
+def test_uninstall_leaves_no_files(tmp_path: Path) -> None:
+    apply(plan(tmp_path), Recorder())
+    apply(uninstall(tmp_path), Recorder())
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+    assert not (tmp_path / "etc").exists()
+
+
+def test_a_failing_command_raises(tmp_path: Path) -> None:
+    with pytest.raises(ServiceFailed, match="`start` failed: it broke"):
+        apply(plan(tmp_path), Recorder("start"))
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "units").write_text("a file where a folder should be")
+    with pytest.raises(ServiceFailed, match="units"):
+        apply(plan(tmp_path), Recorder())
+
+
+def test_windows_files_have_its_line_ends(tmp_path: Path) -> None:
+    apply(Plan(files=(UnitFile(tmp_path / "task.xml", "<a/>\n", encoding="utf-16"),)), Recorder())
+    raw = (tmp_path / "task.xml").read_bytes()
+    assert raw.decode("utf-16") == "<a/>\r\n"
+    assert raw[:2] in (b"\xff\xfe", b"\xfe\xff")
+
+
+def test_run_command_returns_status_and_output() -> None:
+    assert run_command([sys.executable, "-c", "print(1)"]) == CommandResult(0, "1\n")
+    done = run_command([sys.executable, "-c", "import sys; sys.exit('no')"])
+    assert (done.status, done.output.strip()) == (1, "no")
+    with pytest.raises(ServiceFailed, match="jan-serve-absent is not installed"):
+        run_command(["jan-serve-absent"])
+
+
+def test_contains_finds_text_in_an_existing_file(tmp_path: Path) -> None:
+    (tmp_path / "unit").write_text("ListenStream=1")
+    assert contains(tmp_path / "unit", "ListenStream=")
+    assert not contains(tmp_path / "unit", "Sockets")
+    assert not contains(tmp_path / "absent", "")

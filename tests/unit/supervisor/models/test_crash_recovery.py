@@ -1,0 +1,271 @@
+"""Workers that crash, stall or lose their parent: one error for each request, back-off, and no leftovers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
+
+import psutil
+import pytest
+
+from jan_serve.core.constraint import CompiledGrammar
+from jan_serve.core.model_status import ModelStatus
+from jan_serve.errors import EngineCrashed, GrammarTooComplex, JanServeError, ModelFailed
+from jan_serve.ipc.messages import Chunk, EngineRequest
+from jan_serve.supervisor.limits import ManagerLimits, RestartLimits, WorkerLimits
+from jan_serve.supervisor.models.model_manager import ModelManager
+from tests.support.deadline import deadline
+from tests.support.engines import FAKE_ENGINE, FakeResolver, Gate, fake_manager
+from tests.support.processes import alive, children, until, wait_until, zombies
+
+pytestmark = pytest.mark.anyio
+
+NO_PAUSE = ManagerLimits(restart=RestartLimits(backoff_s=(0.0,), max_crashes=10**6))
+
+
+async def ask(manager: ModelManager, prompt: str, name: str | None = None) -> str:
+    """The text of one answer."""
+    async with manager.lease(name) as client:
+        stream = client.generate(EngineRequest(id=client.next_id(), prompt=(prompt,)))
+        return "".join([event.text async for event in stream if isinstance(event, Chunk)])
+
+
+def status(manager: ModelManager, name: str = "fake") -> ModelStatus:
+    """What the snapshot says of one model."""
+    return next(model for model in manager.snapshot().models if model.name == name)
+
+
+class TurnedClock:
+    """A monotonic clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@contextlib.asynccontextmanager
+async def clocked(
+    folder: Path, names: Sequence[str], limits: ManagerLimits | None = None
+) -> AsyncGenerator[tuple[ModelManager, FakeResolver, TurnedClock]]:
+    clock = TurnedClock()
+    resolver = FakeResolver(folder, names)
+    manager = ModelManager(resolver, FAKE_ENGINE, limits, clock)
+    try:
+        yield manager, resolver, clock
+    finally:
+        await manager.shutdown(0)
+
+
+SIGNALS = ["SEGV", "ABRT", "KILL"]
+
+
+@pytest.mark.parametrize("name", SIGNALS)
+async def test_a_crash_in_decode_fails_every_open_request_once_and_the_next_is_served(
+    tmp_path: Path, name: str
+) -> None:
+    async with fake_manager(tmp_path, limits=NO_PAUSE) as manager:
+        before = await ask(manager, "!pid")
+        streams = [asyncio.create_task(ask(manager, "!stream 1000000 1ms")) for _ in range(3)]
+        await until(lambda: status(manager).leases == 3)
+        dying = asyncio.create_task(ask(manager, f"!die-after 3 {name}"))
+        results = await asyncio.gather(dying, *streams, return_exceptions=True)
+        assert [type(result) for result in results] == [EngineCrashed] * 4
+        assert f"SIG{name}" in str(results[0])
+        assert await ask(manager, "!say back") == "back"
+        assert await ask(manager, "!pid") != before
+        assert (status(manager).crashes_total, status(manager).loads_total) == (1, 2)
+
+
+@pytest.mark.parametrize("name", SIGNALS)
+async def test_a_crash_in_prefill_fails_its_request_and_the_next_is_served(tmp_path: Path, name: str) -> None:
+    async with fake_manager(tmp_path, limits=NO_PAUSE) as manager:
+        with pytest.raises(EngineCrashed, match=f"SIG{name}"):
+            await ask(manager, f"!die {name}")
+        assert await ask(manager, "!say back") == "back"
+
+
+@pytest.mark.parametrize("name", SIGNALS)
+async def test_a_worker_that_dies_idle_is_replaced_for_the_next_request(tmp_path: Path, name: str) -> None:
+    async with fake_manager(tmp_path, limits=NO_PAUSE) as manager:
+        await ask(manager, "hello")
+        pid = status(manager).pid
+        assert pid is not None
+        os.kill(pid, signal.Signals[f"SIG{name}"])
+        await until(lambda: status(manager).state == "unloaded")
+        assert f"SIG{name}" in (status(manager).reason or "")
+        assert await ask(manager, "!say back") == "back"
+
+
+@pytest.mark.parametrize("name", SIGNALS)
+async def test_a_crash_in_load_fails_its_request(tmp_path: Path, name: str) -> None:
+    model = f"crash-on-load-{name}"
+    async with fake_manager(tmp_path, (model, "fake"), limits=NO_PAUSE) as manager:
+        with pytest.raises(ModelFailed, match=rf"SIG{name}.*GGML_ASSERT\(tensor != NULL\) failed"):
+            await ask(manager, "hello", model)
+        assert await ask(manager, "!say fine", "fake") == "fine"
+
+
+async def test_a_request_that_comes_with_the_crash_waits_for_the_restart(tmp_path: Path) -> None:
+    async with fake_manager(tmp_path) as manager:
+        with pytest.raises(EngineCrashed):
+            await ask(manager, "!die")
+        assert status(manager).state == "restarting"
+        assert await ask(manager, "!say back") == "back"
+
+
+async def test_three_crashes_fail_the_model_and_nothing_else(tmp_path: Path) -> None:
+    limits = ManagerLimits(restart=RestartLimits(backoff_s=(0.01, 0.02, 0.04)))
+    async with clocked(tmp_path, ("crash-on-load-ABRT", "fake"), limits) as (manager, _, clock):
+        crashes: set[int] = set()
+        errors: list[ModelFailed] = []
+        for _ in range(20):
+            with pytest.raises(ModelFailed) as caught:
+                await ask(manager, "hello")
+            errors.append(caught.value)
+            clock.now += 0.1
+            crashes.add(status(manager, "crash-on-load-ABRT").crashes_total)
+        assert crashes == {1, 2, 3}
+        assert all("GGML_ASSERT(tensor != NULL) failed" in error.message for error in errors)
+        assert "crashed 3 times" in errors[-1].message
+        assert errors[-1].retry_after == pytest.approx(60 - 1.7)
+        assert status(manager, "crash-on-load-ABRT").state == "failed"
+        assert await ask(manager, "!say fine", "fake") == "fine"
+
+
+async def test_after_the_cool_down_it_is_tried_again(tmp_path: Path) -> None:
+    limits = ManagerLimits(restart=RestartLimits(backoff_s=(0.0,)))
+    async with clocked(tmp_path, ("fake",), limits) as (manager, _, clock):
+        for _ in range(3):
+            with pytest.raises(EngineCrashed):
+                await ask(manager, "!die")
+        with pytest.raises(ModelFailed) as caught:
+            await ask(manager, "hello")
+        assert caught.value.retry_after == 60
+        clock.now += 59.9
+        with pytest.raises(ModelFailed):
+            await ask(manager, "hello")
+        clock.now += 0.1
+        assert await ask(manager, "!say back") == "back"
+
+
+async def test_a_new_file_is_tried_at_once(tmp_path: Path) -> None:
+    async with clocked(tmp_path, ("fake",), ManagerLimits(restart=RestartLimits(max_crashes=1))) as setting:
+        manager, resolver, _ = setting
+        with pytest.raises(EngineCrashed):
+            await ask(manager, "!die")
+        with pytest.raises(ModelFailed):
+            await ask(manager, "hello")
+        resolver.change_file("fake")
+        assert await ask(manager, "!say new") == "new"
+
+
+async def test_a_pause_that_is_too_long_to_wait_for_is_refused_with_its_length(tmp_path: Path) -> None:
+    limits = ManagerLimits(restart=RestartLimits(backoff_s=(4.0,), patience_s=2.0))
+    async with clocked(tmp_path, ("fake",), limits) as (manager, _, clock):
+        with pytest.raises(EngineCrashed):
+            await ask(manager, "!die")
+        with pytest.raises(ModelFailed, match="about to be started again") as caught:
+            await ask(manager, "hello")
+        assert caught.value.retry_after == 4.0
+        clock.now += 4.0
+        assert await ask(manager, "!say back") == "back"
+
+
+async def test_a_model_in_its_pause_does_not_hold_up_another(tmp_path: Path) -> None:
+    limits = ManagerLimits(restart=RestartLimits(backoff_s=(30.0,), patience_s=60.0))
+    async with fake_manager(tmp_path, ("a", "b"), limits=limits) as manager:
+        with pytest.raises(EngineCrashed):
+            await ask(manager, "!die", "a")
+        waiting = asyncio.create_task(ask(manager, "hello", "a"))
+        await until(lambda: status(manager, "a").waiting == 1)
+        assert await ask(manager, "!say b", "b") == "b"
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+
+
+async def test_a_grammar_that_hangs_the_sampler_is_no_crash_of_the_model(tmp_path: Path) -> None:
+    limits = ManagerLimits(
+        worker=WorkerLimits(ping_s=0.02, sample_s=0.1), restart=RestartLimits(backoff_s=(30.0,))
+    )
+    async with fake_manager(tmp_path, limits=limits) as manager:
+        for _ in range(4):
+            async with manager.lease(None) as client:
+                grammar = CompiledGrammar('root ::= ([a-z ]?){200} "!"')
+                request = EngineRequest(id=client.next_id(), prompt=("!stall sample",), grammar=grammar)
+                with pytest.raises(GrammarTooComplex):
+                    async for _event in client.generate(request):
+                        pass
+        assert await ask(manager, "!say next") == "next"
+        assert (status(manager).stalls_total, status(manager).crashes_total) == (4, 0)
+
+
+async def test_a_command_that_cannot_be_run_is_a_failed_model(tmp_path: Path) -> None:
+    manager = ModelManager(FakeResolver(tmp_path), ("/nonexistent/worker",), NO_PAUSE)
+    try:
+        with pytest.raises(ModelFailed, match="could not be started"):
+            await ask(manager, "hello")
+    finally:
+        await manager.shutdown(0)
+
+
+async def test_fifty_restarts_leave_no_zombie_and_no_descriptor(tmp_path: Path) -> None:
+    async with fake_manager(tmp_path, limits=NO_PAUSE) as manager:
+        await ask(manager, "hello")
+        descriptors = psutil.Process().num_fds()
+        for number in range(50):
+            with pytest.raises(EngineCrashed):
+                await ask(manager, f"!die {SIGNALS[number % 3]}")
+        assert await ask(manager, "!say still here") == "still here"
+        assert zombies() == []
+        assert len(children()) == 1
+        assert psutil.Process().num_fds() <= descriptors + 2
+        assert status(manager).loads_total == 51
+    assert children() == []
+
+
+PARENT = """
+import asyncio, sys
+from pathlib import Path
+from jan_serve.ipc.messages import EngineRequest
+from tests.support.engines import fake_manager
+
+async def main():
+    async with fake_manager(Path(sys.argv[1])) as manager, manager.lease(None) as client:
+        print(manager.snapshot().models[0].pid, flush=True)
+        async for event in client.generate(EngineRequest(id=client.next_id(), prompt=(sys.argv[2],))):
+            pass
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("prompt", ["!stream 1000000 1ms", "!stall sample", "!gate {gate}"])
+def test_a_worker_ends_within_two_seconds_of_a_parent_that_was_killed(tmp_path: Path, prompt: str) -> None:
+    prompt = prompt.format(gate=Gate(tmp_path / "gate").path)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    command = [sys.executable, "-c", PARENT, str(tmp_path), prompt]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as parent:
+        assert parent.stdout is not None
+        with deadline(parent):
+            worker = int(parent.stdout.readline())
+        assert alive(worker)
+        parent.kill()
+        parent.wait(10)
+        assert wait_until(lambda: not alive(worker), 2.0) < 2.0
+
+
+async def test_messages_to_people_hold_no_paths(tmp_path: Path) -> None:
+    path = f"{tmp_path}/secret/place.gguf"
+    async with fake_manager(tmp_path, limits=NO_PAUSE) as manager:
+        with pytest.raises(JanServeError) as caught:
+            await ask(manager, f"!exit 1 cannot map {path} at 0x7f0012345678")
+        assert "place.gguf at <address>" in caught.value.message
+        assert str(tmp_path) not in caught.value.message

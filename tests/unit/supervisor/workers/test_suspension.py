@@ -1,0 +1,141 @@
+"""The machine slept: a worker that was suspended together with its server is not stalled."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import AsyncGenerator
+
+import pytest
+
+from jan_serve.core.model_facts import ModelFacts
+from jan_serve.errors import EngineStalled
+from jan_serve.ipc.messages import Chunk, EngineRequest, LoadModel, Pong
+from jan_serve.supervisor.limits import WorkerLimits
+from jan_serve.supervisor.workers.engine_client import WorkerEngineClient
+from jan_serve.supervisor.workers.watchdog import Stall, Watchdog
+from jan_serve.supervisor.workers.worker_process import WorkerProcess
+from tests.support.engines import FAKE_ENGINE
+from tests.support.processes import until
+
+LIMITS = WorkerLimits(load_s=300, decode_s=120, sample_s=5, other_s=60, silent_s=30, ping_s=1)
+QUICK = WorkerLimits(ping_s=0.02, silent_s=1.0, stop_s=0.2)
+HOUR = 3600.0
+
+
+def watched(pong: Pong | None = None) -> Watchdog:
+    """A ready worker with an unanswered ping, sent at 10 s."""
+    watchdog = Watchdog(LIMITS, 0.0)
+    watchdog.ready(0.0)
+    if pong is not None:
+        watchdog.ponged(pong)
+    watchdog.next_nonce(10.0)
+    return watchdog
+
+
+def test_silence_counts_from_the_resume_on() -> None:
+    watchdog = watched()
+    assert watchdog.stall(HOUR) is not None
+    watchdog.resumed(HOUR)
+    assert watchdog.stall(HOUR + 29.9) is None
+    assert watchdog.stall(HOUR + 30.0) == Stall(phase="silent", seconds=30.0)
+
+
+@pytest.mark.parametrize(("phase", "limit_s"), [("decode", 120.0), ("sample", 5.0), ("other", 60.0)])
+def test_phases_count_from_the_resume_on(phase: str, limit_s: float) -> None:
+    watchdog = Watchdog(LIMITS, 0.0)
+    watchdog.ready(0.0)
+    watchdog.resumed(HOUR)
+    # The worker's clock ran on while it stood still.
+    watchdog.ponged(
+        Pong(nonce=watchdog.next_nonce(HOUR), phase=phase, phase_s=HOUR)  # pyright: ignore[reportArgumentType]
+    )
+    assert watchdog.stall(HOUR + limit_s - 0.1) is None
+    assert watchdog.stall(HOUR + limit_s) == Stall(phase=phase, seconds=limit_s)
+
+
+def test_a_lost_request_counts_from_the_resume_on() -> None:
+    watchdog = Watchdog(LIMITS, 0.0)
+    watchdog.ready(0.0)
+    watchdog.ponged(Pong(nonce=watchdog.next_nonce(0.0), phase="idle", phase_s=HOUR))
+    watchdog.resumed(HOUR)
+    assert watchdog.stall(HOUR + 59.0, oldest_request_s=HOUR) is None
+    assert watchdog.stall(HOUR + 60.0, oldest_request_s=HOUR) is not None
+
+
+def test_a_load_gets_its_time_anew() -> None:
+    watchdog = Watchdog(LIMITS, 0.0)
+    watchdog.resumed(HOUR)
+    assert watchdog.stall(HOUR + 299.0) is None
+    assert watchdog.stall(HOUR + 300.0) is not None
+
+
+class Sleep:
+    """A clock that can be put forward, as those of machines that count their sleep."""
+
+    def __init__(self) -> None:
+        self._slept_s = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() + self._slept_s
+
+    def wake_after(self, seconds: float) -> None:
+        """The machine wakes up now."""
+        self._slept_s += seconds
+
+
+@contextlib.asynccontextmanager
+async def streaming(clock: Sleep) -> AsyncGenerator[tuple[WorkerProcess, asyncio.Task[int]]]:
+    """A worker and a stream of 100 pieces that has begun; its result is how many came."""
+    begun, pieces = asyncio.Event(), 0
+
+    async def read() -> int:
+        nonlocal pieces
+        request = EngineRequest(id=client.next_id(), prompt=("!stream 100 10ms",))
+        async for event in client.generate(request):
+            # Of chunks that nobody has taken yet one is made; each piece is a word.
+            pieces += len(event.text.split()) if isinstance(event, Chunk) else 0
+            begun.set()
+        return pieces
+
+    worker = WorkerProcess("tiny", FAKE_ENGINE, QUICK, on_change=lambda: None, clock=clock)
+    await worker.start(LoadModel(path="tiny.gguf"))
+    try:
+        await until(lambda: worker.outcome is not None)
+        assert isinstance(worker.outcome, ModelFacts)
+        client = WorkerEngineClient("tiny", worker.outcome, worker)
+        worker.listen(client)
+        stream = asyncio.create_task(read())
+        await asyncio.wait_for(begun.wait(), 20)
+        yield worker, stream
+    finally:
+        await worker.stop()
+
+
+@pytest.mark.anyio
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs SIGSTOP")
+async def test_a_stream_goes_on_after_a_night() -> None:
+    clock = Sleep()
+    async with streaming(clock) as (worker, stream):
+        assert worker.pid is not None
+        os.kill(worker.pid, signal.SIGSTOP)
+        clock.wake_after(12 * HOUR)
+        os.kill(worker.pid, signal.SIGCONT)
+        assert await asyncio.wait_for(stream, 20) == 100
+        assert worker.end is None
+
+
+@pytest.mark.anyio
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs SIGSTOP")
+async def test_a_worker_that_does_not_wake_up_is_ended() -> None:
+    clock = Sleep()
+    async with streaming(clock) as (worker, stream):
+        assert worker.pid is not None
+        os.kill(worker.pid, signal.SIGSTOP)
+        clock.wake_after(12 * HOUR)
+        with pytest.raises(EngineStalled, match="silent"):
+            await asyncio.wait_for(stream, 20)
+        assert worker.end is not None
