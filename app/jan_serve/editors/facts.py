@@ -11,8 +11,6 @@ PROVIDER: Final = "jan-serve"
 KEY_VARIABLE: Final = "JAN_SERVE_API_KEY"
 NO_KEY: Final = "none"
 """Placeholder for programs that require a key when the server does not."""
-_DEFAULT_N_CTX_LIMIT: Final = 32_768
-"""A copy of engine.memory_fit.DEFAULT_N_CTX_LIMIT, which may not be imported here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +29,12 @@ class EditorModel:
         return None if self.n_ctx is None else min(self.n_ctx // 4, 16_384)
 
 
-def editor_model(card: Mapping[str, Any]) -> EditorModel:
-    """Parse an entry of /v1/models."""
+def editor_model(card: Mapping[str, Any], max_default_n_ctx: int) -> EditorModel:
+    """Parse an entry of /v1/models. max_default_n_ctx: of a model that is not loaded."""
     meta = cast(dict[str, Any], card.get("meta") or {})
     pooling = meta.get("pooling")
     loaded, trained = meta.get("n_ctx"), card.get("context_length")
-    guess = min(trained, _DEFAULT_N_CTX_LIMIT) if isinstance(trained, int) else None
+    guess = min(trained, max_default_n_ctx) if isinstance(trained, int) else None
     is_embedding = pooling not in (None, "none", "rank")
     return EditorModel(
         name=str(card["id"]),

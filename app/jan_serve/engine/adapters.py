@@ -1,4 +1,4 @@
-"""The LoRA adapters of one loaded model: which there are, and which apply to the next batch."""
+"""The LoRA adapters of one loaded model."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from jan_serve.ipc.messages import AdapterFile, AdapterUse
 
 
 class Adapters:
-    """In the order of the settings. Contexts of the model are to be made after it."""
+    """In the order of the settings. Must be created before the contexts of the model."""
 
     def __init__(self, model: LlamaModel, files: Sequence[AdapterFile]) -> None:
-        """Load them; blocks. Raises InvalidModel, which names the adapter."""
+        """Load the files; blocks. Raises InvalidModel, which names the adapter."""
         self._loaded: list[LlamaAdapter] = []
         self._digests: list[str] = []
         for file in files:
@@ -33,21 +33,21 @@ class Adapters:
         self.facts = tuple(AdapterFacts(file.name, file.scale) for file in files)
 
     def apply(self, context: LlamaContext, uses: Sequence[AdapterUse]) -> None:
-        """What the context decodes from now on is computed with these adapters and no others."""
+        """Use exactly these adapters for the next decodes of the context."""
         if self._loaded:
             context.set_adapters(
-                [self._loaded[use.place].pointer for use in uses], [use.scale for use in uses]
+                [self._loaded[use.index].pointer for use in uses], [use.scale for use in uses]
             )
 
     def mark(self, uses: Sequence[AdapterUse], salt: str) -> PrefixMark | None:
-        """What keeps prefixes under these adapters and this salt apart; None for neither. Any thread.
+        """Separates prefixes under these adapters and this salt from all others; None for neither. Any thread.
 
         Raises InvalidRequest.
         """
         for use in uses:
-            if not 0 <= use.place < len(self._loaded):
-                raise InvalidRequest(f"lora: there is no adapter {use.place}", param="lora")
-        parts = [f"{self._digests[use.place]} {use.scale!r}" for use in uses]
+            if not 0 <= use.index < len(self._loaded):
+                raise InvalidRequest(f"lora: there is no adapter {use.index}", param="lora")
+        parts = [f"{self._digests[use.index]} {use.scale!r}" for use in uses]
         if salt:
             parts.append(f"salt {salt}")
         return PrefixMark.of(*parts) if parts else None

@@ -1,11 +1,10 @@
-"""The engine: continuous batching over one llama.cpp context. Owned by one thread; it does no I/O of its own."""
+"""The engine: continuous batching over one llama.cpp context. Owned by one thread; does no I/O."""
 
 from __future__ import annotations
 
 import bisect
 import threading
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -17,12 +16,11 @@ from jan_serve.engine.adapters import Adapters
 from jan_serve.engine.cache.sequence_memory import IDLE_CELLS, SequenceMemory
 from jan_serve.engine.cache.state_cache import StateCache
 from jan_serve.engine.drafting.draft_model import DraftModel
-from jan_serve.engine.drafting.drafter import Drafter, LookupMode
+from jan_serve.engine.drafting.drafter import Drafter
 from jan_serve.engine.kv_transfer.state_shelf import StateShelf
 from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_NO_CELLS, DECODE_OK, Batch, LlamaContext
 from jan_serve.engine.phase import PhaseClock
-from jan_serve.engine.scheduling.pacing import STREAM_SHARE, Pacer
-from jan_serve.engine.scheduling.prefill_budget import prefill_budget
+from jan_serve.engine.scheduling.prefill_chunks import Pacer, prefill_budget
 from jan_serve.engine.scheduling.prefill_costs import CachePosition
 from jan_serve.engine.scheduling.scheduler import Admission, PlanItem, Scheduler
 from jan_serve.engine.sequence import Sequence, Status
@@ -30,91 +28,87 @@ from jan_serve.engine.sequence_output import SequenceOutput
 from jan_serve.engine.step_clock import StepClock
 from jan_serve.engine.tokens import Tokens, ends_of_turns
 from jan_serve.errors import EngineFailure
-from jan_serve.ipc.messages import EngineEvent
+from jan_serve.ipc.messages import EngineEvent, EngineSettings
 
-_MOST_EXTRA: Final = 64
-"""Guessed tokens of one turn that are told apart."""
+_MAX_EXTRA: Final = 64
+"""Accepted draft tokens of one turn that are counted separately."""
 
 
 class Engine:
-    """Runs sequences: `add` and `abort` between steps, `step` as long as `has_work`.
-
-    context: its cells are this engine's alone. n_ctx: the longest sequence (llama.cpp may have padded the context).
-    """
+    """Runs sequences: `add` and `abort` between steps, `step` as long as `has_work`."""
 
     def __init__(
         self,
         context: LlamaContext,
+        settings: EngineSettings,
         *,
-        n_ctx: int,
-        parallel: int,
-        cache_sequences: int,
-        step_target_s: float,
-        stream_share: float = STREAM_SHARE,
-        share_prefill: bool = True,
-        prefer_cached: bool = True,
         phase: PhaseClock,
-        prompt_lookup: LookupMode = "off",
+        states: StateCache | None = None,
         draft_model: DraftModel | None = None,
         shelf: StateShelf | None = None,
-        states: StateCache | None = None,
-        idle_cells: int = IDLE_CELLS,
-        attention_tiles: bool = True,
         adapters: Adapters | None = None,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """context: its cells are this engine's alone. settings: as the loader resolved them for this model.
+
+        phase: its clock is the engine's.
+        """
         self._context = context
         self._adapters = adapters
         self._vocab = context.model.vocab
+        parallel = settings.parallel or 1
         self._memory = SequenceMemory(
             context,
-            n_ctx=n_ctx,
-            n_sequences=parallel + cache_sequences,
+            n_ctx=settings.n_ctx or context.n_ctx,
+            n_sequences=parallel + settings.cache_sequences,
             states=states,
-            idle_cells=idle_cells,
+            idle_cells=IDLE_CELLS if settings.idle_cells is None else settings.idle_cells,
         )
         self._scheduler = Scheduler(
             parallel,
             self._memory.cells,
             self._memory.cache,
-            share_prefill=share_prefill,
-            prefer_cached=prefer_cached,
+            share_prefill=settings.share_prefill,
+            prefer_cached=settings.prefer_cached,
         )
-        self._pacer = Pacer(step_target_s, context.n_batch, stream_share=stream_share, tiles=attention_tiles)
-        # A memory that cannot be cut cannot give a wrong draft back.
-        recurrent = context.model.is_recurrent
+        self._pacer = Pacer(
+            settings.step_target_s,
+            context.n_batch,
+            stream_share=settings.stream_share,
+            tiles=settings.prefill_tiles,
+        )
+        # A recurrent memory cannot be cut, so it cannot drop a rejected draft.
+        can_draft = not context.model.is_recurrent
         self._drafter = Drafter(
             self._pacer,
-            "off" if recurrent else prompt_lookup,
-            None if recurrent else draft_model,
+            settings.prompt_lookup if can_draft else "off",
+            draft_model if can_draft else None,
             longest=self._memory.cells.capacity,
         )
         self._batch = Batch(context.n_batch)
         self._phase = phase
-        self._clock = clock
-        self._answers = SequenceOutput(
-            context, phase=phase, clock=clock, shelf=shelf, retire=self._retire, abort=self.abort
+        self._clock = phase.clock
+        self._output = SequenceOutput(
+            context, phase=phase, shelf=shelf, retire=self._retire, abort=self.abort
         )
         self._is_crowded = False
         self._prefilling: frozenset[int] = frozenset()
         self._abort_lock = threading.Lock()
         self._step_sizes = [0] * (len(STEP_SIZES) + 1)
         self._step_clock = StepClock()
-        self._extra_tokens = [0] * (_MOST_EXTRA + 1)
+        self._extra_tokens = [0] * (_MAX_EXTRA + 1)
         self._steps = self._prompt_tokens = self._computed = self._cached = self._shared = 0
 
     @property
     def has_work(self) -> bool:
-        """Whether any sequence waits or runs."""
         return self._scheduler.has_work
 
     @property
     def is_writing(self) -> bool:
-        """Whether an answer is being written, which waits while anything else is computed."""
+        """Whether any sequence decodes: its stream waits while the thread does other work."""
         return any(not sequence.is_prefilling for sequence in self._scheduler.running)
 
     def stats(self) -> EngineStats:
-        """Counters and gauges; may be read from another thread (each value is consistent by itself)."""
+        """Counters and gauges. Any thread; each value is consistent by itself."""
         memory, states = self._memory, self._memory.states
         return EngineStats(
             steps_total=self._steps,
@@ -129,8 +123,8 @@ class Engine:
             passed_total=self._scheduler.passed_total,
             made_way_total=memory.made_way_total,
             prefill_tiles_total=self._pacer.tiles_total,
-            generated_tokens_total=self._answers.generated,
-            forced_tokens_total=self._answers.forced,
+            generated_tokens_total=self._output.generated,
+            forced_tokens_total=self._output.forced,
             running=len(self._scheduler.running),
             waiting=len(self._scheduler.waiting),
             cells_used=memory.cells.used,
@@ -155,16 +149,16 @@ class Engine:
             self._scheduler.waiting.append(sequence)
 
     def _plan_fork(self, sequence: Sequence, num_choices: int) -> None:
-        """The other choices of a request begin in front of the token whose logits they sample."""
+        """Let the other choices of a request share the prefix before the token whose logits they sample."""
         if num_choices == 1:
             return
         sequence.fork = len(sequence.tokens) - 1
         if num_choices > self._scheduler.parallel - len(self._scheduler.running):
-            # Some begin later, when what they have in common has moved on.
+            # Some choices start later, when the first one has moved past the fork: save its state there.
             sequence.checkpoints = (*sequence.checkpoints, sequence.fork)
 
     def abort(self, request_id: int) -> None:
-        """Drop a request: its cells are free (or cached) at once, and no event of it follows."""
+        """Drop a request: its cells are freed or cached at once, and no event of it follows."""
         for sequence in [s for s in self._scheduler.waiting if s.request.id == request_id]:
             self._scheduler.waiting.remove(sequence)
             self._memory.states.forget(sequence)
@@ -173,17 +167,17 @@ class Engine:
             self._retire(sequence)
 
     def interrupt_prefill(self, request_id: int) -> None:
-        """Stop the decode that runs now if it prefills this request. Thread-safe; `abort` must follow."""
+        """Stop the current decode if it prefills this request. Thread-safe; `abort` must follow."""
         with self._abort_lock:
             if request_id in self._prefilling:
                 self._context.abort_flag.set()
 
-    def save(self, patience_s: float) -> None:
-        """Keep what is cached for the next worker of this model. Blocks for the disk, and so long at most."""
-        self._memory.save(patience_s)
+    def save(self, timeout_s: float) -> None:
+        """Save the cache for the next worker of this model. Blocks for the disk, up to `timeout_s`."""
+        self._memory.save(timeout_s)
 
     def step(self) -> list[EngineEvent]:
-        """Admit, compute one batch, sample. Blocks for the batch. Returns what happened, in order."""
+        """Admit, compute one batch, sample. Blocks for the batch. Returns the events in order."""
         times = self._step_clock
         times.begin()
         self._admit()
@@ -208,7 +202,7 @@ class Engine:
                 if code not in (DECODE_NO_CELLS, DECODE_ABORTED):
                     times.fail(prefills=not only_decode)
         self._phase.enter("idle")
-        return self._answers.take()
+        return self._output.take()
 
     # Admission and cells
 
@@ -236,12 +230,12 @@ class Engine:
         sequence, running = admission.sequence, self._scheduler.running
         prefix = admission.prefix if sequence.resumed is None else None
         is_live = prefix is not None and prefix.seq_id in {other.seq_id for other in running}
-        have = self._memory.occupy(sequence, prefix, running)
+        num_cached = self._memory.occupy(sequence, prefix, running)
         sequence.prefill_end = len(sequence.tokens)
-        sequence.num_computed = sequence.num_cached = have
-        self._cached += have
-        # What the tiers brought is longer.
-        self._shared += have if is_live and prefix is not None and have == prefix.length else 0
+        sequence.num_computed = sequence.num_cached = num_cached
+        self._cached += num_cached
+        # A state restored from the tiers is longer than the live prefix.
+        self._shared += num_cached if is_live and prefix is not None and num_cached == prefix.length else 0
         state = sequence.state
         if state.started is None:
             state.started = self._clock()
@@ -254,24 +248,24 @@ class Engine:
             self._resume(sequence, sequence.resumed)
 
     def _resume(self, sequence: Sequence, state: SequenceState) -> None:
-        """Put in place what another server computed, and go on behind it. Where it has no room, it is computed here."""
+        """Restore the state that another server computed and sample on. Without room for it, prefill here."""
         sequence.resumed = None
         restored = self._memory.replace(sequence, state)
         length = len(state.tokens) if restored else 0
         self._cached += length
         sequence.num_computed = sequence.num_cached = sequence.state.cached_tokens = length
         if restored:
-            self._answers.advance(sequence, np.frombuffer(state.logits, "<f4").copy())
+            self._output.advance(sequence, np.frombuffer(state.logits, "<f4").copy())
 
     def _make_room(self, plan: list[PlanItem]) -> list[PlanItem]:
-        """Evict, and then preempt, until the plan's cells are free. Preempted sequences leave the plan."""
+        """Evict, then preempt, until the plan's cells are free. Preempted sequences leave the plan."""
         while plan and self._memory.cells.free < sum(item.count for item in plan):
             if self._memory.evict_oldest():
                 continue
             victim = self._scheduler.victim()
             if victim is None:
-                # One sequence is bounded by the context; this is reached only if llama.cpp counts otherwise.
-                self._answers.fail(
+                # The context bounds one sequence; only a different count in llama.cpp leads here.
+                self._output.fail(
                     plan[0].sequence.state, EngineFailure("the KV cache cannot hold this sequence")
                 )
                 return []
@@ -280,7 +274,7 @@ class Engine:
         return plan
 
     def _preempt(self, sequence: Sequence) -> None:
-        """Take a running sequence's cells; it is computed again later and goes on where it was."""
+        """Free a running sequence's cells. Later it is prefilled again and continues."""
         self._scheduler.running.remove(sequence)
         self._drafter.forget(sequence)
         self._memory.release(sequence.seq_id)
@@ -290,7 +284,7 @@ class Engine:
         self._scheduler.waiting.appendleft(sequence)
 
     def _with_drafts(self, plan: list[PlanItem]) -> list[PlanItem]:
-        """Use what is left of the batch and of the free cells for drafts, where nothing is prefilled."""
+        """Fill the rest of the batch and of the free cells with drafts, unless the plan prefills."""
         if not plan or not all(item.is_decode for item in plan):
             return plan
         num_tokens = sum(item.count for item in plan)
@@ -305,7 +299,7 @@ class Engine:
     # One batch
 
     def _fill(self, plan: list[PlanItem]) -> list[int]:
-        """Put the plan into the batch; return the batch index of each item's last token."""
+        """Fill the batch; return the index of the row from which each item is sampled."""
         self._batch.clear()
         indices: list[int] = []
         for item in plan:
@@ -344,23 +338,23 @@ class Engine:
         before = sum(
             item.count * (item.sequence.num_computed + item.count / 2) for item in plan if not item.is_decode
         )
-        place = CachePosition(before / max(1, prefill), self._memory.cells.used + self._batch.size)
-        self._pacer.observe(decode, prefill, seconds, num_drafted=drafted, place=place)
+        position = CachePosition(before / max(1, prefill), self._memory.cells.used + self._batch.size)
+        self._pacer.observe(decode, prefill, seconds, num_drafted=drafted, position=position)
         self._steps += 1
         self._computed += self._batch.size
         self._step_sizes[bisect.bisect_left(STEP_SIZES, self._batch.size)] += 1
 
     def _recover(self, plan: list[PlanItem], code: int) -> None:
-        """A decode that did not happen: the plan's sequences are as they were, or the request fails."""
+        """After a failed decode: the plan's sequences stay as they were, or their requests fail."""
         if code == DECODE_NO_CELLS:
-            # Our count said there was room, so the cells are fragmented: give up the oldest cached sequence.
+            # Our count has room, so the cells are fragmented: evict the oldest cached sequence.
             victim = self._scheduler.victim()
             if self._memory.evict_oldest():
                 pass
             elif victim is not None:
                 self._preempt(victim)
             else:
-                self._answers.fail(
+                self._output.fail(
                     plan[0].sequence.state, EngineFailure("the KV cache cannot hold this sequence")
                 )
             return
@@ -368,13 +362,13 @@ class Engine:
             for item in plan:
                 self._context.truncate(item.sequence.seq_id, item.sequence.num_computed)
             return
-        # First: what is kept of sequences that fail must not come from a memory that nobody knows.
+        # First: failing sequences must not be cached from an undefined memory.
         self._reset_memory()
         for state in {id(item.sequence.state): item.sequence.state for item in plan}.values():
-            self._answers.fail(state, EngineFailure(f"llama_decode failed with code {code}"))
+            self._output.fail(state, EngineFailure(f"llama_decode failed with code {code}"))
 
     def _reset_memory(self) -> None:
-        """After a fatal decode the memory is in an unknown state: everything is computed again."""
+        """After a fatal decode the memory is undefined: preempt all, so that everything is computed again."""
         for sequence in list(self._scheduler.running):
             self._preempt(sequence)
         self._memory.reset()
@@ -391,18 +385,18 @@ class Engine:
             if sequence.status is not Status.RUNNING:
                 continue
             if item.outputs == "all":
-                self._answers.score_prompt(sequence, item.count, index)
+                self._output.score_prompt(sequence, item.count, index)
             if item.draft is not None:
                 self._verify(sequence, item.draft, index)
             elif sequence.num_uncomputed == 0:
                 self._extra_tokens[0] += 1
-                self._answers.advance(sequence, self._context.logits(index))
+                self._output.advance(sequence, self._context.logits(index))
 
     def _verify(self, sequence: Sequence, draft: Tokens, index: int) -> None:
-        """Sample behind the newest token, and go on behind each token of the draft that is what was sampled."""
+        """Sample after the newest token, and after each draft token that equals the sampled one."""
         accepted = 0
         while sequence.status is Status.RUNNING and sequence.num_uncomputed == 0:
-            self._answers.advance(sequence, self._context.logits(index + accepted))
+            self._output.advance(sequence, self._context.logits(index + accepted))
             while (
                 sequence.num_uncomputed
                 and accepted < len(draft)
@@ -412,16 +406,16 @@ class Engine:
                 sequence.num_drafted -= 1
                 sequence.num_computed += 1
         self._drafter.observe_draft(sequence, len(draft), accepted)
-        self._extra_tokens[min(accepted, _MOST_EXTRA)] += 1
+        self._extra_tokens[min(accepted, _MAX_EXTRA)] += 1
         if sequence.status is Status.RUNNING:
             self._memory.drop_draft(sequence)
 
     def _retire(self, sequence: Sequence) -> None:
-        """A running sequence ends: what it computed stays as a finished one."""
+        """Move a running sequence to the cache."""
         with self._step_clock.part("leave"):
             self._scheduler.running.remove(sequence)
             self._drafter.remember(sequence)
             sequence.status = Status.FINISHED
             self._memory.keep(sequence)
-            # Its state is copied when what this step gave is on its way.
+            # The next step copies its state to RAM, once the events of this one are on their way.
             self._is_crowded = True

@@ -1,6 +1,6 @@
-"""From a EngineRequest to Sequences that may be queued: tokenised, checked, with their samplers made.
+"""Turns an EngineRequest into Sequences for the queue: tokenised, validated, with their samplers.
 
-Runs beside the engine thread: it reads the vocabulary and makes objects that no one else holds yet.
+Runs beside the engine thread: it only reads the vocabulary and creates objects that no other thread holds yet.
 """
 
 from __future__ import annotations
@@ -24,32 +24,30 @@ from jan_serve.engine.sequence import RequestState, Sequence
 from jan_serve.engine.sequence_text import SequenceText
 from jan_serve.engine.tokens import TokenBuffer
 from jan_serve.errors import ContextLengthExceeded, InvalidRequest, InvalidState, UnsupportedOperation
-from jan_serve.ipc.messages import AdapterUse, EngineRequest, ResumeState
+from jan_serve.ipc.messages import AdapterUse, EngineRequest, EngineSettings, ResumeState
 
 
 class Intake:
-    """Prepares requests for one model. n_ctx: the longest sequence in tokens. max_tokens_ceiling: 0 is none."""
+    """Prepares the requests of one model."""
 
     def __init__(
         self,
         vocab: Vocab,
-        candidates: Candidates,
+        settings: EngineSettings,
         *,
         n_ctx: int,
-        max_tokens_ceiling: int,
         shelf: StateShelf | None = None,
         mark: Callable[[Items[AdapterUse], str], PrefixMark | None] = lambda _uses, _salt: None,
-        jump_forward: bool = True,
     ) -> None:
-        """mark: see Adapters.mark. jump_forward: see EngineSettings."""
-        self._jump_forward = jump_forward
-        self._mark = mark
+        """n_ctx: max tokens of a sequence. mark: see Adapters.mark."""
         self._vocab = vocab
-        self._candidates = candidates
-        self._grammars = GrammarFactory(vocab, candidates)
+        self._settings = settings
         self._n_ctx = n_ctx
-        self._ceiling = max_tokens_ceiling
         self._shelf = shelf
+        self._mark = mark
+        # Scratch space of the samplers: only the engine thread uses it.
+        self._candidates = Candidates(vocab.n_tokens)
+        self._grammars = GrammarFactory(vocab)
 
     def prepare(self, request: EngineRequest) -> list[Sequence]:
         """The `n` sequences of a request. Raises InvalidRequest and its subclasses."""
@@ -73,7 +71,7 @@ class Intake:
         return sequences
 
     def to_tokens(self, request: EngineRequest) -> list[int]:
-        """The prompt's ids. BOS comes first where the GGUF wants it, and is never doubled."""
+        """The prompt's ids. BOS comes first if the GGUF says so, and is never doubled."""
         tokens: list[int] = []
         for piece in request.prompt:
             if isinstance(piece, str):
@@ -103,36 +101,36 @@ class Intake:
                 )
 
     def _visible_specials(self, request: EngineRequest) -> frozenset[int]:
-        """The control tokens whose text the request keeps."""
+        """The control tokens whose text stays in the output."""
         tokens = map(self._vocab.control_token, request.visible_specials)
         return frozenset(token for token in tokens if token is not None)
 
     def _resumed(
-        self, state: RequestState, prompt: TokenBuffer, max_new: int, resume: ResumeState
+        self, request: RequestState, prompt: TokenBuffer, max_new: int, resume: ResumeState
     ) -> Sequence:
-        """The only sequence of a request, which goes on from a state that another server computed."""
+        """The only sequence of a request that resumes from another server's state."""
         if self._shelf is None:
             raise InvalidRequest("This worker takes no migrated caches.", param="migration_request")
-        brought = self._shelf.take(resume.state)
-        if list(brought.tokens) != prompt.view().tolist():
+        state = self._shelf.take(resume.state)
+        if list(state.tokens) != prompt.view().tolist():
             raise InvalidState(
-                f"The migrated cache is of another prompt: it has {len(brought.tokens)} tokens, and this one"
+                f"The migrated cache is of another prompt: it has {len(state.tokens)} tokens, and this one"
                 f" {len(prompt)}.",
                 param="migration_request",
             )
-        if len(brought.logits) != 4 * self._vocab.n_tokens:
+        if len(state.logits) != 4 * self._vocab.n_tokens:
             raise InvalidState("The migrated cache has another vocabulary.", param="migration_request")
-        if not 0 <= brought.next_token < self._vocab.n_tokens:
+        if not 0 <= state.next_token < self._vocab.n_tokens:
             raise InvalidState(
-                f"The migrated cache goes on with token {brought.next_token}, which is outside the vocabulary.",
+                f"The migrated cache goes on with token {state.next_token}, which is outside the vocabulary.",
                 param="migration_request",
             )
-        if resume.token is not None and resume.token != brought.next_token:
+        if resume.token is not None and resume.token != state.next_token:
             raise InvalidState(
-                f"remote_token_id: the migrated cache goes on with token {brought.next_token}, not {resume.token}",
+                f"remote_token_id: the migrated cache goes on with token {state.next_token}, not {resume.token}",
                 param="migration_request",
             )
-        return self._sequence(state, 0, prompt, max_new, brought)
+        return self._sequence(request, 0, prompt, max_new, state)
 
     def _check_ids(self, request: EngineRequest) -> None:
         if request.n < 1:
@@ -153,15 +151,17 @@ class Intake:
                 )
 
     def _max_new(self, request: EngineRequest, n_prompt: int) -> int:
-        """Tokens to generate at most: the context, the request and the server's ceiling bound it."""
-        wanted = request.stopping.max_tokens
-        if n_prompt > self._n_ctx or (n_prompt == self._n_ctx and wanted != 0):
-            raise ContextLengthExceeded(n_prompt, self._n_ctx, max_tokens=wanted, param=request.prompt_param)
+        """Max tokens to generate, bounded by the context, the request and the server's ceiling."""
+        requested = request.stopping.max_tokens
+        if n_prompt > self._n_ctx or (n_prompt == self._n_ctx and requested != 0):
+            raise ContextLengthExceeded(
+                n_prompt, self._n_ctx, max_tokens=requested, param=request.prompt_param
+            )
         bounds = [self._n_ctx - n_prompt]
-        if wanted is not None:
-            bounds.append(wanted)
-        if self._ceiling:
-            bounds.append(self._ceiling)
+        if requested is not None:
+            bounds.append(requested)
+        if self._settings.max_tokens_ceiling:
+            bounds.append(self._settings.max_tokens_ceiling)
         return min(bounds)
 
     def _sequence(
@@ -172,24 +172,22 @@ class Intake:
         max_new: int,
         resumed: SequenceState | None = None,
     ) -> Sequence:
-        """resumed: samples as the sequence would have where it comes from."""
+        """resumed: keeps the seed of the server that computed it."""
         request = state.request
         sampling = request.sampling
-        # llama.cpp's generator takes 32 bits; the sign of a 64-bit seed does not matter then.
-        given = sampling.seed if resumed is None else resumed.seed
-        drawn = given if given is not None else int.from_bytes(os.urandom(4), "little")
-        seed = drawn + index
+        seed = sampling.seed if resumed is None else resumed.seed
+        if seed is None:
+            seed = int.from_bytes(os.urandom(4), "little")
+        seed += index
         grammar = self._executor(request)
         sampler = Sampler(
-            sampling,
-            request.stopping,
+            request,
             seed,
             self._vocab,
             self._n_ctx,
             self._candidates,
-            logprobs=request.logprobs,
             grammar=grammar,
-            jump_forward=self._jump_forward,
+            jump_forward=self._settings.jump_forward,
         )
         tokens = TokenBuffer(prompt.view())
         sampler.observe_prompt(tokens.view())

@@ -1,4 +1,4 @@
-"""Loads a model the way the settings and the machine allow, and says what came of it."""
+"""Loads a model as the settings and the machine allow."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from pathlib import Path
 import msgspec
 import psutil
 
+from jan_serve.core.default_context import MIN_DEFAULT_N_CTX, default_n_ctx
 from jan_serve.core.kv_types import BYTES_PER_ELEMENT
 from jan_serve.core.model_facts import DeviceInfo, ModelFacts
 from jan_serve.engine import memory_fit
 from jan_serve.engine.adapters import Adapters
 from jan_serve.engine.cache.model_identity import model_parts
-from jan_serve.engine.cache.sequence_memory import COPIED_SLOWLY_IDLE_CELLS, IDLE_CELLS
+from jan_serve.engine.cache.sequence_memory import IDLE_CELLS, SLOW_COPY_IDLE_CELLS
 from jan_serve.engine.cache.state_cache import StateCache
 from jan_serve.engine.cache.state_files import StateFiles, state_key
 from jan_serve.engine.drafting.draft_model import DraftModel, check_vocabularies
@@ -43,39 +44,42 @@ _ALL_LAYERS = 1 << 20
 _MAX_CACHE_RAM = 2 * 2**30
 _MAX_CACHE_DISK = 8 * 2**30
 _MAX_SEQUENCES = 256  # LLAMA_MAX_SEQ
-# Every sequence of a recurrent model has a state of its own, which cells are not: few are kept.
+# Each sequence of a recurrent model has a whole state, not only cells: few are kept.
 _RECURRENT_CACHE_SEQUENCES = 4
 
 
 @dataclass(slots=True)
 class LoadedModel:
-    """The parts of a loaded model. context is None for a model that only embeds."""
+    """The parts of a loaded model. context: None for a model that only embeds. settings: see `resolved`."""
 
     model: LlamaModel
     context: LlamaContext | None
     embedder: Embedder
     facts: ModelFacts
     settings: EngineSettings
-    cache_sequences: int
     states: StateCache
     adapters: Adapters
     draft_model: DraftModel | None = None
 
-    @property
-    def idle_cells(self) -> int:
-        """See SequenceMemory."""
-        if self.settings.idle_cells is not None:
-            return self.settings.idle_cells
-        copies_fast = self.facts.n_gpu_layers == 0 and self.settings.flash_attn != "off"
-        return IDLE_CELLS if copies_fast else COPIED_SLOWLY_IDLE_CELLS
 
-    @property
-    def attention_tiles(self) -> bool:
-        """Whether ggml_compute_forward_flash_attn_ext_tiled can be what computes the attention."""
-        settings = self.settings
-        if not settings.prefill_tiles or self.facts.n_gpu_layers != 0 or settings.flash_attn == "off":
-            return False
-        return {settings.type_k, settings.type_v} in ({"f16"}, {"f32"})
+def resolved(settings: EngineSettings, facts: ModelFacts, cache_sequences: int) -> EngineSettings:
+    """The settings with the values that the loaded model decides in place of the automatic ones.
+
+    prefill_tiles: whether ggml_compute_forward_flash_attn_ext_tiled may compute the attention.
+    """
+    on_cpu, has_flash = facts.n_gpu_layers == 0, settings.flash_attn != "off"
+    idle_cells = settings.idle_cells
+    if idle_cells is None:
+        idle_cells = IDLE_CELLS if on_cpu and has_flash else SLOW_COPY_IDLE_CELLS
+    has_tiled_types = {settings.type_k, settings.type_v} in ({"f16"}, {"f32"})
+    return msgspec.structs.replace(
+        settings,
+        n_ctx=facts.n_ctx,
+        parallel=facts.parallel,
+        cache_sequences=cache_sequences,
+        idle_cells=idle_cells,
+        prefill_tiles=settings.prefill_tiles and on_cpu and has_flash and has_tiled_types,
+    )
 
 
 def load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedModel:
@@ -83,8 +87,8 @@ def load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedMode
     started = time.monotonic()
     settings = request.settings
     devices = backend.devices()
-    placement = _place(settings, devices)
-    layers = placement.n_gpu_layers
+    fit = _fit(settings, devices)
+    layers = fit.n_gpu_layers
     _check_memory(settings, devices, layers)
     model = LlamaModel(
         request.path,
@@ -103,21 +107,21 @@ def load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedMode
             f"it is a diffusion model ({model.architecture}), which fills in many places of a text at once: jan-serve"
             " serves models that write one token after another"
         )
-    in_pieces, embeds_most = False, None
+    in_pieces, embedding_n_ctx = False, None
     if embedding_only:
         in_pieces = reads_in_pieces(model, None, pooling)
-        embeds_most = DEFAULT_N_CTX_IN_PIECES if in_pieces else DEFAULT_N_CTX
-    n_ctx = _n_ctx(settings, model, placement, embeds_most)
-    parallel = settings.parallel or memory_fit.automatic_parallel(n_ctx)
-    cache = min(settings.cache_sequences, _MAX_SEQUENCES - parallel)
+        embedding_n_ctx = DEFAULT_N_CTX_IN_PIECES if in_pieces else DEFAULT_N_CTX
+    n_ctx = _n_ctx(settings, model, fit, embedding_n_ctx)
+    parallel = settings.parallel or memory_fit.default_parallel(n_ctx)
+    cache_sequences = min(settings.cache_sequences, _MAX_SEQUENCES - parallel)
     if model.is_recurrent:
-        cache = min(cache, _RECURRENT_CACHE_SEQUENCES)
+        cache_sequences = min(cache_sequences, _RECURRENT_CACHE_SEQUENCES)
     context = None
     if not embedding_only:
         context, n_ctx = memory_fit.with_shorter_context(
-            lambda length: _context(model, settings, length, parallel + cache, threads),
+            lambda length: _context(model, settings, length, parallel + cache_sequences, threads),
             n_ctx,
-            least=n_ctx if settings.n_ctx is not None else memory_fit.MIN_AUTO_N_CTX,
+            min_n_ctx=n_ctx if settings.n_ctx is not None else MIN_DEFAULT_N_CTX,
         )
     facts = _facts(model, settings, n_ctx, parallel, threads.count, layers, devices, pooling, embedding_only)
     facts = msgspec.structs.replace(facts, load_seconds=time.monotonic() - started, adapters=adapters.facts)
@@ -125,13 +129,14 @@ def load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedMode
     embedder = make_embedder(settings, model, facts, adapters, threads, in_pieces=in_pieces)
     states = StateCache(0) if embedding_only else _states(request, model)
     draft = None if context is None else _draft_model(settings, context, parallel, threads, layers)
-    return LoadedModel(model, context, embedder, facts, settings, cache, states, adapters, draft)
+    settings = resolved(settings, facts, cache_sequences)
+    return LoadedModel(model, context, embedder, facts, settings, states, adapters, draft)
 
 
 def _draft_model(
     settings: EngineSettings, context: LlamaContext, parallel: int, threads: ThreadPool, layers: int
 ) -> DraftModel | None:
-    """The model that writes drafts, on the accelerator where the large one is. Raises as `load`."""
+    """The draft model, on the accelerator if the large model is. Raises as `load`."""
     if settings.draft_path is None:
         return None
     name = Path(settings.draft_path).name
@@ -144,13 +149,13 @@ def _draft_model(
         use_repack=settings.use_repack,
     )
     if model.is_recurrent:
-        raise SettingsError(f"draft_model: {name} has recurrent layers, which cannot give a wrong draft back")
+        raise SettingsError(f"draft_model: {name} has recurrent layers, which cannot drop a rejected draft")
     check_vocabularies(context.model.vocab, model.vocab, name)
     return DraftModel(_context(model, settings, context.n_ctx, parallel, threads), parallel)
 
 
 def _states(request: LoadModel, model: LlamaModel) -> StateCache:
-    """The tiers below the KV cache, as large as the settings or the machine allow."""
+    """The tiers below the KV cache, sized by the settings or the machine."""
     settings = request.settings
     ram = settings.cache_ram_bytes
     if ram is None:
@@ -167,20 +172,20 @@ def _states(request: LoadModel, model: LlamaModel) -> StateCache:
                 disk = min(_MAX_CACHE_DISK, psutil.disk_usage(str(root)).free // 10)
             files = StateFiles(root, _state_key(request), disk)
         except OSError as error:
-            logger.warning("prompt states are not kept on disk: %s", error)
-    # The states of sliding windows hold what the end of a sequence sees, so that they are of use as a whole only.
+            logger.warning("prompt states are not saved to disk: %s", error)
+    # A state with sliding windows holds only what the end of its sequence attends to: it is usable as a whole only.
     return StateCache(ram, files, whole_only=model.is_recurrent or model.n_swa > 0)
 
 
 def _state_key(request: LoadModel) -> str:
-    """What llama.cpp's bytes of a state depend on, beside the tokens."""
+    """Identifies everything but the tokens that the bytes of a state depend on."""
     settings = request.settings
     layout = (settings.type_k, settings.type_v, settings.flash_attn, str(lib.LLAMA_STATE_SEQ_VERSION))
     return state_key(model_parts(Path(request.path)), backend.version(), *layout)
 
 
 def default_threads(weight_bytes: int) -> int:
-    """Physical cores that this process may use: llama.cpp gains nothing from a second thread per core.
+    """The physical cores of this process: a second thread per core gains llama.cpp nothing.
 
     One thread for a tiny model: a token takes less time than the barriers between its graph nodes.
     """
@@ -191,13 +196,13 @@ def default_threads(weight_bytes: int) -> int:
     return max(1, min(physical, usable))
 
 
-def _place(settings: EngineSettings, devices: tuple[DeviceInfo, ...]) -> memory_fit.MemoryFit:
-    asked = settings.n_gpu_layers
-    if asked is not None and asked < 0:
-        asked = len(settings.layer_bytes) + 1
+def _fit(settings: EngineSettings, devices: tuple[DeviceInfo, ...]) -> memory_fit.MemoryFit:
+    requested = settings.n_gpu_layers
+    if requested is not None and requested < 0:
+        requested = len(settings.layer_bytes) + 1
     free = sum(device.free_bytes for device in _accelerators(settings, devices))
-    if free == 0 or asked == 0 or not settings.layer_bytes:
-        return memory_fit.MemoryFit(asked or 0, settings.n_ctx)
+    if free == 0 or requested == 0 or not settings.layer_bytes:
+        return memory_fit.MemoryFit(requested or 0, settings.n_ctx)
     return memory_fit.fit_to_memory(
         settings.layer_bytes,
         settings.other_bytes,
@@ -205,8 +210,8 @@ def _place(settings: EngineSettings, devices: tuple[DeviceInfo, ...]) -> memory_
         free,
         n_ctx=settings.n_ctx,
         n_ctx_train=settings.n_ctx_train,
-        n_gpu_layers=asked,
-        most_bytes=settings.context_bytes,
+        n_gpu_layers=requested,
+        max_bytes=settings.context_bytes,
     )
 
 
@@ -218,7 +223,7 @@ def _accelerators(settings: EngineSettings, devices: tuple[DeviceInfo, ...]) -> 
 
 
 def _check_memory(settings: EngineSettings, devices: tuple[DeviceInfo, ...], layers: int) -> None:
-    """Refuse, before any byte is read, weights that are larger than all memory that could hold them."""
+    """Raises InsufficientMemory, before reading the weights, if they exceed all usable memory."""
     weights = sum(settings.layer_bytes) + settings.other_bytes
     memory = psutil.virtual_memory().total + (
         sum(device.free_bytes for device in _accelerators(settings, devices)) if layers else 0
@@ -231,36 +236,36 @@ def _check_memory(settings: EngineSettings, devices: tuple[DeviceInfo, ...], lay
 
 
 def _pooling(settings: EngineSettings, model: LlamaModel) -> tuple[str, bool]:
-    """How to pool, and whether embedding is all that the model is for.
+    """The pooling, and whether the model can only embed.
 
-    Mean is llama.cpp's own choice for models that name none; pooling by token ("none") has no single vector.
+    llama.cpp pools by mean if the model names none; "none" has a vector per token, not one per input.
     """
     named = model.default_pooling()
     causal = model.metadata().get(f"{model.architecture}.attention.causal", "true")
     embedding_only = named in ("mean", "cls", "last", "rank") or causal == "false"
-    wanted = settings.pooling or named
-    return (wanted if wanted in ("mean", "cls", "last", "rank") else "mean"), embedding_only
+    pooling = settings.pooling or named
+    return (pooling if pooling in ("mean", "cls", "last", "rank") else "mean"), embedding_only
 
 
 def _n_ctx(
-    settings: EngineSettings, model: LlamaModel, placement: memory_fit.MemoryFit, embeds_most: int | None
+    settings: EngineSettings, model: LlamaModel, fit: memory_fit.MemoryFit, embedding_n_ctx: int | None
 ) -> int:
-    """embeds_most: tokens of an input where the settings say nothing, for a model that only embeds."""
-    if embeds_most is not None:
-        wanted = settings.n_ctx or embeds_most
-        return min(wanted, model.n_ctx_train) if model.n_ctx_train else wanted
+    """embedding_n_ctx: the default of a model that only embeds; None for other models."""
+    if embedding_n_ctx is not None:
+        n_ctx = settings.n_ctx or embedding_n_ctx
+        return min(n_ctx, model.n_ctx_train) if model.n_ctx_train else n_ctx
     if settings.n_ctx is not None:
         return settings.n_ctx
-    if placement.n_ctx is not None:
-        return placement.n_ctx
+    if fit.n_ctx is not None:
+        return fit.n_ctx
     per_token = _kv_bytes_per_token(settings)
-    # mmap-ed weights are not in "available" yet.
+    # "available" still includes the memory for mmap-ed weights.
     free = max(0, psutil.virtual_memory().available - model.size_bytes)
-    return memory_fit.automatic_n_ctx(model.n_ctx_train, per_token, free, settings.context_bytes)
+    return default_n_ctx(model.n_ctx_train, per_token, free, settings.context_bytes)
 
 
 def _kv_bytes_per_token(settings: EngineSettings) -> int:
-    """Size of one KV cell over all blocks. 0 where the header was not read."""
+    """Size of one KV cell over all blocks; 0 if the header was not read."""
     k_bytes = settings.k_elements * BYTES_PER_ELEMENT.get(settings.type_k, 2.0)
     return int(k_bytes + settings.v_elements * BYTES_PER_ELEMENT.get(settings.type_v, 2.0))
 

@@ -1,4 +1,4 @@
-"""How much of a model goes to a device, and how large a context memory allows."""
+"""Fits a model into memory: the layers on a device, and the context length."""
 
 from __future__ import annotations
 
@@ -6,28 +6,23 @@ import logging
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
+from jan_serve.core.default_context import MIN_DEFAULT_N_CTX, WANTED_N_CTX, default_n_ctx
 from jan_serve.errors import InsufficientMemory
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
-# Compute buffers, the driver's own share and other programs: kept free on a device.
-DEVICE_RESERVE_BYTES = 512 * 1024 * 1024
-# Of the memory that is free once the weights are in fit_to_memory, the part that an automatic context may take.
-CONTEXT_SHARE = 0.5
-DEFAULT_N_CTX_LIMIT = 32_768
-MIN_AUTO_N_CTX = 2_048
-# A conversation with a system prompt: for less, layers stay in main memory.
-WANTED_N_CTX = 8_192
+DEVICE_RESERVE_BYTES: Final = 512 * 1024 * 1024
+"""Kept free on a device for compute buffers, the driver and other programs."""
 
 
 def gpu_layers(layer_bytes: Sequence[int], other_bytes: int, kv_bytes_per_layer: int, free_bytes: int) -> int:
     """Layers that fit a device, in llama.cpp's counting: blocks from the last to the first, then the output layer.
 
     layer_bytes: weights of each block, first to last. other_bytes: embeddings and output. kv_bytes_per_layer: KV cache
-    of the whole context in one block. Returns len(layer_bytes) + 1 when everything fits.
+    of the whole context in one block. Returns len(layer_bytes) + 1 if everything fits.
     """
     room = free_bytes - DEVICE_RESERVE_BYTES
     fitting = 0
@@ -39,41 +34,24 @@ def gpu_layers(layer_bytes: Sequence[int], other_bytes: int, kv_bytes_per_layer:
     return fitting + 1 if room >= other_bytes else fitting
 
 
-def automatic_n_ctx(
-    n_ctx_train: int, kv_bytes_per_token: int, free_bytes: int, most_bytes: int | None = None
-) -> int:
-    """Context length, in tokens, for a model whose user asked for none: as trained, as far as memory allows.
+def with_shorter_context(create: Callable[[int], T], n_ctx: int, *, min_n_ctx: int) -> tuple[T, int]:
+    """Call `create` with n_ctx, then with half of it, and so on, until it fits. Returns its result and that length.
 
-    free_bytes: what is free beside the weights. most_bytes: a limit beside that; None is none.
-    """
-    room = CONTEXT_SHARE * free_bytes
-    if most_bytes is not None:
-        room = min(room, most_bytes)
-    n_ctx = min(n_ctx_train or MIN_AUTO_N_CTX, DEFAULT_N_CTX_LIMIT)
-    while n_ctx > MIN_AUTO_N_CTX and n_ctx * kv_bytes_per_token > room:
-        n_ctx = max(MIN_AUTO_N_CTX, n_ctx // 2)
-    return n_ctx
-
-
-def with_shorter_context(create: Callable[[int], T], n_ctx: int, *, least: int) -> tuple[T, int]:
-    """What `create` makes of the first length that fits, of n_ctx, a half, a quarter … of it, and that length.
-
-    What is free is an estimate, and other programs take from it too. Raises InsufficientMemory where `least` does not
-    fit.
+    Free memory is an estimate, and other programs allocate too. Raises InsufficientMemory if `min_n_ctx` does not fit.
     """
     while True:
         try:
             return create(n_ctx), n_ctx
         except InsufficientMemory:
-            if n_ctx <= least:
+            if n_ctx <= min_n_ctx:
                 raise
-            n_ctx = max(least, n_ctx // 2)
-            logger.warning("not enough memory: the context has %d tokens", n_ctx)
+            n_ctx = max(min_n_ctx, n_ctx // 2)
+            logger.warning("not enough memory: trying a context of %d tokens", n_ctx)
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryFit:
-    """Layers on the device, in llama.cpp's counting, and the context length; None where main memory decides that."""
+    """Layers on the device, in llama.cpp's counting, and the context length; None if main memory decides the length."""
 
     n_gpu_layers: int
     n_ctx: int | None
@@ -88,15 +66,15 @@ def fit_to_memory(
     n_ctx: int | None,
     n_ctx_train: int,
     n_gpu_layers: int | None = None,
-    most_bytes: int | None = None,
+    max_bytes: int | None = None,
 ) -> MemoryFit:
-    """What goes to a device with `free_bytes`, together with the cache of the layers that go there.
+    """Fit layers and their part of the KV cache into a device with `free_bytes`.
 
-    n_ctx, n_gpu_layers: what the user asked for; None is automatic. All layers with a shorter context come before fewer
-    layers with a longer one, down to WANTED_N_CTX. most_bytes: of an automatic context.
+    n_ctx, n_gpu_layers: set by the user; None is automatic. A shorter context, down to WANTED_N_CTX, is preferred to
+    fewer layers. max_bytes: of the KV cache of a default context.
     """
     everything = len(layer_bytes) + 1
-    lengths = [n_ctx] if n_ctx is not None else _lengths(n_ctx_train, kv_bytes_per_token, most_bytes)
+    lengths = [n_ctx] if n_ctx is not None else _default_lengths(n_ctx_train, kv_bytes_per_token, max_bytes)
     shortest = n_ctx if n_ctx is not None else min(WANTED_N_CTX, lengths[0])
     for length in lengths:
         kv_per_layer = length * kv_bytes_per_token // max(1, len(layer_bytes))
@@ -112,14 +90,14 @@ def fit_to_memory(
     return MemoryFit(fitting, shortest if fitting else n_ctx)
 
 
-def _lengths(n_ctx_train: int, kv_bytes_per_token: int, most_bytes: int | None) -> list[int]:
-    """Automatic lengths, the longest first; each half of the one before."""
-    lengths = [automatic_n_ctx(n_ctx_train, kv_bytes_per_token, sys.maxsize, most_bytes)]
-    while lengths[-1] > MIN_AUTO_N_CTX:
-        lengths.append(max(MIN_AUTO_N_CTX, lengths[-1] // 2))
+def _default_lengths(n_ctx_train: int, kv_bytes_per_token: int, max_bytes: int | None) -> list[int]:
+    """Default context lengths, longest first; each is half of the previous one."""
+    lengths = [default_n_ctx(n_ctx_train, kv_bytes_per_token, sys.maxsize, max_bytes)]
+    while lengths[-1] > MIN_DEFAULT_N_CTX:
+        lengths.append(max(MIN_DEFAULT_N_CTX, lengths[-1] // 2))
     return lengths
 
 
-def automatic_parallel(n_ctx: int) -> int:
-    """Sequences that run at once when the user said nothing: 256 tokens each at least, 8 at most."""
+def default_parallel(n_ctx: int) -> int:
+    """Default number of parallel sequences: one per 256 tokens of context, at most 8."""
     return max(1, min(8, n_ctx // 256))

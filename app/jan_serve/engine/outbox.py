@@ -1,8 +1,7 @@
-"""Steps on their way to the front.
+"""Sends steps to the front on a thread of its own.
 
-A write to the pipe wakes the front, and the client behind it, which often take the writer's core until they have done
-their work. A thread of its own writes, so that this happens beside the next decode, whose threads share what is left,
-and not between two decodes, where the other cores wait for this one.
+A write to the pipe wakes the front and its client, which often take the writer's core until they are done. This thread
+overlaps that with the next decode; on the engine thread, all decoding threads would wait.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from jan_serve.ipc.messages import Step
 
 
 class Outbox:
-    """Sends steps in order from the thread that `run`s it; the engine thread alone puts them in.
+    """A bounded queue of steps. The engine thread puts, the writer thread runs.
 
     At most `limit` steps wait: a front that does not read slows the engine down, as a full pipe does.
     """
@@ -26,12 +25,12 @@ class Outbox:
         self._room = threading.Semaphore(limit)
 
     def put(self, step: Step) -> None:
-        """Have a step sent. Blocks while `limit` others wait."""
+        """Blocks while `limit` other steps wait."""
         self._room.acquire()
         self._steps.put(step)
 
     def run(self) -> None:
-        """Send what comes, without end. Raises what `send` raises."""
+        """Send steps for ever. Raises the errors of `send`."""
         while True:
             self._send(self._steps.get())
             self._room.release()

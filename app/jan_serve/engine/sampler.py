@@ -8,25 +8,25 @@ import numpy as np
 import numpy.typing as npt
 
 from jan_serve.core.events import TokenLogprob
-from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
 from jan_serve.engine.llama.chain import Candidates, SamplerChain, has_penalties
 from jan_serve.engine.llama.vocab import Vocab
 from jan_serve.engine.tgi_sampling import TgiSampler
 from jan_serve.engine.tokens import Tokens
 from jan_serve.errors import EngineFailure, GrammarTooComplex
+from jan_serve.ipc.messages import EngineRequest
 from jan_serve.text.watermark import green_tokens
 
 Floats = npt.NDArray[np.float32]
 
-_MOST_TIES = 64
-_SEEDS = 0xFFFFFFFF  # llama.cpp seeds are uint32, and the last one asks for a random one
+_MAX_TIES = 64
+_SEEDS = 0xFFFFFFFF  # llama.cpp's seeds are uint32; the largest one requests a random seed
 
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """A picked token. logprob and top are only computed when they were asked for: of the raw logits, or with the `tgi`
-    pipeline of those that the token was drawn from."""
+    """A sampled token. logprob and top are only computed on request: of the raw logits, or, in the `tgi` pipeline, of
+    those that the token was drawn from."""
 
     token: int
     logprob: float | None = None
@@ -34,28 +34,27 @@ class Sampled:
 
 
 class Sampler:
-    """Sampling state of one sequence; nothing in it is shared with another but the scratch array of candidates.
+    """Sampling state of one sequence. Only the scratch array of candidates is shared with others.
 
-    The logits row given to `sample` is changed in place (biases, masks).
+    `sample` changes its row of logits in place (biases, masks).
     """
 
     def __init__(
         self,
-        params: SamplingParams,
-        stopping: StopConditions,
+        request: EngineRequest,
         seed: int,
         vocab: Vocab,
         n_ctx: int,
         candidates: Candidates,
         *,
-        logprobs: int | None,
         grammar: GrammarExecutor | None,
         jump_forward: bool = True,
     ) -> None:
+        params, stopping = request.sampling, request.stopping
         self._jump_forward = jump_forward
         self._vocab = vocab
         self._candidates = candidates
-        self._logprobs = logprobs
+        self._logprobs = request.logprobs
         self._grammar = grammar
         self._mask_first = params.mirostat_mode != 0 and params.temperature > 0.0
         self._eog = np.array(vocab.eog_ids, np.int64)
@@ -68,9 +67,9 @@ class Sampler:
         self._has_penalties = has_penalties(params)
         self._watermark = params.watermark
         self._last: int | None = None
-        self._warper: TgiSampler | None = None
+        self._tgi: TgiSampler | None = None
         if params.pipeline == "tgi":
-            self._warper = TgiSampler(params, seed, vocab.n_tokens)
+            self._tgi = TgiSampler(params, seed, vocab.n_tokens)
         elif params.temperature > 0.0 or self._has_penalties:
             self._chain = SamplerChain(params, seed % _SEEDS, vocab.n_tokens, n_ctx, vocab=vocab)
         self._window = params.repeat_last_n
@@ -81,10 +80,10 @@ class Sampler:
         return self._grammar is not None and self._grammar.is_complete
 
     def observe_prompt(self, tokens: Tokens) -> None:
-        """Penalties look back into the prompt, the watermark on its last token."""
+        """Count the prompt for the penalties, and its last token for the watermark."""
         self._last = int(tokens[-1]) if len(tokens) else None
-        if self._warper is not None:
-            self._warper.observe_prompt(tokens)
+        if self._tgi is not None:
+            self._tgi.observe_prompt(tokens)
         if self._chain is None or not self._has_penalties:
             return
         tail = tokens if self._window < 0 else tokens[max(0, len(tokens) - self._window) :]
@@ -92,15 +91,15 @@ class Sampler:
             self._penalise(token)
 
     def sample(self, logits: Floats) -> Sampled:
-        """Pick and accept the next token. Raises GrammarTooComplex when the grammar cannot go on."""
-        raw = logits.copy() if self._logprobs is not None and self._warper is None else logits
-        self._mark(logits)
+        """Sample and accept the next token. Raises GrammarTooComplex if no token can continue the grammar."""
+        raw = logits.copy() if self._logprobs is not None and self._tgi is None else logits
+        self._add_watermark(logits)
         if len(self._bias_ids):
             logits[self._bias_ids] += self._bias
         if self._ignore_eos or self._count < self._min_tokens:
             self._forbid_end(logits)
-        if self._warper is not None:
-            token, raw = self._pick_warped(self._warper, logits)
+        if self._tgi is not None:
+            token, raw = self._pick_tgi(self._tgi, logits)
         else:
             token = self._pick(logits)
         self._count += 1
@@ -109,13 +108,13 @@ class Sampler:
             self._grammar.accept(token)
         if self._logprobs is None:
             return Sampled(token)
-        logprob, top = score(raw, token, self._logprobs, self._vocab, ties=self._warper is not None)
+        logprob, top = score(raw, token, self._logprobs, self._vocab, ties=self._tgi is not None)
         return Sampled(token, logprob, top)
 
     def take_forced(self) -> list[int]:
-        """Tokens that the grammar leaves no choice about, accepted already.
+        """The tokens that the grammar forces next, already accepted.
 
-        None when log-probabilities are wanted, whose logits are not looked at, or when all is to be sampled.
+        Empty if log-probabilities are requested, which need logits, or if jump-forward is off.
         """
         if self._grammar is None or self._logprobs is not None or not self._jump_forward:
             return []
@@ -126,45 +125,46 @@ class Sampler:
         return tokens
 
     def _penalise(self, token: int) -> None:
-        """Count a token for the penalties and the watermark. The `tgi` pipeline counts everything; else markers of a
-        format are left out, which repeat by nature: a model that is kept from them cannot call a tool right after it
-        was shown how.
+        """Count a token for the penalties and the watermark.
+
+        The `tgi` pipeline counts every token. Otherwise markers of a chat format, which repeat by nature, do not count:
+        a penalised model could not call a tool right after an example of a call.
         """
         self._last = token
-        if self._warper is not None:
-            self._warper.observe(token)
+        if self._tgi is not None:
+            self._tgi.observe(token)
         if self._chain is not None and not (self._has_penalties and self._vocab.is_markup(token)):
             self._chain.accept(token)
 
-    def _mark(self, logits: Floats) -> None:
-        mark = self._watermark
-        if mark is not None and self._last is not None:
-            green = green_tokens(len(logits), self._last, mark.gamma)
-            logits += green.astype(np.float32) * np.float32(mark.delta)
+    def _add_watermark(self, logits: Floats) -> None:
+        watermark = self._watermark
+        if watermark is not None and self._last is not None:
+            green = green_tokens(len(logits), self._last, watermark.gamma)
+            logits += green.astype(np.float32) * np.float32(watermark.delta)
 
     def _forbid_end(self, logits: Floats) -> None:
-        """No EOG token, unless a grammar leaves nothing else."""
+        """Mask EOG tokens, unless the grammar allows nothing else."""
         if self._grammar is not None and not np.isfinite(
             np.delete(self._grammar.mask(logits), self._eog).max()
         ):
             return
         logits[self._eog] = -np.inf
 
-    def _pick_warped(self, warper: TgiSampler, logits: Floats) -> tuple[int, Floats]:
-        """The token, and the logits that it was drawn from."""
-        warper.penalise(logits)
+    def _pick_tgi(self, sampler: TgiSampler, logits: Floats) -> tuple[int, Floats]:
+        """The token, and the logits it was drawn from."""
+        sampler.penalise(logits)
         if self._grammar is not None:
             logits = self._masked(self._grammar, logits)
         _check_finite(logits)
-        warped = warper.warp(logits)
-        return warper.draw(warped), warped
+        warped = sampler.warp(logits)
+        return sampler.draw(warped), warped
 
     def _pick(self, logits: Floats) -> int:
         if self._grammar is None:
             return self._choose(logits)
         if not self._mask_first:
-            # A token drawn from all and kept if the grammar allows it, otherwise redrawn among the allowed ones, has
-            # the distribution of a draw among the allowed ones; the test is far cheaper than the mask.
+            # Rejection sampling: a draw from all tokens, redrawn among the allowed ones if the grammar rejects it, has
+            # the distribution of a draw among the allowed ones. Testing one token is far cheaper than a mask.
             token = self._choose(logits)
             if np.isfinite(logits[token]) and self._grammar.allows(token):
                 return token
@@ -185,7 +185,7 @@ class Sampler:
 
 
 def _check_finite(logits: Floats) -> int:
-    """The most likely token. Raises EngineFailure where there is none."""
+    """The most likely token. Raises EngineFailure if no logit is finite."""
     best = int(logits.argmax())
     if not np.isfinite(logits[best]):
         # llama.cpp's samplers sort: NaN would be undefined behaviour there.
@@ -198,7 +198,7 @@ def score(
 ) -> tuple[float, tuple[TokenLogprob, ...]]:
     """Log-probability of `token` and the `count` most likely tokens, best first.
 
-    ties: others that are as likely as the last of them too (64 at most), and none that is impossible.
+    ties: include tokens as likely as the last of them (at most 64), and leave out impossible ones.
     """
     highest = float(logits.max())
     log_total = highest + float(np.log(np.exp(logits - highest, dtype=np.float32).sum(dtype=np.float64)))
@@ -209,7 +209,7 @@ def score(
     best = np.argpartition(-logits, count - 1)[:count]
     if ties:
         best = np.flatnonzero((logits >= logits[best].min()) & (logits > -np.inf))
-    best = best[np.lexsort((best, -logits[best]))][: count + _MOST_TIES]
+    best = best[np.lexsort((best, -logits[best]))][: count + _MAX_TIES]
     top = tuple(
         TokenLogprob(i, vocab.piece(i, special=True), float(logits[i]) - log_total, vocab.is_control(i))
         for i in best.tolist()

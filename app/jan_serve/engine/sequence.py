@@ -1,4 +1,4 @@
-"""A Sequence: one running completion, from its prompt to its last token."""
+"""A Sequence: one completion, from its prompt to its last token."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from jan_serve.engine.tokens import TokenBuffer, Tokens
 from jan_serve.ipc.messages import EngineRequest
 
 if TYPE_CHECKING:
-    # Held, never called here: the scheduler's tests load no llama.cpp.
+    # For their types only: the scheduler and its tests load no llama.cpp.
     from jan_serve.engine.constraint.guide import GuidedExecutor
     from jan_serve.engine.sampler import Sampler
 
 
 class Status(enum.Enum):
-    """waiting: has no cells. running: has a sequence id and is prefilled or decoded. finished: gone from the engine."""
+    """waiting: without cells. running: has a sequence id, prefills or decodes. finished: no longer in the engine."""
 
     WAITING = enum.auto()
     RUNNING = enum.auto()
@@ -29,9 +29,9 @@ class Status(enum.Enum):
 
 @dataclass(slots=True, eq=False)
 class RequestState:
-    """What the sequences of one request share. Times are of a monotonic clock, in seconds.
+    """State shared by the sequences of one request. Times are of a monotonic clock, in seconds.
 
-    visible_specials: ids of control tokens whose text is kept.
+    visible_specials: ids of control tokens whose text stays in the output.
     """
 
     request: EngineRequest
@@ -46,7 +46,6 @@ class RequestState:
     visible_specials: frozenset[int] = frozenset()
 
     def timings(self, now: float) -> Timings:
-        """Where the time went, for the final event."""
         started = self.started if self.started is not None else now
         first = self.first_token if self.first_token is not None else now
         return Timings(
@@ -61,16 +60,16 @@ class Sequence:
     """One completion.
 
     tokens: prompt and generated ids. num_computed: how many of them are in the KV cache under `seq_id`.
-    num_cached: how many of them came from the prefix cache at the (last) admission.
-    prefill_end: tokens it had at the (last) admission; computing them is its prefill.
-    guide: what `sampler` follows, where that counts thoughts.
-    max_new: tokens it may still generate in all, bounded by the context and the server's ceiling.
-    checkpoints: numbers of tokens at which its state is kept during the prefill, in ascending order.
-    fork: number of tokens at which its prefill stops once, for the other choices of its request; 0 where it does not.
-    passed: how often one that came later was admitted before it for its cached prefix.
-    num_drafted: cells behind its own that hold a draft.
-    resumed: what another server computed of it, until it has been put in place.
-    mark: keeps its prefix apart from those under other LoRA adapters or salts; None where neither applies.
+    num_cached: how many of them came from the prefix cache at the last admission.
+    prefill_end: number of tokens at the last admission; computing them is its prefill.
+    guide: the sampler's guide, which counts reasoning tokens.
+    max_new: max tokens to generate, bounded by the context and the server's ceiling.
+    checkpoints: numbers of tokens at which the prefill saves its state, in ascending order.
+    fork: number of tokens at which the prefill stops once, for the other choices of its request; 0: no stop.
+    passed: how often a later sequence with a cached prefix was admitted first.
+    num_drafted: cells after its own that hold a draft.
+    resumed: another server's state of it, until that is restored.
+    mark: separates its prefix from those under other LoRA adapters or salts; None without either.
     """
 
     state: RequestState
@@ -99,40 +98,39 @@ class Sequence:
 
     @property
     def request(self) -> EngineRequest:
-        """The request that this sequence belongs to."""
         return self.state.request
 
     def prefix(self, end: int | None = None) -> Tokens:
-        """Its first `end` tokens (default: all) as prefixes are compared; without adapters a view."""
+        """Its first `end` tokens (default: all), marked for prefix comparison. A view if there is no mark."""
         tokens = self.tokens.view(0, end)
         return tokens if self.mark is None else self.mark.apply(tokens)
 
     @property
     def num_uncomputed(self) -> int:
-        """Tokens not in the KV cache yet. While decoding: the newest one and what a grammar forced after it."""
+        """Tokens not in the KV cache yet. While decoding: the newest one and those forced after it by a grammar."""
         return len(self.tokens) - self.num_computed
 
     @property
     def next_stops(self) -> list[int]:
-        """Numbers of tokens at which its prefill will stop, before its end."""
+        """Numbers of tokens at which its prefill will stop before its end."""
         return [stop for stop in {*self.checkpoints, self.fork} if stop > self.num_computed]
 
     @property
     def num_prefill(self) -> int:
-        """Tokens that one batch may take of its prefill: up to its end, or to the next stop."""
+        """Tokens of its prefill that one batch may take: up to its end or to the next stop."""
         return min([*self.next_stops, self.prefill_end]) - self.num_computed
 
     @property
     def is_prefilling(self) -> bool:
-        """Whether tokens that it was admitted with are still missing from the KV cache."""
+        """Whether tokens of its last admission are missing from the KV cache."""
         return self.num_computed < self.prefill_end
 
     @property
     def waits_for_scores(self) -> bool:
-        """Whether the first sequence of its request has yet to score the prompt, which is told before any text."""
+        """Whether it waits for the first sequence of its request to score the prompt: scores precede any text."""
         return self.index > 0 and self.request.prompt_logprobs is not None and not self.state.scored
 
     @property
     def wants_prompt_scores(self) -> bool:
-        """Whether logits of prompt positions are still needed (by the first sequence of the request only)."""
+        """Whether it still needs logits of prompt positions. Only the first sequence of a request does."""
         return self.index == 0 and self.request.prompt_logprobs is not None and not self.state.scored

@@ -1,4 +1,4 @@
-"""From logits to events: samples, turns tokens into text, ends sequences. Used by the engine's thread alone."""
+"""From logits to events: samples, turns tokens into text, finishes sequences. For the engine thread."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from jan_serve.ipc.messages import (
 
 
 class SequenceOutput:
-    """The answers of one context's sequences.
+    """The events of one context's sequences.
 
-    retire: gets a sequence that ended. abort: gets the id of a request that failed.
-    shelf: where states for other servers are kept; None for nowhere.
+    retire: called with each finished sequence. abort: called with the id of each failed request. shelf: holds states
+    for other servers; None: `keep_state` fails. phase: its clock is used.
     """
 
     def __init__(
@@ -39,7 +39,6 @@ class SequenceOutput:
         context: LlamaContext,
         *,
         phase: PhaseClock,
-        clock: Callable[[], float],
         shelf: StateShelf | None,
         retire: Callable[[Sequence], None],
         abort: Callable[[int], None],
@@ -47,7 +46,7 @@ class SequenceOutput:
         self._context = context
         self._vocab = context.model.vocab
         self._phase = phase
-        self._clock = clock
+        self._clock = phase.clock
         self._shelf = shelf
         self._retire = retire
         self._abort = abort
@@ -55,12 +54,12 @@ class SequenceOutput:
         self.generated = self.forced = 0
 
     def take(self) -> list[EngineEvent]:
-        """Everything that happened since the last call, in order."""
+        """The events since the last call, in order."""
         events, self._events = self._events, []
         return events
 
     def fail(self, state: RequestState, error: JanServeError) -> None:
-        """End a request with an error, of which alone its caller hears."""
+        """Abort a request. The error replaces all its events of this step."""
         self._abort(state.request.id)
         self._events = [event for event in self._events if event.id != state.request.id]
         self._events.append(Failed(id=state.request.id, code=error.code, payload=error.payload()))
@@ -88,7 +87,7 @@ class SequenceOutput:
             self._events.append(PromptScored(request.id, tuple(infos)))
 
     def advance(self, sequence: Sequence, logits: Floats) -> None:
-        """Sample the next token of a sequence from its logits, which change, and emit what it gives."""
+        """Sample the next tokens of a sequence and emit their events. Changes `logits`."""
         state = sequence.state
         if state.first_token is None:
             state.first_token = self._clock()
@@ -119,7 +118,7 @@ class SequenceOutput:
                 return
 
     def _keep(self, sequence: Sequence, logits: bytes, next_token: int) -> None:
-        """Put what was computed of a prompt on the shelf, for another server. Raises Overloaded, EngineFailure."""
+        """Put the state of a prompt on the shelf, for another server. Raises Overloaded, EngineFailure."""
         if self._shelf is None:
             raise EngineFailure("this worker keeps no states")
         request_id = sequence.request.id
@@ -139,7 +138,7 @@ class SequenceOutput:
         self._events.append(StateKept(id=request_id, tokens=len(tokens), next_token=next_token))
 
     def _next_tokens(self, sequence: Sequence, logits: Floats) -> list[Sampled]:
-        """One sampled token and what the grammar forces after it; or only what it forces from the very start."""
+        """A sampled token and those forced after it by the grammar; at the start only forced ones, if any."""
         sampler = sequence.sampler
         if sequence.num_generated == 0:
             forced = sampler.take_forced()
@@ -152,13 +151,13 @@ class SequenceOutput:
         return [sampled, *(Sampled(token) for token in forced)]
 
     def _emit(self, sequence: Sequence, sampled: Sampled, *, is_last: bool) -> None:
-        """Send what a token brings, and end the sequence if it did. is_last: the grammar stands right behind it."""
+        """Emit a token's text; finish the sequence if it ends here. is_last: the grammar has not advanced past it."""
         request = sequence.request
-        shown = not request.skip_special_tokens or sampled.token in sequence.state.visible_specials
-        piece = self._vocab.piece(sampled.token, special=shown)
+        visible = not request.skip_special_tokens or sampled.token in sequence.state.visible_specials
+        piece = self._vocab.piece(sampled.token, special=visible)
         info = self._info(request, sampled.token, sampled) if _wants_tokens(request) else None
         emission = sequence.text.push(piece, info)
-        self._show(sequence, emission)
+        self._emit_text(sequence, emission)
         sequence.has_line_break = sequence.has_line_break or "\n" in emission.text
         if emission.stop is not None:
             self._finish(sequence, "stop", stop=emission.stop)
@@ -167,8 +166,8 @@ class SequenceOutput:
         elif sequence.num_generated >= sequence.max_new or self._took_too_long(sequence):
             self._finish(sequence, "length")
 
-    def _show(self, sequence: Sequence, emission: Emission) -> None:
-        """Text of several tokens of one step goes out in one piece, unless it is asked for with its tokens."""
+    def _emit_text(self, sequence: Sequence, emission: Emission) -> None:
+        """Emit text; text of several tokens of one step is merged, unless tokens are requested."""
         if not emission.text and not emission.tokens:
             return
         text = emission.text
@@ -212,7 +211,7 @@ class SequenceOutput:
             stop = emission.stop
             if stop is not None:
                 reason = "stop"
-            self._show(sequence, emission)
+            self._emit_text(sequence, emission)
         scored = request.logprobs is not None and sequence.num_generated > 0
         self._events.append(
             SequenceFinished(

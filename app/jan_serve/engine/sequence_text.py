@@ -1,4 +1,4 @@
-"""From sampled tokens to text that may be sent: whole characters, stop strings applied, tokens beside their text."""
+"""Sampled tokens to text to send: whole characters, stop strings applied, tokens with their text."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Emission(NamedTuple):
 
 
 class SequenceText:
-    """The text of one sequence. A token is released once text from its first character on has been released.
+    """The text of one sequence. A token is released together with its first character.
 
-    After a stop string, tokens that begin at or behind the cut are dropped, so that joined tokens never hold more than
-    the text, but for the end of one token that the cut goes through.
+    After a stop string, tokens that start at or after the cut are dropped: the joined tokens equal the text, except for
+    the end of a token that the cut divides.
     """
 
     def __init__(
@@ -34,9 +34,9 @@ class SequenceText:
         at_token_end: bool = False,
         free_tokens: int = 0,
     ) -> None:
-        """at_token_end: see StopConditions.stop_at_token_end. Nothing is held back for stop strings then.
+        """at_token_end: see StopConditions.stop_at_token_end; no text is held back then.
 
-        free_tokens: the first tokens, in which no stop string is looked for.
+        free_tokens: number of first tokens that are not searched for stop strings.
         """
         self._decoder = Utf8Decoder()
         self._matcher = StopMatcher(() if at_token_end else stops)
@@ -49,7 +49,7 @@ class SequenceText:
         self._waiting: deque[tuple[int, TokenInfo]] = deque()
 
     def push(self, piece: bytes, info: TokenInfo | None) -> Emission:
-        """Add one token: its bytes (empty when it has no text to show) and its info when tokens are kept."""
+        """Add one token: its bytes (empty if it has no visible text), and its info if tokens are requested."""
         start = self._seen
         free = self._free_tokens > 0
         if free:
@@ -72,9 +72,9 @@ class SequenceText:
         return Emission(released, self._release(self._idle_at(self._seen)), stop)
 
     def finish(self, *, cut_off: bool = False) -> Emission:
-        """The sequence ended without a stop string: everything held back is text (unless it completes one).
+        """Release the text held back, in which a stop string may still complete.
 
-        cut_off: by a limit, perhaps inside of a character, which is then left out. Its tokens are not.
+        cut_off: a limit ended the sequence, perhaps inside a character, which is left out; its tokens are not.
         """
         tail = self._decoder.finish(cut_off=cut_off)
         self._seen += len(tail)
@@ -88,7 +88,7 @@ class SequenceText:
         return Emission(released, tokens, None)
 
     def _idle_at(self, position: int) -> bool:
-        """Whether nothing is held back before `position`, so that tokens without text need not wait."""
+        """Whether all text before `position` is released, so that tokens without text need not wait."""
         return self._emitted == position and not self._decoder.pending
 
     def _release(self, idle: bool) -> tuple[TokenInfo, ...]:

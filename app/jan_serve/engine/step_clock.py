@@ -1,4 +1,4 @@
-"""How long the parts of steps take, counted since the worker started. Belongs to the engine's thread."""
+"""Times of the parts of steps, since the worker started. For the engine thread."""
 
 from __future__ import annotations
 
@@ -15,48 +15,44 @@ _PARTS: Final[tuple[Part, ...]] = ("whole", "forward", "sampling", "join", "leav
 
 
 class StepClock:
-    """Measures the step that runs now; `end` counts it under its kind. `leave` lies within `sampling`, which is told
-    without it."""
+    """Times the current step; `end` counts it under its kind. `leave` runs within `sampling`, which excludes it."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
         self._kinds = {True: _Kind(), False: _Kind()}
-        self._began = 0.0
+        self._started = 0.0
         self._parts: dict[Part, float] = {}
 
     def begin(self) -> None:
-        """A step begins."""
-        self._began = self._clock()
+        self._started = self._clock()
         self._parts.clear()
 
     @contextmanager
     def part(self, name: Part) -> Generator[None]:
-        """Adds what the block takes to a part of the step."""
-        began = self._clock()
+        """Add the time of the block to a part of the step."""
+        started = self._clock()
         try:
             yield
         finally:
-            self._parts[name] = self._parts.get(name, 0.0) + self._clock() - began
+            self._parts[name] = self._parts.get(name, 0.0) + self._clock() - started
 
     def drop(self, name: Part) -> None:
-        """What was measured as this part was something else."""
+        """Discard the time measured for a part."""
         self._parts.pop(name, None)
 
     def end(self, *, prefills: bool) -> None:
-        """The step is over."""
         kind = self._kinds[prefills]
         if "sampling" in self._parts:
             self._parts["sampling"] = max(0.0, self._parts["sampling"] - self._parts.get("leave", 0.0))
-        self._parts["whole"] = self._clock() - self._began
+        self._parts["whole"] = self._clock() - self._started
         for name, seconds in self._parts.items():
             kind.parts[name].add(seconds)
 
     def fail(self, *, prefills: bool) -> None:
-        """It has failed."""
         self._kinds[prefills].failed += 1
 
     def times(self, *, prefills: bool) -> StepTimes:
-        """Of all steps of this kind. Any thread may ask; the parts are each consistent by themselves."""
+        """Of all steps of this kind. Any thread; each part is consistent by itself."""
         kind = self._kinds[prefills]
         return StepTimes(**{name: kind.parts[name].times() for name in _PARTS}, failed=kind.failed)
 

@@ -1,7 +1,7 @@
-"""Text Generation Inference's way from logits to a token, whose result its log-probabilities are told of.
+"""Text Generation Inference's sampling pipeline, whose log-probabilities are those of the warped logits.
 
-Unlike llama.cpp's chain, the temperature comes before the truncations, both penalties see the whole context with every
-token in it, and the frequency penalty counts shares of the context. (`HeterogeneousNextTokenChooser` and
+Unlike in llama.cpp's chain, temperature precedes truncation, both penalties cover the whole context with every token in
+it, and the frequency penalty is relative to the length of the context. (`HeterogeneousNextTokenChooser` and
 `logits_process.py` of its server.) A grammar's mask comes between `penalise` and `warp`.
 """
 
@@ -21,15 +21,15 @@ Doubles = npt.NDArray[np.float64]
 Ids = npt.NDArray[np.intp]
 
 _DEPTHS: Final = (8.0, 16.0)
-"""How far below the best one tokens are looked at first: sorting a whole vocabulary takes longer than all else."""
-_LARGEST: Final = 1e30
-_LEAST: Final = 1e-30
-"""Beyond what logits and temperatures are, and within what float32 holds."""
+"""Distances below the best logit to search first: sorting a whole vocabulary is the most expensive step."""
+_MAX_LOGIT: Final = 1e30
+_MIN_TEMPERATURE: Final = 1e-30
+"""Beyond the range of real logits and temperatures, and within that of float32."""
 
 
 class TgiSampler:
-    """The state of one sequence. Reads temperature, top_k, top_p, typical_p, repeat_penalty and frequency_penalty; the
-    other shaping parameters are not part of this pipeline."""
+    """Sampling state of one sequence. Uses temperature, top_k, top_p, typical_p, repeat_penalty and frequency_penalty;
+    TGI has no other parameters that change probabilities."""
 
     def __init__(self, params: SamplingParams, seed: int, n_vocab: int) -> None:
         """seed: 0 or more, of any size."""
@@ -40,19 +40,17 @@ class TgiSampler:
         self._length = 0
 
     def observe_prompt(self, tokens: Tokens) -> None:
-        """Take the prompt."""
         if self._penalises:
             np.add.at(self._counts, tokens, 1)
             self._length += len(tokens)
 
     def observe(self, token: int) -> None:
-        """Take a token of the completion."""
         if self._penalises:
             self._counts[token] += 1
             self._length += 1
 
     def penalise(self, logits: Floats) -> None:
-        """Both penalties, in place. Shape (n_vocab,)."""
+        """Apply both penalties in place. Shape (n_vocab,)."""
         if self._length == 0:
             return
         repeat, frequency = self._params.repeat_penalty, self._params.frequency_penalty
@@ -63,21 +61,21 @@ class TgiSampler:
                 values = np.where(values < 0, values * repeat, values / repeat)
         if frequency != 0.0:
             values -= self._counts[seen] * (frequency / self._length)
-        logits[seen] = np.clip(values, -_LARGEST, _LARGEST)
+        logits[seen] = np.clip(values, -_MAX_LOGIT, _MAX_LOGIT)
 
     def warp(self, logits: Floats) -> Floats:
-        """What the token is drawn from: excluded tokens at -inf. Greedy leaves all as they are."""
+        """The logits to draw from, with excluded tokens at -inf; unchanged if sampling is greedy."""
         params = self._params
         if params.temperature <= 0.0:
             return logits
         warped = logits
         if params.temperature != 1.0:
-            # From the best one down: whatever the temperature, that one stays finite.
+            # Relative to the best logit, which stays finite at any temperature.
             with np.errstate(over="ignore"):
-                warped = (logits - logits.max()) / np.float32(max(params.temperature, _LEAST))
+                warped = (logits - logits.max()) / np.float32(max(params.temperature, _MIN_TEMPERATURE))
         if 0 < params.top_k < len(warped):
-            least = np.partition(warped, len(warped) - params.top_k)[len(warped) - params.top_k]
-            warped = np.where(warped < least, np.float32(-np.inf), warped)
+            lowest = np.partition(warped, len(warped) - params.top_k)[len(warped) - params.top_k]
+            warped = np.where(warped < lowest, np.float32(-np.inf), warped)
         if params.top_p < 1.0:
             warped = _kept(warped, _top_p(warped, params.top_p))
         if params.typical_p < 1.0:
@@ -85,12 +83,12 @@ class TgiSampler:
         return warped
 
     def draw(self, warped: Floats) -> int:
-        """A token by its probability; the most likely one where sampling is greedy."""
+        """Draw a token by its probability; the most likely one if sampling is greedy."""
         if self._params.temperature <= 0.0:
             return int(warped.argmax())
         reached: Doubles = np.cumsum(_weights(warped), dtype=np.float64)
         unit = (int(self._random.random_raw()) >> 11) * 2.0**-53
-        # The first token beyond the drawn mass: one of no weight never is.
+        # The first token beyond the drawn mass; never one without weight.
         return int(np.searchsorted(reached, unit * float(reached[-1]), side="right"))
 
 
@@ -106,7 +104,7 @@ def _kept(warped: Floats, ids: Ids) -> Floats:
 
 
 def _top_p(warped: Floats, top_p: float) -> Ids:
-    """The tokens before which, from the most likely one down, there is less than `top_p`."""
+    """The tokens, most likely first, whose predecessors have less than `top_p` of the mass."""
     falls = warped - warped.max()
     weights = np.exp(falls)
     total = float(weights.sum(dtype=np.float64))
@@ -122,16 +120,16 @@ def _top_p(warped: Floats, top_p: float) -> Ids:
 
 
 def _typical_p(warped: Floats, mass: float) -> Ids:
-    """Locally typical sampling (Meister et al. 2022): the tokens whose surprise is nearest to the entropy."""
+    """Locally typical sampling (Meister et al. 2022): the tokens whose surprisal is nearest to the entropy."""
     falls = warped - warped.max()
     weights = np.exp(falls)
     total = float(weights.sum(dtype=np.float64))
     log_total = math.log(total)
-    entropy = log_total - float((weights * np.maximum(falls, -_LARGEST)).sum(dtype=np.float64)) / total
+    entropy = log_total - float((weights * np.maximum(falls, -_MAX_LOGIT)).sum(dtype=np.float64)) / total
     for depth in _DEPTHS:
         ids = np.flatnonzero(falls > -depth)
         distance, last = _nearest(falls[ids], weights[ids], total, entropy, mass)
-        if last <= depth + log_total - entropy:  # all that is less likely is farther away
+        if last <= depth + log_total - entropy:  # less likely tokens are farther away
             break
     else:
         ids = np.flatnonzero(falls > -np.inf)
@@ -142,7 +140,7 @@ def _typical_p(warped: Floats, mass: float) -> Ids:
 def _nearest(
     falls: Floats, weights: Floats, total: float, entropy: float, mass: float
 ) -> tuple[Doubles, float]:
-    """How far the surprise of each token is from the entropy, and how far the last one is that `mass` needs."""
+    """Distance of each token's surprisal from the entropy, and the largest distance that `mass` needs."""
     distance = np.abs(math.log(total) - falls.astype(np.float64) - entropy)
     order = np.argsort(distance, kind="stable")
     reached = np.cumsum(weights[order].astype(np.float64)) / total

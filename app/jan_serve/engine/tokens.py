@@ -1,4 +1,4 @@
-"""Token ids of a sequence as a growable array, and common prefixes of two of them."""
+"""Token ids of a sequence as a growable array, and their common prefixes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Tokens = npt.NDArray[np.int32]
 
 
 class TokenBuffer:
-    """Append-only int32 ids. Slices are views and stay valid: a full buffer is replaced, never moved."""
+    """Append-only int32 ids. Views stay valid: a full buffer is replaced by a larger copy."""
 
     __slots__ = ("_data", "_size")
 
@@ -26,7 +26,6 @@ class TokenBuffer:
         return int(self._data[: self._size][index])
 
     def append(self, token: int) -> None:
-        """Add one id."""
         if self._size == len(self._data):
             grown = np.empty(max(64, 2 * self._size), np.int32)
             grown[: self._size] = self._data
@@ -35,19 +34,21 @@ class TokenBuffer:
         self._size += 1
 
     def view(self, start: int = 0, end: int | None = None) -> Tokens:
-        """Ids from `start` up to `end` (default: all), without a copy."""
+        """Ids from `start` up to `end` (default: the end), without a copy."""
         return self._data[start : self._size if end is None else min(end, self._size)]
 
 
 def ends_of_turns(tokens: Tokens, end_ids: Sequence[int]) -> tuple[int, ...]:
-    """Lengths of the prefixes that end with the first and with the last end-of-turn token: in a chat the system prompt
-    or the first message, and the newest message. None at the very end."""
+    """Lengths of the prefixes that end with the first and with the last end-of-turn token, the final token excepted.
+
+    In a chat: the system prompt or the first message, and the newest message.
+    """
     ends = (np.flatnonzero(np.isin(tokens[:-1], end_ids)) + 1).tolist()
     return tuple(sorted({ends[0], ends[-1]})) if ends else ()
 
 
 def common_prefix(a: Tokens, b: Tokens) -> int:
-    """Number of leading ids that `a` and `b` share."""
+    """Number of leading ids that are equal."""
     n = min(len(a), len(b))
     if n == 0:
         return 0

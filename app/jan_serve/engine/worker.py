@@ -1,9 +1,9 @@
-"""The worker process: one model behind the pipe. Started as `jan-serve worker`; not for people.
+"""The worker process: serves one model over the pipe. Started by the front as `jan-serve worker`.
 
-Five threads. The reader takes frames off the pipe: pings are answered, and what computes an aborted request is broken
-off at once, also during a decode (the bindings release the GIL). The intake tokenises and checks. The transfer thread
-moves states of sequences in and out. The engine thread, the main one, owns the llama.cpp contexts: nothing else touches
-them. The writer sends what its steps gave. The process ends when the pipe does.
+Five threads. The reader takes frames off the pipe: it answers pings and interrupts the decode of an aborted request at
+once (the bindings release the GIL). The intake tokenises and validates. The transfer thread moves states of sequences
+in and out. The engine thread, the main one, owns the llama.cpp contexts: no other thread touches them. The writer sends
+the events of its steps. The process ends when the pipe does.
 """
 
 from __future__ import annotations
@@ -23,13 +23,12 @@ import psutil
 
 from jan_serve.core.engine_stats import EngineStats
 from jan_serve.engine.constraint.lark_limits import STACK_BYTES
-from jan_serve.engine.embedding.embed_job import EmbedJob
 from jan_serve.engine.embedding.embed_pacing import EmbedPacing
+from jan_serve.engine.embedding.input_pooling import EmbedJob
 from jan_serve.engine.engine import Engine
 from jan_serve.engine.intake import Intake
 from jan_serve.engine.kv_transfer.state_transfer import StateTransfer
 from jan_serve.engine.llama import backend
-from jan_serve.engine.llama.chain import Candidates
 from jan_serve.engine.loader import LoadedModel, load
 from jan_serve.engine.outbox import Outbox
 from jan_serve.engine.phase import PhaseClock
@@ -64,26 +63,25 @@ from jan_serve.ipc.parent_death import end_with_parent, write_no_core_dump
 IntakeItem = EngineRequest | EmbedRequest | TokenizeRequest | DetokenizeRequest | AbortRequest
 InboxItem = list[Sequence] | EmbedJob | AbortRequest | ShutdownRequest
 
-# At the end of the process: the step that runs, and then what the disk takes. Together below WorkerLimits.stop_s.
+# At shutdown: the wait for the current step, then for the disk. Together below WorkerLimits.stop_s.
 _SAVE_BEGINS_S = 1.0
 _SAVE_S = 5.0
 
 
 @dataclass(slots=True)
 class CommandQueue:
-    """What waits for the engine thread, in order."""
+    """Commands for the engine thread, in order."""
 
     _items: deque[InboxItem] = field(default_factory=deque[InboxItem])
     _ready: threading.Condition = field(default_factory=threading.Condition)
 
     def put(self, item: InboxItem) -> None:
-        """Add an item and wake the engine."""
         with self._ready:
             self._items.append(item)
             self._ready.notify()
 
     def take(self, *, wait: bool) -> list[InboxItem]:
-        """Everything that came; blocks for the first item if `wait`."""
+        """All items; blocks for the first one if `wait`."""
         if not wait and not self._items:
             return []
         with self._ready:
@@ -95,7 +93,7 @@ class CommandQueue:
 
 
 class Worker:
-    """One model and the five threads around it. Pings are answered from the start; requests once it is loaded."""
+    """One model and its threads. Answers pings from the start, and requests once the model is loaded."""
 
     def __init__(self, channel: BlockingChannel, request: LoadModel) -> None:
         self._channel = channel
@@ -110,48 +108,38 @@ class Worker:
         self._process = psutil.Process()
         self._transfer = StateTransfer(request, channel.send)
         self._engine: Engine | None = None
-        self._interrupts: tuple[Callable[[int], None], ...] = ()  # break off the decode of a request
+        self._interrupts: tuple[Callable[[int], None], ...] = ()  # stop the decode of a request
         self._saving, self._saved = threading.Event(), threading.Event()
 
     def run(self) -> int:
-        """Load, then serve until the pipe ends. Returns only when the model cannot be loaded, with the exit status.
+        """Load, then serve until the pipe ends. Returns, with the exit status, only if the model cannot be loaded.
 
-        The process ends with `os._exit`, which frees all there is.
+        Otherwise the process ends with `os._exit`, which frees everything.
         """
-        threading.Thread(target=_process_ends_with(self._read), name="reader", daemon=True).start()
+        threading.Thread(target=_ending_process(self._read), name="reader", daemon=True).start()
         loaded = _load(self._channel, self._request)
         if loaded is None:
             return 1
-        self._take_over(loaded)
-        usual = threading.stack_size(STACK_BYTES)
-        threading.Thread(target=_process_ends_with(self._take_in), name="intake", daemon=True).start()
-        threading.stack_size(usual)
-        threading.Thread(target=_process_ends_with(self._transfer.run), name="transfer", daemon=True).start()
-        threading.Thread(target=_process_ends_with(self._outbox.run), name="writer", daemon=True).start()
+        self._set_up(loaded)
+        default_stack = threading.stack_size(STACK_BYTES)
+        threading.Thread(target=_ending_process(self._run_intake), name="intake", daemon=True).start()
+        threading.stack_size(default_stack)
+        threading.Thread(target=_ending_process(self._transfer.run), name="transfer", daemon=True).start()
+        threading.Thread(target=_ending_process(self._outbox.run), name="writer", daemon=True).start()
         self._phase.enter("idle")
         self._channel.send(Ready(loaded.facts))
-        _process_ends_with(self._serve)()
+        _ending_process(self._serve)()
         return 0
 
-    def _take_over(self, loaded: LoadedModel) -> None:
-        facts, settings = loaded.facts, self._request.settings
+    def _set_up(self, loaded: LoadedModel) -> None:
         self._model = loaded.model
         self._embedder = loaded.embedder
         if loaded.context is not None:
             self._engine = Engine(
                 loaded.context,
-                n_ctx=facts.n_ctx,
-                parallel=facts.parallel,
-                cache_sequences=loaded.cache_sequences,
-                step_target_s=settings.step_target_s,
-                stream_share=settings.stream_share,
-                idle_cells=loaded.idle_cells,
-                attention_tiles=loaded.attention_tiles,
-                share_prefill=settings.share_prefill,
-                prefer_cached=settings.prefer_cached,
+                loaded.settings,
                 phase=self._phase,
                 states=loaded.states,
-                prompt_lookup=settings.prompt_lookup,
                 draft_model=loaded.draft_model,
                 shelf=self._transfer.shelf,
                 adapters=loaded.adapters,
@@ -159,16 +147,12 @@ class Worker:
         self._interrupts = (loaded.embedder.interrupt,)
         if self._engine is not None:
             self._interrupts += (self._engine.interrupt_prefill,)
-        vocab = loaded.model.vocab
-        # The intake only hands the candidates on to the samplers it makes: the engine thread alone uses them.
         self._intake = Intake(
-            vocab,
-            Candidates(vocab.n_tokens),
-            n_ctx=facts.n_ctx,
-            max_tokens_ceiling=settings.max_tokens_ceiling,
+            loaded.model.vocab,
+            loaded.settings,
+            n_ctx=loaded.facts.n_ctx,
             shelf=self._transfer.shelf,
             mark=loaded.adapters.mark,
-            jump_forward=settings.jump_forward,
         )
 
     # The reader thread
@@ -194,7 +178,7 @@ class Worker:
                     self._intake_queue.put(message)
 
     def _save(self, message: ShutdownRequest) -> None:
-        """Have the engine thread keep its cache on disk, unless that thread is busy for longer than one waits."""
+        """Let the engine thread save its cache to disk, unless a step keeps it busy for too long."""
         if self._engine is None:
             return
         self._inbox.put(message)
@@ -202,9 +186,9 @@ class Worker:
             self._saved.wait(_SAVE_S + _SAVE_BEGINS_S)
 
     def _abort(self, message: AbortRequest) -> None:
-        """Reach the request wherever it is: before the intake, in it (it follows there), or with the engine."""
+        """Abort a request that waits for the intake, is in it (the message follows it there), or is in the engine."""
         self._aborted.add(message.id)
-        # First: whoever finds its decode broken off finds the reason too.
+        # First: the engine finds the abort in its inbox when its decode is interrupted.
         self._inbox.put(message)
         for interrupt in self._interrupts:
             interrupt(message.id)
@@ -220,7 +204,7 @@ class Worker:
 
     # The intake thread
 
-    def _take_in(self) -> None:
+    def _run_intake(self) -> None:
         while True:
             message = self._intake_queue.get()
             if isinstance(message, AbortRequest):
@@ -232,7 +216,7 @@ class Worker:
                 except JanServeError as error:
                     self._channel.send(_failed(message.id, error))
                 except Exception:
-                    # A bug of ours, met before anything of the engine was touched: it costs this request alone.
+                    # A bug of ours that did not reach the engine: only this request fails.
                     traceback.print_exc()
                     failure = EngineFailure(
                         "The engine could not prepare the request. Its log has the reason."
@@ -283,7 +267,7 @@ class Worker:
                     self._outbox.put(Step(tuple(events)))
             if self._jobs:
                 room = self._embed_pacing.room(
-                    has_streams=engine is not None and engine.is_writing, most=self._embedder.piece_tokens
+                    has_streams=engine is not None and engine.is_writing, limit=self._embedder.piece_tokens
                 )
                 if room:
                     with self._embed_pacing.batch(room):
@@ -324,15 +308,15 @@ def _failed(request_id: int, error: JanServeError) -> Failed:
     return Failed(id=request_id, code=error.code, payload=error.payload())
 
 
-def _process_ends_with(body: Callable[[], None]) -> Callable[[], None]:
-    """A thread of a worker does not end alone: the process goes with it, and the front sees that."""
+def _ending_process(body: Callable[[], None]) -> Callable[[], None]:
+    """Wraps the body of a thread: when it ends, so does the process, which the front notices."""
 
     def run() -> None:
         code = 0
         try:
             body()
         except BrokenPipeError:
-            pass  # the front is gone, and so are we
+            pass  # the front is gone
         except BaseException:
             traceback.print_exc()
             code = 1
@@ -354,13 +338,13 @@ def _receive_load(channel: BlockingChannel) -> LoadModel | None:
 
 
 def _load(channel: BlockingChannel, request: LoadModel) -> LoadedModel | None:
-    """Load and say how far it is; None, with LoadFailed sent, when it cannot be done."""
-    shown = -1.0
+    """Load, reporting progress. None, after LoadFailed is sent, if the model cannot be loaded."""
+    reported = -1.0
 
     def on_progress(fraction: float) -> bool:
-        nonlocal shown
-        if fraction - shown >= 0.01 or fraction >= 1.0:
-            shown = fraction
+        nonlocal reported
+        if fraction - reported >= 0.01 or fraction >= 1.0:
+            reported = fraction
             channel.send(LoadProgress(fraction))
         return True
 
@@ -372,7 +356,7 @@ def _load(channel: BlockingChannel, request: LoadModel) -> LoadedModel | None:
 
 
 def probe() -> None:
-    """Print one JSON line about this build of llama.cpp and its devices, for `jan-serve doctor`."""
+    """Print one JSON line about the llama.cpp build and its devices, for `jan-serve doctor`."""
     backend.start()
     facts = {
         **backend.build_features(),
@@ -383,7 +367,7 @@ def probe() -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Entry of the hidden subcommand: serve one model over stdin and stdout, or `--probe`."""
+    """Entry point of the hidden subcommand: serve one model over stdin and stdout, or `--probe`."""
     if "--probe" in (arguments if arguments is not None else sys.argv[1:]):
         probe()
         return 0

@@ -1,1 +1,1 @@
-"""What crosses between the front and a worker process: messages, their encoding, and the pipe's two ends."""
+"""Messages between the front and its child processes, their encoding, and both ends of the pipes."""

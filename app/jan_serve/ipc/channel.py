@@ -1,7 +1,7 @@
-"""The two ends of the worker pipe. The worker's stdin and stdout are the pipe; nothing listens on a socket.
+"""Both ends of the worker pipe, which is the worker's stdin and stdout; there is no socket.
 
-BlockingChannel is the worker's end, over file descriptors. AsyncChannel is the front's end, over the streams
-of an asyncio subprocess. Both move whole frames (see `codec`); neither knows what the messages mean.
+BlockingChannel is the worker's end, over file descriptors. AsyncChannel is the front's end, over the streams of an
+asyncio subprocess. Both move whole frames (see `codec`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class BlockingChannel:
     def receive(self) -> WorkerRequest | None:
         """Block until the next request; None once the front closed the pipe or died.
 
-        Raises ProtocolError on a frame that is too large, cut off or unknown. The pipe is unusable after it.
+        Raises ProtocolError on a frame that is too large, truncated or unknown. The pipe is unusable after that.
         """
         header = self._read(HEADER_BYTES)
         if not header:
@@ -51,9 +51,9 @@ class BlockingChannel:
         return decode_request(body)
 
     def send(self, event: WorkerEvent) -> None:
-        """Write one frame; blocks while the pipe is full, so that a slow front slows the worker down.
+        """Write one frame. Blocks while the pipe is full: a slow front slows the worker down.
 
-        Raises BrokenPipeError once the front is gone, ProtocolError (and writes nothing) above the size cap.
+        Raises BrokenPipeError once the front is gone; ProtocolError, and writes nothing, above the size limit.
         """
         frame = encode_event(event)
         with self._write_lock:
@@ -62,12 +62,12 @@ class BlockingChannel:
                 rest = rest[os.write(self._write_fd, rest) :]
 
     def close(self) -> None:
-        """Close both descriptors. A receive() in another thread may still be blocked on the old one."""
+        """Close both descriptors. A receive() in another thread may stay blocked."""
         os.close(self._read_fd)
         os.close(self._write_fd)
 
     def _read(self, length: int) -> bytes:
-        """`length` bytes, or fewer at the end. Memory grows with what arrives, not with what was announced."""
+        """`length` bytes, or fewer at the end of the pipe. Allocates as bytes arrive, not as announced."""
         data = bytearray()
         while len(data) < length:
             part = os.read(self._read_fd, min(length - len(data), _READ_BYTES))
@@ -78,15 +78,14 @@ class BlockingChannel:
 
 
 def take_over_stdio() -> BlockingChannel:
-    """`take_over_pipe` as a channel."""
     return BlockingChannel(*take_over_pipe())
 
 
 def take_over_pipe() -> tuple[int, int]:
-    """Make stdin and stdout the private pipe of this process, to read and to write. Call it before anything can print.
+    """Make stdin and stdout the private pipe of this process; returns its read and write ends. Call it first.
 
-    Afterwards descriptor 1 is stderr, because native code prints to stdout, and 0 is the null device. The
-    descriptors of the channel are not inherited by child processes (PEP 446), so the pipe closes with us.
+    Afterwards descriptor 1 is stderr, because native code prints to stdout, and 0 is the null device. Child processes
+    do not inherit the pipe (PEP 446), so it closes with this process.
     """
     read_fd = os.dup(0)
     write_fd = os.dup(1)
@@ -106,22 +105,22 @@ def take_over_pipe() -> tuple[int, int]:
 
 
 def _keep_from_children() -> None:
-    """Some event loops (uvloop) hand down copies of the pipe beside 0 and 1. A child would hold them open."""
+    """Some event loops (uvloop) pass down copies of the pipe beside 0 and 1, which a child would hold open."""
     for name in os.listdir("/dev/fd"):
         if int(name) > 2:
-            with contextlib.suppress(OSError):  # the descriptor of the listing itself is closed by now
+            with contextlib.suppress(OSError):  # the listing's own descriptor is closed already
                 os.set_inheritable(int(name), False)
 
 
 class AsyncChannel:
-    """The front's end, over the stdout (reader) and stdin (writer) of the worker's subprocess."""
+    """The front's end, over the worker's stdout (reader) and stdin (writer)."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
 
     async def receive(self) -> WorkerEvent | None:
-        """The next event; None once the worker closed its end. Raises ProtocolError like BlockingChannel."""
+        """The next event; None once the worker closed its end. Raises ProtocolError as BlockingChannel does."""
         try:
             header = await self._reader.readexactly(HEADER_BYTES)
         except asyncio.IncompleteReadError as ended:
@@ -136,19 +135,19 @@ class AsyncChannel:
             raise ProtocolError(message) from ended
 
     async def send(self, request: WorkerRequest) -> None:
-        """Write one frame, waiting while the worker does not read. A cancelled send has still written it all.
+        """Write one frame, and wait while the worker does not read. A cancelled send is still written whole.
 
-        Raises ConnectionError once the worker is gone, ProtocolError (and writes nothing) above the size cap.
+        Raises ConnectionError once the worker is gone; ProtocolError, and writes nothing, above the size limit.
         """
         self._write(encode_request(request))
         await self._writer.drain()
 
     def send_nowait(self, request: WorkerRequest) -> None:
-        """Write one small frame without waiting. Dropped once the worker is gone, which receive() reports."""
+        """Write one small frame without waiting. Dropped if the worker is gone, which receive() reports."""
         self._write(encode_request(request))
 
     def close(self) -> None:
-        """Close the writing end, which ends the worker. Does not wait."""
+        """Close the write end, which ends the worker. Does not wait."""
         self._writer.close()
 
     def _write(self, frame: bytes) -> None:

@@ -1,8 +1,7 @@
 """Frames of the worker pipe: a u32 little-endian length, then that many bytes of msgpack. Pure.
 
-Neither end trusts the other: a length is checked against the cap before memory is taken for it, and a body
-that is not one of the known messages is a ProtocolError. Not a versioned format: both ends are the same
-build, and LoadModel.protocol catches the case that they are not.
+Neither end trusts the other: a length is checked against the limit before allocating, and a body that is no known
+message is a ProtocolError. The format has no versions: both ends are the same build, which LoadModel.protocol checks.
 """
 
 from __future__ import annotations
@@ -16,10 +15,10 @@ from jan_serve.errors import ProtocolError
 from jan_serve.ipc.messages import WorkerEvent, WorkerRequest
 
 MAX_REQUEST_BYTES: Final = 64 * 1024 * 1024
-"""Cap of a frame to the worker. Request bodies are limited to far less; token arrays of long contexts fit."""
+"""Of a frame to the worker. Request bodies are limited to far less; token arrays of long contexts fit."""
 
 MAX_EVENT_BYTES: Final = 256 * 1024 * 1024
-"""Cap of a frame from the worker: a batch of embeddings, or log-probabilities of a whole prompt."""
+"""Of a frame from the worker: a batch of embeddings, or log-probabilities of a whole prompt."""
 
 _LENGTH: Final = struct.Struct("<I")
 HEADER_BYTES: Final = _LENGTH.size
@@ -30,17 +29,17 @@ _events: msgspec.msgpack.Decoder[WorkerEvent] = msgspec.msgpack.Decoder(WorkerEv
 
 
 def encode_request(request: WorkerRequest) -> bytes:
-    """A whole frame with its header. Raises ProtocolError above the cap, or for values msgpack cannot hold."""
+    """A frame with its header. Raises ProtocolError above the limit, or for values that msgpack cannot encode."""
     return _frame(request, MAX_REQUEST_BYTES)
 
 
 def encode_event(event: WorkerEvent) -> bytes:
-    """A whole frame with its header. Raises ProtocolError above the cap, or for values msgpack cannot hold."""
+    """A frame with its header. Raises ProtocolError above the limit, or for values that msgpack cannot encode."""
     return _frame(event, MAX_EVENT_BYTES)
 
 
 def decode_length(header: bytes, limit: int) -> int:
-    """The body length that a header of HEADER_BYTES announces. Raises ProtocolError above `limit`."""
+    """The body length in a header of HEADER_BYTES. Raises ProtocolError above `limit`."""
     if len(header) != HEADER_BYTES:
         raise ProtocolError(f"the pipe ended inside a frame header ({len(header)} of {HEADER_BYTES} bytes)")
     length: int = _LENGTH.unpack(header)[0]
@@ -50,7 +49,7 @@ def decode_length(header: bytes, limit: int) -> int:
 
 
 def decode_request(body: bytes) -> WorkerRequest:
-    """Inverse of `encode_request`, without the header. Raises ProtocolError on anything else."""
+    """Inverse of `encode_request`, without the header. Raises ProtocolError."""
     try:
         return _requests.decode(body)
     except _BAD_BODY as error:
@@ -58,7 +57,7 @@ def decode_request(body: bytes) -> WorkerRequest:
 
 
 def decode_event(body: bytes) -> WorkerEvent:
-    """Inverse of `encode_event`, without the header. Raises ProtocolError on anything else."""
+    """Inverse of `encode_event`, without the header. Raises ProtocolError."""
     try:
         return _events.decode(body)
     except _BAD_BODY as error:
@@ -73,7 +72,7 @@ def _frame(message: WorkerRequest | WorkerEvent, limit: int) -> bytes:
     try:
         body = _encoder.encode(message)
     except (UnicodeEncodeError, OverflowError, RecursionError) as error:
-        # A lone surrogate, an integer of more than 64 bits, nesting without end: values that came from outside.
+        # Values from outside: a lone surrogate, an integer of more than 64 bits, endless nesting.
         raise ProtocolError(f"a value cannot be written to the worker pipe: {error}") from error
     if len(body) > limit:
         reason = f"a message of {len(body)} bytes is too large for the worker pipe; the limit is {limit}"

@@ -1,6 +1,6 @@
-"""What crosses the pipe of the process that compiles constraints: one request, one reply, in turn.
+"""Messages of the process that compiles constraints: one reply per request, in order.
 
-Requests are JSON: a schema may hold numbers that msgpack has no form for.
+Requests are JSON, because schemas may have numbers that msgpack cannot encode.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from jan_serve.ipc.helper import HelperReply, framed
 
 
 class CompileConstraint(msgspec.Struct, frozen=True, tag="constraint"):
-    """A constraint on a whole answer."""
+    """Compile a constraint on a whole answer."""
 
     constraint: Constraint
 
 
 class CompileCalls(msgspec.Struct, frozen=True, kw_only=True, tag="calls"):
-    """Calls of these tools, as `generation.call_grammar.call_grammars` takes them. form: the chat format's name."""
+    """Compile the calls of these tools; arguments of `call_grammars`. form: name of the chat format."""
 
     form: str
     tools: tuple[Tool, ...]
@@ -36,7 +36,7 @@ Compiled = CompiledGrammar | CallGrammars
 
 
 class CompileReply(HelperReply, frozen=True, kw_only=True):
-    """One of the two, by the request; or an error of the `errors` tree as code and payload."""
+    """grammar or calls, by the request; or code and payload of an error of the `errors` tree."""
 
     grammar: CompiledGrammar | None = None
     calls: CallGrammars | None = None
@@ -49,13 +49,15 @@ _replies: msgspec.msgpack.Decoder[CompileReply] = msgspec.msgpack.Decoder(Compil
 
 
 def encode_request(request: CompileRequest) -> bytes:
-    """The body of a frame. Equal requests have equal bodies, and the order of a schema's properties counts: it is the
-    order of the output. Raises ProtocolError."""
+    """The body of a frame. Equal requests have equal bodies. Raises ProtocolError.
+
+    The order of a schema's properties matters: it is the order of the output.
+    """
     try:
         return msgspec.json.encode(request)
     except (UnicodeEncodeError, RecursionError) as error:
         raise ProtocolError(
-            f"a constraint cannot be given to the process that compiles it: {error}"
+            f"a constraint cannot be sent to the process that compiles it: {error}"
         ) from error
 
 

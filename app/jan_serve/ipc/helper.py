@@ -1,9 +1,8 @@
-"""A helper process: one request down its pipe, one reply up, in turn, under limits that it sets itself.
+"""A helper process: one reply per request over its pipe, under limits on CPU time and memory that it sets itself.
 
-A request may use as much CPU time and memory as `serve` is given. Beyond the first the kernel ends the process; beyond
-the second there is a MemoryError, after which the process takes no other request: what is left would be too little for
-one that does no wrong. So it is where requests left much in memory. Where the platform has no such limits (Windows, and
-memory on macOS), the caller's own time limit is what holds.
+Above the CPU time limit the kernel kills the process. Above the memory limit it raises MemoryError and then takes no
+other request, because the rest of the memory may be too little for a normal one; the same holds if finished requests
+left much memory in use. Without such limits (Windows, and memory on macOS) only the caller's timeout applies.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ LENGTH: Final = struct.Struct("<I")
 
 
 class HelperReply(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of replies. last: the process answers nothing after it."""
+    """Base of replies. last: the process takes no request after it."""
 
     last: bool = False
 
 
 def framed(body: bytes) -> bytes:
-    """A u32 little-endian length, then the body. Raises ProtocolError."""
+    """Prefix the body with its u32 little-endian length. Raises ProtocolError."""
     if len(body) > MAX_FRAME_BYTES:
         raise ProtocolError(f"a message of {len(body)} bytes is too large for a helper process")
     return LENGTH.pack(len(body)) + body
@@ -42,14 +41,14 @@ R = TypeVar("R", bound=HelperReply)
 
 
 class HelperWork(Protocol[R]):
-    """What a helper process does."""
+    """The work of a helper process."""
 
     def answer(self, body: bytes) -> R:
-        """The reply to a request. Raises MemoryError, and ProtocolError for what cannot be a reply."""
+        """The reply to a request. Raises MemoryError, and ProtocolError if there can be no reply."""
         ...
 
     def refusal(self, error: MemoryError | ProtocolError) -> R:
-        """The reply in place of one that was too large for the memory or for the pipe."""
+        """The reply in place of one too large for the memory or the pipe."""
         ...
 
     def frame(self, reply: R) -> bytes:
@@ -58,18 +57,18 @@ class HelperWork(Protocol[R]):
 
 
 def serve(work: HelperWork[R], *, cpu_limit_s: float, memory_limit_bytes: int) -> int:
-    """Answer until the pipe ends, or until the last reply. Returns the exit status.
+    """Answer requests until the pipe ends or a reply is the last. Returns the exit status.
 
-    memory_limit_bytes: beyond what the process uses when this is called; each request has at least half of it.
+    memory_limit_bytes: on top of the current use; each request gets at least half of it.
     """
     read_fd, write_fd = take_over_pipe()
     end_with_parent()
     write_no_core_dump()
     limit = _limit_memory(memory_limit_bytes)
-    enough = None if limit is None else limit - memory_limit_bytes // 2
+    max_bytes = None if limit is None else limit - memory_limit_bytes // 2
     while (body := _receive(read_fd)) is not None:
         _limit_time(cpu_limit_s)
-        data, last = _reply(work, body, enough)
+        data, last = _reply(work, body, max_bytes)
         _limit_time(0)
         _send(write_fd, data)
         if last:
@@ -77,11 +76,11 @@ def serve(work: HelperWork[R], *, cpu_limit_s: float, memory_limit_bytes: int) -
     return 0
 
 
-def _reply(work: HelperWork[R], body: bytes, enough: int | None) -> tuple[bytes, bool]:
-    """The frame to send, and whether it is the last. enough: bytes in use above which there is no next request."""
+def _reply(work: HelperWork[R], body: bytes, max_bytes: int | None) -> tuple[bytes, bool]:
+    """The frame to send, and whether it is the last. max_bytes: in use, for the process to take another request."""
     try:
         reply = work.answer(body)
-        if enough is not None and _memory_bytes() > enough:
+        if max_bytes is not None and _memory_bytes() > max_bytes:
             reply = msgspec.structs.replace(reply, last=True)
         return work.frame(reply), reply.last
     except (MemoryError, ProtocolError) as error:
@@ -90,7 +89,7 @@ def _reply(work: HelperWork[R], body: bytes, enough: int | None) -> tuple[bytes,
 
 
 def ran_out_of_memory(error: BaseException) -> bool:
-    """Whether a MemoryError was at its root."""
+    """Whether its root cause is a MemoryError."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, MemoryError):
         cause = cause.__cause__ or cause.__context__
@@ -98,13 +97,13 @@ def ran_out_of_memory(error: BaseException) -> bool:
 
 
 def _limit_time(seconds: float) -> None:
-    """CPU time of this process from now on, after which SIGPROF ends it; 0 lifts the limit."""
+    """SIGPROF kills this process after this much more CPU time; 0 removes the limit."""
     if sys.platform != "win32":
         signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
 def _limit_memory(limit_bytes: int) -> int | None:
-    """Bytes of address space that the process may have from now on; None where the platform has no such limit."""
+    """Limit the address space to the current use plus `limit_bytes`. Returns the limit; None if unsupported."""
     if sys.platform != "linux":
         return None
     import resource
@@ -115,7 +114,7 @@ def _limit_memory(limit_bytes: int) -> int | None:
 
 
 def _memory_bytes() -> int:
-    """Address space of this process. Only on Linux."""
+    """Address space of this process. Linux only."""
     with open("/proc/self/statm", encoding="ascii") as file:
         return int(file.read().split()[0]) * mmap.PAGESIZE
 

@@ -1,8 +1,8 @@
-"""Every value that crosses the worker pipe, and nothing else.
+"""The messages of the worker pipe.
 
 Front to worker: LoadModel once, then any of EngineRequest, EmbedRequest, TokenizeRequest, DetokenizeRequest,
 AbortRequest, ReadState, StoreState, DropState, PingRequest, ShutdownRequest. Worker to front: LoadProgress*, then Ready
-or LoadFailed; then one Step per engine step (the events of all requests of that step) and the direct answers.
+or LoadFailed; then one Step per engine step (the events of all its requests) and the direct answers.
 Request ids are chosen by the front and are unique within one worker process.
 """
 
@@ -23,7 +23,7 @@ PROTOCOL_VERSION = 1
 
 
 class AdapterFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A LoRA adapter to load with the model. path: absolute. scale: of requests that say none."""
+    """A LoRA adapter to load with the model. path: absolute. scale: the default of requests."""
 
     name: str
     path: str
@@ -31,31 +31,31 @@ class AdapterFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AdapterUse(msgspec.Struct, frozen=True, order=True, array_like=True):
-    """The adapter at this place among those of the model, applied with this scale, which is not 0."""
+    """An adapter by its index in EngineSettings.adapters. scale: not 0."""
 
-    place: int
+    index: int
     scale: float
 
 
 class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How a worker loads its model. None means "decide from the model and the machine".
+    """How a worker loads its model and paces its steps. None: decided from the model and the machine.
 
     n_ctx: KV cells shared by all sequences, and the longest single sequence. parallel: sequences that run at once.
-    n_batch: tokens of one step at most. n_gpu_layers: -1 all, None fits the free device memory.
+    n_batch: max tokens of a step. n_gpu_layers: -1 all, None fits the free device memory.
     cache_sequences: finished sequences kept as prefix cache.
-    draft_path: a GGUF of the same vocabulary that writes drafts.
-    prompt_lookup: drafts from what was said before: where that pays (auto), wherever there is one (on), or none.
-    cache_ram_bytes, cache_disk_bytes: for states of sequences that left the KV cache, 0 none; the files go below
-    cache_dir, without which there are none. cache_ram_most: the first of them is no larger, whatever it says.
-    state_bytes: memory for states of sequences on their way from or to other servers.
-    context_bytes: what the KV cache may take at most where n_ctx is None; None is a part of what is free.
-    layer_bytes, other_bytes: tensor sizes from the GGUF header (per block; the rest), for the offload decision.
-    n_ctx_train, k_elements, v_elements: from there too; the length that it was trained for, and what one token takes in
-    the KV cache, over all blocks.
-    step_target_s: prefill chunks beside running streams are cut so that a step stays near this time; 0 cuts nothing.
-    stream_share, prefill_tiles: see engine.pacing. idle_cells: see engine.sequence_memory.
-    share_prefill, prefer_cached: see engine.scheduler. jump_forward: text that a grammar forces is not sampled.
-    max_tokens_ceiling: completions end with `length` there even if the request set no limit. 0 is the context.
+    draft_path: a GGUF of the same vocabulary, as draft model.
+    prompt_lookup: drafts from earlier text: if they pay off (auto), always (on), or never.
+    cache_ram_bytes, cache_disk_bytes: for states of sequences evicted from the KV cache; 0: none. cache_dir: folder of
+    the files; None: no files. cache_ram_most: upper limit of cache_ram_bytes.
+    state_bytes: memory for states in transfer from or to other servers.
+    context_bytes: max size of the KV cache if n_ctx is None; None: a share of the free memory.
+    layer_bytes, other_bytes: tensor sizes from the GGUF header (per block; the rest), to fit layers into devices.
+    n_ctx_train, k_elements, v_elements: from the header; the trained length, and the elements of one token in the KV
+    cache over all blocks.
+    step_target_s: target time of a step with prefill beside running streams; 0 does not cut prefill.
+    stream_share, prefill_tiles: see engine.scheduling.prefill_chunks. idle_cells: see engine.cache.sequence_memory.
+    share_prefill, prefer_cached: see engine.scheduling.scheduler. jump_forward: forced text is not sampled.
+    max_tokens_ceiling: max tokens of any completion; 0: only the context limits it.
     """
 
     n_ctx: int | None = None
@@ -99,7 +99,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LoadModel(msgspec.Struct, frozen=True, kw_only=True, tag="load"):
-    """The first frame a worker gets."""
+    """The first frame to a worker."""
 
     path: str
     settings: EngineSettings = EngineSettings()
@@ -107,7 +107,7 @@ class LoadModel(msgspec.Struct, frozen=True, kw_only=True, tag="load"):
 
 
 class ResumeState(msgspec.Struct, frozen=True):
-    """The id of a state that is here, and the token that follows it (None: whichever the state says)."""
+    """A received state by id. token: expected next token of the state; None: any."""
 
     state: int
     token: int | None = None
@@ -116,15 +116,15 @@ class ResumeState(msgspec.Struct, frozen=True):
 class EngineRequest(msgspec.Struct, frozen=True, kw_only=True, tag="generate"):
     """Run `n` sequences from one prompt. The worker tokenises; it never sees a template or a schema.
 
-    prompt: pieces in order; text pieces are tokenised (special tokens parsed where parse_special), id pieces are used
-    as they are. add_special: BOS/EOS are added as the GGUF says; a BOS that the text brought is not doubled.
-    prompt_param: the request field that errors about the prompt name. guide: in place of `grammar`, where only part of
-    the answer is held to one. visible_specials: control tokens, by their text, that stay in the text all the same.
-    adapters: LoRA adapters that apply, each once, in order.
-    keep_state: what was computed of the only sequence is kept under the request's id (StateKept), until DropState.
-    resume: go on from a state that StoreState brought; the prompt must be that state's.
-    vocabulary_entries: tokens, where they are sent, come with their entries.
-    cache_salt: only requests with the same one share prefixes with it, in memory and on disk.
+    prompt: pieces in order; texts are tokenised (special tokens parsed if parse_special), ids are used as they are.
+    add_special: add BOS/EOS as the GGUF says; a BOS in the text is not doubled.
+    prompt_param: field name in errors about the prompt. guide: in place of `grammar`, to constrain parts of the answer.
+    visible_specials: control tokens, by their text, that stay in the text despite skip_special_tokens.
+    adapters: LoRA adapters to apply, each once, in order.
+    keep_state: keep the state of the only sequence under the request's id (StateKept) until DropState.
+    resume: continue from a state of StoreState; the prompt must be that state's.
+    vocabulary_entries: returned tokens include their vocabulary entries.
+    cache_salt: prefixes are shared, in memory and on disk, only among requests with the same salt.
     """
 
     id: int
@@ -150,9 +150,9 @@ class EngineRequest(msgspec.Struct, frozen=True, kw_only=True, tag="generate"):
 
 
 class EmbedRequest(msgspec.Struct, frozen=True, kw_only=True, tag="embed"):
-    """Embed each input; answered by Embedded or Failed. normalize: L2, over the last axis.
+    """Embed each input. Answered by Embedded or Failed. normalize: L2, over the last axis.
 
-    parse_special: special tokens that are written in texts are meant.
+    parse_special: parse special tokens in texts.
     """
 
     id: int
@@ -163,7 +163,7 @@ class EmbedRequest(msgspec.Struct, frozen=True, kw_only=True, tag="embed"):
 
 
 class TokenizeRequest(msgspec.Struct, frozen=True, kw_only=True, tag="tokenize"):
-    """Answered by Tokenized. with_pieces: the bytes of every token as well."""
+    """Answered by Tokenized. with_pieces: include the bytes of every token."""
 
     id: int
     text: str
@@ -173,7 +173,7 @@ class TokenizeRequest(msgspec.Struct, frozen=True, kw_only=True, tag="tokenize")
 
 
 class DetokenizeRequest(msgspec.Struct, frozen=True, kw_only=True, tag="detokenize"):
-    """Answered by Detokenized, or by Failed when an id is outside the vocabulary."""
+    """Answered by Detokenized, or by Failed if an id is outside the vocabulary."""
 
     id: int
     tokens: tuple[int, ...]
@@ -181,13 +181,13 @@ class DetokenizeRequest(msgspec.Struct, frozen=True, kw_only=True, tag="detokeni
 
 
 class AbortRequest(msgspec.Struct, frozen=True, tag="abort"):
-    """Forget this request: no event of it follows. Unknown ids are ignored (it may just have ended)."""
+    """Abort a request: no event of it follows. Unknown ids are ignored (it may just have ended)."""
 
     id: int
 
 
 class ReadState(msgspec.Struct, frozen=True, kw_only=True, tag="read_state"):
-    """A part of the state that a EngineRequest with this id kept. Answered by StatePart or Failed."""
+    """Read a part of the state kept under the request id `state`. Answered by StatePart or Failed."""
 
     id: int
     state: int
@@ -196,7 +196,7 @@ class ReadState(msgspec.Struct, frozen=True, kw_only=True, tag="read_state"):
 
 
 class StoreState(msgspec.Struct, frozen=True, kw_only=True, tag="store_state"):
-    """The next part of a state from elsewhere, which becomes `state` once all `total` bytes are here and were checked.
+    """The next part of another server's state, usable as `state` once all `total` bytes are received and verified.
 
     Answered by StateStored or Failed.
     """
@@ -209,7 +209,7 @@ class StoreState(msgspec.Struct, frozen=True, kw_only=True, tag="store_state"):
 
 
 class DropState(msgspec.Struct, frozen=True, tag="drop_state"):
-    """Forget a state, kept or brought. Unknown ones are ignored."""
+    """Drop a state, kept or received. Unknown ids are ignored."""
 
     state: int
 
@@ -221,7 +221,7 @@ class PingRequest(msgspec.Struct, frozen=True, tag="ping"):
 
 
 class ShutdownRequest(msgspec.Struct, frozen=True, tag="shutdown"):
-    """End the process now. Closing the pipe does the same."""
+    """Save the cache and end the process. Closing the pipe ends it without saving."""
 
 
 WorkerRequest = (
@@ -240,26 +240,26 @@ WorkerRequest = (
 
 
 class LoadProgress(msgspec.Struct, frozen=True, tag="load_progress"):
-    """Part of the weights that is loaded, 0 to 1."""
+    """Loaded fraction of the weights, 0 to 1."""
 
     fraction: float
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
-    """The model is loaded; requests are accepted from now on."""
+    """The model is loaded; the worker now accepts requests."""
 
     facts: ModelFacts
 
 
 class LoadFailed(msgspec.Struct, frozen=True, kw_only=True, tag="load_failed"):
-    """The model could not be loaded: an error of the `errors` tree as code and payload. The process ends after it."""
+    """Code and payload of an error of the `errors` tree. The process ends after it."""
 
     code: str
     payload: dict[str, Any]
 
 
 class Accepted(msgspec.Struct, frozen=True, tag="accepted"):
-    """The request was checked and queued: from now on it fails only with the engine."""
+    """The request is valid and queued: from now on only an engine failure fails it."""
 
     id: int
     prompt_tokens: int
@@ -282,7 +282,7 @@ class Chunk(msgspec.Struct, frozen=True, tag="chunk"):
 
 
 class StateKept(msgspec.Struct, frozen=True, kw_only=True, tag="state_kept"):
-    """Before the end of a request with `keep_state`: tokens that the state covers, and the token behind them."""
+    """The state of a request with `keep_state` is kept. tokens: number in the state. next_token: the one after them."""
 
     id: int
     tokens: int
@@ -306,7 +306,7 @@ class RequestCompleted(msgspec.Struct, frozen=True, kw_only=True, tag="completed
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
-    """The request ended with an error of the `errors` tree."""
+    """The request failed: code and payload of an error of the `errors` tree."""
 
     id: int
     code: str
@@ -317,13 +317,13 @@ EngineEvent = Accepted | PromptScored | Chunk | StateKept | SequenceFinished | R
 
 
 class Step(msgspec.Struct, frozen=True, tag="step"):
-    """Everything that one engine step produced, in one frame."""
+    """All events of one engine step."""
 
     events: tuple[EngineEvent, ...]
 
 
 class Embedded(msgspec.Struct, frozen=True, kw_only=True, tag="embedded"):
-    """One vector per input: little-endian float32, `dimensions` each (one score each with rank pooling)."""
+    """One vector per input: little-endian float32, `dimensions` each (rank pooling: scores)."""
 
     id: int
     vectors: tuple[bytes, ...]
@@ -332,7 +332,7 @@ class Embedded(msgspec.Struct, frozen=True, kw_only=True, tag="embedded"):
 
 
 class Tokenized(msgspec.Struct, frozen=True, tag="tokenized"):
-    """Token ids, and their bytes when asked for."""
+    """pieces: the bytes of each token, on request."""
 
     id: int
     tokens: tuple[int, ...]
@@ -340,14 +340,14 @@ class Tokenized(msgspec.Struct, frozen=True, tag="tokenized"):
 
 
 class Detokenized(msgspec.Struct, frozen=True, tag="detokenized"):
-    """Text of token ids; bytes that are not UTF-8 became U+FFFD."""
+    """Invalid UTF-8 is replaced by U+FFFD."""
 
     id: int
     text: str
 
 
 class StatePart(msgspec.Struct, frozen=True, kw_only=True, tag="state_part"):
-    """Bytes of a kept state from the offset asked for; `total` is the size of all of it."""
+    """Bytes of a kept state from the requested offset. total: size of the whole state."""
 
     id: int
     data: bytes
@@ -355,14 +355,14 @@ class StatePart(msgspec.Struct, frozen=True, kw_only=True, tag="state_part"):
 
 
 class StateStored(msgspec.Struct, frozen=True, tag="state_stored"):
-    """So many bytes of a state are here."""
+    """received: bytes of the state so far."""
 
     id: int
     received: int
 
 
 class Pong(msgspec.Struct, frozen=True, kw_only=True, tag="pong"):
-    """The worker's pulse. `phase` since `phase_s` seconds; `phase_id` is the request being sampled for, if one is.
+    """The engine thread has been in `phase` for `phase_s` seconds. phase_id: the request it samples for, if any.
 
     A phase other than idle whose `phase_s` keeps growing is a stall.
     """

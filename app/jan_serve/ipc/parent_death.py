@@ -1,7 +1,7 @@
-"""How a worker makes sure that it does not outlive the front. Called by the worker itself, once, early.
+"""Ensures that a child process does not outlive the front. The child calls it once, early.
 
-Everywhere the end of the pipe (BlockingChannel.receive() is None) is the signal. It needs a thread that gets
-to run, which a native call that keeps the GIL for ever prevents; on Linux the kernel therefore kills us too.
+The end of the pipe (BlockingChannel.receive() is None) is the signal on every platform. A native call that never
+releases the GIL would block the thread that reads it; on Linux the kernel therefore kills the process as well.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ _PR_SET_DUMPABLE = 4
 def end_with_parent() -> None:
     """Linux: SIGKILL this process when the thread that started it ends (prctl(2), PR_SET_PDEATHSIG).
 
-    Does nothing elsewhere. Raises OSError when the kernel refuses.
+    Does nothing elsewhere. Raises OSError.
     """
     if sys.platform == "linux":
         parent = os.getppid()
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
-            # It died before the call, so that no signal will come. The pipe is at its end too.
+            # The parent died before the call, so no signal will come.
             os.kill(os.getpid(), signal.SIGKILL)
 
 
 def write_no_core_dump() -> None:
-    """Linux: a crash leaves no copy of the memory, which holds prompts and weights (PR_SET_DUMPABLE).
+    """Linux: a crash writes no dump of the memory, which has prompts and weights (PR_SET_DUMPABLE).
 
-    Also makes a crash visible to the front at once: the pipe stays open while a dump is written.
+    The front then notices a crash at once: while a dump is written, the pipe stays open.
     """
     if sys.platform == "linux":
         _prctl(_PR_SET_DUMPABLE, 0)

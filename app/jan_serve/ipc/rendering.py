@@ -1,4 +1,4 @@
-"""What crosses the pipe of the process that renders chat templates: one request, one reply, in turn."""
+"""Messages of the process that renders chat templates: one reply per request, in order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jan_serve.ipc.helper import HelperReply, framed
 
 
 class RenderRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A prompt to render. now: the local time, for templates that print the date."""
+    """now: the local time, for templates that print the date."""
 
     prompt: ChatPrompt
     facts: TemplateFacts
@@ -22,7 +22,7 @@ class RenderRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RenderReply(HelperReply, frozen=True, kw_only=True):
-    """The text; or an error of the `errors` tree as code and payload."""
+    """text; or code and payload of an error of the `errors` tree."""
 
     text: str = ""
     code: str | None = None
@@ -35,11 +35,11 @@ _replies: msgspec.json.Decoder[RenderReply] = msgspec.json.Decoder(RenderReply)
 
 
 def frame(message: RenderRequest | RenderReply) -> bytes:
-    """As `framed`, of JSON: it has integers of any size. Raises ProtocolError."""
+    """JSON in a frame, because it has integers of any size. Raises ProtocolError."""
     try:
         body = _encoder.encode(message)
     except (UnicodeEncodeError, OverflowError, RecursionError) as error:
-        raise ProtocolError(f"a value cannot be given to the renderer: {error}") from error
+        raise ProtocolError(f"a value cannot be sent to the renderer: {error}") from error
     return framed(body)
 
 

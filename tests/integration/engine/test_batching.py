@@ -168,7 +168,7 @@ def test_requests_do_not_influence_each_other(llama: Worker, other: dict[str, ob
 
 
 def test_more_sequences_than_cells_hold(exact_llama: Path) -> None:
-    """Cells run out in the middle of answers: sequences are computed again, and nobody sees it."""
+    """Cells run out in the middle of answers: sequences are computed again, with the same text."""
     with running_worker(exact_llama, n_ctx=128, parallel=8, cache_sequences=4, **EXACT) as worker:
         requests = [
             generate(words(i, 8), max_tokens=60, temperature=i % 2, seed=i, logprobs=i % 3) for i in range(12)

@@ -9,9 +9,8 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from jan_serve.engine.embedding.embed_job import Floats
 from jan_serve.engine.embedding.embedder_loader import PIECE_TOKENS
-from jan_serve.engine.embedding.input_pooling import MAX_SEQUENCES
+from jan_serve.engine.embedding.input_pooling import MAX_SEQUENCES, Floats
 from jan_serve.engine.llama.adapter import LlamaAdapter
 from jan_serve.engine.llama.context import DECODE_OK, Batch, LlamaContext
 from jan_serve.engine.llama.model import LlamaModel

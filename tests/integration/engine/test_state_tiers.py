@@ -64,7 +64,7 @@ def test_prefixes_are_shared_under_the_same_salt_only(exact_llama: Path, tmp_pat
 
 
 def test_a_state_file_without_a_state_is_not_taken_for_tokens(exact_llama: Path, tmp_path: Path) -> None:
-    """Its digest is right: whoever wrote it knew the form."""
+    """Its digest is right, so its writer knew the format."""
     settings: dict[str, Any] = {"n_ctx": 512, "parallel": 1, "cache_dir": str(tmp_path), **EXACT}
     with running_worker(exact_llama, **settings) as worker:
         text, _ = answer(worker, LONG)

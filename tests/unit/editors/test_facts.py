@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 
+from jan_serve.core.default_context import MAX_DEFAULT_N_CTX
 from jan_serve.editors.facts import editor_model
-from jan_serve.engine.memory_fit import DEFAULT_N_CTX_LIMIT
 
 
 @pytest.mark.parametrize(
     ("card", "n_ctx", "is_exact"),
     [
-        ({"context_length": 131_072, "meta": {"n_ctx_train": 131_072}}, DEFAULT_N_CTX_LIMIT, False),
+        ({"context_length": 131_072, "meta": {"n_ctx_train": 131_072}}, MAX_DEFAULT_N_CTX, False),
         ({"context_length": 2048, "meta": {"n_ctx_train": 2048}}, 2048, False),
         ({"context_length": 65_536, "meta": {"n_ctx_train": 131_072, "n_ctx": 65_536}}, 65_536, True),
         ({"context_length": None}, None, False),
     ],
 )
 def test_the_context_of_a_model(card: dict[str, Any], n_ctx: int | None, is_exact: bool) -> None:
-    model = editor_model({"id": "m", **card})
+    model = editor_model({"id": "m", **card}, MAX_DEFAULT_N_CTX)
     assert (model.n_ctx, model.is_exact) == (n_ctx, is_exact)

@@ -1,8 +1,8 @@
-"""Engine: a decode can be broken off for its request alone, copies wait for the end of the step, and prompts are read
-beside streams by what steps took."""
+"""Engine: interrupted prefills, when finished sequences are copied, and prompts prefilled beside streams."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -17,57 +17,51 @@ from jan_serve.engine.phase import PhaseClock
 from jan_serve.engine.sampler import Sampled
 from jan_serve.engine.scheduling.prefill_costs import TILE
 from jan_serve.engine.sequence import Sequence
+from jan_serve.ipc.messages import EngineSettings
 from tests.support.clock import TurnedClock
 from tests.unit.engine.fake_context import FakeContext, sequence_of
 
 
 class Interruptible(FakeContext):
-    """Its decode does what a test wants meanwhile, and stops when it is asked to."""
+    """Its decode calls `during`, and stops when its abort flag is set."""
 
     during: Callable[[], None] = staticmethod(lambda: None)
 
     def __init__(self) -> None:
         super().__init__()
         self.model.vocab = Letters()
-        self.abort_flag = SimpleNamespace(set=self._ask, clear=self._forget)
+        self.abort_flag = SimpleNamespace(set=self._set, clear=self._clear)
 
-    def _ask(self) -> None:
-        self.is_asked = True
+    def _set(self) -> None:
+        self.is_aborted = True
 
-    def _forget(self) -> None:
-        self.is_asked = False
+    def _clear(self) -> None:
+        self.is_aborted = False
 
     def decode(self, batch: Any) -> int:
         super().decode(batch)
         self.during()
-        return DECODE_ABORTED if self.is_asked else DECODE_OK
+        return DECODE_ABORTED if self.is_aborted else DECODE_OK
 
 
-def engine_of(context: FakeContext, **settings: Any) -> Engine:
-    behind: Any = context
-    fields: dict[str, Any] = {"parallel": 2} | settings
-    return Engine(
-        behind,
-        n_ctx=4096,
-        cache_sequences=4,
-        step_target_s=0.1,
-        phase=PhaseClock(),
-        states=StateCache(1 << 20),
-        **fields,
-    )
+def engine_of(
+    context: Any, *, clock: Callable[[], float] = time.monotonic, parallel: int = 2, **settings: Any
+) -> Engine:
+    resolved = EngineSettings(n_ctx=4096, parallel=parallel, cache_sequences=4, **settings)
+    return Engine(context, resolved, phase=PhaseClock(clock), states=StateCache(1 << 20))
 
 
-def asked(token: int, count: int, *, max_new: int = 0) -> Sequence:
-    """A prompt that ends once it is computed."""
+def prompt_of(token: int, count: int, *, max_new: int = 0) -> Sequence:
+    """A request that finishes once its prompt is computed."""
     sequence = sequence_of(np.full(count, token, np.int32))
     sequence.max_new = max_new
     return sequence
 
 
 @pytest.mark.parametrize(("aborted", "stops"), [(1, True), (2, False)])
-def test_a_prefill_is_broken_off_for_its_own_request(aborted: int, *, stops: bool) -> None:
+def test_a_prefill_is_interrupted_for_its_own_request_only(aborted: int, *, stops: bool) -> None:
     context = Interruptible()
-    engine, sequence = engine_of(context), asked(1, 2000)
+    engine, sequence = engine_of(context), prompt_of(1, 2000)
     context.during = lambda: engine.interrupt_prefill(aborted)
     engine.add([sequence])
     assert engine.step() == []
@@ -76,13 +70,13 @@ def test_a_prefill_is_broken_off_for_its_own_request(aborted: int, *, stops: boo
     assert context.called("truncate") == ([sequence.seq_id] if stops else [])
     engine.abort(1)
     assert not engine.has_work
-    assert not context.is_asked, "the next decode is not meant"
+    assert not context.is_aborted, "the flag must not stop the next decode"
 
 
-def test_what_ended_is_copied_when_its_end_has_been_told() -> None:
+def test_a_finished_sequence_is_copied_after_its_events_are_sent() -> None:
     context = Interruptible()
     engine = engine_of(context)
-    engine.add([asked(1, 200), asked(2, 2000)])
+    engine.add([prompt_of(1, 200), prompt_of(2, 2000)])
     assert [type(event).__name__ for event in engine.step()] == ["SequenceFinished", "RequestCompleted"]
     assert context.called("save") == []
     engine.step()
@@ -90,7 +84,7 @@ def test_what_ended_is_copied_when_its_end_has_been_told() -> None:
 
 
 class Letters:
-    """A vocabulary of one letter, whose texts do not end."""
+    """A vocabulary of one letter and no EOG token."""
 
     eog_ids = ()
 
@@ -102,7 +96,7 @@ class Letters:
 
 
 class Endless:
-    """A sampler that has always the same token."""
+    """A sampler that always picks the same token."""
 
     is_complete = False
 
@@ -114,7 +108,7 @@ class Endless:
 
 
 class Timed(FakeContext):
-    """Its decodes take 20 ms, 5 ms a token, and for all that is before it more in few rows than in many."""
+    """Its decodes take 20 ms, 5 ms per token, and per cell read more in few rows than in many."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -131,15 +125,15 @@ class Timed(FakeContext):
 
 
 def stream_of(token: int, count: int) -> Sequence:
-    """A prompt that begins like no other one, and an answer that goes on. It arrived before all time."""
-    sequence = asked(token, count, max_new=2000)
+    """A prompt that shares no prefix, with an endless answer. It arrived at time 0."""
+    sequence = prompt_of(token, count, max_new=2000)
     sampler: Any = Endless()
     sequence.sampler = sampler
     return sequence
 
 
-def test_prompts_that_came_together_are_read_before_their_first_streams_go_on() -> None:
-    """1,600 tokens are three steps, and eight seconds. The one that came first is ahead of the others."""
+def test_prompts_that_arrived_together_are_prefilled_before_the_first_stream_continues() -> None:
+    """1,600 tokens take three steps and eight seconds."""
     context = Timed()
     engine = engine_of(context, parallel=16, clock=context.clock)
     sequences = [stream_of(token, 100) for token in range(16)]
@@ -151,7 +145,7 @@ def test_prompts_that_came_together_are_read_before_their_first_streams_go_on() 
     assert all(sequence.num_generated > 0 for sequence in sequences)
 
 
-def test_what_comes_after_the_first_tokens_is_read_in_pieces() -> None:
+def test_a_prompt_that_arrives_later_is_prefilled_in_chunks() -> None:
     context = Timed()
     engine = engine_of(context, clock=context.clock)
     first, late = stream_of(0, 100), stream_of(1, 700)
@@ -166,7 +160,7 @@ def test_what_comes_after_the_first_tokens_is_read_in_pieces() -> None:
 
 
 def beside_a_stream(length: int, **settings: Any) -> tuple[int, int]:
-    """Tokens that a stream gets while a prompt of this length is read, and the pieces of a whole tile among these."""
+    """Tokens of a stream while a prompt of this length is prefilled, and the number of chunks that fill a tile."""
     context = Timed()
     engine = engine_of(context, clock=context.clock, **settings)
     stream, prompt = stream_of(0, 100), stream_of(1, length)
@@ -180,15 +174,15 @@ def beside_a_stream(length: int, **settings: Any) -> tuple[int, int]:
     return stream.num_generated - before, engine.stats().prefill_tiles_total
 
 
-def test_a_long_prompt_beside_a_stream_fills_tiles_where_these_are_cheaper() -> None:
+def test_a_long_prompt_beside_a_stream_fills_tiles_if_those_are_cheaper() -> None:
     tokens, tiles = beside_a_stream(1200)
-    more_tokens, none = beside_a_stream(1200, attention_tiles=False)
+    more_tokens, none = beside_a_stream(1200, prefill_tiles=False)
     assert tiles > 0
     assert none == 0
-    assert tokens < more_tokens, "what is read sooner holds the stream up less"
+    assert tokens < more_tokens, "a faster prefill delays the stream less"
 
 
-def test_a_stream_has_its_share_while_a_prompt_is_read() -> None:
+def test_a_stream_keeps_its_share_of_time_during_a_prefill() -> None:
     shares = (0.3, 0.6, 0.8)
     tokens = [beside_a_stream(400, stream_share=share)[0] for share in shares]
     for had, share, more, larger in zip(tokens, shares, tokens[1:], shares[1:], strict=False):

@@ -104,7 +104,7 @@ def test_tokens_end_where_the_text_is_cut(pieces: list[bytes], stops: list[str],
     stops=st.lists(st.text("abé", min_size=1, max_size=3), max_size=3),
 )
 def test_tokens_are_never_ahead_of_the_text_nor_behind_it(pieces: list[bytes], stops: list[str]) -> None:
-    """After each push: every token that begins before the released end is out, and none that begins behind it."""
+    """After each push: exactly the tokens that start before the released end are out."""
     text, out = "", 0
     for emission in fold(pieces, stops).emissions[:-1]:
         text += emission.text

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from jan_serve.api.http.replies import json_reply
 from jan_serve.api.served_models import ServedModels
 from jan_serve.api.shared.model_cards import context_length, meta
+from jan_serve.core.default_context import MAX_DEFAULT_N_CTX
 from jan_serve.editors.facts import EditorModel, Folders, ServerFacts, editor_model
 from jan_serve.errors import ModelNotFound
 from jan_serve.store.library import ModelLibrary
@@ -52,7 +53,8 @@ def clients_router(models: ServedModels, library: ModelLibrary, *, needs_key: bo
                     "id": listed.name,
                     "context_length": context_length(listed, states.get(listed.name)),
                     "meta": meta(listed, states.get(listed.name)),
-                }
+                },
+                MAX_DEFAULT_N_CTX,
             )
             for listed in await library.models()
         )

@@ -15,6 +15,7 @@ from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.options import ConfigOption, UrlOption
 from jan_serve.cli.output import Output
 from jan_serve.config import load_settings, server_address
+from jan_serve.core.default_context import MAX_DEFAULT_N_CTX
 from jan_serve.editors.facts import Folders, ServerFacts, editor_model
 from jan_serve.editors.recipes import RECIPES, Change, Recipe
 from jan_serve.store.files.atomic_file import write_atomically
@@ -69,7 +70,7 @@ def server_facts(model: str | None, url: str | None, config: Path | None) -> Ser
     address = server_address(loaded, url)
     with ServerClient(address) as client:
         rows = cast(list[dict[str, Any]], client.get("/v1/models")["data"])
-    models = tuple(map(editor_model, rows))
+    models = tuple(editor_model(row, MAX_DEFAULT_N_CTX) for row in rows)
     chats = [each for each in models if each.is_chat]
     name = model or loaded.settings.model
     first = next((each for each in chats if each.name == name), None)

@@ -1,8 +1,8 @@
-"""Counts the KV cells that sequences own and share, so that the scheduler need not ask llama.cpp by failing.
+"""Counts the KV cells that sequences own and share, so that the scheduler knows the free cells before a decode fails.
 
 llama_memory_seq_cp makes two sequences share the cells of a prefix; a cell is free again when its last sequence drops
-it. Since sharing comes only from prefixes, the cells form a forest: a node is a run of cells, a sequence is a path.
-Pure bookkeeping: it mirrors what the engine does to the llama.cpp memory, and never touches it.
+it. Only prefixes are shared, so the cells form a forest: a node is a run of cells, a sequence is a path.
+Pure bookkeeping: mirrors the engine's changes to the llama.cpp memory without touching it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 
 class _Run:
-    """Cells in a row that the same sequences hold. `holders` counts the sequences whose path goes through it."""
+    """Consecutive cells held by the same sequences. `holders`: number of sequences whose path includes it."""
 
     __slots__ = ("holders", "length", "parent")
 
@@ -31,7 +31,6 @@ class CellCounter:
 
     @property
     def free(self) -> int:
-        """Cells that no sequence holds."""
         return self.capacity - self.used
 
     def length(self, seq_id: int) -> int:
@@ -63,7 +62,7 @@ class CellCounter:
         return total
 
     def extend(self, seq_id: int, count: int) -> None:
-        """The sequence wrote `count` more cells."""
+        """Add `count` cells to a sequence."""
         if count == 0:
             return
         leaf = self._leaf.get(seq_id)
@@ -74,7 +73,7 @@ class CellCounter:
         self.used += count
 
     def share(self, source: int, target: int, length: int) -> None:
-        """`target`, which holds nothing, now shares the first `length` cells of `source`."""
+        """Share the first `length` cells of `source` with `target`, which must be empty."""
         if target in self._leaf:
             raise ValueError(f"sequence {target} holds cells already")
         run = self._leaf.get(source)
@@ -88,7 +87,7 @@ class CellCounter:
             return
         keep = length - (position - run.length)
         if keep < run.length:
-            # The shared part becomes a run of its own above the rest; every path through `run` stays as it was.
+            # Split off the shared part as a new parent; every path through `run` keeps its cells.
             run.parent = _Run(run.parent, keep, run.holders)
             run.length -= keep
             run = run.parent
@@ -99,7 +98,7 @@ class CellCounter:
             node = node.parent
 
     def shrink(self, seq_id: int, count: int) -> None:
-        """The sequence gave up its last `count` cells, which nobody shares."""
+        """Free the last `count` cells of a sequence, which must not be shared."""
         if count == 0:
             return
         leaf = self._leaf[seq_id]
@@ -109,7 +108,6 @@ class CellCounter:
         self.used -= count
 
     def remove(self, seq_id: int) -> None:
-        """Drop a sequence."""
         run = self._leaf.pop(seq_id, None)
         while run is not None:
             run.holders -= 1
@@ -118,6 +116,5 @@ class CellCounter:
             run = run.parent
 
     def clear(self) -> None:
-        """Drop all sequences."""
         self._leaf.clear()
         self.used = 0

@@ -1,4 +1,4 @@
-"""A digest of a model's weights: equal for equal files, wherever they lie."""
+"""A digest of a model's weights: equal for equal files, whatever their path."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PART = re.compile(r"(?P<stem>.*)-(?P<part>\d{5})-of-(?P<count>\d{5})\.gguf\Z")
 
 
 def model_parts(path: Path) -> tuple[Path, ...]:
-    """All files of a model, by the name of its first: split ones are numbered (llama.cpp's `gguf-split`)."""
+    """All files of a model, from the path of its first part (numbered as by llama.cpp's `gguf-split`)."""
     match = _PART.match(path.name)
     if match is None:
         return (path,)
@@ -22,7 +22,7 @@ def model_parts(path: Path) -> tuple[Path, ...]:
 
 
 def digest_files(paths: Sequence[Path]) -> str:
-    """SHA-256 over the files, in hex. Reads all of them: seconds for large models. Raises OSError."""
+    """SHA-256 over the files, in hex. Reads all of them: takes seconds for large models. Raises OSError."""
     whole = hashlib.sha256()
     for path in paths:
         with path.open("rb") as file:

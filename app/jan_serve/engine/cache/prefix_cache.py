@@ -1,7 +1,6 @@
-"""Which sequences hold which tokens in the KV cache, and where a new prompt can take its prefix from.
+"""The prefix cache: finished sequences in the KV cache, and the longest prefix that a new prompt can share.
 
-Pure: it decides, the engine moves the cells. Entries are finished sequences, kept until their cells or their ids are
-needed; running sequences are offered by the caller.
+Pure: the engine moves the cells. Entries stay until their cells or ids are needed; the caller adds running sequences.
 """
 
 from __future__ import annotations
@@ -14,10 +13,7 @@ from jan_serve.engine.tokens import Tokens, common_prefix
 
 @dataclass(slots=True, eq=False)
 class CachedSequence:
-    """A finished sequence whose cells are kept. `used` is a logical time: higher is more recent.
-
-    prompt_length: how many of its tokens are not of its answer.
-    """
+    """A finished sequence. used: logical time of the last use. prompt_length: tokens before its answer."""
 
     seq_id: int
     tokens: Tokens
@@ -27,14 +23,14 @@ class CachedSequence:
 
 @dataclass(frozen=True, slots=True)
 class PrefixMatch:
-    """The first `length` tokens are in the cells of sequence `seq_id`."""
+    """The first `length` tokens of a prompt are in the cells of sequence `seq_id`."""
 
     seq_id: int
     length: int
 
 
 class PrefixCache:
-    """Finished sequences by recency. `whole_only`: a memory that cannot share part of a sequence (recurrent layers)."""
+    """Finished sequences by recency. whole_only: the memory cannot share part of a sequence (recurrent layers)."""
 
     def __init__(self, *, whole_only: bool = False) -> None:
         self.whole_only = whole_only
@@ -49,13 +45,13 @@ class PrefixCache:
 
     @property
     def seq_ids(self) -> list[int]:
-        """Ids of all entries, least recently used first."""
+        """Least recently used first."""
         return [entry.seq_id for entry in sorted(self._entries.values(), key=lambda entry: entry.used)]
 
     def match(self, prompt: Tokens, running: Iterable[tuple[int, Tokens]] = ()) -> PrefixMatch | None:
         """The longest usable prefix of `prompt` among the entries and the `running` sequences' computed tokens.
 
-        At least one token of the prompt is always left to compute: its logits are needed.
+        At least one token of the prompt is left to compute, for its logits.
         """
         best: PrefixMatch | None = None
         limit = len(prompt) - 1
@@ -69,14 +65,14 @@ class PrefixCache:
         return best
 
     def touch(self, seq_id: int) -> None:
-        """An entry was used."""
+        """Mark an entry as just used."""
         entry = self._entries.get(seq_id)
         if entry is not None:
             self._time += 1
             entry.used = self._time
 
     def add(self, seq_id: int, tokens: Tokens, prompt_length: int = 0) -> list[int]:
-        """Keep a finished sequence. Returns entries that became useless, because it holds all that they hold."""
+        """Add a finished sequence. Removes and returns the entries that are prefixes of it."""
         covered = [
             entry.seq_id
             for entry in self._entries.values()
@@ -89,11 +85,10 @@ class PrefixCache:
         return covered
 
     def tokens(self, seq_id: int) -> Tokens:
-        """The tokens that an entry holds."""
         return self._entries[seq_id].tokens
 
     def cut_answer(self, seq_id: int) -> bool:
-        """An entry holds its prompt only from now on. False where there is nothing to cut."""
+        """Cut an entry to its prompt. False if it has no answer."""
         entry = self._entries[seq_id]
         if not 0 < entry.prompt_length < len(entry.tokens):
             return False
@@ -101,14 +96,12 @@ class PrefixCache:
         return True
 
     def remove(self, seq_id: int) -> None:
-        """Forget an entry."""
         self._entries.pop(seq_id, None)
 
     def least_recent(self) -> int | None:
-        """The id to evict next, or None when the cache is empty."""
+        """The id to evict next; None if the cache is empty."""
         entry = min(self._entries.values(), key=lambda entry: entry.used, default=None)
         return None if entry is None else entry.seq_id
 
     def clear(self) -> None:
-        """Forget everything."""
         self._entries.clear()

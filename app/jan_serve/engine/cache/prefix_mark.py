@@ -1,4 +1,4 @@
-"""Keeps prefixes of different LoRA adapters or cache salts apart, wherever prefixes are compared by tokens."""
+"""Separates prefixes under different LoRA adapters or cache salts wherever prefixes are compared by tokens."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _WORD = 1 << 32
 
 @dataclass(frozen=True, slots=True)
 class PrefixMark:
-    """A permutation of the 32-bit numbers, token * factor + offset, of its own for each use of adapters and each salt.
+    """A permutation of the 32-bit numbers, token * factor + offset, per set of adapters and per salt.
 
-    Equal prefixes stay equal under one mark, and have nothing in common under two, or with unmarked ones, but for a
-    chance of 2**-32 a token. So caches need not know of either: they are given marked tokens.
+    Prefixes equal under one mark differ under another or without one, except for a chance of 2**-32 per token. So
+    caches need not know about adapters or salts: they get marked tokens.
     """
 
     factor: int
@@ -25,12 +25,12 @@ class PrefixMark:
 
     @classmethod
     def of(cls, *parts: str) -> PrefixMark:
-        """The mark of what these texts identify: the same in every process."""
+        """The mark for these texts; the same in every process."""
         digest = hashlib.blake2b("\0".join(parts).encode(), digest_size=8).digest()
         factor, offset = (int.from_bytes(digest[i : i + 4], "little") for i in (0, 4))
         return cls(factor | 1, offset)
 
     def apply(self, tokens: Tokens) -> Tokens:
-        """The tokens as caches are to see them. A copy, of the same shape and type."""
+        """The marked tokens: a copy of the same shape and type."""
         marked = (tokens.astype(np.int64) * self.factor + self.offset) % _WORD
         return marked.astype(np.uint32).view(np.int32)

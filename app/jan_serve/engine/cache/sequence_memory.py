@@ -1,6 +1,6 @@
-"""What a llama.cpp context remembers: cells and ids of its sequences, finished ones that are kept, and the tiers below.
+"""The KV cache of a context: cells and ids of running sequences, cached finished ones, and the tiers below.
 
-Used by the engine's thread alone.
+For the engine thread.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from jan_serve.engine.llama.context import LlamaContext
 from jan_serve.engine.sequence import Sequence
 
 IDLE_CELLS = 64
-"""What finished sequences may hold beside running ones. On CPUs a running sequence looks at every cell, its own or not,
-and the threads share the attention of one stream by place in the cache; RAM has it back in milliseconds (ADR 0025)."""
-COPIED_SLOWLY_IDLE_CELLS = 1024
-"""The same where a copy is dearer: off a device, or of values that lie transposed (without flash attention)."""
+"""Max cells of finished sequences beside running ones. On CPUs a running sequence reads every cell, its own or not, and
+the threads divide the attention of one stream by cache position; a copy from RAM takes milliseconds (ADR 0025)."""
+SLOW_COPY_IDLE_CELLS = 1024
+"""The same where a copy is more expensive: from a device, or of transposed values (without flash attention)."""
 
 
 class SequenceMemory:
-    """Gives out sequence ids and cells, and takes them back. It evicts finished sequences only, never running ones."""
+    """Allocates and frees sequence ids and cells. Evicts finished sequences only, never running ones."""
 
     def __init__(
         self,
@@ -36,9 +36,9 @@ class SequenceMemory:
         states: StateCache | None = None,
         idle_cells: int = IDLE_CELLS,
     ) -> None:
-        """n_sequences: running and finished ones together. states: the tiers below; None for none.
+        """n_sequences: running and finished. states: the tiers below, if any.
 
-        idle_cells: what finished sequences may hold alone beside running ones, while there are such tiers.
+        idle_cells: max exclusive cells of finished sequences beside running ones, if there are tiers.
         """
         self.cells = CellCounter(min(n_ctx, context.n_ctx))
         self.cache = PrefixCache(whole_only=context.model.is_recurrent)
@@ -46,31 +46,31 @@ class SequenceMemory:
         self._context = context
         self._free_ids = list(range(n_sequences - 1, -1, -1))
         self._idle_cells = idle_cells
-        self.made_way_total = 0  # finished sequences that went to RAM for running ones
+        self.made_way_total = 0  # finished sequences moved to RAM for running ones
 
     @property
     def whole_only(self) -> bool:
-        """Whether sequences can be shared, kept and given back only as a whole (recurrent layers)."""
+        """Whether sequences can only be shared, cached and restored as a whole (recurrent layers)."""
         return self.cache.whole_only
 
     def occupy(self, sequence: Sequence, prefix: PrefixMatch | None, running: Iterable[Sequence]) -> int:
-        """Give a waiting sequence an id, and the longest prefix that there is; the number of tokens that it has."""
+        """Give a waiting sequence an id and its longest cached prefix. Returns the number of tokens of that."""
         others = [other.seq_id for other in running]
         if prefix is not None:
             self.cache.touch(prefix.seq_id)
         sequence.seq_id = self._take_id(keep=prefix.seq_id if prefix is not None else None)
-        have = prefix.length if prefix is not None else 0
-        restored = self.states.restore(sequence, have, lambda count: self.make_room(count, others))
-        is_there = (
+        num_cached = prefix.length if prefix is not None else 0
+        restored = self.states.restore(sequence, num_cached, lambda count: self.make_room(count, others))
+        is_usable = (
             prefix is not None
             and (prefix.seq_id in self.cache or prefix.seq_id in others)
             and self._context.reaches_back(prefix.seq_id, prefix.length)
         )
         if restored:
-            shared = self._share_restored(sequence.seq_id, prefix) if prefix is not None and is_there else 0
+            shared = self._share_restored(sequence.seq_id, prefix) if prefix is not None and is_usable else 0
             self.cells.extend(sequence.seq_id, restored - shared)
             return restored
-        if prefix is None or not is_there:
+        if prefix is None or not is_usable:
             return 0
         if self.whole_only:
             self._context.copy_all(prefix.seq_id, sequence.seq_id)
@@ -80,7 +80,7 @@ class SequenceMemory:
         return prefix.length
 
     def replace(self, sequence: Sequence, state: SequenceState) -> bool:
-        """Put what another server computed in place of what the sequence has. Without room it has nothing: False."""
+        """Replace the sequence's cells by another server's state. False, and the sequence is empty, without room."""
         length = len(state.tokens)
         self._context.remove(sequence.seq_id)
         self.cells.remove(sequence.seq_id)
@@ -93,7 +93,7 @@ class SequenceMemory:
         return True
 
     def make_room(self, count: int, running: Iterable[int]) -> bool:
-        """Evict finished sequences until so many cells are free; none where that would not do. running: their ids."""
+        """Evict finished sequences until `count` cells are free; none if that cannot suffice. running: their ids."""
         if count > self.cells.capacity - self.cells.held_by(running):
             return False
         while self.cells.free < count:
@@ -102,7 +102,7 @@ class SequenceMemory:
         return True
 
     def evict_oldest(self) -> bool:
-        """Give up the finished sequence that was used longest ago; the tiers below may keep it. False without one."""
+        """Evict the least recently used finished sequence, perhaps to the tiers below. False if there is none."""
         oldest = self.cache.least_recent()
         if oldest is None:
             return False
@@ -110,26 +110,26 @@ class SequenceMemory:
         return True
 
     def thin_out(self, running: Iterable[int]) -> None:
-        """Have finished sequences make way for running ones, the oldest first, to RAM. running: their ids.
+        """Move finished sequences to RAM, oldest first, to speed up the running ones. running: their ids.
 
-        Blocks for the copies. Does nothing where nothing runs. One that the RAM has no room for stays.
+        Blocks for the copies. Does nothing if no sequence runs. A sequence too large for the RAM stays.
         """
         ids = list(running)
         if not ids or self.states.is_off:
             return
-        most = self.cells.held_by(ids) + self._idle_cells
+        max_cells = self.cells.held_by(ids) + self._idle_cells
         for seq_id in self.cache.seq_ids:
-            if self.cells.used <= most:
+            if self.cells.used <= max_cells:
                 return
             if self.states.fits_ram(seq_id) and self._save(seq_id):
                 self._drop(seq_id)
                 self.made_way_total += 1
             else:
-                # It is no reason for others to go.
-                most += self.cells.exclusive(seq_id)
+                # It stays; the others need not make up for it.
+                max_cells += self.cells.exclusive(seq_id)
 
     def keep(self, sequence: Sequence) -> None:
-        """A running sequence ended: what it computed stays as long as there is room."""
+        """Cache what a finished sequence computed, as long as there is room."""
         self.drop_draft(sequence)
         if sequence.num_computed == 0:
             self.release(sequence.seq_id)
@@ -139,35 +139,35 @@ class SequenceMemory:
             self.release(covered)
 
     def drop_draft(self, sequence: Sequence) -> None:
-        """Give back the cells of a draft that came to nothing."""
+        """Free the cells of a rejected draft."""
         if sequence.num_drafted:
             self._context.truncate(sequence.seq_id, sequence.num_computed)
             self.cells.shrink(sequence.seq_id, sequence.num_drafted)
             sequence.num_drafted = 0
 
     def release(self, seq_id: int) -> None:
-        """Drop what a sequence holds; its id is free."""
+        """Free the cells and the id of a sequence."""
         self._context.remove(seq_id)
         self.cells.remove(seq_id)
         self._free_ids.append(seq_id)
 
     def reset(self) -> None:
-        """Forget everything, unsaved: the memory is in an unknown state. No sequence may be running."""
+        """Drop everything unsaved, after the memory became undefined. No sequence may be running."""
         for seq_id in self.cache.seq_ids:
             self.cache.remove(seq_id)
             self.release(seq_id)
         self._context.clear()
         self.cells.clear()
 
-    def save(self, patience_s: float) -> None:
-        """Keep what is cached for the next worker of this model. Blocks for the disk, and so long at most."""
+    def save(self, timeout_s: float) -> None:
+        """Save the cache for the next worker of this model. Blocks for the disk, up to `timeout_s`."""
         self.states.lift_budget()
         while self.evict_oldest():
             pass
-        self.states.flush(patience_s)
+        self.states.flush(timeout_s)
 
     def _share_restored(self, seq_id: int, prefix: PrefixMatch) -> int:
-        """Of a state that was brought back, have the KV cache hold once what it already holds; how many tokens."""
+        """Share the cells of `prefix` with a restored sequence instead of a second copy. Returns the shared tokens."""
         if self.whole_only or prefix.length < MIN_TOKENS:
             return 0
         if not self._context.replace_prefix(prefix.seq_id, seq_id, prefix.length):
@@ -176,10 +176,10 @@ class SequenceMemory:
         return prefix.length
 
     def _take_id(self, keep: int | None) -> int:
-        """An id that holds nothing; evicts if all are in use, `keep` last."""
+        """A free id; evicts if all are in use, `keep` last."""
         if not self._free_ids:
             others = [seq_id for seq_id in self.cache.seq_ids if seq_id != keep]
-            # Without others the prefix is what there is to give up: it is in the tiers below, or computed again.
+            # Only the prefix is left to evict: it is in the tiers below, or is computed again.
             self._evict(others[0] if others else self.cache.seq_ids[0])
         return self._free_ids.pop()
 
@@ -188,10 +188,10 @@ class SequenceMemory:
         self._drop(seq_id)
 
     def _save(self, seq_id: int) -> bool:
-        """Have the tiers below keep a finished sequence; it must go then. False where they should and could not.
+        """Save a finished sequence to the tiers below; the caller must then drop it. False if saving failed.
 
-        Of blocks with a sliding window a state holds the window before its end only. So there is one of the prompt too:
-        the next turn may show the answer in another way, without its thoughts for example.
+        For blocks with a sliding window, a state holds only the last window. So the prompt is saved too: the next turn
+        may render the answer differently, for example without its reasoning.
         """
         saved = self.states.save_evicted(seq_id)
         if saved and self._context.has_window and self.cache.cut_answer(seq_id):

@@ -1,7 +1,7 @@
-"""The tiers below the KV cache: states of sequences that had to leave it, in RAM and behind that on disk.
+"""The tiers below the KV cache: states of evicted sequences, in RAM and below that on disk.
 
-It moves bytes and knows nothing of llama.cpp; the engine saves and restores. All methods are thread-safe, and none
-blocks on the disk but `flush`: files are read and written by a thread of its own.
+Moves bytes only; StateRestorer calls llama.cpp. Thread-safe. A separate thread reads and writes the files, so that only
+`flush` and `clear` block on the disk.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from jan_serve.engine.tokens import Tokens
 S = TypeVar("S", bound=Tokenised)
 
 MIN_TOKENS = BLOCK
-"""A shorter prefix is computed in about the time that it takes to bring it back."""
+"""Computing a shorter prefix takes about as long as restoring it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,14 +33,14 @@ class SavedState:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StateMatch:
-    """The first `length` tokens of a prompt are in this state."""
+    """A state with the first `length` tokens of a prompt."""
 
     length: int
     source: SavedState | StateFile
 
 
 class StateCache:
-    """States by recency, in `ram_bytes` and in `files`. `whole_only`: they can only be used as a whole."""
+    """States by recency, in `ram_bytes` of RAM and in `files`. whole_only: they are usable only as a whole."""
 
     def __init__(self, ram_bytes: int, files: StateFiles | None = None, *, whole_only: bool = False) -> None:
         self._whole_only = whole_only
@@ -51,33 +51,31 @@ class StateCache:
         self._unwritten = 0
         self._version = 0
         self._writes: set[Future[None]] = set()
-        # A write that is done at once calls back in the thread that submits it.
+        # Reentrant: a write that is already done calls back in the submitting thread.
         self._lock = threading.RLock()
-        # One thread: it alone touches the files.
+        # One thread, which alone touches the files.
         self._disk = ThreadPoolExecutor(1, "states") if files is not None else None
 
     @property
     def ram_bytes(self) -> int:
-        """The budget of the RAM."""
         return self._ram_bytes
 
     @property
     def ram_used(self) -> int:
-        """Bytes of the states in RAM."""
         return self._used
 
     @property
     def is_off(self) -> bool:
-        """Whether it keeps nothing, so that saving a state is for nothing."""
+        """Whether there are no tiers, so that saving a state is useless."""
         return self._ram_bytes == 0 and self._files is None
 
     @property
     def version(self) -> int:
-        """Another number whenever a state came since, so that `match` may find more than before."""
+        """Changes with every new state: only then may `match` find more than before."""
         return self._version
 
     def put(self, tokens: Tokens, data: SequenceBytes) -> None:
-        """Keep a state; it takes the place of those that hold no more than it."""
+        """Add a state. Replaces those that it covers, and evicts the oldest to disk."""
         state = SavedState(tokens.copy(), data)
         with self._lock:
             for other in self._states.beginnings(tokens):
@@ -92,7 +90,7 @@ class StateCache:
                 self._write(oldest)
 
     def match(self, prompt: Tokens) -> StateMatch | None:
-        """The state with the longest usable prefix of `prompt`, of which one token at least is left to compute."""
+        """The state with the longest usable prefix of `prompt`. Leaves at least one token of it to compute."""
         found: list[tuple[SavedState | StateFile, int] | None] = [self._find(self._states, prompt[:-1])]
         if self._files is not None:
             found.append(self._find(self._files.index, prompt[:-1]))
@@ -106,7 +104,7 @@ class StateCache:
         return (whole[0], len(whole[0].tokens)) if whole else None
 
     def fetch(self, match: StateMatch) -> Future[SavedState | None]:
-        """The state of a match: done at once from RAM, later from disk. None if it is no longer there, or damaged."""
+        """The state of a match: done at once from RAM, later from disk. None if it is gone or corrupt."""
         future: Future[SavedState | None] = Future()
         source = match.source
         if isinstance(source, SavedState):
@@ -116,16 +114,16 @@ class StateCache:
             future.set_result(source)
             return future
         if self._disk is None:
-            raise ValueError("a state on disk of a cache without files")
+            raise ValueError("this cache has no files")
         return self._disk.submit(self._read, source)
 
     def lift_budget(self) -> None:
-        """Keep in RAM whatever comes from now on, for `flush` to write the latest first. For the end."""
+        """At shutdown: keep all further states in RAM, for `flush` to write the most recent first."""
         with self._lock:
             self._ram_bytes = sys.maxsize
 
-    def flush(self, patience_s: float) -> None:
-        """Write what is in RAM to disk, most recently used first, for so many seconds at most. For the end."""
+    def flush(self, timeout_s: float) -> None:
+        """At shutdown: write the states in RAM to disk, most recently used first. Blocks up to `timeout_s`."""
         if self._disk is None:
             return
         with self._lock:
@@ -135,11 +133,11 @@ class StateCache:
                 *self._writes,
                 *(self._disk.submit(self._write_now, state) for state in reversed(states)),
             }
-        wait(writes, timeout=patience_s)
+        wait(writes, timeout=timeout_s)
         self._disk.shutdown(wait=False, cancel_futures=True)
 
     def clear(self) -> None:
-        """Forget everything, files included."""
+        """Remove all states, including the files. Blocks."""
         with self._lock:
             self._states.clear()
             self._used = 0
@@ -151,7 +149,7 @@ class StateCache:
         self._used -= len(state.data)
 
     def _write(self, state: SavedState) -> None:
-        """Hand a state to the disk thread, unless that is behind by more than the whole budget of the RAM."""
+        """Queue a state for the disk thread, unless its backlog would exceed the RAM budget."""
         if self._disk is None or self._unwritten + len(state.data) > max(self._ram_bytes, len(state.data)):
             return
         self._unwritten += len(state.data)

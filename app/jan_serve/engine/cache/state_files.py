@@ -1,7 +1,7 @@
 """States of sequences on disk: the prefix cache's last tier, which outlives the worker.
 
-One file a state, written in one piece, in a folder of the key that it belongs to (:func:`state_key`). The bytes are
-llama.cpp's and are only handed back when their digest is right: a file that is cut, flipped or foreign is left out.
+One file per state, written atomically, in a folder per key (:func:`state_key`). llama.cpp parses the bytes, so only
+those with the right digest are returned: truncated, corrupt and foreign files are ignored.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from jan_serve.engine.tokens import Tokens
 logger = logging.getLogger(__name__)
 
 _MAGIC = b"JANSTAT1"
-_HEAD = struct.Struct("<8s32sQQ")  # magic, digest of all that follows it, number of tokens, bytes of state
+_HEAD = struct.Struct("<8s32sQQ")  # magic, digest of everything after it, number of tokens, bytes of state
 _SUFFIX = ".state"
 _PARTIAL = ".partial"
 _PARTIAL_S = 60.0
-_MOST_FILES = 2048  # all are looked at for each that is written
+_MAX_FILES = 2048  # each write lists all of them
 _SAMPLES, _SAMPLE_BYTES = 64, 64 * 1024
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StateFile:
-    """A state on disk: the tokens it is of, where it lies, and its size in bytes."""
+    """A state on disk. size: of the file, in bytes."""
 
     tokens: Tokens
     path: Path
@@ -44,10 +44,9 @@ class StateFile:
 
 
 def state_key(model: Iterable[Path], *layout: str) -> str:
-    """What a state depends on, as a folder name: the weights, and `layout` (KV types, llama.cpp build, …).
+    """A folder name for everything that a state depends on: the weights, and `layout` (KV types, llama.cpp build, …).
 
-    The weights by size, time of the last change, and blocks from all over each file: reading 4 MiB instead of
-    gigabytes. Raises OSError.
+    Digests size, modification time and sampled blocks of each file: reads 4 MiB instead of gigabytes. Raises OSError.
     """
     digest = hashlib.blake2b(digest_size=16)
     for part in layout:
@@ -63,9 +62,9 @@ def state_key(model: Iterable[Path], *layout: str) -> str:
 
 
 class StateFiles:
-    """The states of one key under `root`, within a budget that all keys share. Not thread-safe; its methods block.
+    """The states of one key under `root`, within a budget shared by all keys. Not thread-safe; methods block.
 
-    `index`: the states by their tokens; it may be read by other threads.
+    index: the states by their tokens; other threads may read it.
     """
 
     def __init__(self, root: Path, key: str, budget_bytes: int) -> None:
@@ -85,11 +84,11 @@ class StateFiles:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of this key's files."""
+        """Of this key's files."""
         return sum(file.size for file in self._files.values())
 
     def write(self, tokens: Tokens, data: SequenceBytes) -> bool:
-        """Store a state, giving up the least recently used ones of all keys. False where it does not fit."""
+        """Write a state, evicting the least recently used ones of all keys. False if it does not fit."""
         raw = np.ascontiguousarray(tokens, np.int32)
         size = _HEAD.size + raw.nbytes + len(data)
         if size > self._budget:
@@ -100,14 +99,14 @@ class StateFiles:
             self._make_room(size, keep=path)
             self._write_whole(path, raw, data)
         except OSError as error:
-            # A cache that cannot be written costs time and nothing else.
+            # A failed write of the cache only costs time later.
             logger.warning("a state of %d tokens was not written to %s: %s", len(tokens), self._folder, error)
             return False
         self._remember(StateFile(tokens.copy(), path, size))
         return True
 
     def read(self, file: StateFile) -> SequenceBytes | None:
-        """The bytes of a state, whose last use is now. None, and the file is gone, if they are not what was stored."""
+        """The bytes of a state; marks it as used. None, and the file is removed, if they are corrupt."""
         try:
             with file.path.open("rb") as stream:
                 os.utime(file.path)
@@ -118,19 +117,18 @@ class StateFiles:
             self._forget(file.path)
             return None
         if not _is_of(file.tokens, head, body):
-            logger.warning("%s is damaged; it is removed", file.path)
+            logger.warning("%s is corrupt and will be removed", file.path)
             self.remove(file)
             return None
         return body[file.tokens.nbytes :]
 
     def remove(self, file: StateFile) -> None:
-        """Forget a state and its file."""
         self._forget(file.path)
         with contextlib.suppress(OSError):
             file.path.unlink()
 
     def clear(self) -> None:
-        """Forget all states of this key, and their files."""
+        """Remove all states of this key."""
         for file in self:
             self.remove(file)
 
@@ -145,7 +143,7 @@ class StateFiles:
             self.index.remove(file)
 
     def _write_whole(self, path: Path, tokens: Tokens, data: SequenceBytes) -> None:
-        """Under another name first: a stop in between leaves no half of a state."""
+        """Write atomically: to a temporary file first, then rename."""
         head = _HEAD.pack(_MAGIC, b"", len(tokens), len(data))
         digest = hashlib.blake2b(head[40:], digest_size=32)
         digest.update(tokens.tobytes())
@@ -164,15 +162,15 @@ class StateFiles:
 
     def _make_room(self, size: int, keep: Path) -> None:
         """Remove the least recently used files of all keys until `size` more bytes fit, and one more file."""
-        known: list[tuple[float, int, Path]] = []
+        found: list[tuple[float, int, Path]] = []
         for path in self._paths(*self._root.iterdir()):
             with contextlib.suppress(FileNotFoundError):
                 status = path.stat()
-                known.append((status.st_mtime, status.st_size, path))
-        known = sorted(entry for entry in known if entry[2] != keep)
-        total = sum(size for _, size, _ in known)
-        for number, (_, file_size, path) in enumerate(known):
-            if total + size <= self._budget and len(known) - number < _MOST_FILES:
+                found.append((status.st_mtime, status.st_size, path))
+        found = sorted(entry for entry in found if entry[2] != keep)
+        total = sum(size for _, size, _ in found)
+        for number, (_, file_size, path) in enumerate(found):
+            if total + size <= self._budget and len(found) - number < _MAX_FILES:
                 return
             total -= file_size
             self._forget(path)
@@ -180,7 +178,7 @@ class StateFiles:
                 path.unlink()
 
     def _remove_partial(self) -> None:
-        """What a worker wrote that was ended meanwhile. Of others only what nobody can be writing any more."""
+        """Remove temporary files of killed workers: those too old for a write in progress."""
         for path in self._root.glob(f"*/*{_PARTIAL}"):
             with contextlib.suppress(OSError):
                 if time.time() - path.lstat().st_mtime > _PARTIAL_S:
@@ -188,7 +186,7 @@ class StateFiles:
 
     @staticmethod
     def _paths(*folders: Path) -> list[Path]:
-        """The state files in these folders; whatever else lies there is not ours."""
+        """The state files in these folders; other files are not ours."""
         return [
             path
             for folder in folders
@@ -205,7 +203,7 @@ def _digest(head: bytes, body: SequenceBytes) -> bytes:
 
 
 def _is_of(tokens: Tokens, head: bytes, body: SequenceBytes) -> bool:
-    """Whether a file is whole, and still the state of these tokens."""
+    """Whether a file is complete and has the state of these tokens."""
     if len(head) != _HEAD.size:
         return False
     _, digest, n_tokens, n_bytes = _HEAD.unpack(head)
@@ -217,7 +215,7 @@ def _is_of(tokens: Tokens, head: bytes, body: SequenceBytes) -> bool:
 
 
 def _read_head(path: Path) -> StateFile | None:
-    """The tokens of a file whose sizes agree; its bytes are checked when they are used."""
+    """The tokens of a file with consistent sizes; `read` checks its bytes."""
     try:
         with path.open("rb") as stream:
             head = stream.read(_HEAD.size)

@@ -1,5 +1,7 @@
-"""Moves sequences between the KV cache and the tiers below it: out when they are evicted, back in when a prompt begins
-like them. Used by the engine's thread alone."""
+"""Saves evicted sequences from the KV cache to the tiers below it, and restores them for prompts with their prefix.
+
+For the engine thread.
+"""
 
 from __future__ import annotations
 
@@ -15,21 +17,21 @@ from jan_serve.engine.sequence import Sequence
 from jan_serve.engine.tokens import Tokens, common_prefix
 from jan_serve.errors import EngineFailure
 
-_STATES_IN_RAM = 4
-"""So many at least should have room there."""
+_MIN_STATES_IN_RAM = 4
+"""A larger state than this part of the RAM budget is not kept there."""
 
-_GAIN = 16
-"""A state is brought back for one in so many of its tokens: all are read, copied, and need cells for a moment."""
+_MIN_GAIN = 1 / 16
+"""Restores a state only if it saves at least 1/16 of its tokens: all are read, copied and need cells for a moment."""
 
 logger = logging.getLogger(__name__)
 
 
 def _pays(gain: int, length: int) -> bool:
-    return gain >= max(MIN_TOKENS, length // _GAIN)
+    return gain >= max(MIN_TOKENS, int(length * _MIN_GAIN))
 
 
 class StateRestorer:
-    """Saving and restoring for one context, whose cells and cached sequences it reads and never changes."""
+    """Saves and restores for one context. Reads its cell counts and cached sequences; changes neither."""
 
     def __init__(
         self, states: StateCache, context: LlamaContext, cells: CellCounter, cache: PrefixCache
@@ -38,42 +40,41 @@ class StateRestorer:
         self._context = context
         self._cells = cells
         self._cache = cache
-        # Of waiting sequences: what is brought for them, and how many of their tokens it holds.
+        # By waiting sequence: the state being fetched, and the length of its match.
         self._fetches: dict[int, tuple[Future[SavedState | None], int]] = {}
-        # Of waiting sequences: the version of the cache in which nothing was found for them, and for how many tokens.
+        # By waiting sequence: cache version and cached tokens of the last look-up that found nothing.
         self._missed: dict[int, tuple[int, int]] = {}
         self.saved = self.restored = 0
 
     @property
     def is_off(self) -> bool:
-        """Whether nothing is kept below the KV cache."""
+        """Whether there are no tiers below the KV cache."""
         return self._states.is_off
 
     @property
     def ram_used(self) -> int:
-        """Bytes of states in RAM."""
         return self._states.ram_used
 
     def fits_ram(self, seq_id: int) -> bool:
-        """Whether the state of a sequence is small enough to stay in RAM beside others."""
-        return self._context.state_bytes(seq_id) <= self._states.ram_bytes // _STATES_IN_RAM
+        """Whether the state of a sequence leaves room in RAM for others."""
+        return self._context.state_bytes(seq_id) <= self._states.ram_bytes // _MIN_STATES_IN_RAM
 
     def save_evicted(self, seq_id: int) -> bool:
-        """Keep what an entry of the prefix cache holds, before its cells go. Blocks for the copy.
+        """Save an entry of the prefix cache before its cells are freed. Blocks for the copy. False if that failed.
 
-        Not where the rest of the KV cache goes on holding nearly all of it. False where it should and could not.
+        Skips an entry that the rest of the KV cache holds nearly all of.
         """
         tokens = self._cache.tokens(seq_id)
         alone = len(tokens) if self._cache.whole_only else self._cells.exclusive(seq_id)
         return alone < MIN_TOKENS or self.is_off or self._save(tokens, seq_id)
 
     def save_checkpoint(self, sequence: Sequence) -> None:
-        """Keep a running sequence as far as it is computed, where RAM has room for it beside others."""
+        """Save a running sequence as far as it is computed, if that leaves room in RAM for others."""
         if not self.is_off and self.fits_ram(sequence.seq_id):
             self._save(sequence.prefix(sequence.num_computed), sequence.seq_id)
 
     def _save(self, tokens: Tokens, seq_id: int) -> bool:
-        """What cannot be saved costs time later, and no request now."""
+        # A failed save costs time later and fails no request.
         try:
             self._states.put(tokens, self._context.save_sequence(seq_id))
         except (EngineFailure, MemoryError) as error:
@@ -83,53 +84,51 @@ class StateRestorer:
         return True
 
     def lift_budget(self) -> None:
-        """See StateCache.lift_budget."""
         self._states.lift_budget()
 
-    def flush(self, patience_s: float) -> None:
-        """Write all states to disk, for so many seconds at most. For the end."""
-        self._states.flush(patience_s)
+    def flush(self, timeout_s: float) -> None:
+        self._states.flush(timeout_s)
 
-    def is_fetching(self, sequence: Sequence, have: int) -> bool:
-        """Whether a state with more of the prompt than the `have` tokens of the KV cache is on its way from disk.
+    def is_fetching(self, sequence: Sequence, num_cached: int) -> bool:
+        """Whether a fetch of a state with more of the prompt than the KV cache's `num_cached` tokens is running.
 
-        Starts to fetch it at the first call.
+        The first call starts it.
         """
         if sequence.wants_prompt_scores or sequence.resumed is not None:
             return False
         key = id(sequence)
         if key not in self._fetches:
-            missed = self._states.version, have
+            missed = self._states.version, num_cached
             if self._missed.get(key) == missed:
                 return False
             match = self._states.match(sequence.prefix())
-            if match is None or not _pays(match.length - have, len(match.source.tokens)):
+            if match is None or not _pays(match.length - num_cached, len(match.source.tokens)):
                 self._missed[key] = missed
                 return False
             self._fetches[key] = self._states.fetch(match), match.length
         return not self._fetches[key][0].done()
 
     def num_fetched(self, sequence: Sequence) -> int:
-        """Tokens that the state holds which `is_fetching` found for a sequence; 0 without one."""
+        """Tokens of a sequence in the state that `is_fetching` found; 0 without one."""
         fetch = self._fetches.get(id(sequence))
         return 0 if fetch is None else fetch[1]
 
     def wait(self) -> None:
-        """Block until a fetch is done. For when there is nothing else to do."""
+        """Block until one running fetch is done."""
         for fetch, _ in list(self._fetches.values()):
             if not fetch.done():
                 fetch.exception()
                 return
 
     def forget(self, sequence: Sequence) -> None:
-        """The sequence is not waiting any more."""
+        """Drop the fetch of a sequence that no longer waits."""
         self._fetches.pop(id(sequence), None)
         self._missed.pop(id(sequence), None)
 
-    def restore(self, sequence: Sequence, have: int, make_room: Callable[[int], bool]) -> int:
-        """Put a fetched state into the sequence's empty cells; the number of tokens that it has now, 0 if none.
+    def restore(self, sequence: Sequence, num_cached: int, make_room: Callable[[int], bool]) -> int:
+        """Restore a fetched state into the empty sequence. Returns its number of tokens; 0 if nothing was restored.
 
-        make_room: evicts until so many cells are free. Nothing is restored that does not pay, beside `have` tokens.
+        num_cached: tokens that the KV cache can share instead. make_room: evicts until that many cells are free.
         """
         fetch = self._fetches.pop(id(sequence), None)
         self._missed.pop(id(sequence), None)
@@ -140,11 +139,11 @@ class StateRestorer:
             return 0
         if state is None:
             return 0
-        # Preempted sequences come back with more tokens than they were matched with.
+        # A preempted sequence has more tokens now than at the match.
         length = common_prefix(sequence.prefix()[:-1], state.tokens)
         if self._cache.whole_only and length < len(state.tokens):
             return 0
-        if not _pays(length - have, len(state.tokens)) or not make_room(len(state.tokens)):
+        if not _pays(length - num_cached, len(state.tokens)) or not make_room(len(state.tokens)):
             return 0
         if not self._context.restore_sequence(sequence.seq_id, state.data, len(state.tokens)):
             return 0

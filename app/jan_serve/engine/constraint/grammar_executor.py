@@ -1,8 +1,4 @@
-"""Holding a sequence to a grammar, token by token.
-
-Two executors of one interface: llguidance (Lark print of the grammar; cheap masks, hostile grammars end in an error)
-and llama.cpp's grammar sampler (GBNF), the fallback where a grammar has no Lark print and the oracle in tests.
-"""
+"""Constrains a sequence to a grammar, token by token."""
 
 from __future__ import annotations
 
@@ -12,13 +8,12 @@ import llguidance
 import numpy as np
 import numpy.typing as npt
 
-from jan_serve.engine.llama.chain import Candidates, GrammarSampler
 from jan_serve.engine.llama.vocab import Vocab
 from jan_serve.errors import GrammarTooComplex, InvalidGrammar
 
 Floats = npt.NDArray[np.float32]
 
-# What llguidance says when one of its limits is reached, in words for whoever wrote the grammar.
+# llguidance's messages for its limits, reworded for the author of the grammar.
 _REASONS: Final = {
     "items; max": "more parses at once than the limit",
     "Too many items": "more parses at once than the limit",
@@ -28,32 +23,30 @@ _REASONS: Final = {
 
 
 class GrammarExecutor(Protocol):
-    """Where a sequence stands in its grammar."""
+    """The state of one sequence in its grammar."""
 
-    def allows(self, token: int) -> bool:
-        """Whether the token may come next."""
-        ...
+    def allows(self, token: int) -> bool: ...
 
     def mask(self, logits: Floats) -> Floats:
-        """The logits (shape (n_vocab,)) with every refused token at -inf; raises GrammarTooComplex."""
+        """The logits, shape (n_vocab,), with every rejected token at -inf. Raises GrammarTooComplex."""
         ...
 
     def accept(self, token: int) -> None:
-        """Advance by an allowed token; raises GrammarTooComplex."""
+        """Advance by an allowed token. Raises GrammarTooComplex."""
         ...
 
     def forced(self) -> list[int]:
-        """Tokens that must come next, as the model's tokenizer writes them; advances past them."""
+        """Advance past the tokens that must come next, in the model's tokenisation, and return them."""
         ...
 
     @property
     def is_complete(self) -> bool:
-        """Whether the text is complete and nothing may follow, so that the sequence ends without an EOG token."""
+        """Whether the text is complete and nothing may follow: the sequence ends without an EOG token."""
         ...
 
 
 class LlguidanceExecutor:
-    """llguidance's matcher. EOG tokens are this class's business: llguidance knows one EOS only."""
+    """llguidance's matcher over a Lark grammar. Handles EOG tokens itself: llguidance knows a single EOS."""
 
     def __init__(self, tokenizer: Any, lark: str, vocab: Vocab) -> None:
         grammar = llguidance.LLMatcher.grammar_from_lark(lark)
@@ -64,7 +57,7 @@ class LlguidanceExecutor:
             raise InvalidGrammar(f"the grammar cannot be compiled: {_reason(self._matcher.get_error())}")
 
     def copy(self) -> LlguidanceExecutor:
-        """Another one that stands where this one does. Cheap: what was compiled is shared."""
+        """A copy in the same state. Cheap: both share the compiled grammar."""
         twin = object.__new__(LlguidanceExecutor)
         twin._matcher = self._matcher.deep_copy()
         twin._vocab = self._vocab
@@ -102,7 +95,7 @@ class LlguidanceExecutor:
     def _too_complex(self) -> GrammarTooComplex:
         reason = _reason(self._matcher.get_error())
         return GrammarTooComplex(
-            f"the grammar is too ambiguous at this place of the text ({reason});"
+            f"the grammar is too ambiguous at this point of the text ({reason});"
             " use bounded repeats and fewer optional parts that begin alike",
             param="grammar",
         )
@@ -112,32 +105,8 @@ class LlguidanceExecutor:
         return bool(self._matcher.is_stopped()) and not self._matcher.is_error()
 
 
-class LlamaGrammarExecutor:
-    """llama.cpp's grammar sampler. A complete text is ended by an EOG token, which is then all it allows."""
-
-    def __init__(self, vocab: Vocab, gbnf: str, candidates: Candidates) -> None:
-        self._sampler = GrammarSampler(vocab, gbnf)
-        self._candidates = candidates
-
-    def allows(self, token: int) -> bool:
-        return self._sampler.allows(token, self._candidates)
-
-    def mask(self, logits: Floats) -> Floats:
-        return self._sampler.mask(logits, self._candidates)
-
-    def accept(self, token: int) -> None:
-        self._sampler.accept(token)
-
-    def forced(self) -> list[int]:
-        return []
-
-    @property
-    def is_complete(self) -> bool:
-        return False
-
-
 def _reason(text: str) -> str:
-    """llguidance's reason in its first line, without the state of its parser behind it."""
+    """The first line of llguidance's message, without the parser state that follows."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:
         return "no reason was given"

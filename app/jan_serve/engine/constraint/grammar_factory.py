@@ -1,28 +1,23 @@
-"""Makes grammar executors for one model, and remembers what all of them share."""
+"""Makes the grammar executors of one model; they share its token tables."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import llguidance
 
 from jan_serve.core.constraint import CompiledGrammar, SpecialText
 from jan_serve.core.guide import Guide
-from jan_serve.engine.constraint.grammar_executor import (
-    GrammarExecutor,
-    LlamaGrammarExecutor,
-    LlguidanceExecutor,
-)
+from jan_serve.engine.constraint.grammar_executor import LlguidanceExecutor
 from jan_serve.engine.constraint.guide import GuidedExecutor, GuideTools
 from jan_serve.engine.constraint.lark_limits import check_lark
 from jan_serve.engine.constraint.token_search import TokenSearch
-from jan_serve.engine.llama.chain import Candidates
 from jan_serve.engine.llama.vocab import Vocab
+from jan_serve.errors import EngineFailure
 
 
 class _TokenizerAdapter:
-    """What llguidance.TokenizerWrapper asks of a tokenizer."""
+    """The tokenizer interface that llguidance.TokenizerWrapper expects."""
 
     def __init__(self, vocab: Vocab) -> None:
         self._vocab = vocab
@@ -40,34 +35,26 @@ class _TokenizerAdapter:
 class GrammarFactory:
     """Makes executors for one model. llguidance's token table (about 0.6 s for 152 k tokens) is built on first use."""
 
-    def __init__(self, vocab: Vocab, candidates: Candidates) -> None:
+    def __init__(self, vocab: Vocab) -> None:
         self._vocab = vocab
-        self._candidates = candidates
         self._tokenizer: Any = None
         self._search: TokenSearch | None = None
 
-    def create(self, grammar: CompiledGrammar) -> GrammarExecutor:
+    def create(self, grammar: CompiledGrammar) -> LlguidanceExecutor:
         """An executor at the start of the grammar. Raises InvalidGrammar, GrammarTooComplex.
 
-        Only in a thread with `lark_limits.STACK_BYTES` of stack.
+        The calling thread needs `lark_limits.STACK_BYTES` of stack.
         """
-        if grammar.lark is not None:
-            lark = self._closed(grammar)
-            check_lark(lark)
-            return LlguidanceExecutor(self._llguidance(), lark, self._vocab)
-        return LlamaGrammarExecutor(self._vocab, grammar.gbnf, self._candidates)
-
-    def template(self, grammar: CompiledGrammar) -> Callable[[], GrammarExecutor]:
-        """Compiles once, for executors that are made while others wait. Raises as `create`."""
-        first = self.create(grammar)
-        if isinstance(first, LlguidanceExecutor):
-            return first.copy
-        return lambda: self.create(grammar)
+        if grammar.lark is None:
+            raise EngineFailure("a grammar reached the worker without its Lark text")
+        lark = self._with_specials(grammar.lark, grammar)
+        check_lark(lark)
+        return LlguidanceExecutor(self._llguidance(), lark, self._vocab)
 
     def guided(self, guide: Guide) -> GuidedExecutor:
-        """An executor at the start of an answer. Raises as `create`."""
-        grammar = None if guide.grammar is None else self.template(guide.grammar)
-        triggers = tuple(self.template(trigger.grammar) for trigger in guide.triggers)
+        """An executor at the start of an answer. Compiles every grammar of the guide now. Raises as `create`."""
+        grammar = None if guide.grammar is None else self.create(guide.grammar).copy
+        triggers = tuple(self.create(trigger.grammar).copy for trigger in guide.triggers)
         return GuidedExecutor(guide, GuideTools(self._vocab, self._token_search, grammar, triggers))
 
     def _token_search(self) -> TokenSearch:
@@ -75,13 +62,10 @@ class GrammarFactory:
             self._search = TokenSearch(self._vocab.pieces())
         return self._search
 
-    def _closed(self, grammar: CompiledGrammar) -> str:
-        """The Lark text with the rules of its control tokens. A token that ends generation is left out: the sequence
-        ends where the grammar does."""
-        lines = [grammar.lark or ""]
-        for special in grammar.specials:
-            lines.append(f"{special.rule}: {self._body(special)}\n")
-        return "".join(lines)
+    def _with_specials(self, lark: str, grammar: CompiledGrammar) -> str:
+        """Append the rules of its control tokens. An EOG token becomes empty: the sequence ends with the grammar."""
+        rules = (f"{special.rule}: {self._body(special)}\n" for special in grammar.specials)
+        return lark + "".join(rules)
 
     def _body(self, special: SpecialText) -> str:
         token = self._vocab.control_token(special.text)

@@ -1,7 +1,7 @@
 """Follows a Guide through one answer: thought, lead, grammar, or free text with triggers.
 
-It is a GrammarExecutor, so sampling and jump-forward treat it like any grammar. Where the text is free it allows every
-token but those that would run across a marker into text which the grammar behind it refuses.
+Sampling and jump-forward treat it like any grammar. Free text allows every token except those that cross a marker into
+text that the marker's grammar rejects.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ Floats = npt.NDArray[np.float32]
 
 
 class GuideTools(NamedTuple):
-    """What following a Guide needs of the model. grammars: make a fresh executor of the guide's own grammar, and of
-    each trigger's."""
+    """Parts of the model. grammar, triggers: make a new executor of the guide's grammar and of each trigger's."""
 
     vocab: Vocab
     search: Callable[[], TokenSearch]
@@ -35,22 +34,22 @@ class GuideTools(NamedTuple):
 
 class _Stage(enum.Enum):
     START = enum.auto()
-    """Nothing is written yet that tells a thought from what the grammar wants."""
+    """The text so far may still become a thought or the grammar's text."""
     THOUGHT = enum.auto()
     GRAMMAR = enum.auto()
     FREE = enum.auto()
 
 
 class _Hit(NamedTuple):
-    """A marker in free text. trigger: its number, or None where the marker opens a thought."""
+    """A marker in free text. trigger: its index; None if the marker opens a thought."""
 
     start: int
     end: int
     trigger: int | None
 
 
-class _Written:
-    """What the grammar wants from the start: a lead of tokens, then the grammar."""
+class _LedGrammar:
+    """A lead of fixed tokens, then a grammar."""
 
     def __init__(self, lead: Iterable[int], grammar: GrammarExecutor) -> None:
         self.lead = deque(lead)
@@ -79,7 +78,7 @@ class _Written:
 
 
 class GuidedExecutor:
-    """Where one answer stands in its Guide. reasoning_tokens: tokens of thoughts so far, their markers included."""
+    """The state of one answer in its Guide. reasoning_tokens: tokens of thoughts so far, with their markers."""
 
     def __init__(self, guide: Guide, tools: GuideTools) -> None:
         self._guide = guide
@@ -91,12 +90,12 @@ class GuidedExecutor:
         self._ends = _encoded(thought.ends) if thought is not None and guide.grammar is None else ()
         self._triggers = _encoded(trigger.text for trigger in guide.triggers)
         self._longest = max(map(len, (*self._opens, *self._closes, *self._ends, *self._triggers)), default=1)
-        # The end of the free text or thought, as far as a marker may reach back; in START all that was written.
+        # The end of the free text or thought, as long as the longest marker; in START all text so far.
         self._tail = b""
-        # In free text: whether everything before the tail is white space since the start or the last thought.
+        # Free text: whether only white space precedes the tail, since the start or the last thought.
         self._blank = True
-        self._written: _Written | None = None
-        # Tokens that close a thought which used up its budget.
+        self._constrained: _LedGrammar | None = None
+        # Tokens left to close a thought that used up its budget.
         self._closing: deque[int] = deque()
         self.reasoning_tokens = 0
         self._stage = self._first_stage(thought)
@@ -107,58 +106,59 @@ class GuidedExecutor:
             return _Stage.THOUGHT
         if self._guide.grammar is None:
             return _Stage.FREE
-        self._written = self._grammar(self._guide.lead)
+        self._constrained = self._grammar(self._guide.lead)
         return _Stage.START if thought is not None and thought.may_open else _Stage.GRAMMAR
 
     # GrammarExecutor
 
     def allows(self, token: int) -> bool:
-        """Whether the token may come next."""
         if self._closing:
             return token == self._closing[0]
         if self._stage is _Stage.GRAMMAR:
-            assert self._written is not None
-            return self._written.allows(token)
+            assert self._constrained is not None
+            return self._constrained.allows(token)
         if self._vocab.is_eog(token):
             return self._allows_end(token)
         piece = self._vocab.piece(token, special=True)
         if self._stage is _Stage.START:
-            return self._opens_thought(piece) or (self._written is not None and self._written.allows(token))
+            return self._opens_thought(piece) or (
+                self._constrained is not None and self._constrained.allows(token)
+            )
         if self._stage is _Stage.THOUGHT:
             return self._guide.grammar is None or self._ends_cleanly(piece)
         return self._triggers_cleanly(piece)
 
     def mask(self, logits: Floats) -> Floats:
-        """The logits with every refused token at -inf; raises GrammarTooComplex."""
         if self._closing:
             return _only(logits, [self._closing[0]])
         if self._stage is _Stage.GRAMMAR:
-            assert self._written is not None
-            return self._written.mask(logits)
+            assert self._constrained is not None
+            return self._constrained.mask(logits)
         if self._stage is _Stage.START:
             openers = [
                 token
-                for rest in self._unwritten_openers()
+                for rest in self._remaining_openers()
                 for token in (*self._search.beginning_of(rest), *self._search.beginning_with(rest))
             ]
-            wanted = _only(logits, openers)
-            return wanted if self._written is None else np.maximum(wanted, self._written.mask(logits))
-        refused = [token for token in self._suspects() if not self.allows(token)]
-        if not refused:
+            opening = _only(logits, openers)
+            return (
+                opening if self._constrained is None else np.maximum(opening, self._constrained.mask(logits))
+            )
+        rejected = [token for token in self._suspects() if not self.allows(token)]
+        if not rejected:
             return logits
         masked = logits.copy()
-        masked[refused] = -np.inf
+        masked[rejected] = -np.inf
         return masked
 
     def accept(self, token: int) -> None:
-        """Advance by an allowed token; raises GrammarTooComplex."""
         if self._vocab.is_eog(token):
             return
         if self._closing:
             self._closing.popleft()
         if self._stage is _Stage.GRAMMAR:
-            assert self._written is not None
-            self._written.accept(token)
+            assert self._constrained is not None
+            self._constrained.accept(token)
             self._leave_grammar()
             return
         piece = self._vocab.piece(token, special=True)
@@ -172,25 +172,25 @@ class GuidedExecutor:
         self._check_budget()
 
     def forced(self) -> list[int]:
-        """Tokens that must come next; advances past them."""
         tokens: list[int] = []
         while self._closing:
             tokens.append(self._closing[0])
             self.accept(self._closing[0])
         if self._stage is _Stage.GRAMMAR:
-            assert self._written is not None
-            tokens += self._written.forced()
+            assert self._constrained is not None
+            tokens += self._constrained.forced()
             self._leave_grammar()
         return tokens
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing may follow."""
-        return self._stage is _Stage.GRAMMAR and self._written is not None and self._written.is_complete
+        return (
+            self._stage is _Stage.GRAMMAR and self._constrained is not None and self._constrained.is_complete
+        )
 
-    # The start of an answer that a grammar holds, and that a thought may come before
+    # The start of a constrained answer, which may be a thought
 
-    def _unwritten_openers(self) -> list[bytes]:
+    def _remaining_openers(self) -> list[bytes]:
         written = self._tail
         return [opener[len(written) :] for opener in self._opens if opener.startswith(written)]
 
@@ -202,10 +202,10 @@ class GuidedExecutor:
 
     def _begin(self, token: int, piece: bytes) -> None:
         opens = self._opens_thought(piece)
-        if self._written is not None and not self._written.allows(token):
-            self._written = None
-        if self._written is not None:
-            self._written.accept(token)
+        if self._constrained is not None and not self._constrained.allows(token):
+            self._constrained = None
+        if self._constrained is not None:
+            self._constrained.accept(token)
         self._tail += piece
         if not opens:
             self._stage, self._tail = _Stage.GRAMMAR, b""
@@ -218,7 +218,7 @@ class GuidedExecutor:
     # Thoughts
 
     def _open_thought(self, rest: bytes) -> None:
-        self._stage, self._tail, self._written = _Stage.THOUGHT, b"", None
+        self._stage, self._tail, self._constrained = _Stage.THOUGHT, b"", None
         self._think(rest)
 
     def _think(self, data: bytes) -> None:
@@ -239,9 +239,9 @@ class GuidedExecutor:
             self._stage, self._blank = _Stage.FREE, True
             self._free(rest)
             return
-        # What follows the marker in its token is white space (`_ends_cleanly`), which the lead need not repeat.
+        # Only white space follows the marker in its token (`_ends_cleanly`); the lead does not repeat it.
         lead = self._guide.lead_after_thought
-        self._written = self._grammar(lead.removeprefix(rest.decode("utf-8", "replace")))
+        self._constrained = self._grammar(lead.removeprefix(rest.decode("utf-8", "replace")))
         self._stage = _Stage.GRAMMAR
 
     def _ends_cleanly(self, piece: bytes) -> bool:
@@ -278,15 +278,15 @@ class GuidedExecutor:
             return
         grammar = self._after_trigger(hit.trigger, rest)
         if grammar is None:
-            # Text that the grammar refuses is no call, and the marker is not looked at again.
+            # The grammar rejects the text after the marker, so this is no call: skip the marker.
             self._blank = False
             self._tail = (self._tail[hit.start + 1 :] + rest)[-self._longest :]
             return
-        self._stage, self._tail, self._written = _Stage.GRAMMAR, b"", _Written((), grammar)
+        self._stage, self._tail, self._constrained = _Stage.GRAMMAR, b"", _LedGrammar((), grammar)
         self._leave_grammar()
 
     def _find(self, data: bytes) -> _Hit | None:
-        """The first marker that counts; where two begin in one place, the longer one."""
+        """The first marker that counts; of two at one position, the longer."""
         thought = self._guide.thought
         hits: list[_Hit] = []
         for opener in self._opens:
@@ -312,7 +312,7 @@ class GuidedExecutor:
         return self._after_trigger(hit.trigger, data[hit.end :]) is not None
 
     def _after_trigger(self, number: int, rest: bytes) -> GrammarExecutor | None:
-        """The trigger's grammar behind `rest`; None where it refuses that."""
+        """The trigger's grammar after `rest`; None if it rejects that text."""
         grammar = self._tools.triggers[number]()
         try:
             text = rest.decode("utf-8")
@@ -324,20 +324,20 @@ class GuidedExecutor:
             grammar.accept(token)
         return grammar
 
-    # Shared
+    # All stages
 
     def _allows_end(self, token: int) -> bool:
         if self._stage is _Stage.START:
-            return self._written is not None and self._written.allows(token)
+            return self._constrained is not None and self._constrained.allows(token)
         return self._stage is _Stage.FREE or self._guide.grammar is None
 
     def _leave_grammar(self) -> None:
-        """Behind a triggered grammar the text is free again."""
+        """Return to free text after a triggered grammar."""
         if self._guide.grammar is None and self._guide.repeat and self.is_complete:
-            self._stage, self._written, self._tail, self._blank = _Stage.FREE, None, b"", False
+            self._stage, self._constrained, self._tail, self._blank = _Stage.FREE, None, b"", False
 
     def _suspects(self) -> set[int]:
-        """Tokens that may run across a marker, and those that end the answer."""
+        """Tokens that may cross a marker, and those that end the answer."""
         markers = self._closes if self._stage is _Stage.THOUGHT else self._triggers
         found: set[int] = set(self._vocab.eog_ids)
         for marker in markers:
@@ -351,10 +351,10 @@ class GuidedExecutor:
     def _search(self) -> TokenSearch:
         return self._tools.search()
 
-    def _grammar(self, lead: str) -> _Written:
+    def _grammar(self, lead: str) -> _LedGrammar:
         if self._tools.grammar is None:
             raise GrammarTooComplex("the guide has no grammar", param="grammar")
-        return _Written(self._tokens(lead), self._tools.grammar())
+        return _LedGrammar(self._tokens(lead), self._tools.grammar())
 
     def _tokens(self, text: str) -> list[int]:
         return self._vocab.tokenize(text, add_special=False, parse_special=True) if text else []
@@ -365,13 +365,13 @@ def _encoded(texts: Iterable[str]) -> tuple[bytes, ...]:
 
 
 def _first(data: bytes, markers: Iterable[bytes]) -> tuple[int, int] | None:
-    """Start and end of the first marker in `data`; of several there, the longest."""
-    found = [(at, at + len(marker)) for marker in markers if (at := data.find(marker)) >= 0]
+    """Start and end of the first marker in `data`; of several at one position, the longest."""
+    found = [(start, start + len(marker)) for marker in markers if (start := data.find(marker)) >= 0]
     return min(found, key=lambda span: (span[0], -span[1]), default=None)
 
 
 def _only(logits: Floats, tokens: list[int]) -> Floats:
-    """The logits of these tokens, and -inf for all others."""
+    """The logits of these tokens; -inf for all others."""
     out = np.full_like(logits, -np.inf)
     out[tokens] = logits[tokens]
     return out

@@ -1,7 +1,7 @@
-"""Limits of the Lark texts that llguidance is given: native code, which a full stack ends with its process.
+"""Limits of Lark texts for llguidance, which is native code: a stack overflow kills the worker.
 
-It compiles a rule or terminal where it first meets its name, and recurses for each reference and each group. Measured
-(llguidance 1.8): 3.3 KB of stack a reference, up to 4.8 KB with groups.
+llguidance compiles a rule or terminal at its first reference, and recurses for each reference and each group. Measured
+(llguidance 1.8): 3.3 KB of stack per reference, up to 4.8 KB with groups.
 """
 
 from __future__ import annotations
@@ -14,19 +14,18 @@ from jan_serve.errors import GrammarTooComplex
 
 MAX_DEPTH: Final = 2_000
 MAX_LITERAL: Final = 100_000
-"""Characters of one string. Text that is forced is made into tokens at one go, at up to 9 µs each, while every other
-sequence of the model waits."""
+"""Characters of one string. Forced text is tokenised in one go, up to 9 µs a token, while all other sequences wait."""
 STACK_BYTES: Final = 32 << 20
-"""For a thread that compiles: three times as much as MAX_DEPTH takes, whatever the platform gives by default."""
+"""Stack of the compiling thread: three times the need of MAX_DEPTH, whatever the platform's default."""
 
 _DEFINITION: Final = re.compile(r"([A-Za-z_]\w*)(?:\.-?\d+)?\s*:(.*)")
 _PIECE: Final = re.compile(r'"(?:[^"\\]|\\.)*"i?|/(?:[^/\\]|\\.)*/[a-z]*|[()\[\]]|[A-Za-z_]\w*|\{[^}]*\}')
 
 
 def check_lark(lark: str) -> None:
-    """Raises GrammarTooComplex. Takes time in proportion to the length; one definition a line, as we print it."""
+    """Raises GrammarTooComplex. Linear in the length. Expects one definition per line, as our printer writes them."""
     bodies = {match[1]: match[2] for line in lark.splitlines() if (match := _DEFINITION.match(line))}
-    met = {"start"}
+    visited = {"start"}
     path = [(1, _references(bodies.get("start", "")))]
     while path:
         depth, references = path[-1]
@@ -36,8 +35,8 @@ def check_lark(lark: str) -> None:
                     f"the rules of the grammar refer to one another deeper than {MAX_DEPTH} levels",
                     param="grammar",
                 )
-            if name in bodies and name not in met:
-                met.add(name)
+            if name in bodies and name not in visited:
+                visited.add(name)
                 path.append((depth + groups + 1, _references(bodies[name])))
                 break
         else:
@@ -45,7 +44,7 @@ def check_lark(lark: str) -> None:
 
 
 def _references(body: str) -> Iterator[tuple[str, int]]:
-    """The names in a body, each with the groups that it lies in; an opening bracket counts as a name of its own."""
+    """The names in a body, each with its group depth. An opening bracket counts as a name."""
     groups = 0
     for match in _PIECE.finditer(body):
         piece = match[0]

@@ -1,4 +1,4 @@
-"""How long the drafts of a step should be: as long as the step then gives the most tokens in its time. Pure."""
+"""Chooses the lengths of the drafts of a step, to maximise expected tokens per second. Pure."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import numpy as np
 
 from jan_serve.engine.drafting.step_costs import Seconds
 
-# What is measured is never exact: a draft that hardly pays is not worth the risk.
+# Measurements are inexact: a draft must gain more than 2 %.
 _MARGIN = 1.02
 
 
 @dataclass(frozen=True, slots=True)
 class DraftCandidate:
-    """A draft that could be computed: `limit` tokens at most, each right with `share` if those before it are.
+    """A possible draft of up to `limit` tokens. share: probability of each token if those before it are accepted.
 
-    token_s: seconds that it takes to guess one of its tokens.
+    token_s: seconds to draft one token.
     """
 
     share: float
@@ -26,22 +26,22 @@ class DraftCandidate:
 
 
 def draft_lengths(
-    candidates: Sequence[DraftCandidate], num_tokens: int, curve: Seconds, most: int
+    candidates: Sequence[DraftCandidate], num_tokens: int, curve: Seconds, max_tokens: int
 ) -> list[int]:
-    """Tokens to take of each candidate beside `num_tokens` that are computed anyway, `most` in all; 0 where none pays.
+    """Tokens to take of each candidate beside the step's `num_tokens`, at most `max_tokens` in all; 0 if none pays off.
 
     curve: seconds of a step by its number of tokens.
     """
-    most = min(most, len(curve) - 1 - num_tokens)
+    max_tokens = min(max_tokens, len(curve) - 1 - num_tokens)
     longest = max((candidate.limit for candidate in candidates), default=0)
-    if most <= 0 or longest <= 0:
+    if max_tokens <= 0 or longest <= 0:
         return [0] * len(candidates)
     shares = np.array([candidate.share for candidate in candidates])
     limits = np.array([candidate.limit for candidate in candidates])
-    places = np.arange(1, longest + 1)
-    # A token is of use if all before it are right, so that its chance falls along its draft.
-    chances = np.where(places <= limits[:, None], shares[:, None] ** places, 0.0)
-    order = np.argsort(-chances, axis=None, kind="stable")[:most]
+    positions = np.arange(1, longest + 1)
+    # A token counts only if all before it are accepted, so its probability falls along its draft.
+    chances = np.where(positions <= limits[:, None], shares[:, None] ** positions, 0.0)
+    order = np.argsort(-chances, axis=None, kind="stable")[:max_tokens]
     owners = order // longest
     gained = num_tokens + np.cumsum(chances.ravel()[order])
     guessing = np.cumsum(np.array([candidate.token_s for candidate in candidates])[owners])

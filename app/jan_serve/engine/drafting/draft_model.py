@@ -1,5 +1,7 @@
-"""A small model that writes drafts for a large one: speculative decoding (Leviathan et al. 2023), where the sampler of
-the large model decides alone, and a draft is kept as far as it agrees."""
+"""Speculative decoding with a draft model (Leviathan et al. 2023).
+
+The large model's sampler alone decides: a draft is accepted as far as it agrees.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,14 @@ from jan_serve.errors import SettingsError
 # llama.cpp's common_speculative_are_compatible: special tokens may differ in text, and vocabularies in padding.
 _MAX_VOCAB_DIFFERENCE = 128
 _FIRST_COMPARED_TOKEN = 5
-# A step of the large model waits for so much reading of a prompt at most.
-_READ_TOKENS = 512
-# A token that the small model is less sure of ends a draft.
+# Max tokens that the draft model prefills while a step of the large model waits.
+_MAX_PREFILL = 512
+# A less probable token ends a draft.
 _MIN_PROBABILITY = 0.5
 
 
 def check_vocabularies(target: Vocab, draft: Vocab, name: str) -> None:
-    """Raises SettingsError unless both models mean the same text by the same tokens."""
+    """Raises SettingsError unless both models use the same tokens for the same text."""
     difference = abs(target.n_tokens - draft.n_tokens)
     shared = min(target.n_tokens, draft.n_tokens)
     if difference > _MAX_VOCAB_DIFFERENCE:
@@ -41,29 +43,29 @@ def check_vocabularies(target: Vocab, draft: Vocab, name: str) -> None:
 
 
 class DraftModel:
-    """Writes drafts, for the engine's thread alone. Each sequence that it drafts for has cells of its own here."""
+    """Drafts tokens. Each drafted sequence has cells in this context too. For the engine thread."""
 
     def __init__(
         self, context: LlamaContext, n_sequences: int, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """context: of at least as many cells as the large model's, and `n_sequences` sequence ids."""
+        """context: has at least the cells of the large model's context, and `n_sequences` sequence ids."""
         self._context = context
         self._n_vocab = context.n_vocab
-        self._batch = Batch(min(context.n_batch, _READ_TOKENS))
+        self._batch = Batch(min(context.n_batch, _MAX_PREFILL))
         self._free_ids = list(range(n_sequences))
         self._held: dict[int, tuple[int, TokenBuffer]] = {}
-        # Sequences that there is no room for: reading them again and again would be for nothing.
+        # Sequences without room: do not prefill them again and again.
         self._given_up: set[int] = set()
         self._clock = clock
         self.token_s = 0.0
-        """Seconds that a drafted token takes; 0 before any was."""
+        """Seconds per drafted token; 0 before the first."""
 
     def draft(self, sequence: Sequence, length: int) -> Tokens | None:
-        """The most likely continuation, up to `length` tokens. Blocks for a pass of the small model for each.
+        """The most likely continuation, up to `length` tokens. Blocks for a pass of the draft model per token.
 
-        None while it has not read all of the sequence: each call reads on. Fewer tokens where it becomes unsure.
+        None while it has not prefilled the whole sequence; each call continues. Shorter if a token is improbable.
         """
-        logits = self._read(sequence)
+        logits = self._prefill(sequence)
         if logits is None:
             return None
         seq_id, held = self._held[id(sequence)]
@@ -89,7 +91,7 @@ class DraftModel:
         return np.array(drafted, np.int32) if drafted else None
 
     def forget(self, sequence: Sequence) -> None:
-        """The sequence ended: its cells are free."""
+        """Free the cells of a sequence."""
         self._given_up.discard(id(sequence))
         self._drop(sequence)
 
@@ -103,8 +105,8 @@ class DraftModel:
             self._context.remove(held[0])
             self._free_ids.append(held[0])
 
-    def _read(self, sequence: Sequence) -> Floats | None:
-        """Bring the cells up to the sequence's newest token; its logits, or None if there is more to read."""
+    def _prefill(self, sequence: Sequence) -> Floats | None:
+        """Prefill up to the sequence's newest token and return its logits; None if there is more to prefill."""
         key = id(sequence)
         if key not in self._held:
             if key in self._given_up or not self._free_ids:
@@ -112,7 +114,7 @@ class DraftModel:
             self._held[key] = self._free_ids.pop(), TokenBuffer()
         seq_id, held = self._held[key]
         tokens = sequence.tokens.view()
-        # The newest token is always computed: its logits begin the draft.
+        # Always compute the newest token: the draft starts with its logits.
         same = min(common_prefix(tokens, held.view()), len(tokens) - 1)
         if same < len(held):
             if not self._context.truncate(seq_id, same):

@@ -1,17 +1,17 @@
-"""How often drafts are right."""
+"""Acceptance rates of drafts."""
 
 from __future__ import annotations
 
-# Lengths of agreement from which on a guess is taken for better, and how good it is before anything is known.
+# Classes of guesses: the shortest match, and the acceptance rate assumed before the first measurement.
 _CLASSES = ((3, 0.3), (5, 0.5), (9, 0.7), (17, 0.85))
 _MODEL_SHARE = 0.7
 
 
 class DraftRecord:
-    """The share of drafted tokens that are right, provided that those before them were, by length of the agreement that
-    they rest on. Agreement None stands for what a draft model says.
+    """Acceptance rate of a drafted token after accepted ones, by the length of the match that it follows.
 
-    weight: of the latest token against all before. like: begin with what is known from others.
+    A match of None stands for the draft model. weight: of the latest token in the exponential average. like: the record
+    to start from.
     """
 
     def __init__(self, weight: float = 0.15, like: DraftRecord | None = None) -> None:
@@ -20,18 +20,18 @@ class DraftRecord:
             [*(share for _, share in _CLASSES), _MODEL_SHARE] if like is None else like._shares.copy()
         )
 
-    def share(self, agreement: int | None) -> float:
-        """The share of the tokens of a draft that will be right."""
-        return self._shares[_class_of(agreement)]
+    def share(self, match_length: int | None) -> float:
+        """The expected acceptance rate."""
+        return self._shares[_class_of(match_length)]
 
-    def observe(self, agreement: int | None, drafted: int, accepted: int) -> None:
-        """So many tokens of a draft were right."""
-        at = _class_of(agreement)
+    def observe(self, match_length: int | None, drafted: int, accepted: int) -> None:
+        """Learn that `accepted` of `drafted` tokens were accepted."""
+        index = _class_of(match_length)
         for right in [1.0] * accepted + [0.0] * (accepted < drafted):
-            self._shares[at] += self._weight * (right - self._shares[at])
+            self._shares[index] += self._weight * (right - self._shares[index])
 
 
-def _class_of(agreement: int | None) -> int:
-    if agreement is None:
+def _class_of(match_length: int | None) -> int:
+    if match_length is None:
         return len(_CLASSES)
-    return max(0, sum(agreement >= least for least, _ in _CLASSES) - 1)
+    return max(0, sum(match_length >= shortest for shortest, _ in _CLASSES) - 1)

@@ -1,4 +1,4 @@
-"""Chooses drafts for the running streams of an engine, and learns from what becomes of them."""
+"""Chooses drafts for the running streams, and learns from their acceptance."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from jan_serve.engine.drafting.draft_model import DraftModel
 from jan_serve.engine.drafting.draft_record import DraftRecord
 from jan_serve.engine.drafting.prompt_lookup import MAX_DRAFT, Guess, TokenHistory, guess
 from jan_serve.engine.drafting.step_costs import StepCosts
-from jan_serve.engine.scheduling.pacing import Pacer
+from jan_serve.engine.scheduling.prefill_chunks import Pacer
 from jan_serve.engine.sequence import Sequence
 from jan_serve.engine.tokens import Tokens
 
 # Each drafted token has a row of logits: n_vocab floats.
 _MAX_STEP = 64
-# Beside more streams than these a batch is well used without drafts, and looking for them costs time.
+# More streams fill a batch well without drafts, and a look-up costs time.
 _MAX_STREAMS = 16
-_EARLIER = 4
+_MAX_EARLIER = 4
 _OVERALL_WEIGHT = 0.02
 
 LookupMode = Literal["auto", "on", "off"]
-"""`auto`: where the measured time of steps says that drafts pay."""
+"""`auto`: if drafts pay off by the measured time of steps."""
 
 
 class Drafter:
-    """Drafts by prompt lookup, and where that finds nothing by a draft model if there is one.
+    """Drafts by prompt lookup, or, if that finds nothing, with the draft model if there is one.
 
-    `pacer` knows what a token of a prefill costs. longest: tokens that a sequence can have.
+    pacer: measures the cost of a prefill token. longest: max tokens of a sequence.
     """
 
     def __init__(
@@ -43,26 +43,26 @@ class Drafter:
         self._overall = DraftRecord(_OVERALL_WEIGHT)
         self._records: dict[int, DraftRecord] = {}
         self._histories: dict[int, TokenHistory] = {}
-        # What earlier sequences said, the latest first.
-        self._earlier: deque[TokenHistory] = deque(maxlen=_EARLIER)
-        # The agreement that the draft of a sequence rests on; None for one of the model.
+        # Of finished sequences, the latest first.
+        self._earlier: deque[TokenHistory] = deque(maxlen=_MAX_EARLIER)
+        # The match length of each sequence's draft; None: a draft of the model.
         self._sources: dict[int, int | None] = {}
         self.drafted = self.accepted = 0
 
     def drafts(
         self, sequences: SequenceOf[Sequence | None], num_tokens: int, room: int
     ) -> list[Tokens | None]:
-        """For each sequence the tokens to compute behind its newest one, `room` in all; None where that pays not.
+        """The draft of each sequence, at most `room` tokens in all; None if a draft would not pay off.
 
         sequences: None for one that can take no draft. num_tokens: of the step without drafts. Blocks for the draft
         model.
         """
-        nothing: list[Tokens | None] = [None] * len(sequences)
+        no_drafts: list[Tokens | None] = [None] * len(sequences)
         if self._mode == "off" and self._model is None:
-            return nothing
+            return no_drafts
         room = min(room, _MAX_STEP - num_tokens)
         if room <= 0 or (len(sequences) > _MAX_STREAMS and self._mode != "on"):
-            return nothing
+            return no_drafts
         guesses = [None if sequence is None else self._look_up(sequence) for sequence in sequences]
         candidates = [
             DraftCandidate(0.0, 0) if sequence is None else self._candidate(sequence, found)
@@ -91,7 +91,7 @@ class Drafter:
         )
         record = self._records.get(id(sequence), self._overall)
         if found is not None:
-            return DraftCandidate(record.share(found.agreement), min(limit, len(found.tokens)))
+            return DraftCandidate(record.share(found.match_length), min(limit, len(found.tokens)))
         if self._model is None:
             return DraftCandidate(0.0, 0)
         return DraftCandidate(record.share(None), limit, self._model.token_s)
@@ -108,19 +108,19 @@ class Drafter:
         return draft_lengths(candidates, num_tokens, curve, room)
 
     def _draft(self, sequence: Sequence, found: Guess | None, length: int) -> Tokens | None:
-        self._sources[id(sequence)] = None if found is None else found.agreement
+        self._sources[id(sequence)] = None if found is None else found.match_length
         if found is not None:
             return found.tokens[:length]
         assert self._model is not None
         return self._model.draft(sequence, length)
 
     def observe_step(self, num_tokens: int, seconds: float) -> None:
-        """A step of only newest tokens and drafts took so long, sampling included."""
+        """Learn from a step without prefill. seconds: with sampling."""
         if self._mode == "auto" or self._model is not None:
             self._costs.observe(num_tokens, seconds, self._pacer.prefill_token_s)
 
     def observe_draft(self, sequence: Sequence, drafted: int, accepted: int) -> None:
-        """So many tokens of a draft were what the sequence went on with."""
+        """Learn how many tokens of a draft were accepted."""
         key = id(sequence)
         if key in self._sources:
             source = self._sources.pop(key)
@@ -132,7 +132,7 @@ class Drafter:
         self.accepted += accepted
 
     def remember(self, sequence: Sequence) -> None:
-        """The sequence has ended: what it said may be said again."""
+        """Drop a finished sequence, but keep its tokens for look-ups of others."""
         history = self._histories.get(id(sequence))
         if history is not None:
             history.catch_up(sequence.tokens.view())
@@ -140,8 +140,8 @@ class Drafter:
         self.forget(sequence)
 
     def forget(self, sequence: Sequence) -> None:
-        """The sequence ended or was put back."""
-        for known in (self._records, self._histories, self._sources):
-            known.pop(id(sequence), None)
+        """Drop a finished or preempted sequence."""
+        for by_sequence in (self._records, self._histories, self._sources):
+            by_sequence.pop(id(sequence), None)
         if self._model is not None:
             self._model.forget(sequence)

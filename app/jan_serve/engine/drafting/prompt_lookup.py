@@ -1,8 +1,7 @@
-"""Guesses what a sequence says next from what was said before: prompt lookup decoding (n-gram speculation).
+"""Prompt lookup decoding (n-gram speculation): drafts a continuation from earlier text.
 
-The guess is a draft: it is computed with the newest token in one batch, and only what the sampler picks anyway is kept,
-so that an answer does not depend on it. Saxena 2023, "Prompt Lookup Decoding"; llama.cpp's `lookup` example.
-Pure: it reads tokens.
+The draft is computed in one batch with the newest token, and only the tokens that the sampler picks are kept, so drafts
+do not change an answer. Saxena 2023, "Prompt Lookup Decoding"; llama.cpp's `lookup` example. Pure.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ import numpy as np
 from jan_serve.engine.tokens import Tokens
 
 MIN_MATCH = 3
-"""Tokens that must agree before a guess."""
+"""Tokens that must match before a guess."""
 MAX_DRAFT = 32
 _MAX_MATCH = 32
 _CANDIDATES = 8
-# Of a longer prompt only the end is searched: a place in the index takes about a hundred bytes.
+# Only the end of a longer prompt is searched: a position in the index takes about a hundred bytes.
 _MAX_INDEXED = 32_768
 _ID_BITS = 21
 _KEY_MASK = (1 << (_ID_BITS * MIN_MATCH)) - 1
@@ -27,16 +26,16 @@ _KEY_MASK = (1 << (_ID_BITS * MIN_MATCH)) - 1
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """A continuation, and how many tokens before it agree with the sequence."""
+    """A continuation, and the number of matching tokens before it."""
 
     tokens: Tokens
-    agreement: int
+    match_length: int
 
 
 class TokenHistory:
-    """The tokens of a sequence, and where each run of MIN_MATCH of them occurred: a hash chain, as in LZ77 coders.
+    """The tokens of a sequence and the positions of each run of MIN_MATCH tokens: a hash chain, as in LZ77 coders.
 
-    Adding a token and looking one run up take constant time.
+    Adding a token and looking up a run take constant time.
     """
 
     __slots__ = ("_earlier", "_key", "_latest", "_num_seen", "tokens")
@@ -45,40 +44,40 @@ class TokenHistory:
         self.tokens: list[int] = []
         self._num_seen = 0
         self._key = 0
-        # Places are those right behind a run. Of the place p, the one before with the same run is earlier[p].
+        # A position is the one after a run. The previous position with the same run as p is earlier[p].
         self._latest: dict[int, int] = {}
         self._earlier: list[int] = [-1] * MIN_MATCH
 
     def catch_up(self, tokens: Tokens) -> None:
-        """Add what `tokens` has more than the last time. It must begin as it did then."""
+        """Append the tokens added since the last call. `tokens` must only have grown."""
         new = tokens[self._num_seen :]
         self._num_seen = len(tokens)
         for token in new[-_MAX_INDEXED:].tolist():
             self.tokens.append(token)
             self._key = (self._key << _ID_BITS | token) & _KEY_MASK
-            place = len(self.tokens)
-            if place >= MIN_MATCH:
+            position = len(self.tokens)
+            if position >= MIN_MATCH:
                 self._earlier.append(self._latest.get(self._key, -1))
-                self._latest[self._key] = place
+                self._latest[self._key] = position
 
     def end_key(self) -> int | None:
-        """What stands for its last run; None if it is shorter than one."""
+        """The key of the last run; None if there are fewer tokens."""
         return self._key if len(self.tokens) >= MIN_MATCH else None
 
-    def places(self, key: int) -> Iterator[int]:
-        """Right behind each occurrence of a run, the latest first, a few at most."""
-        place = self._latest.get(key, -1)
+    def positions(self, key: int) -> Iterator[int]:
+        """The positions after the latest occurrences of a run, latest first."""
+        position = self._latest.get(key, -1)
         for _ in range(_CANDIDATES + 1):
-            if place < 0:
+            if position < 0:
                 return
-            yield place
-            place = self._earlier[place]
+            yield position
+            position = self._earlier[position]
 
 
 def guess(history: TokenHistory, others: Iterable[TokenHistory] = ()) -> Guess | None:
-    """What followed the longest earlier occurrence of the sequence's end: in itself, or else in `others`.
+    """The continuation of the longest earlier match of the sequence's end: in itself, otherwise in `others`.
 
-    Of several that agree equally long, the latest. At most MAX_DRAFT tokens.
+    Of equally long matches the latest. At most MAX_DRAFT tokens.
     """
     key = history.end_key()
     if key is None:
@@ -91,23 +90,23 @@ def guess(history: TokenHistory, others: Iterable[TokenHistory] = ()) -> Guess |
 
 
 def _search(tokens: list[int], key: int, source: TokenHistory) -> Guess | None:
-    best, best_agreement = -1, 0
-    for place in source.places(key):
-        # An occurrence at the very end of the source is followed by nothing.
-        if place >= len(source.tokens):
+    best, best_length = -1, 0
+    for position in source.positions(key):
+        # A match at the end of the source has no continuation.
+        if position >= len(source.tokens):
             continue
-        agreement = _agreement(tokens, source.tokens, place)
-        if agreement > best_agreement:
-            best, best_agreement = place, agreement
+        length = _match_length(tokens, source.tokens, position)
+        if length > best_length:
+            best, best_length = position, length
     if best < 0:
         return None
-    return Guess(np.array(source.tokens[best : best + MAX_DRAFT], np.int32), best_agreement)
+    return Guess(np.array(source.tokens[best : best + MAX_DRAFT], np.int32), best_length)
 
 
-def _agreement(tokens: list[int], source: list[int], place: int) -> int:
-    """Tokens at the end of `tokens` and before `place` in `source` that are equal, up to a limit."""
-    most = min(len(tokens), place, _MAX_MATCH)
+def _match_length(tokens: list[int], source: list[int], position: int) -> int:
+    """Number of equal tokens at the end of `tokens` and before `position` in `source`, up to _MAX_MATCH."""
+    limit = min(len(tokens), position, _MAX_MATCH)
     count = MIN_MATCH
-    while count < most and tokens[-1 - count] == source[place - 1 - count]:
+    while count < limit and tokens[-1 - count] == source[position - 1 - count]:
         count += 1
     return count

@@ -1,4 +1,4 @@
-"""How long a step of only newest tokens and drafts takes by its number of tokens, learnt from the steps themselves."""
+"""The cost of a step without prefill, by its number of tokens, learnt from the steps."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ Seconds = npt.NDArray[np.float64]
 
 
 class StepCosts:
-    """Seconds of a step of 1 to `largest` tokens, each size remembered by itself.
+    """Seconds of a step of 1 to `largest` tokens, learnt per size.
 
-    There is no simple law: kernels work in tiles, so that nine tokens may take a quarter longer than eight, and twelve
-    hardly longer than nine. What moves all sizes together (the length of the context, other programs) is followed by a
-    common `level`, so that a size that has not come for long is still comparable.
+    No simple law holds: kernels work in tiles, so nine tokens may take a quarter longer than eight, and twelve hardly
+    longer than nine. A common `level` follows changes of all sizes (context length, other programs), so that sizes not
+    seen for long stay comparable.
     """
 
     _LEVEL_WEIGHT = 0.2
     _SIZE_WEIGHT = 0.1
     _FIRST_WEIGHT = 0.8
-    # One step that something else held up must not count for many.
+    # Limits the weight of one slow step.
     _MAX_RATIO = 1.5
     _FORGET = 512
 
@@ -31,7 +31,7 @@ class StepCosts:
         self._now = 0
 
     def observe(self, num_tokens: int, seconds: float, prefill_token_s: float) -> None:
-        """A step took so long. prefill_token_s: what a token of a prefill takes, see `curve`."""
+        """Learn from a step. prefill_token_s: see `curve`."""
         if not 0 < num_tokens <= self.largest or seconds <= 0.0:
             return
         known = self._is_known(num_tokens)
@@ -41,22 +41,22 @@ class StepCosts:
         if not known and curve is None:
             self._sizes[num_tokens] = seconds / self._level
             return
-        supposed = float(self._sizes[num_tokens] * self._level if curve is None else curve[num_tokens])
-        ratio = min(self._MAX_RATIO, max(1.0 / self._MAX_RATIO, seconds / supposed))
+        expected = float(self._sizes[num_tokens] * self._level if curve is None else curve[num_tokens])
+        ratio = min(self._MAX_RATIO, max(1.0 / self._MAX_RATIO, seconds / expected))
         if known:
             self._sizes[num_tokens] *= ratio**self._SIZE_WEIGHT
             self._level *= ratio**self._LEVEL_WEIGHT
         else:
-            self._sizes[num_tokens] = supposed / self._level * ratio**self._FIRST_WEIGHT
+            self._sizes[num_tokens] = expected / self._level * ratio**self._FIRST_WEIGHT
 
     def _is_known(self, num_tokens: int) -> bool:
         return bool(self._now - self._seen[num_tokens] < self._FORGET)
 
     def curve(self, prefill_token_s: float) -> Seconds | None:
-        """Seconds by number of tokens, 0 to `largest`; None before anything was seen.
+        """Seconds by number of tokens, 0 to `largest`; None before the first measurement.
 
-        Between sizes that came lately a line. Above them a token costs more than in a prefill and less than in the
-        largest of them; until one is tried, the geometric mean is supposed.
+        Linear between recently seen sizes. Above them a token costs more than in a prefill (prefill_token_s) and less
+        than in the largest of them: the geometric mean, until a larger one is tried.
         """
         (known,) = np.nonzero(self._now - self._seen < self._FORGET)
         if not len(known):

@@ -1,4 +1,4 @@
-"""Embeddings: inputs to pooled vectors, in batches, beside what else the worker does."""
+"""Embeds the inputs of requests, batch by batch."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import threading
 import numpy as np
 
 from jan_serve.engine.adapters import Adapters
-from jan_serve.engine.embedding.embed_job import EmbedJob, Floats
-from jan_serve.engine.embedding.input_pooling import InputPooling
+from jan_serve.engine.embedding.input_pooling import EmbedJob, Floats, InputPooling
 from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_OK, Batch, LlamaContext
 from jan_serve.engine.llama.vocab import Vocab
 from jan_serve.engine.phase import PhaseClock
@@ -17,7 +16,7 @@ from jan_serve.ipc.messages import Embedded, EmbedRequest
 
 
 class Embedder:
-    """Embeds text with one model. Its contexts are made when they are needed, by the thread that uses them."""
+    """Embeds text with one model. The thread that uses a context creates it, on first use."""
 
     def __init__(
         self,
@@ -30,9 +29,9 @@ class Embedder:
         scores: bool = False,
         adapters: Adapters | None = None,
     ) -> None:
-        """inputs: computes the vectors. n_ctx: tokens of an input at most. dimensions: values of a vector.
+        """inputs: computes the vectors. n_ctx: max tokens of an input. dimensions: values of a vector.
 
-        piece_tokens: of a batch, where inputs may be cut. scores: the "vectors" are a classifier's scores.
+        piece_tokens: max tokens of a batch if inputs may be cut. scores: the vectors are a classifier's scores.
         """
         self._vocab = vocab
         self._inputs = inputs
@@ -42,15 +41,15 @@ class Embedder:
         self._scores = scores
         self._adapters = adapters
         self._lock = threading.Lock()
-        self._running: tuple[int, LlamaContext] | None = None  # request and context of the decode that runs
+        self._running: tuple[int, LlamaContext] | None = None  # request and context of the current decode
 
     def tokenize(self, request: EmbedRequest) -> list[list[int]]:
-        """Ids of every input, with the special tokens that the model wants. May run on another thread.
+        """Ids of every input, with the model's special tokens. Any thread.
 
-        Raises ContextLengthExceeded or InvalidRequest, naming the input.
+        Raises ContextLengthExceeded or InvalidRequest, which name the input.
         """
         if self._adapters is not None:
-            self._adapters.mark(request.adapters, "")  # refuses what is not there
+            self._adapters.mark(request.adapters, "")  # rejects unknown adapters
         vocab = self._vocab
         rows: list[list[int]] = []
         for i, item in enumerate(request.inputs):
@@ -72,14 +71,13 @@ class Embedder:
         return rows
 
     def start(self, request: EmbedRequest) -> EmbedJob:
-        """Tokenise the inputs; may run on another thread. Computes nothing yet. Raises as `tokenize`."""
+        """Tokenise the inputs; computes nothing yet. Any thread. Raises as `tokenize`."""
         return EmbedJob(request, self.tokenize(request))
 
     def advance(self, job: EmbedJob, phase: PhaseClock, *, room: int | None = None) -> Embedded | None:
-        """Compute the next batch of a job; blocks. Returns the answer after the last. Raises EngineFailure and
-        InsufficientMemory.
+        """Compute the next batch of a job; blocks. Returns the answer after the last one, otherwise None.
 
-        room: tokens at most, where inputs may be cut; None for as many as a part may have.
+        room: max tokens if inputs may be cut; None: piece_tokens. Raises EngineFailure, InsufficientMemory.
         """
 
         def decode(context: LlamaContext, batch: Batch) -> bool:
@@ -99,13 +97,12 @@ class Embedder:
         )
 
     def interrupt(self, request_id: int) -> None:
-        """Stop the decode that runs now if it is for this request, whose job must be dropped then. Thread-safe."""
+        """Stop the current decode if it is for this request. Thread-safe; the caller must then drop the job."""
         with self._lock:
             if self._running is not None and self._running[0] == request_id:
                 self._running[1].abort_flag.set()
 
     def close(self) -> None:
-        """Free the context."""
         self._inputs.close()
 
     def _decode(self, request: EmbedRequest, context: LlamaContext, batch: Batch, phase: PhaseClock) -> bool:
@@ -126,6 +123,6 @@ class Embedder:
 
 
 def _normalized(vector: Floats) -> Floats:
-    """Divided by its L2 norm; a zero vector stays zero."""
+    """Divide by the L2 norm; a zero vector stays zero."""
     norm = float(np.linalg.norm(vector))
     return vector / np.float32(norm) if norm > 0.0 else vector

@@ -1,4 +1,4 @@
-"""How a model embeds: in pieces or whole, how long inputs may be, and the contexts for it."""
+"""Makes a model's embedder: inputs in pieces or whole, their max length, and the contexts."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from jan_serve.engine.llama.thread_pool import ThreadPool
 from jan_serve.errors import InsufficientMemory
 from jan_serve.ipc.messages import EngineSettings
 
-# Attention over a whole input runs in one batch, and its buffers grow with it: longer inputs need --n-ctx.
+# Attention over a whole input runs in one batch, whose buffers grow with it: longer inputs need --n-ctx.
 DEFAULT_N_CTX = 2048
-# In pieces, the cache alone grows with an input.
+# In pieces, only the cache grows with an input.
 DEFAULT_N_CTX_IN_PIECES = 8192
-# All tokens of a batch are outputs, and llama.cpp makes logits of each of them beside the embeddings: 4 bytes for each
-# entry of the vocabulary. A device is quicker with more.
+# llama.cpp computes logits beside the embedding of each token of a batch: 4 bytes per entry of the vocabulary. Devices
+# are faster with more tokens.
 PIECE_TOKENS = 128
 DEVICE_PIECE_TOKENS = 512
-# Their graphs attend within a batch, although llama.cpp gives them a cache (build_attn_inp_no_cache).
+# Their graphs attend within a batch only, although llama.cpp gives them a cache (build_attn_inp_no_cache).
 _WITHOUT_CACHE = frozenset({"llama-embed"})
 
 
 def reads_in_pieces(model: LlamaModel, context: LlamaContext | None, pooling: str) -> bool:
-    """Whether inputs may be cut: where tokens look back only, over a cache. Heads that score want whole inputs.
+    """Whether inputs may be cut: causal attention over a cache. Scoring heads need whole inputs.
 
-    llama.cpp is asked: of some architectures the file does not say it. context: of the model, where there is one.
+    Asks llama.cpp, because the file does not say it for all architectures. context: of the model, if it has one.
     """
     if pooling == "rank" or model.has_encoder or model.architecture in _WITHOUT_CACHE:
         return False
@@ -60,13 +60,13 @@ def make_embedder(
     *,
     in_pieces: bool,
 ) -> Embedder:
-    """The embedder of a loaded model. Computes nothing, and takes no memory, before its first use."""
+    """The embedder of a loaded model. Takes no memory before its first use."""
     n_ctx = facts.n_ctx
     if not facts.is_embedding_model:
         n_ctx = input_limit(n_ctx, in_pieces=in_pieces, is_chosen=settings.n_ctx is not None)
     on_device = facts.n_gpu_layers > 0
     piece_tokens = DEVICE_PIECE_TOKENS if on_device else PIECE_TOKENS
-    # On a device the cache is there as well, and llama.cpp says what does not fit.
+    # On a device llama.cpp reports a cache that does not fit.
     cell_bytes = 0 if on_device else 2 * (settings.k_elements + settings.v_elements)
     size = model.n_cls_out if facts.pooling == "rank" else model.n_embd
 
@@ -102,14 +102,14 @@ def make_embedder(
 
 
 def input_limit(n_ctx: int, *, in_pieces: bool, is_chosen: bool) -> int:
-    """Tokens of the longest input that a chat model embeds. is_chosen: whether the user named `n_ctx`."""
+    """Max tokens of an input for a chat model. is_chosen: whether the user set `n_ctx`."""
     if in_pieces and is_chosen:
         return n_ctx
     return min(n_ctx, DEFAULT_N_CTX_IN_PIECES if in_pieces else DEFAULT_N_CTX)
 
 
 def check_memory(n_tokens: int, needed: int, available: int) -> None:
-    """Raises InsufficientMemory where a KV cache for inputs of so many tokens takes more bytes than there are."""
+    """Raises InsufficientMemory if a KV cache for inputs of `n_tokens` needs more than the available bytes."""
     if needed > available:
         raise InsufficientMemory(
             f"input: {n_tokens} tokens need {needed / 2**30:.1f} GiB for their KV cache, and"

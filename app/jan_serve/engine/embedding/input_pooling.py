@@ -1,44 +1,69 @@
-"""How the vectors of inputs are computed: two ways, as the attention of the model allows."""
+"""Computes the vectors of inputs: whole, pooled by llama.cpp, or in pieces, pooled here."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
-from jan_serve.engine.embedding.embed_job import EmbedJob, Floats
 from jan_serve.engine.llama.context import Batch, LlamaContext
+from jan_serve.ipc.messages import EmbedRequest
+
+Floats = npt.NDArray[np.float32]
 
 MAX_SEQUENCES = 16
 
 Decode = Callable[[LlamaContext, Batch], bool]
-"""Compute a batch. False where it was broken off: the job is not wanted any more."""
+"""Compute a batch. False if it was interrupted: the job is no longer wanted."""
+
+
+@dataclass(slots=True, eq=False)
+class EmbedJob:
+    """A running request for embeddings. Only the engine thread changes it.
+
+    rows: tokens of each input. vectors: finished ones, not normalised. num_read: tokens of the first input without a
+    vector that the model has read. total: their outputs so far, for pooling.
+    """
+
+    request: EmbedRequest
+    rows: list[list[int]]
+    vectors: list[Floats] = field(default_factory=list[Floats])
+    num_read: int = 0
+    total: Floats | None = None
+
+    @property
+    def is_done(self) -> bool:
+        return len(self.vectors) == len(self.rows)
+
+    @property
+    def prompt_tokens(self) -> int:
+        return sum(len(row) for row in self.rows)
 
 
 class InputPooling(Protocol):
     """Computes the vectors of a job, a batch at a time."""
 
     def advance(self, job: EmbedJob, room: int, decode: Decode) -> None:
-        """Compute the next batch, of `room` tokens at most where inputs may be cut. Blocks for the batch.
+        """Compute the next batch, of `room` tokens at most if inputs may be cut. Blocks for the batch.
 
-        Raises what `decode` raises, and InsufficientMemory where a context has to be made.
+        Raises the errors of `decode`, and InsufficientMemory when it creates a context.
         """
         ...
 
-    def close(self) -> None:
-        """Free the context."""
-        ...
+    def close(self) -> None: ...
 
 
 class WholeInputs:
-    """Every token may look at all the others: an input is computed in one batch, several short ones together.
+    """Every token attends to all others: an input is computed in one batch, several short inputs together.
 
-    llama.cpp pools them (mean, cls, last), or scores them (rank).
+    llama.cpp pools them (mean, cls, last) or scores them (rank).
     """
 
     def __init__(self, create: Callable[[int], LlamaContext], n_ctx: int, size: int) -> None:
-        """create: a context of so many tokens. n_ctx: of the longest input. size: values of a vector."""
+        """create: makes a context of this many tokens. n_ctx: max tokens of an input. size: values of a vector."""
         self._create = create
         self._n_ctx = n_ctx
         self._size = size
@@ -46,7 +71,7 @@ class WholeInputs:
         self._batch: Batch | None = None
 
     def advance(self, job: EmbedJob, room: int, decode: Decode) -> None:
-        """See InputPooling; `room` cannot be kept."""
+        # An input cannot be cut to `room`.
         if self._context is None or self._batch is None:
             self._context, self._batch = self._create(self._n_ctx), Batch(self._n_ctx)
         context, batch = self._context, self._batch
@@ -62,24 +87,23 @@ class WholeInputs:
             job.vectors += [context.sequence_embedding(seq_id, self._size) for seq_id in range(count)]
 
     def close(self) -> None:
-        """See InputPooling."""
         if self._context is not None:
             self._context.close()
             self._context = None
 
 
 class InputsInPieces:
-    """Tokens look back only: an input is read in pieces over the cache, and pooled here.
+    """Causal attention: an input is read in pieces over the cache, and pooled here.
 
-    The context grows with the longest input so far; its buffers are those of one batch, however long the input is.
+    The context grows with the longest input so far; its buffers hold one batch, however long the input is.
     """
 
     def __init__(
         self, create: Callable[[int], LlamaContext], pooling: str, size: int, piece_tokens: int
     ) -> None:
-        """create: a context of so many cells; raises InsufficientMemory. pooling: mean, cls or last.
+        """create: makes a context of this many cells; raises InsufficientMemory. pooling: mean, cls or last.
 
-        size: values of a vector. piece_tokens: of a batch at most.
+        size: values of a vector. piece_tokens: max tokens of a batch.
         """
         self._create = create
         self._piece_tokens = piece_tokens
@@ -89,7 +113,6 @@ class InputsInPieces:
         self._batch: Batch | None = None
 
     def advance(self, job: EmbedJob, room: int, decode: Decode) -> None:
-        """See InputPooling."""
         context, batch = self._open(max(len(row) for row in job.rows))
         if not job.vectors and not job.num_read:
             context.clear()
@@ -110,13 +133,12 @@ class InputsInPieces:
                 context.remove(piece.row % MAX_SEQUENCES)
 
     def close(self) -> None:
-        """See InputPooling."""
         if self._context is not None:
             self._context.close()
             self._context = None
 
     def _open(self, longest: int) -> tuple[LlamaContext, Batch]:
-        # Beside one input that goes on, a batch holds whole ones.
+        # A batch holds the rest of one input and whole further inputs.
         needed = longest + self._piece_tokens
         if self._context is None or self._context.n_ctx < needed:
             self.close()
@@ -126,7 +148,7 @@ class InputsInPieces:
         return self._context, self._batch
 
     def _add(self, job: EmbedJob, outputs: Floats) -> None:
-        """Take in what the next tokens of an input gave, shape (tokens, size); its vector after the last of them."""
+        """Pool the outputs of the next tokens of an input, shape (tokens, size); append its vector after the last."""
         total = job.total
         if self._pooling == "mean":
             sums: Floats = outputs.sum(axis=0, dtype=np.float32)
@@ -149,7 +171,7 @@ class Piece(NamedTuple):
 
 
 def next_pieces(lengths: Sequence[int], row: int, start: int, room: int) -> list[Piece]:
-    """What a batch of `room` tokens holds of inputs that are read up to `start` of input `row`. Pure."""
+    """The pieces of the next batch of `room` tokens, from token `start` of input `row`. Pure."""
     pieces: list[Piece] = []
     while room > 0 and row < len(lengths) and len(pieces) < MAX_SEQUENCES:
         end = min(lengths[row], start + room)

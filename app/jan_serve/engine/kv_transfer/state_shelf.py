@@ -1,7 +1,7 @@
-"""States of sequences on their way between servers, in the worker's memory: kept to be read, or brought to be used.
+"""States of sequences in transfer between servers, in the worker's memory: kept for other servers, or received.
 
-The engine thread keeps, the intake takes, the transfer thread does the rest, which includes all that costs time
-(digests over the weights and over a state). Bounded in bytes; who asked for a state drops it.
+The engine thread keeps states, the intake takes them, and the transfer thread does the rest, including the expensive
+digests over the weights and over a state. Bounded in bytes; the request that created a state drops it.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from jan_serve.core.sequence_state import SequenceState, StateIdentity, decode_s
 from jan_serve.errors import InvalidRequest, InvalidState, Overloaded
 from jan_serve.ipc.messages import ReadState, StatePart, StateStored, StoreState
 
-_SMALL_PARTS = 1 << 20
-"""Bytes beside memory and logits that a state may have: its tokens and its head."""
+_HEADER_BYTES = 1 << 20
+"""Bytes reserved for the header of a state."""
 
 
 class StateShelf:
-    """By id, which the front chooses. identity: may block for seconds at its first call."""
+    """States by id, which the front chooses. identity: its first call may block for seconds."""
 
     def __init__(
         self,
@@ -26,7 +26,7 @@ class StateShelf:
         limit_bytes: int,
         on_kept: Callable[[], None] = lambda: None,
     ) -> None:
-        """on_kept: called when a state is kept, by the thread that keeps it; must not block."""
+        """on_kept: called by the thread that keeps a state; must not block."""
         self._identity = identity
         self._limit = limit_bytes
         self._on_kept = on_kept
@@ -34,7 +34,7 @@ class StateShelf:
         self._kept: dict[int, SequenceState] = {}
         self._encoded: dict[int, tuple[bytes | memoryview, ...]] = {}
         self._arriving: dict[int, bytearray] = {}
-        self._brought: dict[int, SequenceState] = {}
+        self._received: dict[int, SequenceState] = {}
         self._sizes: dict[int, int] = {}
 
     def __len__(self) -> int:
@@ -42,12 +42,11 @@ class StateShelf:
 
     @property
     def used_bytes(self) -> int:
-        """Memory that states take."""
         with self._lock:
             return sum(self._sizes.values())
 
     def reserve(self, state: int, size: int) -> None:
-        """Count `size` bytes for a state that is about to be kept or brought. Raises Overloaded."""
+        """Reserve `size` bytes for a state to keep or to receive. Raises Overloaded."""
         with self._lock:
             used = sum(self._sizes.values()) - self._sizes.get(state, 0)
             if used + size > self._limit:
@@ -58,31 +57,31 @@ class StateShelf:
             self._sizes[state] = size
 
     def keep(self, state: int, content: SequenceState) -> None:
-        """Hold a state, for which there is room reserved, until it is dropped."""
+        """Hold a state, with bytes reserved, until `drop`."""
         with self._lock:
             self._kept[state] = content
         self._on_kept()
 
     def take(self, state: int) -> SequenceState:
-        """A state that was brought; it leaves the shelf. Raises InvalidRequest."""
+        """Remove and return a received state. Raises InvalidRequest."""
         with self._lock:
-            content = self._brought.pop(state, None)
+            content = self._received.pop(state, None)
             self._sizes.pop(state, None)
         if content is None:
             raise InvalidRequest("The migrated cache is not here.", param="migration_request")
         return content
 
     def drop(self, state: int) -> None:
-        """Forget a state, wherever it is."""
+        """Remove a state, kept or received. Unknown ids are ignored."""
         with self._lock:
             self._sizes.pop(state, None)
             self._kept.pop(state, None)
             self._encoded.pop(state, None)
             self._arriving.pop(state, None)
-            self._brought.pop(state, None)
+            self._received.pop(state, None)
 
     def read(self, request: ReadState) -> StatePart:
-        """A part of a kept state. Blocks at the first one. Raises InvalidState."""
+        """A part of a kept state. The first part blocks for the digests. Raises InvalidState."""
         with self._lock:
             parts, content = self._encoded.get(request.state), self._kept.get(request.state)
         if parts is None:
@@ -99,7 +98,7 @@ class StateShelf:
         )
 
     def store(self, request: StoreState) -> StateStored:
-        """Take the next part of a state; the last one has it checked. Blocks then. Raises InvalidState, Overloaded."""
+        """Append the next part of a state; the last one blocks for its validation. Raises InvalidState, Overloaded."""
         if request.total < 1:
             raise InvalidState("The state is empty.")
         if request.offset == 0:
@@ -115,17 +114,17 @@ class StateShelf:
             content = decode_state(data, self._identity())
             with self._lock:
                 if self._arriving.pop(request.state, None) is not None:
-                    self._brought[request.state] = content
+                    self._received[request.state] = content
         return StateStored(id=request.id, received=len(data))
 
 
 def state_bytes(memory_bytes: int, n_vocab: int, n_tokens: int) -> int:
-    """Room to reserve for a state."""
-    return memory_bytes + 4 * n_vocab + 8 * n_tokens + _SMALL_PARTS
+    """Bytes to reserve for a state."""
+    return memory_bytes + 4 * n_vocab + 8 * n_tokens + _HEADER_BYTES
 
 
 def _slice(parts: tuple[bytes | memoryview, ...], offset: int, length: int) -> bytes:
-    """Bytes of the concatenation of all parts."""
+    """Bytes of the concatenated parts."""
     found: list[memoryview] = []
     for part in parts:
         if length <= 0:

@@ -1,4 +1,4 @@
-"""The worker's part in moving sequences between servers: a thread that reads states out and takes them in."""
+"""Transfers states of sequences between servers: the worker's transfer thread."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ TransferRequest = ReadState | StoreState | DropState
 
 
 class _Prepare:
-    """Make the digest of the weights, before anybody waits for it."""
+    """Compute the digest of the weights before a request needs it."""
 
 
 class StateTransfer:
-    """Owns the shelf. The digest over the weights, which takes seconds for large models, is made when first needed."""
+    """Owns the shelf. Computes the digest of the weights, which takes seconds for large models, on first use."""
 
     def __init__(self, load: LoadModel, send: Callable[[StatePart | StateStored | Failed], None]) -> None:
         self._load = load
@@ -41,11 +41,11 @@ class StateTransfer:
         )
 
     def put(self, request: TransferRequest) -> None:
-        """Have a request served. Never blocks; any thread."""
+        """Queue a request. Any thread; never blocks."""
         self._requests.put(request)
 
     def run(self) -> None:
-        """Serve requests; does not return. The body of a thread of its own."""
+        """Serve requests for ever: the body of the transfer thread."""
         while True:
             request = self._requests.get()
             try:
@@ -59,7 +59,7 @@ class StateTransfer:
                     case DropState():
                         self.shelf.drop(request.state)
             except JanServeError as error:
-                if isinstance(request, ReadState | StoreState):  # the next one of these fails for it
+                if isinstance(request, ReadState | StoreState):  # the others have no reply
                     self._send(Failed(id=request.id, code=error.code, payload=error.payload()))
 
     def _identity(self) -> StateIdentity:

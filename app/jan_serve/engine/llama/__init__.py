@@ -1,1 +1,1 @@
-"""The only code that calls the llama.cpp bindings, as a few typed objects. Not thread-safe except where said."""
+"""Typed wrappers; no other code calls the llama.cpp bindings. Not thread-safe unless documented."""

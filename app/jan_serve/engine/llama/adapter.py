@@ -11,10 +11,10 @@ from jan_serve.errors import InvalidModel
 
 
 class LlamaAdapter:
-    """Wraps `llama_adapter_lora`. The model frees it; contexts made before it was loaded must not use it."""
+    """Wraps `llama_adapter_lora`. The model frees it; contexts created before it must not use it."""
 
     def __init__(self, model: LlamaModel, path: str, name: str) -> None:
-        """Load a GGUF file whose header was checked; blocks. Raises InvalidModel, which names the adapter."""
+        """Load a GGUF file with a validated header; blocks. Raises InvalidModel, which names the adapter."""
         with backend.last_error() as error:
             pointer = lib.llama_adapter_lora_init(model.pointer, path.encode("utf-8"))
         if not pointer:

@@ -1,4 +1,4 @@
-"""llama.cpp as a library: start, log, devices, build features."""
+"""llama.cpp as a library: start, logging, devices, build features."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _LOG_WARN = 3
 _LOG_ERROR = 4
 _LOG_CONTINUE = 5
 
-# Warnings about what is as it should be: embeddings of a model that names no pooling are pooled all the same, and
-# adapters are computed beside weights that were put in another order.
+# Harmless warnings: embeddings of a model that names no pooling are pooled anyway, and adapters are computed beside
+# reordered weights.
 _EXPECTED = ("model default pooling_type is [-1]", "cannot use buft")
 
 _state: dict[str, Any] = {}
 
 
 def start(log: Callable[[str], None] | None = None, *, verbose: bool = False) -> None:
-    """Initialise llama.cpp once per process. `log` gets llama.cpp's warnings and errors (all lines when verbose)."""
+    """Initialise llama.cpp once per process. log: gets its warnings and errors, or all lines if verbose."""
     if "log_callback" in _state:
         return
     write = log or _write_stderr
@@ -53,14 +53,14 @@ def start(log: Callable[[str], None] | None = None, *, verbose: bool = False) ->
 
 @dataclass(slots=True)
 class LastError:
-    """text: what llama.cpp said last of what went wrong, without the function's name; "" where it said nothing."""
+    """text: the last error line of llama.cpp, without the function name; "" if there is none."""
 
     text: str = ""
 
 
 @contextlib.contextmanager
 def last_error() -> Generator[LastError]:
-    """Listen to llama.cpp's errors while the block runs. By one thread at a time."""
+    """Capture llama.cpp's errors during the block. One thread at a time."""
     found = LastError()
     lines: list[str] = []
     _state["errors"] = lines
@@ -68,9 +68,9 @@ def last_error() -> Generator[LastError]:
         yield found
     finally:
         del _state["errors"]
-        said = [line.strip() for line in lines if line.strip()]
-        if said:
-            found.text = said[-1].rpartition(": failed to apply lora adapter: ")[2].rstrip(".")
+        errors = [line.strip() for line in lines if line.strip()]
+        if errors:
+            found.text = errors[-1].rpartition(": failed to apply lora adapter: ")[2].rstrip(".")
 
 
 def _write_stderr(text: str) -> None:
@@ -96,7 +96,7 @@ def _device_info(pointer: int) -> DeviceInfo:
     free, total = ctypes.c_size_t(), ctypes.c_size_t()
     memory(pointer, ctypes.byref(free), ctypes.byref(total))
     device_kind = _kind(kind(pointer))
-    # ggml supposes that all of the main memory is free (ggml_backend_cpu_device_get_memory).
+    # ggml reports all main memory as free (ggml_backend_cpu_device_get_memory).
     available = psutil.virtual_memory().available if device_kind == "cpu" else free.value
     return DeviceInfo(
         name=(name(pointer) or b"").decode("utf-8", "replace"),
@@ -108,14 +108,14 @@ def _device_info(pointer: int) -> DeviceInfo:
 
 
 def _kind(ggml_kind: int) -> str:
-    """As ggml says it, but that the GPU of Apple silicon, whose memory is the main memory, is an integrated one."""
+    """ggml's kind, except that the GPU of Apple silicon, which uses main memory, is an integrated one."""
     if _DEVICE_KINDS.get(ggml_kind) == "gpu" and sys.platform == "darwin" and platform.machine() == "arm64":
         return "igpu"
     return _DEVICE_KINDS.get(ggml_kind, "other")
 
 
 def devices() -> tuple[DeviceInfo, ...]:
-    """The devices ggml can compute on, with the memory they report now."""
+    """The devices of ggml, with their current memory."""
     return tuple(_device_info(pointer) for pointer in _device_pointers())
 
 
@@ -128,12 +128,12 @@ def device_pointer(name: str) -> int | None:
 
 
 def version() -> str:
-    """Versions of llama.cpp and of the bindings, which are pinned to one commit of it."""
+    """Versions of llama.cpp and of the bindings, which pin one commit of it."""
     return f"{lib.llama_version().decode('utf-8', 'replace')} ({bindings_version})"
 
 
 def build_features() -> dict[str, Any]:
-    """What this build of llama.cpp can do, for `doctor`."""
+    """Features of this llama.cpp build, for `doctor`."""
     return {
         "llama_cpp": version(),
         "system_info": lib.llama_print_system_info().decode("utf-8", "replace").strip(),

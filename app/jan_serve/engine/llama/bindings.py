@@ -1,4 +1,4 @@
-"""The low-level bindings, untyped: their annotations name arrays where pointers are passed. The wrappers give types."""
+"""The low-level bindings, untyped: their annotations name arrays for pointers. The wrappers add types."""
 
 from __future__ import annotations
 

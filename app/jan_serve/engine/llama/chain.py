@@ -12,7 +12,6 @@ import numpy.typing as npt
 from jan_serve.core.sampling import SamplingParams
 from jan_serve.engine.llama.bindings import lib
 from jan_serve.engine.llama.vocab import Vocab
-from jan_serve.errors import InvalidGrammar
 
 Floats = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.intp]
@@ -23,9 +22,9 @@ _BLOCK = 256
 
 
 def likely_ids(logits: Floats, count: int) -> Ids:
-    """Ids of tokens that are certain to hold the `count` largest logits; usually a few times as many, in id order.
+    """Ids, in order, of a superset of the tokens with the `count` largest logits; usually a few times as many.
 
-    Of the largest logits of all blocks of 256, the count-th is a bound that `count` tokens reach.
+    The bound is the count-th largest of the maxima of all blocks of 256: at least `count` tokens reach it.
     """
     whole = len(logits) // _BLOCK * _BLOCK
     maxima = logits[:whole].reshape(-1, _BLOCK).max(axis=1)
@@ -36,7 +35,7 @@ def likely_ids(logits: Floats, count: int) -> Ids:
 
 
 class Candidates:
-    """A `llama_token_data_array` for a whole vocabulary, filled anew for each use. One per engine thread."""
+    """A `llama_token_data_array` for a whole vocabulary, refilled for each use. One per engine thread."""
 
     def __init__(self, n_vocab: int) -> None:
         self._words = np.zeros((n_vocab, _WORDS), np.int32)
@@ -49,23 +48,15 @@ class Candidates:
         self.reference = ctypes.byref(self.raw)
 
     def fill(self, logits: Floats) -> None:
-        """Take the logits of every token, in order."""
         self._ids[:] = self._range
         self._logits[:] = logits
         self._reset(len(self._words))
 
     def fill_some(self, logits: Floats, ids: Ids) -> None:
-        """Take only these tokens."""
         size = len(ids)
         self._ids[:size] = ids
         self._logits[:size] = logits[ids]
         self._reset(size)
-
-    def fill_only(self, token: int) -> None:
-        """Hold one token, with logit 0: to ask a grammar about it."""
-        self._ids[0] = token
-        self._logits[0] = 0.0
-        self._reset(1)
 
     def _reset(self, size: int) -> None:
         self.raw.data = self._pointer
@@ -75,19 +66,8 @@ class Candidates:
 
     @property
     def selected(self) -> int:
-        """The token that the last sampler of a chain picked."""
+        """The token that the last sampler of the chain picked."""
         return int(self.raw.data[self.raw.selected].id)
-
-    @property
-    def first_is_allowed(self) -> bool:
-        """After fill_only and a grammar: whether the token is still possible."""
-        return bool(self.raw.data[0].logit > -np.inf)
-
-    def allowed(self) -> Floats:
-        """After fill and a grammar: the logits by token id, -inf where refused. Shape (n_vocab,)."""
-        out = np.full(len(self._words), -np.inf, np.float32)
-        out[self._ids] = self._logits
-        return out
 
 
 class SamplerChain:
@@ -96,7 +76,7 @@ class SamplerChain:
     def __init__(
         self, params: SamplingParams, seed: int, n_vocab: int, n_ctx: int, *, vocab: Vocab | None = None
     ) -> None:
-        """vocab: looked at by the infill sampler only."""
+        """vocab: used by the infill sampler only."""
         self._vocab = vocab
         self._pointer: Any = lib.llama_sampler_chain_init(lib.llama_sampler_chain_default_params())
         # llama.cpp allocates the whole window. No sequence is longer than the context.
@@ -143,7 +123,7 @@ class SamplerChain:
         lib.llama_sampler_chain_add(self._pointer, sampler)
 
     def pick(self, logits: Floats, candidates: Candidates) -> int:
-        """Run the chain over the logits, shape (n_vocab,), and return its choice. Does not accept it."""
+        """Run the chain over the logits, shape (n_vocab,), and return the chosen token. `accept` must follow."""
         if self._keeps == 0:
             candidates.fill(logits)
         else:
@@ -152,13 +132,13 @@ class SamplerChain:
         return candidates.selected
 
     def accept(self, token: int) -> None:
-        """Tell penalties about a token of the prompt or the completion."""
+        """Count a token of the prompt or the completion for the penalties."""
         lib.llama_sampler_accept(self._pointer, token)
         if self._recent is not None:
             self._recent.append(token)
 
     def _relevant(self, logits: Floats) -> Ids:
-        """Tokens that may be among the `_keeps` best after penalties: as many more as penalties can push down."""
+        """Tokens that may be among the `_keeps` best after penalties: one more for each token that they can lower."""
         if not self._recent:
             return likely_ids(logits, self._keeps)
         penalised = np.fromiter(set(self._recent), np.intp)
@@ -172,40 +152,8 @@ class SamplerChain:
             self._pointer = None
 
 
-class GrammarSampler:
-    """llama.cpp's own grammar sampler. Native code that cannot be interrupted, and may hang on hostile grammars."""
-
-    def __init__(self, vocab: Vocab, gbnf: str) -> None:
-        """Raises InvalidGrammar when llama.cpp does not accept the text."""
-        self._pointer: Any = lib.llama_sampler_init_grammar(vocab.pointer, gbnf.encode("utf-8"), b"root")
-        if not self._pointer:
-            raise InvalidGrammar("llama.cpp does not accept this grammar")
-
-    def allows(self, token: int, candidates: Candidates) -> bool:
-        """Whether the token may come next."""
-        candidates.fill_only(token)
-        lib.llama_sampler_apply(self._pointer, candidates.reference)
-        return candidates.first_is_allowed
-
-    def mask(self, logits: Floats, candidates: Candidates) -> Floats:
-        """The logits with every refused token at -inf. Shape (n_vocab,)."""
-        candidates.fill(logits)
-        lib.llama_sampler_apply(self._pointer, candidates.reference)
-        return candidates.allowed()
-
-    def accept(self, token: int) -> None:
-        """Advance by a token that `allows` allowed: llama.cpp aborts the process on any other."""
-        lib.llama_sampler_accept(self._pointer, token)
-
-    def __del__(self) -> None:
-        pointer = getattr(self, "_pointer", None)
-        if pointer:
-            lib.llama_sampler_free(pointer)
-            self._pointer = None
-
-
 def _first_truncation(params: SamplingParams) -> int:
-    """How many of the best tokens are all that the chain can choose from; 0 where it looks at every token."""
+    """How many of the best tokens the chain chooses from; 0: from all."""
     if params.temperature <= 0.0:
         return 1
     return 0 if params.mirostat_mode else params.top_k

@@ -1,4 +1,4 @@
-"""An inference context: batches in, logits or embeddings out, and the memory (KV cache) of its sequences."""
+"""An inference context: batches in, logits or embeddings out, and the KV cache of its sequences."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SequenceBytes = npt.NDArray[np.uint8]
 KV_TYPES: dict[str, int] = {
     "f32": lib.GGML_TYPE_F32,
     "f16": lib.GGML_TYPE_F16,
-    "bf16": 30,  # GGML_TYPE_BF16, which the bindings do not name
+    "bf16": 30,  # GGML_TYPE_BF16, which the bindings lack
     "q8_0": lib.GGML_TYPE_Q8_0,
     "q5_1": lib.GGML_TYPE_Q5_1,
     "q5_0": lib.GGML_TYPE_Q5_0,
@@ -48,7 +48,7 @@ class Batch:
         self._pos = np.zeros(capacity, np.int32)
         self._n_seq = np.ones(capacity, np.int32)
         self._seq = np.zeros(capacity, np.int32)
-        # One pointer per token into _seq, filled once: each token belongs to exactly one sequence.
+        # One pointer per token into _seq, set once: each token belongs to exactly one sequence.
         self._seq_pointers = self._seq.ctypes.data + 4 * np.arange(capacity, dtype=np.uintp)
         self._logits = np.zeros(capacity, np.int8)
         self.raw = lib.llama_batch(
@@ -62,7 +62,6 @@ class Batch:
         )
 
     def clear(self) -> None:
-        """Forget all tokens."""
         self.size = 0
 
     def add(self, tokens: Tokens, pos: int, seq_id: int, *, outputs: Literal["none", "last", "all"]) -> int:
@@ -80,7 +79,7 @@ class Batch:
         return end - 1
 
     def add_one(self, token: int, pos: int, seq_id: int) -> int:
-        """Append one token whose logits are wanted; return its batch index."""
+        """Append one token with logits; return its batch index."""
         i = self.size
         self._token[i] = token
         self._pos[i] = pos
@@ -91,10 +90,10 @@ class Batch:
 
 
 class AbortFlag:
-    """Interrupts llama_decode on the CPU between two graph nodes. Thread-safe: it is one byte.
+    """Interrupts llama_decode on the CPU between two graph nodes. Thread-safe: a single byte.
 
-    ggml calls `bool (*)(void *)` after every node; a Python callback would take the GIL a thousand times a step. libc's
-    strlen has the same calling convention, and on this buffer it is the flag: 0 or 1.
+    ggml calls `bool (*)(void *)` after every node; a Python callback would take the GIL a thousand times per step.
+    libc's strlen has the same calling convention, and returns the flag for this buffer: 0 or 1.
     """
 
     def __init__(self) -> None:
@@ -104,16 +103,14 @@ class AbortFlag:
         self.data = ctypes.cast(self._buffer, ctypes.c_void_p)
 
     def set(self) -> None:
-        """Ask the decode that runs now to stop."""
         self._buffer[0] = b"\x01"
 
     def clear(self) -> None:
-        """Let decodes run."""
         self._buffer[0] = b"\x00"
 
 
 class LlamaContext:
-    """Wraps `llama_context`. Owned by one thread; only the AbortFlag may be touched by another."""
+    """Wraps `llama_context`. Owned by one thread; others may use only its AbortFlag."""
 
     def __init__(
         self,
@@ -131,7 +128,7 @@ class LlamaContext:
         type_v: str = "f16",
         offload_kqv: bool = True,
     ) -> None:
-        """Allocate the memory for `n_ctx` cells. Raises InsufficientMemory when llama.cpp cannot."""
+        """Allocate `n_ctx` cells. Raises InsufficientMemory if llama.cpp cannot."""
         params = lib.llama_context_default_params()
         params.n_ctx = n_ctx
         params.n_batch = n_batch
@@ -171,20 +168,19 @@ class LlamaContext:
         self._n_swa = model.n_swa
 
     def close(self) -> None:
-        """Free the context."""
         if self.pointer:
             lib.llama_free(self.pointer)
             self.pointer = None
 
     @property
     def is_causal(self) -> bool:
-        """Whether tokens look back only, at a cache that holds what was computed before."""
+        """Whether tokens attend only to earlier ones, in a cache."""
         return bool(self._memory) and bool(lib.llama_get_causal_attn(self.pointer))
 
     def set_adapters(self, pointers: Sequence[Any], scales: Sequence[float]) -> None:
-        """`llama_set_adapters_lora`: apply these LoRA adapters, and no others, to what is decoded from now on.
+        """`llama_set_adapters_lora`: use exactly these LoRA adapters for the next decodes.
 
-        Costs nothing where they apply already; else the next decode reserves its graph anew.
+        Free if they apply already; otherwise the next decode reserves its graph again.
         """
         count = len(pointers)
         lib.llama_set_adapters_lora(
@@ -195,9 +191,9 @@ class LlamaContext:
         )
 
     def decode(self, batch: Batch) -> int:
-        """`llama_decode`; blocks, with the GIL released, until the outputs are there. Returns its code.
+        """`llama_decode`; blocks, with the GIL released, until the outputs are ready. Returns its code.
 
-        1: no cells (nothing changed). 2: aborted, and below 0: fatal (part of the batch may be in memory).
+        1: no cells, nothing changed. 2: aborted; below 0: fatal (part of the batch may be in memory).
         """
         batch.raw.n_tokens = batch.size
         code = int(lib.llama_decode(self.pointer, batch.raw))
@@ -206,7 +202,7 @@ class LlamaContext:
         return code
 
     def logits(self, index: int) -> Floats:
-        """The logits row of batch index `index`: a writable view, valid until the next decode. Shape (n_vocab,)."""
+        """The logits of batch index `index`: a writable view, valid until the next decode. Shape (n_vocab,)."""
         row = lib.llama_get_logits_ith(self.pointer, index)
         return np.ctypeslib.as_array(row, shape=(self.n_vocab,))
 
@@ -218,9 +214,9 @@ class LlamaContext:
         return np.ctypeslib.as_array(row, shape=(size,)).copy()
 
     def token_embeddings(self, count: int, size: int) -> Floats:
-        """Those of all tokens of the last batch, where nothing pools: a view, valid until the next decode.
+        """Embeddings of the first `count` tokens of the last batch, without pooling. Shape (count, size).
 
-        Shape (count, size).
+        A view, valid until the next decode.
         """
         rows = lib.llama_get_embeddings(self.pointer)
         if not rows:
@@ -228,19 +224,19 @@ class LlamaContext:
         return np.ctypeslib.as_array(rows, shape=(count, size))
 
     def copy_prefix(self, source: int, target: int, length: int) -> None:
-        """`llama_memory_seq_cp`: share the first `length` cells of a sequence. Metadata only in a unified cache."""
+        """`llama_memory_seq_cp`: share the first `length` cells of a sequence. Copies no data in a unified cache."""
         lib.llama_memory_seq_cp(self._memory, source, target, 0, length)
 
     @property
     def has_window(self) -> bool:
-        """Whether some blocks see the last tokens only, so that saved states hold no more of those."""
+        """Whether some blocks have a sliding window, so that saved states hold only the last tokens of those."""
         return self._n_swa > 0
 
     def reaches_back(self, seq_id: int, length: int) -> bool:
-        """Whether a sequence still has all that a token behind its first `length` ones looks at.
+        """Whether a sequence still has all cells that a token after its first `length` ones attends to.
 
-        Blocks with a sliding window need its last tokens only, and llama.cpp gives cells away, and leaves them out of
-        saved states, that lie outside the window of the sequence's end (llama_kv_cache::find_slot, ::state_write).
+        llama.cpp reuses cells outside the sliding window of the sequence's end, and omits them from saved states
+        (llama_kv_cache::find_slot, ::state_write).
         """
         if not self._n_swa:
             return True
@@ -248,9 +244,9 @@ class LlamaContext:
         return 0 <= first <= max(0, length - self._n_swa)
 
     def replace_prefix(self, source: int, target: int, length: int) -> bool:
-        """Share the first `length` cells of `source` in place of those that `target` has with the same content.
+        """Share the first `length` cells of `source` in place of `target`'s own cells with the same content.
 
-        False, and nothing changed, where the memory cannot be cut there.
+        False, and nothing changes, if the memory cannot be cut there.
         """
         if self._n_swa or not lib.llama_memory_seq_rm(self._memory, target, 0, length):
             return False
@@ -262,19 +258,19 @@ class LlamaContext:
         lib.llama_memory_seq_cp(self._memory, source, target, -1, -1)
 
     def truncate(self, seq_id: int, length: int) -> bool:
-        """Drop what a sequence holds from position `length` on. False where the memory cannot be cut there."""
+        """Drop the cells of a sequence from position `length` on. False if the memory cannot be cut there."""
         return bool(lib.llama_memory_seq_rm(self._memory, seq_id, length, -1))
 
     def remove(self, seq_id: int) -> None:
-        """Drop a sequence; cells that it shares stay with the others."""
+        """Drop a sequence; shared cells stay with the others."""
         lib.llama_memory_seq_rm(self._memory, seq_id, -1, -1)
 
     def state_bytes(self, seq_id: int) -> int:
-        """`llama_state_seq_get_size`: what `save_sequence` would give."""
+        """`llama_state_seq_get_size`: the size of `save_sequence`."""
         return int(lib.llama_state_seq_get_size(self.pointer, seq_id))
 
     def save_sequence(self, seq_id: int) -> SequenceBytes:
-        """`llama_state_seq_get_data`: all that the memory holds of a sequence, as llama.cpp writes it. Blocks to copy.
+        """`llama_state_seq_get_data`: the state of a sequence as llama.cpp writes it. Blocks for the copy.
 
         Only a context of the same weights, KV types and llama.cpp build can read it.
         """
@@ -288,9 +284,10 @@ class LlamaContext:
         return data[:written]
 
     def restore_sequence(self, seq_id: int, data: SequenceBytes, length: int) -> bool:
-        """`llama_state_seq_set_data` into a sequence that holds nothing. False where there is no room for it, or the
-        bytes are not of such a context or of `length` tokens; the sequence is empty then. The bytes must be whole:
-        checksums are the caller's matter.
+        """`llama_state_seq_set_data` into an empty sequence. The caller must have verified the bytes by a checksum.
+
+        False, and the sequence stays empty, without room, or if the bytes are of another kind of context or not of
+        `length` tokens.
         """
         data = np.ascontiguousarray(data)
         read = int(
@@ -303,7 +300,7 @@ class LlamaContext:
         return True
 
     def clear(self) -> None:
-        """Drop everything."""
+        """Drop all sequences."""
         if self._memory:
             lib.llama_memory_clear(self._memory, True)
 

@@ -1,4 +1,4 @@
-"""A loaded GGUF: weights, vocabulary, metadata."""
+"""A loaded GGUF model: weights, vocabulary, metadata."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class LlamaModel:
     ) -> None:
         """Load a GGUF file (the first part, if it is split).
 
-        on_progress gets the loaded fraction and returns whether to go on. use_repack: weights may be reordered for the
-        kernels of this CPU (`use_extra_bufts`), a copy of what is then not mapped.
-        Raises InvalidModel when llama.cpp refuses the file, SettingsError for an unknown device.
+        on_progress: gets the loaded fraction and returns whether to continue. use_repack: weights may be reordered for
+        the kernels of this CPU (`use_extra_bufts`), into copies that are not mapped.
+        Raises InvalidModel if llama.cpp rejects the file, SettingsError for an unknown device.
         """
         params = lib.llama_model_default_params()
         params.n_gpu_layers = n_gpu_layers
@@ -61,7 +61,7 @@ class LlamaModel:
         self.vocab = Vocab(lib.llama_model_get_vocab(pointer))
 
     def close(self) -> None:
-        """Free the weights. Contexts of this model must be closed before."""
+        """Free the weights. Contexts of this model must be closed first."""
         if self.pointer:
             lib.llama_model_free(self.pointer)
             self.pointer = None
@@ -75,7 +75,7 @@ class LlamaModel:
 
     @property
     def architecture(self) -> str:
-        """llama.cpp's name of it; empty where the file says none."""
+        """Empty if the file names none."""
         return self.metadata().get("general.architecture", "")
 
     @property
@@ -90,55 +90,52 @@ class LlamaModel:
 
     @property
     def n_layer(self) -> int:
-        """Number of blocks."""
         return int(lib.llama_model_n_layer(self.pointer))
 
     @property
     def n_params(self) -> int:
-        """Number of weights."""
         return int(lib.llama_model_n_params(self.pointer))
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all tensors."""
         return int(lib.llama_model_size(self.pointer))
 
     @property
     def is_recurrent(self) -> bool:
-        """Whether any layer keeps a recurrent state, so that a sequence cannot be cut back."""
+        """Whether any layer has a recurrent state, so that sequences cannot be truncated."""
         return bool(lib.llama_model_is_recurrent(self.pointer)) or bool(
             lib.llama_model_is_hybrid(self.pointer)
         )
 
     @property
     def n_swa(self) -> int:
-        """Tokens that blocks with a sliding window see, at most; 0 where all blocks see all of them."""
+        """Size of the sliding window in tokens; 0 without one."""
         return int(lib.llama_model_n_swa(self.pointer))
 
     @property
     def is_diffusion(self) -> bool:
-        """Whether it fills in many places of a text at once, in rounds (LLaDA, Dream, …)."""
+        """Whether it is a diffusion model, which denoises many tokens at once (LLaDA, Dream, …)."""
         return bool(lib.llama_model_is_diffusion(self.pointer))
 
     @property
     def has_encoder(self) -> bool:
-        """Whether the model has an encoder (T5, …)."""
+        """T5 and others."""
         return bool(lib.llama_model_has_encoder(self.pointer))
 
     @property
     def n_cls_out(self) -> int:
-        """Outputs of the classifier head; meaningful for rank pooling only."""
+        """Outputs of the classifier head; for rank pooling only."""
         return int(lib.llama_model_n_cls_out(self.pointer))
 
     def score_labels(self) -> tuple[str, ...]:
-        """Names of the classifier's outputs; none where the file names none."""
+        """Names of the classifier's outputs; empty if the file names none."""
         labels: list[bytes | None] = [
             lib.llama_model_cls_label(self.pointer, index) for index in range(self.n_cls_out)
         ]
         return tuple((label or b"").decode("utf-8", "replace") for label in labels) if any(labels) else ()
 
     def metadata(self) -> dict[str, str]:
-        """All scalar keys of the GGUF; long values are cut, templates are left out (see chat_templates)."""
+        """All scalar keys of the GGUF except templates (see chat_templates). Long values are truncated."""
         found: dict[str, str] = {}
         buffer = ctypes.create_string_buffer(_MAX_METADATA_VALUE)
         for i in range(int(lib.llama_model_meta_count(self.pointer))):
@@ -167,7 +164,7 @@ class LlamaModel:
         return found
 
     def default_pooling(self) -> str:
-        """The pooling that the GGUF asks for, or "unspecified"."""
+        """The GGUF's pooling, or "unspecified"."""
         metadata = self.metadata()
         value = metadata.get(f"{metadata.get('general.architecture', '')}.pooling_type")
         return (

@@ -1,4 +1,4 @@
-"""The threads that compute on the CPU, kept from one graph to the next."""
+"""A pool of CPU threads for contexts, kept from one graph to the next."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _PARAMS_BYTES = 4096
 
 
 class ThreadPool:
-    """`ggml_threadpool`: `count` threads, the calling one among them, for contexts that one thread computes in turn.
+    """`ggml_threadpool`: `count` threads, including the calling one. Freed with the last context that holds it.
 
-    Not for contexts of several threads: a pool computes one graph at a time. A ggml without OpenMP would start and end
-    threads for each graph, which then wait for a core; with OpenMP, which keeps its own, this makes none. They wait for
-    the next graph for a moment awake (ggml's `poll`), then asleep. Freed with the last context that holds it.
+    All its contexts must be used by one thread: a pool computes one graph at a time. Without a pool, a ggml without
+    OpenMP would start new threads for each graph, which then wait for a core; OpenMP keeps its own threads, and no pool
+    is created. Between graphs the threads spin for a moment (ggml's `poll`), then sleep.
     """
 
     def __init__(self, count: int) -> None:
@@ -34,18 +34,18 @@ class ThreadPool:
         self._pointer = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(new)(ctypes.addressof(params))
         if self._pointer is not None:
             free_pool = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(free)
-            # Not when the interpreter ends: another thread may compute then.
+            # Not at interpreter exit: another thread may still compute.
             weakref.finalize(self, free_pool, self._pointer).atexit = False
 
     def attach(self, context_pointer: Any) -> None:
-        """`llama_attach_threadpool`. The context's owner keeps this object as long as the context computes."""
+        """`llama_attach_threadpool`. The context must hold this object for as long as it computes."""
         if self._pointer is not None:
             attach = llama_function("llama_attach_threadpool", None, [ctypes.c_void_p] * 3)
             attach(context_pointer, self._pointer, self._pointer)
 
 
 def _cpu_function(name: str) -> int | None:
-    """Address of a function that ggml's CPU backend gives by name; None where it has none."""
+    """Address of a function that ggml's CPU backend exports by name; None if it does not."""
     by_type = ggml_function("ggml_backend_dev_by_type", ctypes.c_void_p, [ctypes.c_int])
     registry_of = ggml_function("ggml_backend_dev_backend_reg", ctypes.c_void_p, [ctypes.c_void_p])
     address = ggml_function(

@@ -1,7 +1,4 @@
-"""A model's vocabulary: text to tokens, tokens to bytes, special tokens.
-
-Reading it is thread-safe: llama.cpp never changes a vocabulary after loading.
-"""
+"""A model's vocabulary: text to tokens, tokens to bytes, special tokens. Thread-safe: immutable after loading."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ _ATTR_UNKNOWN = 1 << 0  # LLAMA_TOKEN_ATTR_UNKNOWN
 
 
 class Vocab:
-    """Wraps `llama_vocab`. `n_tokens` ids, 0 to n_tokens - 1."""
+    """Wraps `llama_vocab`. Ids are 0 to n_tokens - 1."""
 
     def __init__(self, pointer: Any) -> None:
         self.pointer = pointer
@@ -54,7 +51,6 @@ class Vocab:
 
     @property
     def bos_id(self) -> int | None:
-        """The begin-of-sequence token, if there is one."""
         bos = self.special.get("bos")
         return None if bos is None else bos.id
 
@@ -63,26 +59,25 @@ class Vocab:
         return token in self._eog
 
     def is_control(self, token: int) -> bool:
-        """Whether the token has no text of its own for readers."""
+        """Whether the token has no text for readers."""
         return bool(int(lib.llama_vocab_get_attr(self.pointer, token)) & (_ATTR_CONTROL | _ATTR_UNKNOWN))
 
     def is_markup(self, token: int) -> bool:
-        """Whether the token belongs to a format rather than to its text: control tokens, and those that were added to
-        the vocabulary for markers such as `<tool_call>`."""
+        """Whether the token is markup of a chat format: a control token, or one added for a marker (`<tool_call>`)."""
         attributes = int(lib.llama_vocab_get_attr(self.pointer, token))
         return bool(attributes & (_ATTR_CONTROL | _ATTR_UNKNOWN | _ATTR_USER_DEFINED))
 
     def control_token(self, text: str) -> int | None:
-        """The control token with this text, if there is one."""
+        """The control token with this text, or None."""
         tokens = self.tokenize(text, add_special=False, parse_special=True)
         if len(tokens) == 1 and self.is_control(tokens[0]):
             return tokens[0]
         return None
 
     def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
-        """`llama_tokenize`. Lone surrogates must have been refused before."""
+        """`llama_tokenize`. Text must have no lone surrogates."""
         data = text.encode("utf-8")
-        # Every token covers a byte at least, but for BOS, EOS and a leading space that the vocabulary may add.
+        # Every token covers at least one byte, except BOS, EOS and a leading space that the vocabulary may add.
         capacity = len(data) + 8
         buffer = (lib.llama_token * capacity)()
         count = lib.llama_tokenize(
@@ -97,7 +92,7 @@ class Vocab:
         return buffer[:count]
 
     def piece(self, token: int, *, special: bool) -> bytes:
-        """`llama_token_to_piece`: the exact bytes of one token, empty for a control token unless `special`."""
+        """`llama_token_to_piece`: the exact bytes of a token; empty for a control token unless `special`."""
         buffer = ctypes.create_string_buffer(64)
         size = lib.llama_token_to_piece(self.pointer, token, buffer, 64, 0, special)
         if size < 0:
@@ -111,7 +106,7 @@ class Vocab:
         return text.decode("utf-8", "replace")
 
     def detokenize(self, tokens: Sequence[int], *, remove_special: bool) -> bytes:
-        """`llama_detokenize`: bytes of a whole text. Ids must be inside the vocabulary (checked by the caller)."""
+        """`llama_detokenize`: the bytes of a whole text. The caller must have checked the ids."""
         if not tokens:
             return b""
         ids = (lib.llama_token * len(tokens))(*tokens)
@@ -128,5 +123,5 @@ class Vocab:
             capacity = -size
 
     def pieces(self) -> list[bytes]:
-        """The bytes of every token, special ones with their text."""
+        """The bytes of every token; special ones have their text."""
         return [self.piece(token, special=True) for token in range(self.n_tokens)]

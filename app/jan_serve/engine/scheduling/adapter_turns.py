@@ -1,7 +1,7 @@
-"""Whose turn it is: a batch is computed with one set of LoRA adapters, and the sets that run take turns.
+"""Round robin over sets of LoRA adapters: a batch is computed with one set. Pure.
 
-Pure. A set keeps its turn for a slice of time, since a change makes llama.cpp reserve its graph anew (7 ms for a model
-of 7 layers, 15 ms for one of 24); then the set that has waited longest has it. Times are in seconds.
+A set keeps its turn for a time slice, because a change makes llama.cpp reserve its graph again (7 ms for a model of 7
+layers, 15 ms for one of 24). Then the set that has waited longest gets its turn. Times are in seconds.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ SLICE_S: Final = 0.1
 
 
 class AdapterTurns(Generic[K]):
-    """No set waits for longer than a slice and a step of each of the others."""
+    """No set waits longer than a slice and a step of each other set."""
 
     def __init__(self, slice_s: float = SLICE_S) -> None:
         self._slice_s = slice_s
@@ -24,10 +24,7 @@ class AdapterTurns(Generic[K]):
         self._served: dict[K, float] = {}
 
     def take(self, running: Sequence[K], now: float) -> K:
-        """Which of those that run, at least one, has the next step. A set that is new comes before those that had one.
-
-        now: of any clock that does not go back.
-        """
+        """The set of the next step; new sets come first. running: not empty. now: of any monotonic clock."""
         if self._current not in running or now - self._since >= self._slice_s:
             self._current = min(running, key=lambda key: self._served.get(key, float("-inf")))
             self._since = now

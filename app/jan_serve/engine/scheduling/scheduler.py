@@ -1,8 +1,10 @@
-"""Decides which waiting sequence runs next and what the next batch holds. Pure: it changes nothing but its own lists.
+"""Decides which waiting sequence runs next and what the next batch contains.
 
-First come, first served, with two exceptions: a sequence whose prompt begins with what another one is prefilling right
-now waits for it, and lets others pass, rather than computing the same prefix again; and one that has much of its prompt
-in the cache may pass a few others. A batch never mixes LoRA adapters.
+No clock, no I/O, no llama.cpp: it changes only its own lists and `Sequence.passed`.
+
+First come, first served, with two exceptions: a sequence that shares a prefix with a running prefill waits for that
+prefill instead of computing the prefix again, and lets others pass; and a sequence with much of its prompt in the cache
+may pass a few others. A batch never mixes LoRA adapters.
 """
 
 from __future__ import annotations
@@ -20,13 +22,13 @@ from jan_serve.engine.sequence import Sequence
 from jan_serve.engine.tokens import Tokens, common_prefix
 from jan_serve.ipc.messages import AdapterUse
 
-# Waiting for another's prefill costs at least one step; a shorter prefix than this is cheaper to compute again.
+# Waiting for another prefill costs at least one step: a shorter prefix is cheaper to compute again.
 MIN_SHARED_PREFILL = 16
-# Rows of logits are n_vocab floats each: scored prompts go in small pieces.
+# A row of logits has n_vocab floats, so scored prompts run in small chunks.
 SCORED_CHUNK = 64
 
-
-# A sequence may be passed by one of the next few that has so many more tokens in the cache, and only so often.
+# One of the next _WINDOW sequences passes the first if it has _PREFERRED_TOKENS more in the cache; at most _MAX_PASSED
+# times.
 _WINDOW = 4
 _PREFERRED_TOKENS = 128
 _MAX_PASSED = 4
@@ -34,9 +36,9 @@ _MAX_PASSED = 4
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """A waiting sequence that may run now, and where its prefix comes from.
+    """A waiting sequence that may run now, and the source of its prefix.
 
-    num_cached: tokens that need not be computed, also those of a saved state.
+    num_cached: tokens that need no computation, including those of a saved state.
     """
 
     sequence: Sequence
@@ -48,7 +50,7 @@ class Admission:
 class PlanItem:
     """`count` tokens of a sequence, from its first uncomputed one, for the next batch.
 
-    draft: a guess about the tokens behind them, to compute as well. Only behind a single newest token.
+    draft: guessed tokens to compute after them. Only after a single newest token.
     """
 
     sequence: Sequence
@@ -58,19 +60,17 @@ class PlanItem:
 
     @property
     def size(self) -> int:
-        """Tokens in the batch."""
         return self.count if self.draft is None else self.count + len(self.draft)
 
     @property
     def is_decode(self) -> bool:
-        """Whether these are new tokens of a running stream."""
         return not self.sequence.is_prefilling
 
 
 class Scheduler:
     """The waiting and the running sequences of one context.
 
-    share_prefill: wait for a prefix that another sequence is prefilling. prefer_cached: let a cached one pass a few.
+    share_prefill: wait for a prefix that another sequence prefills. prefer_cached: let cached prompts pass others.
     """
 
     def __init__(
@@ -90,22 +90,21 @@ class Scheduler:
         self._cells = cells
         self._cache = cache
         self._turns: AdapterTurns[tuple[AdapterUse, ...]] = AdapterTurns()
-        self.passed_total = 0  # times that a cached prefix was preferred
+        self.passed_total = 0  # times that a cached prompt passed another
 
     @property
     def has_work(self) -> bool:
-        """Whether a step would do anything."""
         return bool(self.waiting or self.running)
 
     def next_admission(
         self,
-        is_fetching: Callable[[Sequence, int], bool] = lambda _sequence, _have: False,
+        is_fetching: Callable[[Sequence, int], bool] = lambda _sequence, _num_cached: False,
         num_fetched: Callable[[Sequence], int] = lambda _sequence: 0,
     ) -> Admission | None:
-        """The next waiting sequence that may run, if there is room. The caller moves it to `running` and asks again.
+        """The next waiting sequence that may run, if there is room. The caller moves it to `running` and calls again.
 
-        is_fetching: whether more of a sequence than so many tokens is on its way, so that it should wait.
-        num_fetched: how many tokens of it are there to be brought back.
+        is_fetching: whether a state with more than this many tokens of a sequence is being read, so that it waits.
+        num_fetched: tokens of a sequence in the state that was read.
         """
         if len(self.running) >= self.parallel:
             return None
@@ -117,8 +116,8 @@ class Scheduler:
         if self._prefer_cached:
             chosen = self._preferred(first, itertools.islice(ready, _WINDOW - 1))
         prefix = chosen.prefix
-        have = prefix.length if prefix is not None else 0
-        if not self._has_room(len(chosen.sequence.tokens) - have, prefix):
+        num_shared = prefix.length if prefix is not None else 0
+        if not self._has_room(len(chosen.sequence.tokens) - num_shared, prefix):
             return None
         if chosen is not first:
             first.sequence.passed += 1
@@ -128,27 +127,27 @@ class Scheduler:
     def _ready(
         self, is_fetching: Callable[[Sequence, int], bool], num_fetched: Callable[[Sequence], int]
     ) -> Iterator[Admission]:
-        """The waiting sequences that need not wait for a prefix, in order."""
+        """The waiting sequences that need not wait for scores, a prefill or a fetch, in order."""
         for sequence in self.waiting:
             if sequence.waits_for_scores:
                 continue
             prefix = self._find_prefix(sequence)
-            have = prefix.length if prefix is not None else 0
-            if self._being_prefilled(sequence) < have + MIN_SHARED_PREFILL and not is_fetching(
-                sequence, have
+            num_cached = prefix.length if prefix is not None else 0
+            if self._being_prefilled(sequence) < num_cached + MIN_SHARED_PREFILL and not is_fetching(
+                sequence, num_cached
             ):
-                yield Admission(sequence, prefix, max(have, num_fetched(sequence)))
+                yield Admission(sequence, prefix, max(num_cached, num_fetched(sequence)))
 
     @staticmethod
     def _preferred(first: Admission, others: Iterable[Admission]) -> Admission:
-        """The first one, unless a near one has much more of its prompt in the cache, which may be evicted soon."""
+        """The first one, unless a near one has much more of its prompt in the cache, where it may be evicted soon."""
         if first.sequence.passed >= _MAX_PASSED:
             return first
-        least = first.num_cached + _PREFERRED_TOKENS
-        return next((other for other in others if other.num_cached >= least), first)
+        min_cached = first.num_cached + _PREFERRED_TOKENS
+        return next((other for other in others if other.num_cached >= min_cached), first)
 
     def next_turn(self, now: float) -> list[Sequence]:
-        """The running sequences of the next batch: all, or, where several sets of LoRA adapters run, those of one."""
+        """The running sequences of the next batch: all, or those of one set of LoRA adapters if several run."""
         adapters = list(dict.fromkeys(sequence.request.adapters for sequence in self.running))
         if not adapters:
             return self.running
@@ -158,7 +157,7 @@ class Scheduler:
     def plan(self, max_tokens: int, max_prefill: int, turn: list[Sequence] | None = None) -> list[PlanItem]:
         """The next batch: the new tokens of every decoding sequence, then prefill in order of admission.
 
-        max_tokens bounds the batch, max_prefill the prefill in it. turn: the sequences to take, by default all.
+        max_tokens: of the batch. max_prefill: of the prefill in it. turn: the sequences to take; None: all running.
         """
         turn = self.running if turn is None else turn
         items: list[PlanItem] = []
@@ -188,7 +187,7 @@ class Scheduler:
         return items
 
     def victim(self) -> Sequence | None:
-        """The running sequence to preempt when cells run out: the one admitted last, never the only one."""
+        """The running sequence to preempt if cells run out: the last admitted one, never the only one."""
         return self.running[-1] if len(self.running) > 1 else None
 
     def _find_prefix(self, sequence: Sequence) -> PrefixMatch | None:
@@ -198,7 +197,7 @@ class Scheduler:
         return self._cache.match(sequence.prefix(), running)
 
     def _being_prefilled(self, sequence: Sequence) -> int:
-        """The longest prefix that a running sequence will have computed, and can share, during its prefill."""
+        """The longest prefix that running prefills will compute and can share."""
         if not self._share_prefill or sequence.wants_prompt_scores:
             return 0
         prompt = sequence.prefix(len(sequence.tokens) - 1)
@@ -208,15 +207,15 @@ class Scheduler:
         common = common_prefix(prompt, other.prefix())
         if not self._cache.whole_only:
             return common
-        # What cannot be cut can be shared where its prefill stops.
+        # A recurrent state can be shared only where its prefill stops.
         return max((stop for stop in other.next_stops if stop <= common), default=0)
 
     def _has_room(self, needed: int, prefix: PrefixMatch | None) -> bool:
-        """Whether `needed` cells are free or can be evicted, beyond what running prefills will take."""
-        kept = [s.seq_id for s in self.running]
-        promised = sum(s.num_uncomputed for s in self.running)
+        """Whether `needed` cells are free or evictable beyond the needs of running prefills."""
+        running_ids = [s.seq_id for s in self.running]
+        reserved = sum(s.num_uncomputed for s in self.running)
         shared = 0
         if prefix is not None and prefix.seq_id in self._cache:
-            # The shared part stays when its cached sequence goes.
+            # The shared part stays when the cached sequence is evicted.
             shared = prefix.length
-        return needed + shared + promised <= self._cells.capacity - self._cells.held_by(kept)
+        return needed + shared + reserved <= self._cells.capacity - self._cells.held_by(running_ids)

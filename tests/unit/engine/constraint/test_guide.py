@@ -88,11 +88,11 @@ def write(executor: GuidedExecutor, *pieces: str) -> None:
 
 
 def allowed(executor: GuidedExecutor) -> set[str]:
-    """What may come next, told by `allows` and by `mask`, which must agree."""
-    told = {piece for token, piece in enumerate(PIECES) if executor.allows(token)}
+    """The tokens that may come next, by `allows` and by `mask`, which must agree."""
+    allowed_pieces = {piece for token, piece in enumerate(PIECES) if executor.allows(token)}
     masked = executor.mask(np.zeros(len(PIECES), np.float32))
-    assert {piece for token, piece in enumerate(PIECES) if masked[token] == 0} == told
-    return told
+    assert {piece for token, piece in enumerate(PIECES) if masked[token] == 0} == allowed_pieces
+    return allowed_pieces
 
 
 ALL = set(PIECES)

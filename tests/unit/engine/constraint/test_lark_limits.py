@@ -62,7 +62,7 @@ import sys, threading
 sys.path[:0] = [{app!r}, {root!r}]
 import llguidance
 from jan_serve.engine.constraint.lark_limits import MAX_DEPTH, STACK_BYTES, check_lark
-from tests.unit.engine.test_lark_limits import WRAPPED, chain
+from tests.unit.engine.constraint.test_lark_limits import WRAPPED, chain
 class Bytes:
     eos_token_id, bos_token_id, special_token_ids = 256, None, [256]
     tokens = [bytes([i]) for i in range(256)] + [b"</s>"]
@@ -87,7 +87,7 @@ print(len(matchers))
 
 
 def test_row_104_llguidance_compiles_what_passes_with_half_of_the_stack() -> None:
-    root = Path(__file__).resolve().parents[3]
+    root = Path(__file__).resolve().parents[4]
     script = COMPILES.format(app=str(root / "app"), root=str(root))
     ended = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False

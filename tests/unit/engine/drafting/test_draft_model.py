@@ -8,7 +8,7 @@ import numpy as np
 
 from jan_serve.engine.drafting.draft_model import DraftModel
 from jan_serve.engine.drafting.drafter import Drafter
-from jan_serve.engine.scheduling.pacing import Pacer
+from jan_serve.engine.scheduling.prefill_chunks import Pacer
 from tests.unit.engine.fake_context import FakeContext, sequence_of
 
 NO_CELLS = 1

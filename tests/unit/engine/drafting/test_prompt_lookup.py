@@ -25,7 +25,7 @@ def history(tokens: Tokens, *sizes: int) -> TokenHistory:
 
 def guessed(tokens: Tokens, *others: Tokens) -> tuple[list[int], int] | None:
     found = guess(history(tokens), [history(other) for other in others])
-    return None if found is None else (found.tokens.tolist(), found.agreement)
+    return None if found is None else (found.tokens.tolist(), found.match_length)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def guessed(tokens: Tokens, *others: Tokens) -> tuple[list[int], int] | None:
         (ids(1, 2, 3, 9, 1, 2, 3), ([9, 1, 2, 3], 3)),
         # Two tokens are not enough.
         (ids(7, 2, 3, 9, 8, 2, 3), None),
-        # The longer agreement, though it is older.
+        # The longer match_length, though it is older.
         (ids(5, 1, 2, 3, 8, 6, 1, 2, 3, 9, 5, 1, 2, 3), ([8, 6, 1, 2, 3, 9, 5, 1, 2, 3], 4)),
         # The later one, where both agree equally.
         (ids(6, 1, 2, 3, 8, 7, 1, 2, 3, 9, 5, 1, 2, 3), ([9, 5, 1, 2, 3], 3)),
@@ -74,7 +74,7 @@ def test_any_guess_is_what_followed_an_occurrence() -> None:
         assert (found is not None) == bool(starts)
         if found is not None:
             continuation = found.tokens.tolist()
-            pattern = tokens[-found.agreement :]
+            pattern = tokens[-found.match_length :]
             assert any(
                 tokens[i : i + len(pattern)] == pattern
                 and tokens[i + len(pattern) :][: len(continuation)] == continuation

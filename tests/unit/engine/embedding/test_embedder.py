@@ -1,4 +1,4 @@
-"""The embedder over vectors that are made up: limits, lengths, and requests that are given up in the middle."""
+"""Embedder over made-up vectors: limits, lengths, and aborted requests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from jan_serve.engine.embedding.embed_job import EmbedJob
 from jan_serve.engine.embedding.embedder import Embedder
 from jan_serve.engine.embedding.embedder_loader import (
     DEFAULT_N_CTX,
@@ -16,7 +15,7 @@ from jan_serve.engine.embedding.embedder_loader import (
     check_memory,
     input_limit,
 )
-from jan_serve.engine.embedding.input_pooling import Decode
+from jan_serve.engine.embedding.input_pooling import Decode, EmbedJob
 from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_OK
 from jan_serve.engine.phase import PhaseClock
 from jan_serve.errors import EngineFailure, InsufficientMemory
@@ -37,7 +36,7 @@ class Flag:
 
 
 class FakeContext:
-    """Its decode gives `code`, or, where it hangs, waits until it is broken off."""
+    """Its decode returns `code`, or hangs until it is interrupted."""
 
     def __init__(self, code: int = DECODE_OK, *, hangs: bool = False) -> None:
         self.abort_flag = Flag()
@@ -49,7 +48,7 @@ class FakeContext:
         self.entered.set()
         if not self.hangs:
             return self.code
-        assert self.abort_flag.event.wait(30), "nobody broke it off"
+        assert self.abort_flag.event.wait(30), "the decode was not interrupted"
         return DECODE_ABORTED
 
 
@@ -94,7 +93,7 @@ def test_a_job_is_answered_after_its_last_batch(normalize: bool, scores: bool, v
 
 
 @pytest.mark.timeout(60)
-def test_what_is_computed_for_a_request_that_is_given_up_is_broken_off() -> None:
+def test_the_decode_of_an_aborted_request_is_interrupted() -> None:
     context = FakeContext(hangs=True)
     embedder, _ = over(context)
     job = job_of(3, request_id=7)

@@ -1,0 +1,144 @@
+"""Intake: prompts to tokens, limits, seeds, and requests that it rejects."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from jan_serve.core.constraint import CompiledGrammar
+from jan_serve.core.sampling import SamplingParams, StopConditions
+from jan_serve.core.sequence_state import SequenceState
+from jan_serve.engine.intake import Intake
+from jan_serve.engine.kv_transfer.state_shelf import StateShelf
+from jan_serve.errors import (
+    ContextLengthExceeded,
+    EngineFailure,
+    InvalidRequest,
+    InvalidState,
+    UnsupportedOperation,
+)
+from jan_serve.ipc.messages import AdapterUse, EngineRequest, EngineSettings, ResumeState
+from tests.unit.engine.small_vocab import BOS, LETTERS, small_vocab
+
+N_CTX = 16
+
+
+def intake(shelf: StateShelf | None = None, **settings: Any) -> Intake:
+    return Intake(small_vocab(), EngineSettings(**settings), n_ctx=N_CTX, shelf=shelf)
+
+
+def request_of(*prompt: str | tuple[int, ...], **fields: Any) -> EngineRequest:
+    return EngineRequest(id=1, prompt=prompt, **fields)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "fields", "text"),
+    [
+        (("ab",), {}, "<ab"),
+        (("<ab",), {}, "<ab"),  # not doubled
+        (("ab",), {"add_special": False}, "ab"),
+        (("",), {"add_special": False}, "<"),  # a model needs a token to start from
+        (("a", (4, 5), "d"), {"add_special": False}, "acdd"),
+    ],
+)
+def test_a_prompt_becomes_tokens(
+    prompt: tuple[str | tuple[int, ...], ...], fields: dict[str, Any], text: str
+) -> None:
+    tokens = intake().to_tokens(request_of(*prompt, **fields))
+    assert "".join(LETTERS[token] for token in tokens) == text
+
+
+@pytest.mark.parametrize(
+    ("length", "max_tokens", "ceiling", "max_new"),
+    [(10, None, 0, 6), (10, 3, 0, 3), (10, 30, 0, 6), (10, None, 2, 2), (10, 1, 2, 1), (16, 0, 0, 0)],
+)
+def test_the_context_the_request_and_the_server_bound_an_answer(
+    length: int, max_tokens: int | None, ceiling: int, max_new: int
+) -> None:
+    request = request_of((BOS,) * length, stopping=StopConditions(max_tokens=max_tokens))
+    [sequence] = intake(max_tokens_ceiling=ceiling).prepare(request)
+    assert sequence.max_new == max_new
+
+
+@pytest.mark.parametrize(("length", "max_tokens"), [(17, None), (17, 0), (16, 1), (16, None)])
+def test_a_prompt_that_leaves_no_room_is_rejected(length: int, max_tokens: int | None) -> None:
+    request = request_of((BOS,) * length, stopping=StopConditions(max_tokens=max_tokens))
+    with pytest.raises(ContextLengthExceeded):
+        intake().prepare(request)
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"n": 0}, "n"),
+        ({"n": 2, "keep_state": True}, "n"),
+        ({"stopping": StopConditions(stop=("",))}, "stop"),
+        ({"stopping": StopConditions(stop_token_ids=(99,))}, "stop_token_ids"),
+        ({"sampling": SamplingParams(logit_bias={99: 1.0})}, "logit_bias"),
+        ({"sampling": SamplingParams(logit_bias={2: float("inf")})}, "logit_bias"),
+        ({"sampling": SamplingParams(logit_bias={2: float("nan")})}, "logit_bias"),
+        ({"prompt": ((99,),), "prompt_param": "input"}, "input"),
+        ({"resume": ResumeState(1)}, "migration_request"),
+    ],
+    ids=str,
+)
+def test_an_invalid_request_is_rejected_with_its_field(fields: dict[str, Any], param: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        intake().prepare(msgspec.structs.replace(request_of("a"), **fields))
+    assert caught.value.param == param
+
+
+def test_a_request_with_adapters_cannot_migrate() -> None:
+    with pytest.raises(UnsupportedOperation, match="lora"):
+        intake().prepare(request_of("a", adapters=(AdapterUse(0, 1.0),), keep_state=True))
+
+
+def test_choices_have_consecutive_seeds() -> None:
+    sampling = SamplingParams(temperature=0.5, seed=40)
+    sequences = intake().prepare(request_of("a", n=3, sampling=sampling))
+    assert [(each.index, each.seed) for each in sequences] == [(0, 40), (1, 41), (2, 42)]
+    [greedy] = intake().prepare(request_of("a", sampling=SamplingParams(temperature=0.0, seed=40)))
+    assert greedy.seed is None
+
+
+def test_a_grammar_without_lark_text_is_our_fault() -> None:
+    with pytest.raises(EngineFailure, match="Lark"):
+        intake().prepare(request_of("a", grammar=CompiledGrammar('root ::= "a"')))
+
+
+def shelf_with(state: SequenceState) -> Any:
+    class Shelf:
+        def take(self, _state: int) -> SequenceState:
+            return state
+
+    return Shelf()
+
+
+@pytest.mark.parametrize(
+    ("changes", "token", "message"),
+    [
+        ({}, None, None),
+        ({}, 4, None),
+        ({}, 5, "remote_token_id"),
+        ({"tokens": (0, 3)}, None, "another prompt"),
+        ({"logits": b"1234"}, None, "another vocabulary"),
+        ({"next_token": 99}, None, "outside the vocabulary"),
+    ],
+    ids=str,
+)
+def test_a_resumed_state_must_match_the_request(
+    changes: dict[str, Any], token: int | None, message: str | None
+) -> None:
+    logits = bytes(4 * len(LETTERS))
+    state = SequenceState(tokens=(0, 2), seed=7, next_token=4, logits=logits, memory=memoryview(b""))
+    shelf = shelf_with(replace(state, **changes))
+    request = request_of("a", resume=ResumeState(1, token), sampling=SamplingParams(temperature=0.5))
+    if message is None:
+        [sequence] = intake(shelf).prepare(request)
+        assert (sequence.seed, sequence.resumed is not None) == (7, True)
+    else:
+        with pytest.raises(InvalidState, match=message):
+            intake(shelf).prepare(request)

@@ -1,0 +1,173 @@
+"""SequenceOutput: the events of sampled tokens, and how sequences and requests end."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from jan_serve.core.sampling import StopConditions
+from jan_serve.engine.phase import PhaseClock
+from jan_serve.engine.sampler import Sampled
+from jan_serve.engine.sequence import RequestState, Sequence, Status
+from jan_serve.engine.sequence_output import SequenceOutput
+from jan_serve.engine.sequence_text import SequenceText
+from jan_serve.engine.tokens import TokenBuffer
+from jan_serve.errors import EngineFailure, GrammarTooComplex
+from jan_serve.ipc.messages import Chunk, EngineRequest, Failed, RequestCompleted, SequenceFinished
+from tests.support.clock import TurnedClock
+from tests.unit.engine.fake_context import FakeContext
+from tests.unit.engine.small_vocab import LETTERS, small_vocab
+
+LOGITS = np.zeros(len(LETTERS), np.float32)
+
+
+class Script:
+    """A sampler that yields given letters, or raises; `forced` follow the first one."""
+
+    def __init__(self, letters: str, forced: str = "", *, is_complete: bool = False) -> None:
+        self.letters = iter(letters)
+        self.forced = forced
+        self.is_complete = is_complete
+        self.num_sampled = 0
+
+    def sample(self, _logits: Any) -> Sampled:
+        letter = next(self.letters, None)
+        if letter is None:
+            raise GrammarTooComplex("no token", param="grammar")
+        self.num_sampled += 1
+        return Sampled(LETTERS.index(letter))
+
+    def take_forced(self) -> list[int]:
+        if not self.num_sampled:
+            return []
+        forced, self.forced = self.forced, ""
+        return [LETTERS.index(letter) for letter in forced]
+
+
+class Bench:
+    """One request with `n` sequences on a fake context."""
+
+    def __init__(self, sampler: Script, *, max_new: int = 8, n: int = 1, **fields: Any) -> None:
+        context: Any = FakeContext()
+        context.model.vocab = small_vocab()
+        self.clock = TurnedClock()
+        self.retired: list[Sequence] = []
+        self.aborted: list[int] = []
+        self.output = SequenceOutput(
+            context, phase=PhaseClock(self.clock), shelf=None, retire=self._retire, abort=self.aborted.append
+        )
+        request = EngineRequest(id=7, prompt=("a",), n=n, **fields)
+        state = RequestState(request, 1, arrived=0.0, unfinished=n)
+        self.sequences = [self._sequence(state, index, sampler, max_new) for index in range(n)]
+
+    def _retire(self, sequence: Sequence) -> None:
+        sequence.status = Status.FINISHED
+        self.retired.append(sequence)
+
+    @staticmethod
+    def _sequence(state: RequestState, index: int, sampler: Script, max_new: int) -> Sequence:
+        stopping = state.request.stopping
+        return Sequence(
+            state=state,
+            index=index,
+            tokens=TokenBuffer([2]),
+            sampler=cast(Any, sampler),
+            text=SequenceText(stopping.stop, include_stop=False, keep_tokens=state.request.return_tokens),
+            max_new=max_new,
+            seed=None,
+            status=Status.RUNNING,
+        )
+
+    def advance(self, times: int = 1, index: int = 0) -> list[Any]:
+        for _ in range(times):
+            self.output.advance(self.sequences[index], LOGITS.copy())
+        return self.output.take()
+
+
+def finish_of(events: list[Any]) -> SequenceFinished:
+    [finished] = [event for event in events if isinstance(event, SequenceFinished)]
+    return finished
+
+
+def text_of(events: list[Any]) -> str:
+    return "".join(event.text for event in events if isinstance(event, Chunk))
+
+
+def test_text_of_one_step_is_one_chunk() -> None:
+    assert Bench(Script("a", "bcd")).advance() == [Chunk(7, 0, "abcd")]
+
+
+def test_requested_tokens_keep_their_chunks_apart() -> None:
+    events = Bench(Script("a", "b"), return_tokens=True).advance()
+    assert [(event.text, [info.piece for info in event.tokens]) for event in events] == [
+        ("a", [b"a"]),
+        ("b", [b"b"]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("bench", "text", "reason", "tokens", "eos"),
+    [
+        (Bench(Script("ab>")), "ab", "stop", 2, True),
+        (Bench(Script("abcd"), max_new=2), "ab", "length", 2, False),
+        (Bench(Script("abc"), stopping=StopConditions(stop=("c",))), "ab", "stop", 3, False),
+        (Bench(Script("abc"), stopping=StopConditions(stop_token_ids=(4,))), "ab", "stop", 2, True),
+        (Bench(Script("a", is_complete=True)), "a", "stop", 1, False),
+        (Bench(Script(""), max_new=0), "", "length", 0, False),
+    ],
+    ids=["eos", "max_new", "stop string", "stop token", "complete grammar", "no tokens"],
+)
+def test_the_end_of_a_sequence(bench: Bench, text: str, reason: str, tokens: int, *, eos: bool) -> None:
+    events: list[Any] = []
+    while not bench.retired:
+        events += bench.advance()
+    finished = finish_of(events)
+    assert (text_of(events), finished.reason, finished.completion_tokens, finished.eos) == (
+        text,
+        reason,
+        tokens,
+        eos,
+    )
+    assert isinstance(events[-1], RequestCompleted)
+
+
+def test_a_request_completes_with_its_last_sequence() -> None:
+    bench = Bench(Script("a>b>"), n=2)
+    first = bench.advance(2, index=0)
+    assert not any(isinstance(event, RequestCompleted) for event in first)
+    completed = bench.advance(2, index=1)[-1]
+    assert isinstance(completed, RequestCompleted)
+    assert completed.completion_tokens == 2
+
+
+def test_tokens_forced_after_the_end_are_dropped() -> None:
+    bench = Bench(Script("a", "b>c"))
+    events = bench.advance()
+    assert text_of(events) == "ab"
+    assert finish_of(events).completion_tokens == 2
+
+
+def test_a_time_limit_ends_a_sequence_only_after_a_line_break() -> None:
+    bench = Bench(Script("abc"), stopping=StopConditions(max_decode_s=1.0))
+    bench.advance()
+    bench.clock.turn(2.0)
+    assert not any(isinstance(event, SequenceFinished) for event in bench.advance())
+    bench.sequences[0].has_line_break = True
+    assert finish_of(bench.advance()).reason == "length"
+
+
+def test_an_error_replaces_the_events_of_its_request() -> None:
+    bench = Bench(Script("a"))
+    bench.output.advance(bench.sequences[0], LOGITS.copy())
+    [failed] = bench.advance()
+    assert isinstance(failed, Failed)
+    assert failed.code == GrammarTooComplex("", param="").code
+    assert bench.aborted == [7]
+
+
+def test_a_state_cannot_be_kept_without_a_shelf() -> None:
+    [failed] = Bench(Script("a"), keep_state=True).advance()
+    assert isinstance(failed, Failed)
+    assert failed.code == EngineFailure("").code
