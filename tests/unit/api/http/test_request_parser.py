@@ -69,7 +69,7 @@ def test_requests_with_an_offer_are_read_as_others(name: str, method: bytes) -> 
 @pytest.mark.parametrize("offer", [b"", UPGRADE], ids=["plain", "upgrade"])
 def test_trailers_are_no_headers(offer: bytes) -> None:
     chunked = b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nX-Late: 1\r\nHost: b\r\n\r\n"
-    heard = Heard()
+    heard: Any = Heard()
     RequestParser(heard).feed_data(b"POST / HTTP/1.1\r\n" + offer + chunked + WHOLE)
     names = [line.split(b":")[0] for line in offer.split(b"\r\n")[:-1]]
     assert heard.requests == [(b"/", [*names, b"Transfer-Encoding"], b"a"), (b"/next", [b"Host"], b"")]
