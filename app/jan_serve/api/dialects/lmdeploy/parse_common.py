@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from jan_serve.api.dialects.lmdeploy import limits
-from jan_serve.api.dialects.lmdeploy.wire_common import GenerationFields
+from jan_serve.api.dialects.lmdeploy.wire_common import GenerationFields, SamplingFields
 from jan_serve.api.shared.explicit_fields import given_fields
 from jan_serve.api.shared.stops import stop_texts
 from jan_serve.api.shared.wire_types import MAX_INT
@@ -65,6 +65,10 @@ def sampling_params(
 def given(body: GenerationFields) -> frozenset[str]:
     """What the caller set of sampling and stopping."""
     return given_fields(body, repetition_penalty="repeat_penalty", max_completion_tokens="max_tokens")
+
+
+def wants_usage(body: SamplingFields) -> bool:
+    return body.stream_options is not None and body.stream_options.include_usage is True
 
 
 def stop_conditions(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from jan_serve.api.dialects.lmdeploy.answer import Answer, ReplyHead, ids_of, texts_of
 from jan_serve.api.dialects.lmdeploy.chat.wire import (
     CalledTool,
     ChatChunk,
@@ -17,6 +16,7 @@ from jan_serve.api.dialects.lmdeploy.chat.wire import (
     TopLogprob,
 )
 from jan_serve.api.dialects.lmdeploy.chat.wire import Choice as WireChoice
+from jan_serve.api.dialects.lmdeploy.render_common import Answer, ReplyHead, ids_of, texts_of
 from jan_serve.api.dialects.lmdeploy.wire_common import Usage
 from jan_serve.api.shared.choices import FoldedChoice
 from jan_serve.core.events import (

@@ -6,12 +6,12 @@ import codecs
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from jan_serve.api.dialects.lmdeploy.answer import Answer, ReplyHead, ids_of, text_of, texts_of
 from jan_serve.api.dialects.lmdeploy.completions.wire import (
     CompletionChoice,
     CompletionLogprobs,
     CompletionReply,
 )
+from jan_serve.api.dialects.lmdeploy.render_common import Answer, ReplyHead, ids_of, text_of, texts_of
 from jan_serve.api.dialects.lmdeploy.wire_common import Usage
 from jan_serve.core.events import Completed, Finished, TextDelta, TokenInfo
 from jan_serve.generation.batch import PromptEvent

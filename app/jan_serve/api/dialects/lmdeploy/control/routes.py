@@ -20,7 +20,7 @@ from jan_serve.api.dialects.lmdeploy.control.wire import (
     SleepState,
     UpdateWeightsRequest,
 )
-from jan_serve.api.dialects.lmdeploy.serving import Serving
+from jan_serve.api.dialects.lmdeploy.services import LmdeployServices
 from jan_serve.api.errors import http_problem
 from jan_serve.api.http.replies import json_reply
 from jan_serve.errors import InvalidRequest
@@ -43,7 +43,9 @@ CONTROL_PATHS: Final = (
 )
 
 
-def add_control_routes(router: APIRouter, serving: Serving, control: ControlPlane, prefix: str) -> None:
+def add_control_routes(
+    router: APIRouter, services: LmdeployServices, control: ControlPlane, prefix: str
+) -> None:
     """Add them to the dialect's router."""
 
     @router.post(f"{prefix}/abort_request", tags=_TAGS, response_class=Response, responses=_ABORT_DISABLED)
@@ -52,8 +54,8 @@ def add_control_routes(router: APIRouter, serving: Serving, control: ControlPlan
         if not control.may_abort:
             return PlainTextResponse(_NO_ABORT, HTTPStatus.NOT_IMPLEMENTED)
         if body.abort_all:
-            serving.sessions.abort_all()
-        elif body.session_id is None or not serving.sessions.abort(body.session_id):
+            services.sessions.abort_all()
+        elif body.session_id is None or not services.sessions.abort(body.session_id):
             raise InvalidRequest(f"Session {body.session_id} not found.", param="session_id")
         return Response()
 
@@ -66,7 +68,7 @@ def add_control_routes(router: APIRouter, serving: Serving, control: ControlPlan
         """End running requests and give all memory back. Requests are refused until `/wakeup`."""
         wanted = _level(level)
         # No request can come in between: nothing is waited for before new ones are refused.
-        serving.sessions.abort_all()
+        services.sessions.abort_all()
         await control.sleeper.sleep(wanted)
         return Response()
 

@@ -25,7 +25,7 @@ from jan_serve.api.dialects.lmdeploy.distserve.wire import (
     InitializeReply,
     InitializeRequest,
 )
-from jan_serve.api.dialects.lmdeploy.serving import Serving
+from jan_serve.api.dialects.lmdeploy.services import LmdeployServices
 from jan_serve.api.http.disconnect import while_connected
 from jan_serve.api.http.replies import json_bytes, json_reply
 from jan_serve.core.kv_transfer import PeerEndpoint
@@ -35,13 +35,15 @@ _TAGS: Final[list[str | Enum]] = ["LMDeploy"]
 DISTSERVE: Final = "/distserve"
 
 
-def add_distserve_routes(router: APIRouter, serving: Serving, links: PeerLinks, prefix: str) -> None:
+def add_distserve_routes(
+    router: APIRouter, services: LmdeployServices, links: PeerLinks, prefix: str
+) -> None:
     """Add them to the dialect's router."""
 
     @router.get(f"{prefix}{DISTSERVE}/engine_info", tags=_TAGS, response_model=str)
     async def engine_info(request: Request) -> Response:
         """The layout of the default model's engine: JSON as text in JSON. Loads the model."""
-        _, facts = await while_connected(request, serving.templates.facts(None))
+        _, facts = await while_connected(request, services.templates.facts(None))
         layout = {
             "tp_size": 1,
             "ep_size": 1,

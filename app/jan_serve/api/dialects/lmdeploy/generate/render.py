@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from jan_serve.api.dialects.lmdeploy.answer import Answer, ids_of, texts_of
 from jan_serve.api.dialects.lmdeploy.generate.wire import FinishReason, GenerateReply
+from jan_serve.api.dialects.lmdeploy.render_common import Answer, ids_of, texts_of
 from jan_serve.core.events import Finished, TextDelta, TokenInfo
 from jan_serve.core.events import FinishReason as CoreReason
 from jan_serve.generation.batch import PromptEvent

@@ -6,17 +6,16 @@ from typing import Any
 
 from jan_serve.api.dialects.openai import limits
 from jan_serve.api.dialects.openai.chat import wire
-from jan_serve.api.dialects.openai.parse_adapters import adapter_choices
 from jan_serve.api.dialects.openai.parse_common import (
-    bias_by_text,
+    adapter_choices,
     choice_counts,
     given,
+    reasoning_budget,
     require,
-    sampling_params,
-    stop_conditions,
+    template_kwargs,
 )
 from jan_serve.api.dialects.openai.parse_constraint import constraint_of
-from jan_serve.api.dialects.openai.parse_template import reasoning_budget, template_kwargs
+from jan_serve.api.dialects.openai.parse_sampling import bias_by_text, sampling_params, stop_conditions
 from jan_serve.api.shared.durations import keep_alive_s
 from jan_serve.core.messages import (
     ContentPart,

@@ -16,7 +16,7 @@ from jan_serve.api.dialects.openai.chat.wire import (
     ToolCallFragment,
 )
 from jan_serve.api.dialects.openai.logprobs import chat_logprobs
-from jan_serve.api.dialects.openai.reply_head import ReplyHead, timings_of, usage_of
+from jan_serve.api.dialects.openai.render_common import ReplyHead, timings_of, usage_of
 from jan_serve.api.shared.choices import FoldedChoice
 from jan_serve.core.events import (
     Completed,

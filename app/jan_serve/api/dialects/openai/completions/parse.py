@@ -4,16 +4,9 @@ from __future__ import annotations
 
 from jan_serve.api.dialects.openai import limits
 from jan_serve.api.dialects.openai.completions.wire import CreateCompletionRequest
-from jan_serve.api.dialects.openai.parse_adapters import adapter_choices
-from jan_serve.api.dialects.openai.parse_common import (
-    bias_by_text,
-    choice_counts,
-    given,
-    require,
-    sampling_params,
-    stop_conditions,
-)
+from jan_serve.api.dialects.openai.parse_common import adapter_choices, choice_counts, given, require
 from jan_serve.api.dialects.openai.parse_constraint import constraint_of
+from jan_serve.api.dialects.openai.parse_sampling import bias_by_text, sampling_params, stop_conditions
 from jan_serve.api.shared.durations import keep_alive_s
 from jan_serve.core.request import GenerationRequest, InfillPrompt, Prompt, TextPrompt, TokenPrompt
 from jan_serve.errors import InvalidRequest

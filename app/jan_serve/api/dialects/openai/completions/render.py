@@ -16,7 +16,7 @@ from jan_serve.api.dialects.openai.completions.wire import (
     CreateCompletionResponse,
 )
 from jan_serve.api.dialects.openai.logprobs import CompletionLogprobsBuilder
-from jan_serve.api.dialects.openai.reply_head import ReplyHead, usage_of
+from jan_serve.api.dialects.openai.render_common import ReplyHead, usage_of
 from jan_serve.core.events import Completed, Finished, PromptTokens, Started, TextDelta, Usage
 from jan_serve.generation.batch import PromptEvent
 

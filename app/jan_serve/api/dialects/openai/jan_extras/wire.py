@@ -1,4 +1,4 @@
-"""Wire types of the small routes: embeddings, models, tokenising. They never leave this folder."""
+"""Wire types of the small routes: models, tokenising, grammars. They never leave this folder."""
 
 from __future__ import annotations
 
@@ -7,53 +7,8 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from jan_serve.api.dialects.openai import limits
 from jan_serve.api.dialects.openai.wire_response_format import ResponseFormat
-from jan_serve.api.shared.durations import KeepAlive
-from jan_serve.api.shared.wire_types import Int, Ints, TextsOrTokens, WireModel
-
-
-class CreateEmbeddingRequest(WireModel):
-    """Texts or token ids to embed."""
-
-    input: Annotated[
-        str | list[str] | list[int] | list[list[int]],
-        TextsOrTokens("input", limits.MAX_EMBEDDING_INPUTS, limits.MAX_PROMPT_TOKENS),
-        Field(description="A text, token ids, or a list of these."),
-    ]
-    model: str | None = None
-    encoding_format: Annotated[
-        Literal["float", "base64"] | None, Field(description="base64 is of little-endian float32.")
-    ] = None
-    keep_alive: KeepAlive = None
-    dimensions: Annotated[
-        Int | None, Field(description="Keep the first ones and scale them to unit length again.")
-    ] = None
-    user: str | None = None
-
-
-class Embedding(TypedDict):
-    """The vector of one input."""
-
-    object: Literal["embedding"]
-    index: int
-    embedding: list[float] | str
-
-
-class EmbeddingUsage(TypedDict):
-    """Token counts."""
-
-    prompt_tokens: int
-    total_tokens: int
-
-
-class CreateEmbeddingResponse(TypedDict):
-    """All vectors, in the order of the inputs."""
-
-    object: Literal["list"]
-    data: list[Embedding]
-    model: str
-    usage: EmbeddingUsage
+from jan_serve.api.shared.wire_types import Ints, WireModel
 
 
 class ModelData(TypedDict):

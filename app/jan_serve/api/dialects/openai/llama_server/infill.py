@@ -11,8 +11,8 @@ from jan_serve.api.dialects.openai.llama_server.wire import (
     InfillResponse,
     InfillSettings,
 )
-from jan_serve.api.dialects.openai.parse_adapters import adapter_choices
-from jan_serve.api.dialects.openai.reply_head import timings_of
+from jan_serve.api.dialects.openai.parse_common import adapter_choices
+from jan_serve.api.dialects.openai.render_common import timings_of
 from jan_serve.api.shared.durations import keep_alive_s
 from jan_serve.api.shared.explicit_fields import given_fields
 from jan_serve.api.shared.stops import stop_texts

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
-
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
 from jan_serve import __version__
 from jan_serve.api.dialect import Services
-from jan_serve.api.dialects.openai.chat import wire as wire_chat
 from jan_serve.api.dialects.openai.chat.parse import chat_request
-from jan_serve.api.dialects.openai.llama_server import wire as wire_llama
+from jan_serve.api.dialects.openai.chat.wire import CreateChatCompletionRequest
 from jan_serve.api.dialects.openai.llama_server.infill import InfillAnswer, InfillChunks, infill_request
+from jan_serve.api.dialects.openai.llama_server.wire import (
+    AppliedTemplate,
+    InfillRequest,
+    InfillResponse,
+    LoraAdapter,
+    Props,
+)
 from jan_serve.api.http.disconnect import while_connected
 from jan_serve.api.http.replies import json_reply
 from jan_serve.api.http.sse import SSE_RESPONSE
@@ -26,8 +30,6 @@ from jan_serve.generation.service import GenerationService
 from jan_serve.generation.templates import TemplateService
 from jan_serve.ipc.messages import ModelFacts
 
-_STREAMED: Final[dict[int | str, dict[str, Any]]] = {200: {"content": SSE_RESPONSE}}
-
 
 def add_llama_routes(router: APIRouter, services: Services, leases: ModelLeases) -> None:
     """Add them to the dialect's router."""
@@ -38,10 +40,10 @@ def add_llama_routes(router: APIRouter, services: Services, leases: ModelLeases)
         "/infill",
         tags=["llama-server"],
         summary="Infill",
-        response_model=wire_llama.InfillResponse,
-        responses=_STREAMED,
+        response_model=InfillResponse,
+        responses={200: {"content": SSE_RESPONSE}},
     )
-    async def infill(request: Request, body: wire_llama.InfillRequest) -> Response:
+    async def infill(request: Request, body: InfillRequest) -> Response:
         """Fill a gap in code."""
         events = generate_batch(generation.generate, [infill_request(body)])
         if not body.stream:
@@ -54,9 +56,9 @@ def add_llama_routes(router: APIRouter, services: Services, leases: ModelLeases)
         "/apply-template",
         tags=["llama-server"],
         summary="Apply template",
-        response_model=wire_llama.AppliedTemplate,
+        response_model=AppliedTemplate,
     )
-    async def apply_template(request: Request, body: wire_chat.CreateChatCompletionRequest) -> Response:
+    async def apply_template(request: Request, body: CreateChatCompletionRequest) -> Response:
         """The text that the model would be given for a chat."""
         asked = chat_request(body)
         assert isinstance(asked.prompt, ChatPrompt)
@@ -64,7 +66,7 @@ def add_llama_routes(router: APIRouter, services: Services, leases: ModelLeases)
             {"prompt": await while_connected(request, templates.apply(asked.model, asked.prompt))}
         )
 
-    @router.get("/props", tags=["llama-server"], summary="Props", response_model=wire_llama.Props)
+    @router.get("/props", tags=["llama-server"], summary="Props", response_model=Props)
     async def props(request: Request, model: str | None = None) -> Response:
         """Facts of a model, the default one if none is named, which is loaded for it."""
         name, facts = await while_connected(request, templates.facts(model or None))
@@ -74,7 +76,7 @@ def add_llama_routes(router: APIRouter, services: Services, leases: ModelLeases)
         "/lora-adapters",
         tags=["llama-server"],
         summary="LoRA adapters",
-        response_model=list[wire_llama.LoraAdapter],
+        response_model=list[LoraAdapter],
     )
     async def lora_adapters(request: Request, model: str | None = None) -> Response:
         """The adapters of a model, by the ids that `lora` takes. None applies to a request that does not choose it."""
@@ -87,12 +89,12 @@ def add_llama_routes(router: APIRouter, services: Services, leases: ModelLeases)
         )
 
 
-def _props(name: str, facts: ModelFacts) -> wire_llama.Props:
+def _props(name: str, facts: ModelFacts) -> Props:
     def text(role: str) -> str:
         token = facts.special_tokens.get(role)
         return token.text if token is not None else ""
 
-    answer: wire_llama.Props = {
+    answer: Props = {
         "default_generation_settings": {"n_ctx": facts.n_ctx, "params": {"n_predict": -1}},
         "total_slots": facts.parallel,
         "model_alias": name,

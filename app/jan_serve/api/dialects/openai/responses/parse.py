@@ -7,10 +7,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from jan_serve.api.dialects.openai import limits
-from jan_serve.api.dialects.openai.parse_adapters import adapter_choices
-from jan_serve.api.dialects.openai.parse_common import bias_by_text, given, sampling_params, stop_conditions
+from jan_serve.api.dialects.openai.parse_common import (
+    adapter_choices,
+    given,
+    reasoning_budget,
+    template_kwargs,
+)
 from jan_serve.api.dialects.openai.parse_constraint import constraint_of
-from jan_serve.api.dialects.openai.parse_template import reasoning_budget, template_kwargs
+from jan_serve.api.dialects.openai.parse_sampling import bias_by_text, sampling_params, stop_conditions
 from jan_serve.api.dialects.openai.responses.history import History
 from jan_serve.api.dialects.openai.responses.tools import ToolBook
 from jan_serve.api.dialects.openai.responses.wire import CreateResponseRequest

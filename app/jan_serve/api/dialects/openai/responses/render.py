@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from jan_serve.api.dialects.openai.reply_head import ReplyHead
+from jan_serve.api.dialects.openai.render_common import ReplyHead
 from jan_serve.api.dialects.openai.responses.items import (
     CustomCallWriter,
     FunctionCallWriter,

@@ -6,7 +6,6 @@ import time
 from collections.abc import AsyncGenerator, Generator
 from contextlib import contextmanager
 from http import HTTPStatus
-from typing import Any, Final
 
 import msgspec
 from fastapi import APIRouter
@@ -14,20 +13,19 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from jan_serve.api.dialect import Services
-from jan_serve.api.dialects.openai.reply_head import ReplyHead
-from jan_serve.api.dialects.openai.responses import wire_reply
+from jan_serve.api.dialects.openai.render_common import ReplyHead
 from jan_serve.api.dialects.openai.responses.items import new_id
 from jan_serve.api.dialects.openai.responses.parse import ParsedResponse, response_request
 from jan_serve.api.dialects.openai.responses.render import ResponseAnswer, ResponseEvents, ResponseForm
 from jan_serve.api.dialects.openai.responses.store import KeptResponse, ResponseStore
 from jan_serve.api.dialects.openai.responses.wire import CreateResponseRequest
 from jan_serve.api.dialects.openai.responses.wire_items import InputItem
+from jan_serve.api.dialects.openai.responses.wire_reply import DeletedResponse, InputTokens, ResponseBody
 from jan_serve.api.errors import HttpError, Problem, http_problem
 from jan_serve.api.http.disconnect import while_connected
 from jan_serve.api.http.replies import json_reply
 from jan_serve.api.http.sse import SSE_RESPONSE, named_frame
 from jan_serve.api.shared.answers import answer_stream, answer_whole
-from jan_serve.api.shared.default_errors import ERROR_RESPONSES
 from jan_serve.core.events import Started
 from jan_serve.core.request import ChatPrompt
 from jan_serve.errors import InvalidRequest
@@ -37,8 +35,6 @@ from jan_serve.generation.ports import ModelLeases
 from jan_serve.generation.service import GenerationService
 from jan_serve.generation.templates import TemplateService
 from jan_serve.generation.tokenize import TokenizerService
-
-_STREAMED: Final[dict[int | str, dict[str, Any]]] = {**ERROR_RESPONSES, 200: {"content": SSE_RESPONSE}}
 
 
 def add_response_routes(router: APIRouter, services: Services, leases: ModelLeases, store_bytes: int) -> None:
@@ -50,14 +46,14 @@ def add_response_routes(router: APIRouter, services: Services, leases: ModelLeas
         "/v1/responses",
         tags=["OpenAI V1"],
         summary="Response",
-        response_model=wire_reply.ResponseBody,
-        responses=_STREAMED,
+        response_model=ResponseBody,
+        responses={200: {"content": SSE_RESPONSE}},
     )
     async def create_response(request: Request, body: CreateResponseRequest) -> Response:
         """Go on with a conversation, in the form of OpenAI's Responses API."""
         previous, items, parsed = _parsed(body, store)
 
-        def keep(response: wire_reply.ResponseBody) -> None:
+        def keep(response: ResponseBody) -> None:
             if body.store:
                 store.keep(response, previous, items)
 
@@ -81,7 +77,7 @@ def _kept_routes(router: APIRouter, store: ResponseStore) -> None:
         "/v1/responses/{response_id}",
         tags=["OpenAI V1"],
         summary="Kept response",
-        response_model=wire_reply.ResponseBody,
+        response_model=ResponseBody,
     )
     async def get_response(response_id: str) -> Response:
         """An answer that is kept."""
@@ -94,7 +90,7 @@ def _kept_routes(router: APIRouter, store: ResponseStore) -> None:
         "/v1/responses/{response_id}",
         tags=["OpenAI V1"],
         summary="Delete response",
-        response_model=wire_reply.DeletedResponse,
+        response_model=DeletedResponse,
     )
     async def delete_response(response_id: str) -> Response:
         """Keep an answer no longer. Those that go on from it stay as they are."""
@@ -111,7 +107,7 @@ def _count_route(router: APIRouter, services: Services, leases: ModelLeases, sto
         "/v1/responses/input_tokens",
         tags=["OpenAI V1"],
         summary="Input tokens",
-        response_model=wire_reply.InputTokens,
+        response_model=InputTokens,
     )
     async def count_input_tokens(request: Request, body: CreateResponseRequest) -> Response:
         """How many tokens the conversation would be as a prompt, tools and all."""

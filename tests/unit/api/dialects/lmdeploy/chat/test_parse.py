@@ -8,8 +8,9 @@ from pydantic import ValidationError
 from jan_serve.api.dialects.lmdeploy import limits
 from jan_serve.api.dialects.lmdeploy.chat.parse import chat_request
 from jan_serve.api.dialects.lmdeploy.chat.wire import ChatRequest
-from jan_serve.api.dialects.lmdeploy.completions.parse import completion_requests, generate_request
+from jan_serve.api.dialects.lmdeploy.completions.parse import completion_requests
 from jan_serve.api.dialects.lmdeploy.completions.wire import CompletionRequest
+from jan_serve.api.dialects.lmdeploy.generate.parse import generate_request
 from jan_serve.api.dialects.lmdeploy.generate.wire import GenerateRequest
 from jan_serve.api.dialects.lmdeploy.parse_common import check_bias, wanted_session
 from jan_serve.core.constraint import JsonObjectConstraint, JsonSchemaConstraint, RegexConstraint

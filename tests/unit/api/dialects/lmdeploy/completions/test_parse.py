@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from jan_serve.api.dialects.lmdeploy.completions.parse import completion_requests, generate_request
+from jan_serve.api.dialects.lmdeploy.completions.parse import completion_requests
 from jan_serve.api.dialects.lmdeploy.completions.wire import CompletionRequest
+from jan_serve.api.dialects.lmdeploy.generate.parse import generate_request
 from jan_serve.api.dialects.lmdeploy.generate.wire import GenerateRequest
 from jan_serve.core.request import GenerationRequest, TextPrompt, TokenPrompt
 from jan_serve.core.sampling import SamplingParams, StopConditions

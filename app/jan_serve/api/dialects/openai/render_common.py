@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from jan_serve.api.dialects.openai.chat import wire as wire_chat
+from jan_serve.api.dialects.openai.chat.wire import Timings
+from jan_serve.api.dialects.openai.chat.wire import Usage as WireUsage
 from jan_serve.core.events import Completed, Usage
 
 
@@ -22,7 +23,7 @@ class ReplyHead:
             self.model = name
 
 
-def usage_of(usage: Usage) -> wire_chat.Usage:
+def usage_of(usage: Usage) -> WireUsage:
     """The counts."""
     return {
         "prompt_tokens": usage.prompt_tokens,
@@ -33,7 +34,7 @@ def usage_of(usage: Usage) -> wire_chat.Usage:
     }
 
 
-def timings_of(completed: Completed) -> wire_chat.Timings:
+def timings_of(completed: Completed) -> Timings:
     """The times as llama-server gives them; rates are 0 where nothing was computed."""
     usage, timings = completed.usage, completed.timings
     computed = max(0, usage.prompt_tokens - usage.cached_tokens)

@@ -20,7 +20,7 @@ _NO_COMMENTS: Final = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Serving:
+class LmdeployServices:
     """Shared by all of them. Unlike in other dialects, an unknown model is an error, never the default one.
 
     streams: without keep-alive comments, since LMDeploy's client reads every line as JSON. control: None where the
@@ -38,10 +38,10 @@ class Serving:
     control: ControlPlane | None = None
 
 
-def serving_over(services: Services) -> Serving:
+def lmdeploy_services(services: Services) -> LmdeployServices:
     """The services of one application."""
     models, running, control = services.models, services.running, services.control
-    return Serving(
+    return LmdeployServices(
         generation=GenerationService(
             models, services.preparer, running, None if control is None else control.links
         ),
