@@ -1,4 +1,4 @@
-"""LMDeploy's api_server: all of its routes under /lmdeploy, and at the root those that it alone has."""
+"""All routes of the LMDeploy dialect: under /lmdeploy, and at the root those that no other dialect has."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from jan_serve.api.http.json_body import JsonRoute
 from jan_serve.errors import InvalidRequest
 
 PREFIX: Final = "/lmdeploy"
-_OLD_CHAT: Final = "/v1/chat/interactive"
-ROOT_PATHS: Final = ("/v1/encode", "/pooling", _OLD_CHAT, DISTSERVE, *CONTROL_PATHS)
+_DEPRECATED_CHAT: Final = "/v1/chat/interactive"
+ROOT_PATHS: Final = ("/v1/encode", "/pooling", _DEPRECATED_CHAT, DISTSERVE, *CONTROL_PATHS)
 
 _TAGS: Final[list[str | Enum]] = ["LMDeploy"]
 _ERROR: Final[dict[str, Any]] = {
-    # Written out once: FastAPI would make a validator of the model for each status of each route.
+    # The schema itself: FastAPI would build a validator of the model for each status of each route.
     "content": {"application/json": {"schema": TypeAdapter(ErrorBody).json_schema()}}
 }
 _ERRORS: Final[dict[int | str, dict[str, Any]]] = {
@@ -51,7 +51,6 @@ _ERRORS: Final[dict[int | str, dict[str, Any]]] = {
 
 
 def lmdeploy_router(services: Services) -> APIRouter:
-    """All routes."""
     router = APIRouter(route_class=JsonRoute, responses=_ERRORS)
     ours = lmdeploy_services(services)
     add_generate_route(router, ours, PREFIX)
@@ -60,7 +59,7 @@ def lmdeploy_router(services: Services) -> APIRouter:
     for prefix in ("", PREFIX):
         add_encode_route(router, ours, prefix)
         add_pooling_route(router, ours, prefix)
-        _add_old_route(router, prefix)
+        _add_deprecated_route(router, prefix)
         if ours.control is not None:
             add_distserve_routes(router, ours, ours.control.links, prefix)
             add_control_routes(router, ours, ours.control, prefix)
@@ -70,10 +69,10 @@ def lmdeploy_router(services: Services) -> APIRouter:
     return router
 
 
-def _add_old_route(router: APIRouter, prefix: str) -> None:
-    @router.post(f"{prefix}{_OLD_CHAT}", include_in_schema=False)
+def _add_deprecated_route(router: APIRouter, prefix: str) -> None:
+    @router.post(f"{prefix}{_DEPRECATED_CHAT}", include_in_schema=False)
     async def chat_interactive() -> Response:
-        """What LMDeploy had before: clients that still ask for it are told what to use."""
+        """Rejects LMDeploy's former chat route and names its replacement."""
         raise InvalidRequest(
-            f"{_OLD_CHAT} is deprecated: use /v1/chat/completions, whose prefixes are cached."
+            f"{_DEPRECATED_CHAT} is deprecated: use /v1/chat/completions, whose prefixes are cached."
         )

@@ -5,7 +5,12 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
-from jan_serve.api.dialects.lmdeploy.distserve.kv_transfer import CacheFacts, WithCache, migrating, preserving
+from jan_serve.api.dialects.lmdeploy.distserve.kv_transfer import (
+    CacheReply,
+    PreservedCache,
+    preserving,
+    with_migration,
+)
 from jan_serve.api.dialects.lmdeploy.errors import in_band_error
 from jan_serve.api.dialects.lmdeploy.services import LmdeployServices
 from jan_serve.api.dialects.lmdeploy.sessions import Session
@@ -27,13 +32,13 @@ async def send_answer(
 ) -> Response:
     """whole, chunks: `body.stream` decides which of them renders. Raises errors of the tree, and ClientGone."""
     choices = sum(generation.n for generation in requests)
-    requests = migrating(body, requests, stream=bool(body.stream))
+    requests = with_migration(body, requests, stream=bool(body.stream))
     events = session.run(generate_batch(services.generation.generate, requests), choices=choices)
     if requests[0].keep_state and services.control is not None:
-        facts = CacheFacts()
+        cache = PreservedCache()
         links = services.control.links
-        events = preserving(events, session, links, facts, preserve=bool(body.preserve_cache))
-        whole = WithCache(whole, session, facts)
+        events = preserving(events, session, links, cache, preserve=bool(body.preserve_cache))
+        whole = CacheReply(whole, session, cache)
     if not body.stream:
         return await answer_whole(request, events, whole)
     return await answer_stream(

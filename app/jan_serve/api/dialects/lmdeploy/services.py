@@ -1,4 +1,4 @@
-"""What LMDeploy's routes work with: the generation services over models by their own names, and the sessions."""
+"""The services that LMDeploy's routes share: generation services and sessions."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from jan_serve.generation.service import GenerationService
 from jan_serve.generation.templates import TemplateService
 from jan_serve.generation.tokenize import TokenizerService
 
-_NO_COMMENTS: Final = 0.0
+_NO_PINGS: Final = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class LmdeployServices:
-    """Shared by all of them. Unlike in other dialects, an unknown model is an error, never the default one.
+    """Unlike in other dialects, an unknown model is always an error.
 
-    streams: without keep-alive comments, since LMDeploy's client reads every line as JSON. control: None where the
-    server cannot be controlled.
+    streams: without keep-alive comments, because LMDeploy's client reads every line as JSON. control: None if the
+    server has no control plane.
     """
 
     generation: GenerationService
@@ -39,7 +39,6 @@ class LmdeployServices:
 
 
 def lmdeploy_services(services: Services) -> LmdeployServices:
-    """The services of one application."""
     models, running, control = services.models, services.running, services.control
     return LmdeployServices(
         generation=GenerationService(
@@ -51,6 +50,6 @@ def lmdeploy_services(services: Services) -> LmdeployServices:
         pooling=PoolingService(models, running),
         models=models,
         sessions=Sessions(),
-        streams=replace(services.streams, ping_s=_NO_COMMENTS),
+        streams=replace(services.streams, ping_s=_NO_PINGS),
         control=control,
     )

@@ -19,8 +19,8 @@ from jan_serve.core.request import AdapterChoice
 from jan_serve.errors import InvalidRequest
 
 
-def given(body: SamplingFields) -> frozenset[str]:
-    """What the caller set of sampling and stopping."""
+def explicit_fields(body: SamplingFields) -> frozenset[str]:
+    """Sampling and stopping fields that the caller set."""
     return given_fields(
         body, max_completion_tokens="max_tokens", max_output_tokens="max_tokens", stop_sequences="stop"
     )
@@ -31,11 +31,11 @@ def wants_usage(body: ChoiceFields) -> bool:
 
 
 def choice_counts(n: int | None, best_of: int | None, prompts: int) -> tuple[int, int]:
-    """n and best_of, each at least 1 and together no more than the server generates in one call."""
+    """n and best_of, both at least 1. prompts times best_of is at most MAX_CHOICES. Raises InvalidRequest."""
     n = 1 if n is None else n
     require("n", n, 1, limits.MAX_CHOICES)
     if best_of is None or best_of == 1:
-        best_of = n  # 1 is the document's default: it cannot mean less than n
+        best_of = n  # 1 is the document's default and must not be below n
     require("best_of", best_of, n, limits.MAX_CHOICES)
     if prompts * best_of > limits.MAX_CHOICES:
         raise InvalidRequest(
@@ -47,7 +47,7 @@ def choice_counts(n: int | None, best_of: int | None, prompts: int) -> tuple[int
 
 
 def require(field: str, value: float, low: float, high: float) -> None:
-    """Raises InvalidRequest for a value outside of the closed range."""
+    """Raises InvalidRequest for a value outside the closed range."""
     if not low <= value <= high:
         raise out_of_range(field, value, f"from {low:.10g} to {high:.10g}")
 
@@ -58,35 +58,38 @@ def out_of_range(field: str, value: float, words: str) -> InvalidRequest:
 
 
 def adapter_choices(lora: Sequence[str | Adapter] | None) -> tuple[AdapterChoice, ...] | None:
-    """None where the field is absent. Raises InvalidRequest for an object that names no adapter, or two."""
+    """The field `lora`: names, or llama-server's objects of {id, scale}, whose ids count the adapters of the model.
+
+    None if absent. Raises InvalidRequest for an object that names no adapter, or two.
+    """
     if lora is None:
         return None
     return tuple(AdapterChoice(item) if isinstance(item, str) else _choice(item) for item in lora)
 
 
 def _choice(item: Adapter) -> AdapterChoice:
-    named = [value for value in (item.name, item.id) if value is not None]
-    if len(named) != 1:
+    references = [value for value in (item.name, item.id) if value is not None]
+    if len(references) != 1:
         raise InvalidRequest("lora: each object needs a `name` or an `id`, and not both", param="lora")
-    return AdapterChoice(named[0], item.scale)
+    return AdapterChoice(references[0], item.scale)
 
 
 def reasoning_budget(body: TemplateFields, effort: Effort | None) -> int | None:
-    """Tokens of thought; None is no limit. A budget that is given counts more than the effort."""
+    """Maximum tokens of thought; None is no limit. `reasoning_budget` takes precedence over the effort."""
     if body.reasoning_budget is not None:
         return min(body.reasoning_budget, MAX_INT) if body.reasoning_budget >= 0 else None
     return limits.REASONING_BUDGETS.get(effort or "")
 
 
 def template_kwargs(body: TemplateFields, effort: Effort | None) -> dict[str, Any]:
-    """What the fields say, and what is said for the template itself, which counts more."""
-    said: dict[str, Any] = {}
+    """Variables from the fields; `chat_template_kwargs` takes precedence."""
+    kwargs: dict[str, Any] = {}
     if effort is not None:
-        said["reasoning_effort"] = effort
+        kwargs["reasoning_effort"] = effort
     if body.documents is not None:
-        said["documents"] = body.documents
+        kwargs["documents"] = body.documents
     if body.enable_thinking is not None:
-        said["enable_thinking"] = body.enable_thinking
+        kwargs["enable_thinking"] = body.enable_thinking
     elif reasoning_budget(body, effort) == 0:
-        said["enable_thinking"] = False
-    return {**said, **(body.chat_template_kwargs or {})}
+        kwargs["enable_thinking"] = False
+    return {**kwargs, **(body.chat_template_kwargs or {})}

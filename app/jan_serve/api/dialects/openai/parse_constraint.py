@@ -1,4 +1,4 @@
-"""What the text has to be, from `response_format` and `grammar`. Pure."""
+"""The constraint on the text, from `response_format` and `grammar`. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jan_serve.errors import InvalidRequest, InvalidSchema
 
 
 class ConstraintFields(Protocol):
-    """The fields that say it, of any request."""
+    """Any request with these fields."""
 
     @property
     def response_format(self) -> ResponseFormat | None: ...
@@ -25,7 +25,7 @@ class ConstraintFields(Protocol):
 
 
 def constraint_of(body: ConstraintFields) -> Constraint | None:
-    """response_format, in any of its spellings, has precedence over grammar."""
+    """response_format, in any of its spellings, takes precedence over grammar."""
     wanted = body.response_format
     if wanted is None or wanted.type == "text":
         return GbnfConstraint(body.grammar) if body.grammar is not None else None

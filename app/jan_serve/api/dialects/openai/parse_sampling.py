@@ -20,7 +20,7 @@ RANDOM_SEED: Final = -1
 
 
 def sampling_params(body: SamplingFields) -> SamplingParams:
-    """All sampling fields; the bias by text is apart (`bias_by_text`)."""
+    """All sampling fields but `logit_bias` by text (`bias_by_text`)."""
     require("temperature", body.temperature, 0, limits.MAX_TEMPERATURE)
     require("top_k", body.top_k, 0, MAX_INT)
     if body.repeat_penalty == 0:
@@ -45,7 +45,7 @@ def sampling_params(body: SamplingFields) -> SamplingParams:
 
 
 def bias_by_text(body: SamplingFields) -> dict[str, float]:
-    """`logit_bias` whose keys are texts."""
+    """`logit_bias` with texts as keys (`logit_bias_type` is `tokens`)."""
     if body.logit_bias_type != "tokens" or not body.logit_bias:
         return {}
     for text, bias in body.logit_bias.items():
@@ -58,7 +58,7 @@ def bias_by_text(body: SamplingFields) -> dict[str, float]:
 def stop_conditions(
     body: SamplingFields, max_tokens: int | None, more_stops: Sequence[str] = ()
 ) -> StopConditions:
-    """When the text ends. max_tokens: None is until the context ends."""
+    """max_tokens: None generates until the context is full."""
     require("min_tokens", body.min_tokens, 0, MAX_INT)
     return StopConditions(
         max_tokens=None if max_tokens is None else min(max_tokens, MAX_INT),

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from jan_serve.api.dialects.lmdeploy.chat.parse import chat_request
 from jan_serve.api.dialects.lmdeploy.chat.render import ChatAnswer, ChatChunks, ChatForm
 from jan_serve.api.dialects.lmdeploy.chat.wire import ChatReply, ChatRequest
-from jan_serve.api.dialects.lmdeploy.parse_common import check_bias, wanted_session, wants_usage
+from jan_serve.api.dialects.lmdeploy.parse_common import check_bias, requested_session, wants_usage
 from jan_serve.api.dialects.lmdeploy.render_common import ReplyHead
 from jan_serve.api.dialects.lmdeploy.send_answer import send_answer
 from jan_serve.api.dialects.lmdeploy.services import LmdeployServices
@@ -37,7 +37,7 @@ def add_chat_route(router: APIRouter, services: LmdeployServices, prefix: str) -
         if bias:
             _, facts = await while_connected(request, services.templates.facts(generation.model))
             check_bias(bias, facts.n_vocab)
-        session = services.sessions.create(wanted_session(body.session_id))
+        session = services.sessions.create(requested_session(body.session_id))
         head = ReplyHead(session, int(time.time()), body.model)
         form = ChatForm(
             choices=generation.n,

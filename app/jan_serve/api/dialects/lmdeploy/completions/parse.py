@@ -1,7 +1,4 @@
-"""LMDeploy's requests over plain prompts, /v1/completions and /generate, as GenerationRequests. Pure.
-
-All functions raise InvalidRequest.
-"""
+"""Completion request → one GenerationRequest per prompt. Pure; all functions raise InvalidRequest."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from jan_serve.api.dialects.lmdeploy.completions.wire import CompletionRequest
 from jan_serve.api.dialects.lmdeploy.parse_common import (
     candidates,
     choice_count,
-    given,
+    explicit_fields,
     sampling_params,
     stop_conditions,
     token_limit,
@@ -18,7 +15,6 @@ from jan_serve.core.request import GenerationRequest, Prompt, TextPrompt, TokenP
 
 
 def completion_requests(body: CompletionRequest) -> list[GenerationRequest]:
-    """One per prompt, in their order."""
     prompts = _prompts(body)
     n = choice_count(body.n, len(prompts))
     sampling = sampling_params(body, temperature=body.temperature, top_k=body.top_k, seed=body.seed)
@@ -34,7 +30,7 @@ def completion_requests(body: CompletionRequest) -> list[GenerationRequest]:
             logprobs=candidates(body.logprobs, "logprobs"),
             return_tokens=True,
             skip_special_tokens=body.skip_special_tokens is not False,
-            given=given(body),
+            given=explicit_fields(body),
         )
         for prompt in prompts
     ]

@@ -17,7 +17,7 @@ from jan_serve.api.dialects.lmdeploy.completions.render import (
     CompletionForm,
 )
 from jan_serve.api.dialects.lmdeploy.completions.wire import CompletionReply, CompletionRequest
-from jan_serve.api.dialects.lmdeploy.parse_common import wanted_session, wants_usage
+from jan_serve.api.dialects.lmdeploy.parse_common import requested_session, wants_usage
 from jan_serve.api.dialects.lmdeploy.render_common import ReplyHead
 from jan_serve.api.dialects.lmdeploy.send_answer import send_answer
 from jan_serve.api.dialects.lmdeploy.services import LmdeployServices
@@ -36,7 +36,7 @@ def add_completion_route(router: APIRouter, services: LmdeployServices, prefix: 
     async def completions(request: Request, body: CompletionRequest) -> Response:
         """Continue a text, or several."""
         requests = completion_requests(body)
-        session = services.sessions.create(wanted_session(body.session_id))
+        session = services.sessions.create(requested_session(body.session_id))
         head = ReplyHead(session, int(time.time()), body.model, shows_session=False)
         form = CompletionForm(
             choices=sum(generation.n for generation in requests),

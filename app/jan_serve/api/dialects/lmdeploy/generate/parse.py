@@ -1,13 +1,13 @@
-"""LMDeploy's /generate request as a GenerationRequest. Pure."""
+"""/generate request → GenerationRequest. Pure; all functions raise InvalidRequest."""
 
 from __future__ import annotations
 
 from jan_serve.api.dialects.lmdeploy.generate.wire import GenerateRequest
 from jan_serve.api.dialects.lmdeploy.parse_common import (
-    given,
+    explicit_fields,
+    requested_session,
     sampling_params,
     stop_conditions,
-    wanted_session,
 )
 from jan_serve.api.shared.wire_types import MAX_INT
 from jan_serve.core.request import GenerationRequest, Prompt, TextPrompt, TokenPrompt
@@ -15,7 +15,7 @@ from jan_serve.errors import InvalidRequest, UnsupportedContent
 
 
 def generate_request(body: GenerateRequest) -> GenerationRequest:
-    """The checks come in LMDeploy's order."""
+    """Checks in LMDeploy's order."""
     if (body.prompt is None) == (body.input_ids is None):
         raise InvalidRequest("You must specify exactly one of prompt or input_ids", param="prompt")
     if body.prompt == "":
@@ -31,7 +31,7 @@ def generate_request(body: GenerateRequest) -> GenerationRequest:
         raise InvalidRequest(
             f"The max_tokens {str(body.max_tokens)[:20]} must be a positive integer.", param="max_tokens"
         )
-    wanted_session(body.session_id)
+    requested_session(body.session_id)
     return GenerationRequest(
         prompt=_single_prompt(body),
         sampling=sampling_params(body, temperature=body.temperature, top_k=body.top_k),
@@ -43,7 +43,7 @@ def generate_request(body: GenerateRequest) -> GenerationRequest:
         logprobs=0 if body.return_logprob else None,
         return_tokens=True,
         skip_special_tokens=body.skip_special_tokens is not False,
-        given=given(body),
+        given=explicit_fields(body),
     )
 
 

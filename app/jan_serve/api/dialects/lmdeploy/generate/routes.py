@@ -12,7 +12,7 @@ from starlette.responses import Response
 from jan_serve.api.dialects.lmdeploy.generate.parse import generate_request
 from jan_serve.api.dialects.lmdeploy.generate.render import GenerateAnswer, GenerateChunks, GenerateForm
 from jan_serve.api.dialects.lmdeploy.generate.wire import GenerateReply, GenerateRequest
-from jan_serve.api.dialects.lmdeploy.parse_common import wanted_session
+from jan_serve.api.dialects.lmdeploy.parse_common import requested_session
 from jan_serve.api.dialects.lmdeploy.send_answer import send_answer
 from jan_serve.api.dialects.lmdeploy.services import LmdeployServices
 from jan_serve.api.http.sse import SSE_RESPONSE
@@ -30,7 +30,7 @@ def add_generate_route(router: APIRouter, services: LmdeployServices, prefix: st
     async def generate(request: Request, body: GenerateRequest) -> Response:
         """Continue a text or token ids with the default model, without a template."""
         generation = generate_request(body)
-        session = services.sessions.create(wanted_session(body.session_id))
+        session = services.sessions.create(requested_session(body.session_id))
         form = GenerateForm(include_stop=generation.stopping.include_stop, logprobs=bool(body.return_logprob))
         return await send_answer(
             request,

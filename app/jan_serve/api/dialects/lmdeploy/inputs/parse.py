@@ -10,19 +10,19 @@ from jan_serve.api.shared.wire_types import MAX_INT, check_count
 from jan_serve.errors import InvalidRequest
 
 
-def pooling_inputs(given: str | list[object]) -> list[str | tuple[int, ...]]:
-    """The four forms of `input` as inputs, each a text or token ids. Raises InvalidRequest in LMDeploy's words."""
-    if isinstance(given, str):
-        return [given]
-    if not given:
+def pooling_inputs(value: str | list[object]) -> list[str | tuple[int, ...]]:
+    """The four forms of `input`, as texts or token ids. Raises InvalidRequest with LMDeploy's messages."""
+    if isinstance(value, str):
+        return [value]
+    if not value:
         raise InvalidRequest("Input list cannot be empty.", param="input")
-    if all(isinstance(item, str) for item in given):
-        check_count(given, limits.MAX_INPUTS, "input")
-        return [cast(str, item) for item in given]
-    if _are_ids(given):
-        return [_ids(given)]
-    rows = [cast(list[object], item) for item in given if isinstance(item, list)]
-    if len(rows) != len(given) or not all(map(_are_ids, rows)):
+    if all(isinstance(item, str) for item in value):
+        check_count(value, limits.MAX_INPUTS, "input")
+        return [cast(str, item) for item in value]
+    if _are_ids(value):
+        return [_ids(value)]
+    rows = [cast(list[object], item) for item in value if isinstance(item, list)]
+    if len(rows) != len(value) or not all(map(_are_ids, rows)):
         raise InvalidRequest("Input list contains an invalid type.", param="input")
     check_count(rows, limits.MAX_INPUTS, "input")
     return [_ids(row) for row in rows]

@@ -1,4 +1,4 @@
-"""LMDeploy's routes over whole inputs: token ids, vectors, scores."""
+"""Routes that read inputs and generate nothing: encode, embeddings, pooling."""
 
 from __future__ import annotations
 
@@ -31,11 +31,9 @@ _TAGS: Final[list[str | Enum]] = ["LMDeploy"]
 
 
 def add_encode_route(router: APIRouter, services: LmdeployServices, prefix: str) -> None:
-    """POST /v1/encode."""
-
     @router.post(f"{prefix}/v1/encode", tags=_TAGS, response_model=wire.EncodeReply)
     async def encode(request: Request, body: wire.EncodeRequest) -> Response:
-        """Token ids of texts."""
+        """Tokenize texts."""
         texts = [body.input] if isinstance(body.input, str) else body.input
         rows = await while_connected(request, _encoded(services, texts, body))
         if isinstance(body.input, str):
@@ -56,7 +54,7 @@ async def _encoded(
         row = list((await services.tokenizer.tokenize(None, text)).tokens)
         if bos is not None:
             if row[:2] == [bos.id, bos.id]:
-                row = row[1:]  # a template, or the text itself, brought one
+                row = row[1:]  # the template or the text has one already
             if body.add_bos is False and row[:1] == [bos.id]:
                 row = row[1:]
         rows.append(row)
@@ -64,11 +62,11 @@ async def _encoded(
 
 
 def add_embedding_route(router: APIRouter, services: LmdeployServices, prefix: str) -> None:
-    """POST /v1/embeddings, which LMDeploy has and always refuses: it works here as in OpenAI's API."""
+    """LMDeploy always rejects this route; here it works as in OpenAI's API."""
 
     @router.post(f"{prefix}/v1/embeddings", tags=_TAGS, response_model=wire.EmbeddingsReply)
     async def embeddings(request: Request, body: wire.EmbeddingsRequest) -> Response:
-        """Vectors of texts, of unit length."""
+        """Embed texts as vectors of unit length."""
         if body.dimensions is not None and not 1 <= body.dimensions <= MAX_INT:
             raise InvalidRequest(
                 f"dimensions: must be 1 or more, got {str(body.dimensions)[:20]}", param="dimensions"
@@ -77,7 +75,7 @@ def add_embedding_route(router: APIRouter, services: LmdeployServices, prefix: s
         result = await while_connected(
             request, services.embeddings.embed(body.model, inputs, body.dimensions)
         )
-        _note(request, result.model, result.prompt_tokens)
+        _record(request, result.model, result.prompt_tokens)
         data = await embedding_list(result.vectors, as_base64=body.encoding_format == "base64")
         usage: wire.EmbeddingUsage = {
             "prompt_tokens": result.prompt_tokens,
@@ -87,13 +85,11 @@ def add_embedding_route(router: APIRouter, services: LmdeployServices, prefix: s
 
 
 def add_pooling_route(router: APIRouter, services: LmdeployServices, prefix: str) -> None:
-    """POST /pooling."""
-
     @router.post(f"{prefix}/pooling", tags=_TAGS, response_model=wire.PoolingReply)
     async def pooling(request: Request, body: wire.PoolingRequest) -> Response:
-        """Scores of a reward or reranking model, or the pooled vectors of an embedding model."""
+        """Pool inputs: scores of a reward or reranking model, or vectors of an embedding model."""
         pooled = await while_connected(request, services.pooling.pool(body.model, pooling_inputs(body.input)))
-        _note(request, pooled.model, pooled.prompt_tokens)
+        _record(request, pooled.model, pooled.prompt_tokens)
         reply: wire.PoolingReply = {
             "id": f"pool-{uuid.uuid4().hex}",
             "object": "list",
@@ -122,6 +118,6 @@ def _pooled_items(pooled: Pooled, *, as_base64: bool) -> list[wire.PoolingData]:
     return items
 
 
-def _note(request: Request, model: str, prompt_tokens: int) -> None:
+def _record(request: Request, model: str, prompt_tokens: int) -> None:
     record = record_of(request.scope)
     record.model, record.prompt_tokens = model, prompt_tokens

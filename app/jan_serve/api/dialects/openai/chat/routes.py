@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from jan_serve.api.dialect import Services
-from jan_serve.api.dialects.openai.chat.parse import asks_in_older_form, chat_request
+from jan_serve.api.dialects.openai.chat.parse import chat_request, uses_functions
 from jan_serve.api.dialects.openai.chat.render import ChatAnswer, ChatChunks, ChatForm
 from jan_serve.api.dialects.openai.chat.wire import CreateChatCompletionRequest, CreateChatCompletionResponse
 from jan_serve.api.dialects.openai.parse_common import wants_usage
@@ -39,7 +39,7 @@ def add_chat_route(router: APIRouter, services: Services, leases: ModelLeases) -
         head = ReplyHead(f"chatcmpl-{uuid.uuid4()}", int(time.time()), body.model)
         events = generate_batch(service.generate, [generation])
         form = ChatForm(
-            n=generation.n, logprobs=generation.logprobs is not None, functions=asks_in_older_form(body)
+            n=generation.n, logprobs=generation.logprobs is not None, functions=uses_functions(body)
         )
         if not body.stream:
             return await answer_whole(request, events, ChatAnswer(head, form))

@@ -33,7 +33,7 @@ def add_embedding_route(router: APIRouter, services: Services, leases: ModelLeas
         response_model=CreateEmbeddingResponse,
     )
     async def create_embedding(request: Request, body: CreateEmbeddingRequest) -> Response:
-        """Vectors of texts, of unit length."""
+        """Embed texts as vectors of unit length."""
         if body.dimensions is not None:
             require("dimensions", body.dimensions, 1, MAX_INT)
         inputs = embedding_inputs(body.input)

@@ -22,32 +22,28 @@ class CreateEmbeddingRequest(WireModel):
     ]
     model: str | None = None
     encoding_format: Annotated[
-        Literal["float", "base64"] | None, Field(description="base64 is of little-endian float32.")
+        Literal["float", "base64"] | None, Field(description="base64 encodes little-endian float32.")
     ] = None
     keep_alive: KeepAlive = None
     dimensions: Annotated[
-        Int | None, Field(description="Keep the first ones and scale them to unit length again.")
+        Int | None, Field(description="Keep only the first dimensions, scaled to unit length.")
     ] = None
     user: str | None = None
 
 
 class Embedding(TypedDict):
-    """The vector of one input."""
-
     object: Literal["embedding"]
     index: int
     embedding: list[float] | str
 
 
 class EmbeddingUsage(TypedDict):
-    """Token counts."""
-
     prompt_tokens: int
     total_tokens: int
 
 
 class CreateEmbeddingResponse(TypedDict):
-    """All vectors, in the order of the inputs."""
+    """Vectors in the order of the inputs."""
 
     object: Literal["list"]
     data: list[Embedding]

@@ -1,4 +1,4 @@
-"""The /extras routes: token ids of texts and back, and the grammar of a constraint."""
+"""The /extras routes: tokenize, detokenize, and the grammar of a constraint."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _add_token_routes(router: APIRouter, service: TokenizerService) -> None:
         "/extras/tokenize", tags=["Extras"], summary="Tokenize", response_model=TokenizeInputResponse
     )
     async def tokenize(request: Request, body: TokenizeInputRequest) -> Response:
-        """Token ids of a text, special tokens parsed, with BOS and EOS as the model has them."""
+        """Tokenize a text: parses special tokens, and adds BOS and EOS if the model does."""
         result = await while_connected(
             request, service.tokenize(body.model or None, body.input, with_pieces=body.with_pieces)
         )
@@ -52,7 +52,7 @@ def _add_token_routes(router: APIRouter, service: TokenizerService) -> None:
         response_model=TokenizeInputCountResponse,
     )
     async def count_query_tokens(request: Request, body: TokenizeInputRequest) -> Response:
-        """How many token ids `/extras/tokenize` gives."""
+        """Count the token ids that `/extras/tokenize` returns."""
         result = await while_connected(request, service.tokenize(body.model or None, body.input))
         return json_reply({"count": len(result.tokens)})
 
@@ -63,7 +63,7 @@ def _add_token_routes(router: APIRouter, service: TokenizerService) -> None:
         response_model=DetokenizeInputResponse,
     )
     async def detokenize(request: Request, body: DetokenizeInputRequest) -> Response:
-        """Text of token ids, special tokens left out."""
+        """Turn token ids into text, without special tokens."""
         for token in body.tokens:
             if not 0 <= token <= MAX_INT:
                 raise InvalidRequest(f"tokens: {str(token)[:20]} is not a token id", param="tokens")
@@ -74,7 +74,7 @@ def _add_token_routes(router: APIRouter, service: TokenizerService) -> None:
 def _add_grammar_route(router: APIRouter, preparer: RequestPreparer) -> None:
     @router.post("/extras/grammar", tags=["Extras"], summary="Grammar", response_model=GrammarResponse)
     async def grammar(request: Request, body: GrammarRequest) -> Response:
-        """The GBNF that an answer under this constraint is held to. Needs no model."""
+        """Compile a constraint to the GBNF that answers must follow. Needs no model."""
         constraint = constraint_of(body)
         if constraint is None:
             raise InvalidRequest("response_format or grammar is needed", param="response_format")
@@ -83,7 +83,7 @@ def _add_grammar_route(router: APIRouter, preparer: RequestPreparer) -> None:
 
 
 def _piece(piece: bytes) -> str | list[int]:
-    """As llama-server tells pieces."""
+    """In llama-server's form: the bytes if they are not valid UTF-8."""
     try:
         return piece.decode("utf-8")
     except UnicodeDecodeError:

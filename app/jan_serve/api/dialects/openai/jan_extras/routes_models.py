@@ -1,4 +1,4 @@
-"""The list of models that can be asked for: quickly, and without loading one."""
+"""GET /v1/models: lists models without loading any."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from jan_serve.errors import ModelNotFound
 
 
 def add_model_routes(router: APIRouter, services: Services) -> None:
-    """Add them to the dialect's router."""
-
     async def cards() -> list[ModelData]:
         if services.list_models is None:
             return [_bare(model.name) for model in await services.models.models()]
@@ -27,12 +25,12 @@ def add_model_routes(router: APIRouter, services: Services) -> None:
 
     @router.get("/v1/models", tags=["OpenAI V1"], summary="Models", response_model=ModelList)
     async def get_models() -> Response:
-        """The models that can be asked for, and their LoRA adapters as `model:adapter`."""
+        """List the available models, and their LoRA adapters as `model:adapter`."""
         return json_reply({"object": "list", "data": await cards()})
 
     @router.get("/v1/models/{name:path}", tags=["OpenAI V1"], summary="Model", response_model=ModelData)
     async def get_model(name: str) -> Response:
-        """One of them, by its name or an alias."""
+        """Get a model by name or alias."""
         for card in await cards():
             if name == card["id"] or name in card.get("aliases", ()):
                 return json_reply(card)

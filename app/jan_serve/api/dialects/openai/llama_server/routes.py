@@ -1,4 +1,4 @@
-"""The routes that editors know from llama-server."""
+"""llama-server's routes that editors use."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ from jan_serve.ipc.messages import ModelFacts
 
 
 def add_llama_routes(router: APIRouter, services: Services, leases: ModelLeases) -> None:
-    """Add them to the dialect's router."""
     generation = GenerationService(leases, services.preparer, services.running)
     templates = TemplateService(leases, services.preparer, services.running)
 
@@ -59,16 +58,16 @@ def add_llama_routes(router: APIRouter, services: Services, leases: ModelLeases)
         response_model=AppliedTemplate,
     )
     async def apply_template(request: Request, body: CreateChatCompletionRequest) -> Response:
-        """The text that the model would be given for a chat."""
-        asked = chat_request(body)
-        assert isinstance(asked.prompt, ChatPrompt)
+        """Render a chat to the prompt that the model reads."""
+        chat = chat_request(body)
+        assert isinstance(chat.prompt, ChatPrompt)
         return json_reply(
-            {"prompt": await while_connected(request, templates.apply(asked.model, asked.prompt))}
+            {"prompt": await while_connected(request, templates.apply(chat.model, chat.prompt))}
         )
 
     @router.get("/props", tags=["llama-server"], summary="Props", response_model=Props)
     async def props(request: Request, model: str | None = None) -> Response:
-        """Facts of a model, the default one if none is named, which is loaded for it."""
+        """Properties of a model; without a name, of the default model. Loads the model."""
         name, facts = await while_connected(request, templates.facts(model or None))
         return json_reply(_props(name, facts))
 
@@ -79,12 +78,12 @@ def add_llama_routes(router: APIRouter, services: Services, leases: ModelLeases)
         response_model=list[LoraAdapter],
     )
     async def lora_adapters(request: Request, model: str | None = None) -> Response:
-        """The adapters of a model, by the ids that `lora` takes. None applies to a request that does not choose it."""
+        """List the adapters of a model by the ids that `lora` takes. They apply only to requests that choose them."""
         _, facts = await while_connected(request, templates.facts(model or None))
         return json_reply(
             [
-                {"id": place, "name": adapter.name, "path": adapter.name, "scale": adapter.scale}
-                for place, adapter in enumerate(facts.adapters)
+                {"id": index, "name": adapter.name, "path": adapter.name, "scale": adapter.scale}
+                for index, adapter in enumerate(facts.adapters)
             ]
         )
 

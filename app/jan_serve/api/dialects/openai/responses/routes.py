@@ -1,4 +1,4 @@
-"""The routes of the Responses API: answers, the ones that are kept, and the length of a prompt."""
+"""Routes of the Responses API: create, get, delete, and count input tokens."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from jan_serve.generation.tokenize import TokenizerService
 
 
 def add_response_routes(router: APIRouter, services: Services, leases: ModelLeases, store_bytes: int) -> None:
-    """store_bytes: for answers that later requests continue."""
+    """store_bytes: size limit of the stored answers."""
     service = GenerationService(leases, services.preparer, services.running)
     store = ResponseStore(store_bytes)
 
@@ -50,7 +50,7 @@ def add_response_routes(router: APIRouter, services: Services, leases: ModelLeas
         responses={200: {"content": SSE_RESPONSE}},
     )
     async def create_response(request: Request, body: CreateResponseRequest) -> Response:
-        """Go on with a conversation, in the form of OpenAI's Responses API."""
+        """Continue a conversation, in the form of OpenAI's Responses API."""
         previous, items, parsed = _parsed(body, store)
 
         def keep(response: ResponseBody) -> None:
@@ -59,7 +59,7 @@ def add_response_routes(router: APIRouter, services: Services, leases: ModelLeas
 
         now = int(time.time())
         head = ReplyHead(new_id("resp"), now, body.model)
-        events = _warned(generate_batch(service.generate, [parsed.generation]), parsed.warnings)
+        events = _with_warnings(generate_batch(service.generate, [parsed.generation]), parsed.warnings)
         renderer = ResponseEvents(head, ResponseForm(body, parsed, lambda: int(time.time()), keep))
         with _renamed_fields(body):
             if not body.stream:
@@ -80,7 +80,7 @@ def _kept_routes(router: APIRouter, store: ResponseStore) -> None:
         response_model=ResponseBody,
     )
     async def get_response(response_id: str) -> Response:
-        """An answer that is kept."""
+        """Get a stored answer."""
         kept = store.get(response_id)
         if kept is None:
             raise _not_kept(response_id)
@@ -93,7 +93,7 @@ def _kept_routes(router: APIRouter, store: ResponseStore) -> None:
         response_model=DeletedResponse,
     )
     async def delete_response(response_id: str) -> Response:
-        """Keep an answer no longer. Those that go on from it stay as they are."""
+        """Delete a stored answer. Answers that continue it are unaffected."""
         if not store.delete(response_id):
             raise _not_kept(response_id)
         return json_reply({"id": response_id, "object": "response", "deleted": True})
@@ -110,7 +110,7 @@ def _count_route(router: APIRouter, services: Services, leases: ModelLeases, sto
         response_model=InputTokens,
     )
     async def count_input_tokens(request: Request, body: CreateResponseRequest) -> Response:
-        """How many tokens the conversation would be as a prompt, tools and all."""
+        """Count the prompt tokens of the conversation, including tools."""
         _, _, parsed = _parsed(body, store)
         generation = parsed.generation
         assert isinstance(generation.prompt, ChatPrompt)
@@ -133,10 +133,10 @@ def _parsed(
         return previous, items, response_request(body, previous.items if previous is not None else (), items)
 
 
-async def _warned(
+async def _with_warnings(
     events: AsyncGenerator[PromptEvent], warnings: tuple[str, ...]
 ) -> AsyncGenerator[PromptEvent]:
-    """The events, with warnings of the request's own beside those of its preparation."""
+    """The events, with the warnings of parsing before those of preparation."""
     async with closing(events):
         async for event in events:
             if warnings and isinstance(event.event, Started):
@@ -148,7 +148,7 @@ async def _warned(
 
 @contextmanager
 def _renamed_fields(body: CreateResponseRequest) -> Generator[None]:
-    """Errors name the fields of a chat; here they have other names."""
+    """Renames chat fields in errors to the fields of this API."""
     names = {"messages": "input", "response_format": "text.format" if body.text.format else "tools"}
     try:
         yield
