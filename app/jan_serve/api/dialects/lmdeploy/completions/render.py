@@ -135,9 +135,9 @@ class LogprobsBuilder:
 
     def _candidates(self, token: TokenInfo) -> dict[str, float]:
         """Log-probabilities by text; of candidates with the same text, the most likely."""
-        found: dict[str, float] = {}
+        by_text: dict[str, float] = {}
         before = self._decoder.getstate()
         for entry in token.top:
-            found.setdefault(self._decoder.decode(entry.piece), entry.logprob)
+            by_text.setdefault(self._decoder.decode(entry.piece), entry.logprob)
             self._decoder.setstate(before)
-        return found
+        return by_text

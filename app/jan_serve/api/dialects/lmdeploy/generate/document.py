@@ -49,12 +49,12 @@ def _response(answers: list[_Object]) -> _Object:
 
 def _contents(holders: Iterable[_Object]) -> _Object:
     """By media type. If both have one, either schema fits; without a schema, anything does."""
-    found: _Object = {}
+    contents: _Object = {}
     for holder in holders:
         for kind, media in holder.get("content", {}).items():
-            if kind in found:
-                schemas = [each["schema"] for each in (found[kind], media) if "schema" in each]
-                found[kind] = {"schema": {"anyOf": schemas}} if len(schemas) == 2 else {}
+            if kind in contents:
+                schemas = [each["schema"] for each in (contents[kind], media) if "schema" in each]
+                contents[kind] = {"schema": {"anyOf": schemas}} if len(schemas) == 2 else {}
             else:
-                found[kind] = media
-    return found
+                contents[kind] = media
+    return contents

@@ -117,6 +117,8 @@ class Tool(WireModel):
 
 
 class FunctionName(WireModel):
+    """Names a function."""
+
     name: str
 
 

@@ -81,5 +81,5 @@ def _input_of(text: str) -> str:
         return text
     if not isinstance(value, dict):
         return text
-    found = cast(dict[str, Any], value).get(FIELD)
-    return found if isinstance(found, str) else text
+    text_input = cast(dict[str, Any], value).get(FIELD)
+    return text_input if isinstance(text_input, str) else text

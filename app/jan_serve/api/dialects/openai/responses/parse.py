@@ -93,8 +93,8 @@ def response_request(
 
 
 def _constraint(body: CreateResponseRequest) -> Constraint | None:
-    wanted = body.text.format
-    if wanted is not None and wanted.type == "json_schema" and wanted.schema_ is None:
+    text_format = body.text.format
+    if text_format is not None and text_format.type == "json_schema" and text_format.schema_ is None:
         raise InvalidRequest("text.format: `json_schema` needs a schema", param="text.format")
     return constraint_of(body)
 

@@ -87,11 +87,11 @@ class CreateResponseRequest(SamplingFields, TemplateFields):
     @property
     def response_format(self) -> ResponseFormat | None:
         """`text.format` as the `response_format` of the other routes."""
-        wanted = self.text.format
-        if wanted is None:
+        text_format = self.text.format
+        if text_format is None:
             return None
-        if wanted.type != "json_schema":
-            return ResponseFormat(type=wanted.type)
+        if text_format.type != "json_schema":
+            return ResponseFormat(type=text_format.type)
         return ResponseFormat(
-            type="json_schema", json_schema=JsonSchemaFormat.model_validate({"schema": wanted.schema_})
+            type="json_schema", json_schema=JsonSchemaFormat.model_validate({"schema": text_format.schema_})
         )

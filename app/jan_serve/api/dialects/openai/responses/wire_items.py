@@ -148,10 +148,10 @@ _TAGS: Final = {
 def type_of(value: object) -> str | None:
     """The member `type` of an object or model; None if it is not a string."""
     if isinstance(value, dict):
-        found: object = cast(dict[str, Any], value).get("type")
+        kind: object = cast(dict[str, Any], value).get("type")
     else:
-        found = getattr(value, "type", None)
-    return found if isinstance(found, str) else None
+        kind = getattr(value, "type", None)
+    return kind if isinstance(kind, str) else None
 
 
 def _tag(value: object) -> str | None:
