@@ -20,7 +20,7 @@ _OVERHEAD: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class KeptResponse:
-    """An answer and the whole conversation before it, without instructions.
+    """An answer and the whole conversation up to and including it, without instructions.
 
     size: bytes, counted as if nothing were shared with other answers. ids: of the answer's own items.
     """
