@@ -1,4 +1,4 @@
-"""The public protocols, each in a folder of its own. They share parts of `api`, and never each other."""
+"""The public protocols, one folder each. They share parts of `api` and never import each other."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jan_serve.api.dialects.tgi import tgi_dialect
 from jan_serve.config import Settings
 
 DialectFactory = Callable[[Settings, Services], Dialect]
-"""Called once for an application. Takes its own options from the settings."""
+"""Called once per application. Takes the dialect's options from the settings."""
 
 DIALECTS: Final[tuple[DialectFactory, ...]] = (openai_dialect, tgi_dialect, lmdeploy_dialect)
-"""In the order of their routes: the first that has a path serves it."""
+"""In route order: the first dialect that has a path serves it."""

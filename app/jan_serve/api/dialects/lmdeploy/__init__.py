@@ -1,4 +1,4 @@
-"""LMDeploy's api_server (0.12.1), strictly under /lmdeploy; at the root the routes that it alone has."""
+"""LMDeploy's api_server (0.12.1): all routes under /lmdeploy; at the root, those that no other dialect has."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jan_serve.config import Settings
 
 
 def lmdeploy_dialect(_: Settings, services: Services) -> Dialect:
-    """Its series count the requests of all dialects."""
+    """Its metrics count the requests of all dialects."""
     metrics = services.metrics
     metrics.observers.append(LmdeployMetrics(metrics.registry, services.models.snapshot).observe)
     state_paths = (f"{PREFIX}/health", f"{PREFIX}/metrics")

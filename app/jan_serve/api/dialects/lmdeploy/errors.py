@@ -1,4 +1,4 @@
-"""LMDeploy's errors: flat, the HTTP status as code; FastAPI's own form beside it where the schema is broken."""
+"""LMDeploy's error bodies: flat, with the HTTP status as code; for schema violations, FastAPI's list too."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ _NO_KEY: Final = {
 
 
 def error_body(problem: Problem, status: int | None = None) -> ErrorBody:
-    """The flat body."""
     status = problem.status if status is None else status
     return {
         "message": _message(problem),
@@ -33,12 +32,11 @@ def error_body(problem: Problem, status: int | None = None) -> ErrorBody:
 
 
 def in_band_error(problem: Problem) -> dict[str, ErrorBody]:
-    """An error inside of a stream."""
+    """An error inside a stream."""
     return {"error": error_body(problem)}
 
 
 def render_error(problem: Problem) -> Response:
-    """The response."""
     if problem.status == HTTPStatus.UNAUTHORIZED:
         return json_reply({"detail": {"error": _NO_KEY}}, problem.status)
     body: dict[str, Any] = {**error_body(problem)}

@@ -1,11 +1,11 @@
-"""Limits of this server on LMDeploy's requests. Checked before any work is done."""
+"""Limits on LMDeploy's requests. Checked before any work is done."""
 
 from __future__ import annotations
 
 from typing import Final
 
 MAX_CHOICES: Final = 128
-"""Prompts of a call times the choices generated for each."""
+"""Prompts of a call times the choices for each."""
 
 MAX_PROMPTS: Final = 128
 MAX_MESSAGES: Final = 10_000
@@ -21,7 +21,7 @@ MAX_REPETITION_PENALTY: Final = 100.0
 MAX_TEMPERATURE: Final = 2.0
 MAX_INPUTS: Final = 2_048
 MAX_PROMPT_TOKENS: Final = 1 << 22
-"""Ids in a token array; far beyond any context."""
+"""Token ids in an array; far beyond any context."""
 
 MAX_ENDPOINTS: Final = 64
 MAX_SESSION_ID: Final = (1 << 63) - 1

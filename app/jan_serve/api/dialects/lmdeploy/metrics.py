@@ -1,4 +1,4 @@
-"""LMDeploy's Prometheus series (`lmdeploy:*`), so that its dashboards work: over all requests, of whatever dialect.
+"""LMDeploy's Prometheus series (`lmdeploy:*`) for its dashboards, over the requests of all dialects.
 
 Names, types and labels are LMDeploy's. `engine` is always 0: a model has one worker.
 """
@@ -27,7 +27,7 @@ from jan_serve.core.model_status import ManagerSnapshot, ModelStatus
 _LABELS: Final = ("model_name", "engine")
 _ENGINE: Final = "0"
 _TOKENS: Final = (*(step * 10**power for power in range(6) for step in (1, 2, 5)), 1_000_000)
-"""LMDeploy's steps of 1, 2 and 5, up to contexts that no model has."""
+"""LMDeploy's steps of 1, 2 and 5, beyond the context of any model."""
 
 _SECONDS: Final = (
     *(0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0),
@@ -98,7 +98,7 @@ _GAUGES: Final[tuple[tuple[str, str, Callable[[ModelStatus], float]], ...]] = (
 
 
 class LmdeployMetrics:
-    """Counts finished requests. One that failed before a model was found is in no series."""
+    """Counts finished requests, except those that failed before a model was found."""
 
     def __init__(self, registry: CollectorRegistry, snapshot: Callable[[], ManagerSnapshot]) -> None:
         self._completed: defaultdict[str, int] = defaultdict(int)
@@ -119,7 +119,6 @@ class LmdeployMetrics:
         registry.register(_StateCollector(snapshot, self._completed))
 
     def observe(self, status: int, record: RequestRecord) -> None:
-        """A request has ended."""
         if not record.model:
             return
         self._completed[record.model] += 1
@@ -143,7 +142,7 @@ class _StateCollector(Collector):
         self._completed = completed
 
     def collect(self) -> Iterable[Metric]:
-        """One family per line of the table, one sample per model."""
+        """One family per row of the table, one sample per model."""
         models = self._snapshot().models
         finished = GaugeMetricFamily(
             "lmdeploy:num_requests_completed", "Requests that have ended.", labels=_LABELS
@@ -170,7 +169,7 @@ class _StateCollector(Collector):
         yield config
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: the registry need not know the names in advance."""
+        """Empty: the registry does not need the names in advance."""
         return ()
 
 

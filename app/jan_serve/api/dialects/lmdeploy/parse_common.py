@@ -1,4 +1,4 @@
-"""What LMDeploy's generation requests have in common: its checks in its words, and core values. Pure.
+"""Checks and core values that LMDeploy's generation requests share. Messages are LMDeploy's. Pure.
 
 All functions raise InvalidRequest.
 """
@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from jan_serve.api.dialects.lmdeploy import limits
-from jan_serve.api.dialects.lmdeploy.wire_common import GenerationFields
+from jan_serve.api.dialects.lmdeploy.wire_common import GenerationFields, SamplingFields
 from jan_serve.api.shared.explicit_fields import explicit_fields
 from jan_serve.api.shared.stops import stop_texts
 from jan_serve.api.shared.wire_types import MAX_INT
@@ -18,10 +18,10 @@ from jan_serve.errors import InvalidRequest
 
 _SEED_BITS: Final = 0xFFFFFFFE
 _WHOLE_CONTEXT: Final = -1
-"""llama.cpp's way to say that penalties look back on everything."""
+"""llama.cpp's value for penalties over the whole context."""
 
-_DRAWN: Final = (-1, 0)
-"""Session ids that ask for one."""
+_SERVER_CHOOSES: Final = (-1, 0)
+"""Session ids that ask the server to choose one."""
 
 
 def sampling_params(
@@ -32,7 +32,7 @@ def sampling_params(
     seed: int | None = None,
     logit_bias: Mapping[int, float] | None = None,
 ) -> SamplingParams:
-    """The distribution. An absent value switches nothing on; a penalty of 0 or less is none, and so is a seed of 0."""
+    """Null turns a sampler off; a penalty of 0 or less and a seed of 0 count as absent."""
     top_p = 1.0 if body.top_p is None else body.top_p
     top_k = 0 if top_k is None else top_k
     temperature = 1.0 if temperature is None else temperature
@@ -62,9 +62,13 @@ def sampling_params(
     )
 
 
-def given(body: GenerationFields) -> frozenset[str]:
-    """What the caller set of sampling and stopping."""
+def explicit_sampling(body: GenerationFields) -> frozenset[str]:
+    """Sampling and stopping fields that the caller set."""
     return explicit_fields(body, repetition_penalty="repeat_penalty", max_completion_tokens="max_tokens")
+
+
+def wants_usage(body: SamplingFields) -> bool:
+    return body.stream_options is not None and body.stream_options.include_usage is True
 
 
 def stop_conditions(
@@ -74,7 +78,7 @@ def stop_conditions(
     min_tokens: int | None = None,
     stop_token_ids: Sequence[int] = (),
 ) -> StopConditions:
-    """When the text ends. max_tokens: None is until the context ends."""
+    """max_tokens: None generates until the context is full."""
     minimum = _minimum(min_tokens, max_tokens)
     stops = stop_texts(body.stop)
     if body.ignore_eos:
@@ -91,7 +95,7 @@ def stop_conditions(
 
 
 def token_limit(max_completion_tokens: int | None, max_tokens: int | None) -> int | None:
-    """The former counts where it says anything."""
+    """max_completion_tokens takes precedence unless it is null or 0."""
     name = "max_completion_tokens" if max_completion_tokens else "max_tokens"
     limit = max_completion_tokens or max_tokens
     if limit is not None and limit < 0:
@@ -100,7 +104,7 @@ def token_limit(max_completion_tokens: int | None, max_tokens: int | None) -> in
 
 
 def choice_count(n: int | None, prompts: int = 1) -> int:
-    """Choices for each prompt."""
+    """Choices for each prompt, within MAX_CHOICES for all prompts."""
     n = 1 if n is None else n
     if n <= 0:
         raise InvalidRequest(f"The n {_short(n)} must be a positive int.", param="n")
@@ -117,9 +121,9 @@ def choice_count(n: int | None, prompts: int = 1) -> int:
     return n
 
 
-def wanted_session(session_id: int | None) -> int | None:
-    """The id that the caller chose; None where the server is to choose."""
-    if session_id is None or session_id in _DRAWN:
+def requested_session(session_id: int | None) -> int | None:
+    """The id that the caller chose; None if the server chooses."""
+    if session_id is None or session_id in _SERVER_CHOOSES:
         return None
     if not -1 <= session_id <= limits.MAX_SESSION_ID:
         raise InvalidRequest(
@@ -130,22 +134,22 @@ def wanted_session(session_id: int | None) -> int | None:
 
 
 def candidates(logprobs: int | None, name: str) -> int | None:
-    """How many likely tokens to tell beside the chosen one; None is no log-probabilities at all, as is 0."""
-    wanted = logprobs or 0
-    if wanted < 0:
+    """Number of likely tokens to return besides the chosen one. None, also for 0: no log-probabilities."""
+    count = logprobs or 0
+    if count < 0:
         raise InvalidRequest(
             f"{name} must be non-negative when logprobs_mode is enabled in engine configuration.", param=name
         )
-    if wanted > limits.MAX_LOGPROBS:
+    if count > limits.MAX_LOGPROBS:
         raise InvalidRequest(
-            f"{name}: must be from 0 to {limits.MAX_LOGPROBS}, got {_short(wanted)}", param=name
+            f"{name}: must be from 0 to {limits.MAX_LOGPROBS}, got {_short(count)}", param=name
         )
-    return wanted or None
+    return count or None
 
 
 def logit_bias(by_text: Mapping[str, float] | None) -> dict[int, float]:
-    """Keys as ids, values within the bound."""
-    found: dict[int, float] = {}
+    """Token ids, with biases clamped to BIAS_BOUND."""
+    by_id: dict[int, float] = {}
     for key, bias in (by_text or {}).items():
         digits = key.strip().removeprefix("-")
         if not digits.isascii() or not digits.isdigit() or len(digits) > 10:
@@ -153,12 +157,12 @@ def logit_bias(by_text: Mapping[str, float] | None) -> dict[int, float]:
                 "Found token_id in logit_bias that is not an integer or string representing an integer",
                 param="logit_bias",
             )
-        found[int(key)] = max(-limits.BIAS_BOUND, min(bias, limits.BIAS_BOUND))
-    return found
+        by_id[int(key)] = max(-limits.BIAS_BOUND, min(bias, limits.BIAS_BOUND))
+    return by_id
 
 
 def check_bias(bias: Mapping[int, float], n_vocab: int) -> None:
-    """Every id is one of the model's."""
+    """Every id must be in the vocabulary."""
     for token in bias:
         if not 0 <= token < n_vocab:
             raise InvalidRequest(
@@ -173,7 +177,7 @@ def _minimum(min_tokens: int | None, max_tokens: int | None) -> int:
             f"The min_new_tokens {_short(minimum)} cannot be a negative integer.", param="min_new_tokens"
         )
     if max_tokens is not None and minimum > max_tokens:
-        return 0  # LMDeploy's rule: a minimum that cannot be reached is none
+        return 0  # LMDeploy ignores a minimum that cannot be reached
     return min(minimum, MAX_INT)
 
 

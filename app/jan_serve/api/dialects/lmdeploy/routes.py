@@ -1,4 +1,4 @@
-"""LMDeploy's api_server: all of its routes under /lmdeploy, and at the root those that it alone has."""
+"""All routes of the LMDeploy dialect: under /lmdeploy, and at the root those that no other dialect has."""
 
 from __future__ import annotations
 
@@ -10,27 +10,29 @@ from pydantic import TypeAdapter
 from starlette.responses import Response
 
 from jan_serve.api.dialect import Services
+from jan_serve.api.dialects.lmdeploy.chat.routes import add_chat_route
+from jan_serve.api.dialects.lmdeploy.completions.routes import add_completion_route
 from jan_serve.api.dialects.lmdeploy.control.routes import CONTROL_PATHS, add_control_routes
 from jan_serve.api.dialects.lmdeploy.distserve.routes import DISTSERVE, add_distserve_routes
+from jan_serve.api.dialects.lmdeploy.generate.routes import add_generate_route
 from jan_serve.api.dialects.lmdeploy.inputs.routes import (
     add_embedding_route,
     add_encode_route,
     add_pooling_route,
 )
-from jan_serve.api.dialects.lmdeploy.routes_facts import add_model_route, add_state_routes
-from jan_serve.api.dialects.lmdeploy.routes_generation import add_generation_routes
-from jan_serve.api.dialects.lmdeploy.serving import serving_over
+from jan_serve.api.dialects.lmdeploy.routes_status import add_model_route, add_state_routes
+from jan_serve.api.dialects.lmdeploy.services import lmdeploy_services
 from jan_serve.api.dialects.lmdeploy.wire_common import ErrorBody, KeyErrorBody, ValidationErrorBody
 from jan_serve.api.http.json_body import JsonRoute
 from jan_serve.errors import InvalidRequest
 
 PREFIX: Final = "/lmdeploy"
-_OLD_CHAT: Final = "/v1/chat/interactive"
-ROOT_PATHS: Final = ("/v1/encode", "/pooling", _OLD_CHAT, DISTSERVE, *CONTROL_PATHS)
+_DEPRECATED_CHAT: Final = "/v1/chat/interactive"
+ROOT_PATHS: Final = ("/v1/encode", "/pooling", _DEPRECATED_CHAT, DISTSERVE, *CONTROL_PATHS)
 
 _TAGS: Final[list[str | Enum]] = ["LMDeploy"]
 _ERROR: Final[dict[str, Any]] = {
-    # Written out once: FastAPI would make a validator of the model for each status of each route.
+    # The schema itself: FastAPI would build a validator of the model for each status of each route.
     "content": {"application/json": {"schema": TypeAdapter(ErrorBody).json_schema()}}
 }
 _ERRORS: Final[dict[int | str, dict[str, Any]]] = {
@@ -49,27 +51,28 @@ _ERRORS: Final[dict[int | str, dict[str, Any]]] = {
 
 
 def lmdeploy_router(services: Services) -> APIRouter:
-    """All routes."""
     router = APIRouter(route_class=JsonRoute, responses=_ERRORS)
-    serving = serving_over(services)
-    add_generation_routes(router, serving, PREFIX)
+    ours = lmdeploy_services(services)
+    add_generate_route(router, ours, PREFIX)
+    add_chat_route(router, ours, PREFIX)
+    add_completion_route(router, ours, PREFIX)
     for prefix in ("", PREFIX):
-        add_encode_route(router, serving, prefix)
-        add_pooling_route(router, serving, prefix)
-        _add_old_route(router, prefix)
-        if serving.control is not None:
-            add_distserve_routes(router, serving, serving.control.links, prefix)
-            add_control_routes(router, serving, serving.control, prefix)
-    add_embedding_route(router, serving, PREFIX)
+        add_encode_route(router, ours, prefix)
+        add_pooling_route(router, ours, prefix)
+        _add_deprecated_route(router, prefix)
+        if ours.control is not None:
+            add_distserve_routes(router, ours, ours.control.links, prefix)
+            add_control_routes(router, ours, ours.control, prefix)
+    add_embedding_route(router, ours, PREFIX)
     add_model_route(router, services, PREFIX)
     add_state_routes(router, services.health, services.metrics.page, PREFIX)
     return router
 
 
-def _add_old_route(router: APIRouter, prefix: str) -> None:
-    @router.post(f"{prefix}{_OLD_CHAT}", include_in_schema=False)
+def _add_deprecated_route(router: APIRouter, prefix: str) -> None:
+    @router.post(f"{prefix}{_DEPRECATED_CHAT}", include_in_schema=False)
     async def chat_interactive() -> Response:
-        """What LMDeploy had before: clients that still ask for it are told what to use."""
+        """Rejects LMDeploy's former chat route and names its replacement."""
         raise InvalidRequest(
-            f"{_OLD_CHAT} is deprecated: use /v1/chat/completions, whose prefixes are cached."
+            f"{_DEPRECATED_CHAT} is deprecated: use /v1/chat/completions, whose prefixes are cached."
         )

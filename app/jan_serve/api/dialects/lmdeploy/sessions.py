@@ -1,6 +1,6 @@
-"""Sessions: the numbers that requests are known by while they run, and the end that others can put to them.
+"""Sessions: running requests by id, which `/abort_request` can end.
 
-A session holds no chat. Ids may be used again once the request is over.
+A session holds no conversation. An id can be reused once its request is over.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ _FIRST_ID = 1
 
 
 class _Aborted(JanServeError):
-    """The request was ended through `/abort_request`."""
+    """`/abort_request` ended the request."""
 
 
 class Session:
-    """One request. `id` is its own from the first event on; before, it is what was asked for, or None."""
+    """One request. id: before the first event, the requested id or None; then the actual one."""
 
-    def __init__(self, registry: Sessions, wanted: int | None) -> None:
+    def __init__(self, registry: Sessions, requested_id: int | None) -> None:
         self._registry = registry
         self._deadline = Deadline(None)
-        self.wanted = wanted
-        self.id = wanted
+        self.requested_id = requested_id
+        self.id = requested_id
 
     def abort(self) -> None:
-        """End the request: its answer ends here, with the reason `abort`."""
+        """End the answer here, with the reason `abort`."""
         self._deadline.expire(_Aborted("The request was aborted."))
 
     async def run(self, events: AsyncGenerator[PromptEvent], *, choices: int) -> AsyncGenerator[PromptEvent]:
-        """The events of the request, as a session. An aborted one ends as any other, for the reason `abort`.
+        """The events of the request, whose id is registered meanwhile. On abort, running choices end with `abort`.
 
-        choices: of all prompts together. Raises InvalidRequest where the id is in use.
+        choices: of all prompts together. Raises InvalidRequest if the id is in use.
         """
         progress = _Progress(choices)
         self.id = self._registry.enter(self)
@@ -58,8 +58,6 @@ class Session:
 
 
 class Sessions:
-    """The sessions of one server."""
-
     def __init__(self) -> None:
         self._live: dict[int, Session] = {}
         self._ids = itertools.count(_FIRST_ID)
@@ -67,17 +65,16 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._live)
 
-    def create(self, wanted: int | None) -> Session:
-        """A session that is not live yet. wanted: its id; None takes the next free one."""
-        return Session(self, wanted)
+    def create(self, requested_id: int | None) -> Session:
+        """A session that is not live yet. requested_id: None takes the next free id."""
+        return Session(self, requested_id)
 
     def is_live(self, session_id: int) -> bool:
-        """Whether a request has this id now."""
         return session_id in self._live
 
     def enter(self, session: Session) -> int:
-        """Make it live. Raises InvalidRequest where its id is in use."""
-        session_id = session.wanted
+        """Register the session. Raises InvalidRequest if its id is in use."""
+        session_id = session.requested_id
         if session_id is None:
             session_id = next(free for free in self._ids if free not in self._live)
         elif session_id in self._live:
@@ -86,12 +83,11 @@ class Sessions:
         return session_id
 
     def leave(self, session: Session) -> None:
-        """Its id is free again."""
         if session.id is not None and self._live.get(session.id) is session:
             del self._live[session.id]
 
     def abort(self, session_id: int) -> bool:
-        """Whether there was such a session."""
+        """Returns whether the session existed."""
         session = self._live.get(session_id)
         if session is None:
             return False
@@ -99,14 +95,14 @@ class Sessions:
         return True
 
     def abort_all(self) -> int:
-        """How many there were, those that wait for their model among them."""
+        """Returns how many there were, including those that wait for their model."""
         for session in self._live.values():
             session.abort()
         return len(self._live)
 
 
 class _Progress:
-    """How far a request has come, so that it can be ended as if it had ended by itself."""
+    """The progress of a request, to complete its events after an abort."""
 
     def __init__(self, choices: int) -> None:
         self._started = self._completed = False
@@ -132,7 +128,7 @@ class _Progress:
                 pass
 
     def endings(self) -> list[PromptEvent]:
-        """The events that are left."""
+        """The remaining events."""
         if self._completed:
             return []
         events = [] if self._started else [PromptEvent(0, Started(model="", prompt_tokens=0))]

@@ -1,4 +1,4 @@
-"""Fields that LMDeploy's generation requests share, and what its replies share. They never leave this folder."""
+"""Wire types that LMDeploy's endpoints share: generation fields, usage, errors."""
 
 from __future__ import annotations
 
@@ -13,13 +13,11 @@ from jan_serve.api.shared.wire_types import AtMost, Int, Strings, WireModel
 
 
 class StreamOptions(WireModel):
-    """What a stream holds besides the answer."""
-
     include_usage: bool | None = False
 
 
 class GenerationFields(MigrationFields):
-    """How tokens are picked and shown, and where the text ends. Ranges are checked in LMDeploy's words."""
+    """Sampling, stopping and presentation. The parser checks ranges, with LMDeploy's messages."""
 
     top_p: float | None = 1.0
     min_p: float = 0.0
@@ -37,18 +35,18 @@ class GenerationFields(MigrationFields):
     ] = True
     spaces_between_special_tokens: Annotated[
         bool | None,
-        Field(description="Read, and changes nothing: tokens are joined as fast tokenizers join them."),
+        Field(description="No effect: tokens are joined as fast tokenizers join them."),
     ] = True
     include_stop_str_in_output: Annotated[
         bool | None, Field(description="The token or text that ends the answer is part of it.")
     ] = False
-    session_id: Annotated[Int | None, Field(description="A number that `/abort_request` knows it by.")] = -1
+    session_id: Annotated[Int | None, Field(description="Id of the request for `/abort_request`.")] = -1
     stream: bool | None = False
     mm_processor_kwargs: dict[str, Any] | None = None
 
 
 class SamplingFields(GenerationFields):
-    """What /v1 has in addition."""
+    """Additional fields of the /v1 routes."""
 
     model: str
     temperature: float | None = 0.7
@@ -64,8 +62,6 @@ class SamplingFields(GenerationFields):
 
 
 class Usage(TypedDict):
-    """Token counts."""
-
     prompt_tokens: int
     total_tokens: int
     completion_tokens: int
@@ -96,8 +92,6 @@ class ValidationErrorBody(ErrorBody):
 
 
 class KeyErrorDetail(TypedDict):
-    """Why a key is asked for."""
-
     message: str
     type: str
     param: None
@@ -105,12 +99,8 @@ class KeyErrorDetail(TypedDict):
 
 
 class KeyErrorWrapper(TypedDict):
-    """Around it."""
-
     error: KeyErrorDetail
 
 
 class KeyErrorBody(TypedDict):
-    """The body of a 401."""
-
     detail: KeyErrorWrapper

@@ -1,4 +1,8 @@
-"""OpenAI's API as Jan 0.3.14 serves it (llama-cpp-python's server): /v1/* and /extras/* at the root."""
+"""OpenAI's API as Jan 0.3.14 serves it (llama-cpp-python's server): /v1/* and /extras/* at the root.
+
+Errors have the server's default body (`api.shared.default_errors`). `jan_extras` holds the routes that Jan's
+server adds, `llama_server` those that editors use.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from jan_serve.config import Settings
 
 
 def openai_dialect(settings: Settings, services: Services) -> Dialect:
-    """With a configured default model, that model also serves requests for unknown models."""
+    """A configured default model also serves requests that name unknown models."""
     return Dialect(
         openai_router(
             services,

@@ -1,11 +1,11 @@
-"""Limits of this server on Jan's requests, beyond the ranges of the API document. Checked before any work is done."""
+"""Limits on requests beyond the ranges of the API document. Checked before any work is done."""
 
 from __future__ import annotations
 
 from typing import Final
 
 MAX_CHOICES: Final = 128
-"""Prompts of a call times the choices generated for each."""
+"""Prompts of a call times the choices for each."""
 
 MAX_PROMPTS: Final = 128
 MAX_MESSAGES: Final = 10_000
@@ -23,12 +23,12 @@ MAX_BIAS: Final = 100.0
 MAX_TEMPERATURE: Final = 100.0
 MAX_REPEAT_PENALTY: Final = 100.0
 REASONING_BUDGETS: Final = {"none": 0, "minimal": 256, "low": 1_024, "medium": 8_192}
-"""Tokens of thought for each reasoning_effort; without an entry there is no limit."""
+"""Maximum tokens of thought by reasoning_effort; an effort without an entry has no limit."""
 
 MAX_SEED: Final = (1 << 32) - 1
 MAX_EMBEDDING_INPUTS: Final = 2_048
 MAX_PROMPT_TOKENS: Final = 1 << 22
-"""Ids in a token array; far beyond any context."""
+"""Token ids in an array; far beyond any context."""
 MAX_INCLUDE: Final = 64
 MAX_METADATA: Final = 16
 MAX_METADATA_KEY: Final = 64

@@ -1,4 +1,4 @@
-"""Tokens with log-probabilities in Jan's two forms. Pure."""
+"""Tokens with log-probabilities in the forms of chats and of completions. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jan_serve.core.events import TokenInfo
 
 
 def chat_logprobs(tokens: Iterable[TokenInfo]) -> ChatLogprobs:
-    """One entry per token; the chosen token is added to its candidates where there are any and it is not one."""
+    """One entry per token. The chosen token is added to its candidates if there are any and it is not among them."""
     return {"content": [_chat_token(token) for token in tokens if token.logprob is not None], "refusal": None}
 
 
@@ -29,7 +29,7 @@ def _candidate(piece: bytes, logprob: float) -> TopLogprob:
 
 
 class CompletionLogprobsBuilder:
-    """The parallel lists of one choice, token by token. Offsets count characters of the whole text from `offset`."""
+    """Builds the parallel lists of one choice. Offsets count characters of the whole text from `offset`."""
 
     def __init__(self, offset: int) -> None:
         self._offset = offset
@@ -54,7 +54,7 @@ class CompletionLogprobsBuilder:
 
 
 def _top(token: TokenInfo) -> dict[str, float] | None:
-    """Candidates by text, the chosen token among them; None for the first prompt token, which nothing precedes."""
+    """Candidates by text, including the chosen token; None for the first prompt token, which has no probability."""
     if token.logprob is None:
         return None
     top = {token_text(entry.piece): entry.logprob for entry in token.top}
@@ -63,7 +63,7 @@ def _top(token: TokenInfo) -> dict[str, float] | None:
 
 
 def token_text(piece: bytes) -> str:
-    """The token's text; what is no text by itself as `bytes:\\x..`, so that different tokens stay different keys."""
+    """The token's text, or `bytes:\\x..` for a part of a character, so that different tokens have different keys."""
     try:
         return piece.decode("utf-8")
     except UnicodeDecodeError:

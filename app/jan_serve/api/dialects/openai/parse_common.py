@@ -1,85 +1,41 @@
-"""What Jan's two generation requests have in common, as core values. Pure.
-
-A value that the API document allows and this server refuses raises InvalidRequest with the field and the range.
-"""
+"""Fields that several of OpenAI's requests share as core values: choices, `lora`, reasoning, template. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from jan_serve.api.dialects.openai import limits
-from jan_serve.api.dialects.openai.wire_common import SamplingFields
+from jan_serve.api.dialects.openai.wire_common import (
+    Adapter,
+    ChoiceFields,
+    Effort,
+    SamplingFields,
+    TemplateFields,
+)
 from jan_serve.api.shared.explicit_fields import explicit_fields
-from jan_serve.api.shared.stops import stop_texts
 from jan_serve.api.shared.wire_types import MAX_INT
-from jan_serve.core.sampling import SamplingParams, StopConditions
+from jan_serve.core.request import AdapterChoice
 from jan_serve.errors import InvalidRequest
 
-RANDOM_SEED = -1
 
-
-def sampling_params(body: SamplingFields) -> SamplingParams:
-    """All sampling fields; the bias by text is apart (`bias_by_text`)."""
-    require("temperature", body.temperature, 0, limits.MAX_TEMPERATURE)
-    require("top_k", body.top_k, 0, MAX_INT)
-    if body.repeat_penalty == 0:
-        raise _out_of_range("repeat_penalty", 0, f"above 0, up to {limits.MAX_REPEAT_PENALTY:g}")
-    require("repeat_penalty", body.repeat_penalty, 0, limits.MAX_REPEAT_PENALTY)
-    if body.seed is not None:
-        require("seed", body.seed, RANDOM_SEED, limits.MAX_SEED)
-    return SamplingParams(
-        temperature=body.temperature,
-        top_k=body.top_k,
-        top_p=body.top_p,
-        min_p=body.min_p,
-        repeat_penalty=body.repeat_penalty,
-        presence_penalty=body.presence_penalty or 0.0,
-        frequency_penalty=body.frequency_penalty or 0.0,
-        mirostat_mode=body.mirostat_mode,
-        mirostat_tau=body.mirostat_tau,
-        mirostat_eta=body.mirostat_eta,
-        seed=None if body.seed == RANDOM_SEED else body.seed,
-        logit_bias=_bias_by_id(body),
-    )
-
-
-def given(body: SamplingFields) -> frozenset[str]:
-    """What the caller set of sampling and stopping."""
+def explicit_sampling(body: SamplingFields) -> frozenset[str]:
+    """Sampling and stopping fields that the caller set."""
     return explicit_fields(
         body, max_completion_tokens="max_tokens", max_output_tokens="max_tokens", stop_sequences="stop"
     )
 
 
-def bias_by_text(body: SamplingFields) -> dict[str, float]:
-    """`logit_bias` whose keys are texts."""
-    if body.logit_bias_type != "tokens" or not body.logit_bias:
-        return {}
-    for text, bias in body.logit_bias.items():
-        if not text:
-            raise InvalidRequest("logit_bias: an empty text has no token", param="logit_bias")
-        _check_bias(text, bias)
-    return dict(body.logit_bias)
-
-
-def stop_conditions(
-    body: SamplingFields, max_tokens: int | None, more_stops: Sequence[str] = ()
-) -> StopConditions:
-    """When the text ends. max_tokens: None is until the context ends."""
-    require("min_tokens", body.min_tokens, 0, MAX_INT)
-    return StopConditions(
-        max_tokens=None if max_tokens is None else min(max_tokens, MAX_INT),
-        min_tokens=body.min_tokens,
-        ignore_eos=body.ignore_eos,
-        stop=stop_texts(body.stop, more_stops),
-    )
+def wants_usage(body: ChoiceFields) -> bool:
+    return body.stream_options is not None and body.stream_options.include_usage is True
 
 
 def choice_counts(n: int | None, best_of: int | None, prompts: int) -> tuple[int, int]:
-    """n and best_of, each at least 1 and together no more than the server generates in one call."""
+    """n and best_of, both at least 1. prompts times best_of is at most MAX_CHOICES. Raises InvalidRequest."""
     n = 1 if n is None else n
     require("n", n, 1, limits.MAX_CHOICES)
     if best_of is None or best_of == 1:
-        best_of = n  # 1 is the document's default: it cannot mean less than n
+        best_of = n  # 1 is the document's default and must not be below n
     require("best_of", best_of, n, limits.MAX_CHOICES)
     if prompts * best_of > limits.MAX_CHOICES:
         raise InvalidRequest(
@@ -91,34 +47,49 @@ def choice_counts(n: int | None, best_of: int | None, prompts: int) -> tuple[int
 
 
 def require(field: str, value: float, low: float, high: float) -> None:
-    """Raises InvalidRequest for a value outside of the closed range."""
+    """Raises InvalidRequest for a value outside the closed range."""
     if not low <= value <= high:
-        raise _out_of_range(field, value, f"from {low:.10g} to {high:.10g}")
+        raise out_of_range(field, value, f"from {low:.10g} to {high:.10g}")
 
 
-def _out_of_range(field: str, value: float, words: str) -> InvalidRequest:
+def out_of_range(field: str, value: float, words: str) -> InvalidRequest:
     shown = f", got {value}" if len(str(value)) <= 40 else ""
     return InvalidRequest(f"{field}: must be {words}{shown}", param=field)
 
 
-def _bias_by_id(body: SamplingFields) -> dict[int, float]:
-    if body.logit_bias_type == "tokens" or not body.logit_bias:
-        return {}
-    by_id: dict[int, float] = {}
-    for key, bias in body.logit_bias.items():
-        if not key.isascii() or not key.isdigit() or len(key) > 10:
-            raise InvalidRequest(
-                f"logit_bias: {key[:40]!r} is not a token id; for texts set logit_bias_type to `tokens`",
-                param="logit_bias",
-            )
-        _check_bias(key, bias)
-        by_id[int(key)] = bias
-    return by_id
+def adapter_choices(lora: Sequence[str | Adapter] | None) -> tuple[AdapterChoice, ...] | None:
+    """The field `lora`: names, or llama-server's objects of {id, scale}, whose ids count the adapters of the model.
+
+    None if absent. Raises InvalidRequest for an object that names no adapter, or two.
+    """
+    if lora is None:
+        return None
+    return tuple(AdapterChoice(item) if isinstance(item, str) else _choice(item) for item in lora)
 
 
-def _check_bias(key: str, bias: float) -> None:
-    if not -limits.MAX_BIAS <= bias <= limits.MAX_BIAS:
-        raise InvalidRequest(
-            f"logit_bias: the bias of {key[:40]!r} must be from {-limits.MAX_BIAS:g} to {limits.MAX_BIAS:g}",
-            param="logit_bias",
-        )
+def _choice(item: Adapter) -> AdapterChoice:
+    references = [value for value in (item.name, item.id) if value is not None]
+    if len(references) != 1:
+        raise InvalidRequest("lora: each object needs a `name` or an `id`, and not both", param="lora")
+    return AdapterChoice(references[0], item.scale)
+
+
+def reasoning_budget(body: TemplateFields, effort: Effort | None) -> int | None:
+    """Maximum tokens of thought; None is no limit. `reasoning_budget` takes precedence over the effort."""
+    if body.reasoning_budget is not None:
+        return min(body.reasoning_budget, MAX_INT) if body.reasoning_budget >= 0 else None
+    return limits.REASONING_BUDGETS.get(effort or "")
+
+
+def template_kwargs(body: TemplateFields, effort: Effort | None) -> dict[str, Any]:
+    """Variables from the fields; `chat_template_kwargs` takes precedence."""
+    kwargs: dict[str, Any] = {}
+    if effort is not None:
+        kwargs["reasoning_effort"] = effort
+    if body.documents is not None:
+        kwargs["documents"] = body.documents
+    if body.enable_thinking is not None:
+        kwargs["enable_thinking"] = body.enable_thinking
+    elif reasoning_budget(body, effort) == 0:
+        kwargs["enable_thinking"] = False
+    return {**kwargs, **(body.chat_template_kwargs or {})}

@@ -1,4 +1,4 @@
-"""What the text has to be, from `response_format` and `grammar`. Pure."""
+"""The constraint on the text, from `response_format` and `grammar`. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jan_serve.errors import InvalidRequest, InvalidSchema
 
 
 class ConstraintFields(Protocol):
-    """The fields that say it, of any request."""
+    """Any request with these fields."""
 
     @property
     def response_format(self) -> ResponseFormat | None: ...
@@ -25,20 +25,20 @@ class ConstraintFields(Protocol):
 
 
 def constraint_of(body: ConstraintFields) -> Constraint | None:
-    """response_format, in any of its spellings, has precedence over grammar."""
-    wanted = body.response_format
-    if wanted is None or wanted.type == "text":
+    """response_format, in any of its spellings, takes precedence over grammar."""
+    response_format = body.response_format
+    if response_format is None or response_format.type == "text":
         return GbnfConstraint(body.grammar) if body.grammar is not None else None
-    if wanted.type in ("regex", "regex_schema"):
-        pattern = wanted.value if wanted.type == "regex" else wanted.regex_schema
+    if response_format.type in ("regex", "regex_schema"):
+        pattern = response_format.value if response_format.type == "regex" else response_format.regex_schema
         if not isinstance(pattern, str):
             raise InvalidRequest(
-                f"response_format: `{wanted.type}` needs a pattern, a text", param="response_format"
+                f"response_format: `{response_format.type}` needs a pattern, a text", param="response_format"
             )
         return RegexConstraint(pattern)
-    schema = _schema(wanted)
+    schema = _schema(response_format)
     if schema is None:
-        if wanted.type == "json_schema":
+        if response_format.type == "json_schema":
             raise InvalidRequest("response_format: `json_schema` needs a schema", param="response_format")
         return JsonObjectConstraint()
     if not isinstance(schema, dict | bool):
@@ -46,13 +46,13 @@ def constraint_of(body: ConstraintFields) -> Constraint | None:
     return JsonSchemaConstraint(schema)
 
 
-def _schema(wanted: ResponseFormat) -> Any:
-    if wanted.json_schema is not None and wanted.json_schema.schema_ is not None:
-        return wanted.json_schema.schema_
-    if wanted.schema_ is not None:
-        return wanted.schema_
-    value: object = wanted.value
-    if wanted.type != "json_schema" or not isinstance(value, dict):
-        return wanted.value
+def _schema(response_format: ResponseFormat) -> Any:
+    if response_format.json_schema is not None and response_format.json_schema.schema_ is not None:
+        return response_format.json_schema.schema_
+    if response_format.schema_ is not None:
+        return response_format.schema_
+    value: object = response_format.value
+    if response_format.type != "json_schema" or not isinstance(value, dict):
+        return response_format.value
     wrapper = cast(dict[str, Any], value)
     return wrapper.get("schema", wrapper)

@@ -1,4 +1,4 @@
-"""Fields that Jan's generation requests share."""
+"""Fields that OpenAI's generation requests share."""
 
 from __future__ import annotations
 
@@ -17,13 +17,11 @@ Count = Annotated[Int, Between(0)]
 
 
 class StreamOptions(WireModel):
-    """What a stream holds besides the answer."""
-
     include_usage: bool | None = None
 
 
 class Adapter(WireModel):
-    """A LoRA adapter of the model, by its name or by its place among them (from 0)."""
+    """A LoRA adapter of the model, by name or by index (from 0)."""
 
     name: str | None = None
     id: Int | str | None = None
@@ -34,8 +32,8 @@ Adapters = Annotated[
     list[str | Adapter] | None,
     AtMost(limits.MAX_ADAPTERS, "lora"),
     Field(
-        description="LoRA adapters to apply and no others, by name, or as objects with `name` or `id`, and `scale`."
-        " Null is what the model's name says."
+        description="The LoRA adapters to apply, by name, or as objects with `name` or `id`, and `scale`. Null applies"
+        " those that the model's name selects."
     ),
 ]
 
@@ -48,26 +46,23 @@ def _fields_without_null(model: type[BaseModel]) -> frozenset[str]:
 
 
 class SamplingFields(WireModel):
-    """How tokens are picked and where the text ends. Defaults are those of Jan's API.
+    """Sampling and stopping. Defaults are those of Jan's API.
 
-    Null in place of a value is no value: OpenAI's API has null for nearly all of these, and clients send it for what
-    their users left open.
+    A null counts as absent: OpenAI's API allows null for nearly all of these, and clients send it for unset fields.
     """
 
     @model_validator(mode="before")
     @classmethod
-    def _null_is_not_given(cls, body: object) -> object:
+    def _drop_nulls(cls, body: object) -> object:
         if not isinstance(body, dict):
             return body
         values = cast(dict[str, Any], body)
         absent = {name for name in _fields_without_null(cls) if values.get(name, ...) is None}
         return {name: value for name, value in values.items() if name not in absent} if absent else values
 
-    min_tokens: Annotated[
-        Count, Field(description="Tokens to generate before the model may end the text.")
-    ] = 0
+    min_tokens: Annotated[Count, Field(description="Minimum tokens before the model may end the text.")] = 0
     ignore_eos: Annotated[
-        bool, Field(description="The model may not end the text: it goes on until a stop text, or its limit.")
+        bool, Field(description="The model may not end the text: only a stop text or the token limit does.")
     ] = False
     temperature: Annotated[
         float, Field(description="Randomness of the text; 0 always picks the most likely token.")
@@ -80,7 +75,7 @@ class SamplingFields(WireModel):
     min_p: Annotated[
         float,
         Between(0, 1),
-        Field(description="Least probability of a token, relative to the most likely one. 0 is off."),
+        Field(description="Minimum probability of a token, relative to the most likely one. 0 is off."),
     ] = 0.05
     top_k: Annotated[Count, Field(description="Only the k most likely tokens. 0 is off.")] = 40
     repeat_penalty: Annotated[
@@ -91,11 +86,13 @@ class SamplingFields(WireModel):
     mirostat_mode: Annotated[Int, Between(0, 2), Field(description="Mirostat 1 or 2; 0 is off.")] = 0
     mirostat_tau: Annotated[float, Between(0, 10), Field(description="Mirostat's target entropy.")] = 5.0
     mirostat_eta: Annotated[float, Between(0.001, 1), Field(description="Mirostat's learning rate.")] = 0.1
-    seed: Annotated[Int | None, Field(description="Same seed, same text. Null or -1 draws one.")] = None
+    seed: Annotated[
+        Int | None, Field(description="The same seed gives the same text. Null or -1 draws a seed.")
+    ] = None
     logit_bias: Annotated[
         dict[str, float] | None,
         AtMost(limits.MAX_LOGIT_BIAS, "logit_bias"),
-        Field(description="Token id (or text, see logit_bias_type) to what is added to its logit."),
+        Field(description="Maps a token id (or text, see logit_bias_type) to the value added to its logit."),
     ] = None
     logit_bias_type: Literal["input_ids", "tokens"] | None = None
     stop: Annotated[
@@ -104,7 +101,7 @@ class SamplingFields(WireModel):
         Field(description="Texts that end the answer, which then excludes them."),
     ] = None
     grammar: Annotated[
-        str | None, Field(description="GBNF that the text has to follow, or the name of one.")
+        str | None, Field(description="GBNF that the text must follow, or the name of a stored grammar.")
     ] = None
     stream: bool = False
     model: str | None = None
@@ -114,8 +111,6 @@ class SamplingFields(WireModel):
 
 
 class ChoiceFields(SamplingFields):
-    """What chats and completions have beside that."""
-
     response_format: ResponseFormat | None = None
     stream_options: StreamOptions | None = None
     n: Int | None = 1
@@ -125,21 +120,19 @@ Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 
 class TemplateFields(WireModel):
-    """What reaches the chat template beside messages and tools, and how long a model may think."""
+    """Variables of the chat template besides messages and tools, and the reasoning budget."""
 
     reasoning_budget: Annotated[
         Annotated[Int, Between(-1)] | None,
-        Field(
-            description="Tokens after which a thought is closed. Null and -1 are no limit; 0 is no thought."
-        ),
+        Field(description="Maximum tokens of thought. Null and -1 set no limit; 0 turns thinking off."),
     ] = None
     enable_thinking: Annotated[
-        bool | None, Field(description="Whether a model that can think does, where its template asks.")
+        bool | None, Field(description="Turns thinking on or off, if the template supports it.")
     ] = None
     documents: Annotated[
         list[dict[str, Any]] | None,
         AtMost(limits.MAX_DOCUMENTS, "documents"),
-        Field(description="Texts for templates that show some to the model."),
+        Field(description="Documents for templates that support them."),
     ] = None
     chat_template_kwargs: Annotated[
         dict[str, Any] | None,

@@ -18,7 +18,7 @@ class JsonSchemaFormat(WireModel):
 
 
 class ResponseFormat(WireModel):
-    """What the answer has to be. The schema may come in any of the spellings that are in use."""
+    """The format of the answer. Accepts every spelling of the schema that clients use."""
 
     type: Literal["text", "json_object", "json_schema", "json", "regex", "regex_schema"]
     schema_: Annotated[Any, Field(alias="schema", description="A JSON Schema, with `json_object`.")] = None

@@ -1,4 +1,4 @@
-"""LMDeploy's chat request as a GenerationRequest. Pure; all functions raise InvalidRequest."""
+"""Chat request → GenerationRequest. Pure; all functions raise InvalidRequest."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jan_serve.api.dialects.lmdeploy.chat import wire
 from jan_serve.api.dialects.lmdeploy.parse_common import (
     candidates,
     choice_count,
-    given,
+    explicit_sampling,
     logit_bias,
     sampling_params,
     stop_conditions,
@@ -41,7 +41,7 @@ _PART: Final[TypeAdapter[wire.TextPart | wire.ImagePart]] = TypeAdapter(wire.Tex
 
 
 def chat_request(body: wire.ChatRequest) -> GenerationRequest:
-    """What to generate. Tokens are always asked for: the API counts them as they are shown."""
+    """Always returns tokens: the API counts the shown ones."""
     logprobs = _logprobs(body)
     return GenerationRequest(
         model=body.model,
@@ -65,21 +65,21 @@ def chat_request(body: wire.ChatRequest) -> GenerationRequest:
         return_tokens=True,
         vocabulary_entries=logprobs is not None,
         skip_special_tokens=body.skip_special_tokens is not False,
-        given=given(body),
+        given=explicit_sampling(body),
     )
 
 
 def _logprobs(body: wire.ChatRequest) -> int | None:
-    """Only where both fields ask. One more than asked for: the chosen token is left out of its own list."""
-    wanted = body.top_logprobs or 0
-    if wanted < 0 or (wanted and not body.logprobs):
+    """Both fields must ask. One more than requested, because the chosen token is left out of its own list."""
+    requested = body.top_logprobs or 0
+    if requested < 0 or (requested and not body.logprobs):
         raise InvalidRequest(
-            f"Invalid logprobs({body.logprobs})/top_logprobs({str(wanted)[:20]}) requested when logprobs_mode is"
+            f"Invalid logprobs({body.logprobs})/top_logprobs({str(requested)[:20]}) requested when logprobs_mode is"
             " enabled in engine configuration.",
             param="top_logprobs",
         )
-    found = candidates(wanted, "top_logprobs")
-    return None if found is None else found + 1
+    count = candidates(requested, "top_logprobs")
+    return None if count is None else count + 1
 
 
 def _prompt(body: wire.ChatRequest) -> Prompt:
@@ -92,7 +92,7 @@ def _prompt(body: wire.ChatRequest) -> Prompt:
     tools, choice = _tools(body)
     kwargs = _template_kwargs(body)
     return ChatPrompt(
-        messages=tuple(_message(item, at) for at, item in enumerate(body.messages)),
+        messages=tuple(_message(item, index) for index, item in enumerate(body.messages)),
         tools=tools,
         tool_choice=choice,
         split_thoughts=kwargs.get("enable_thinking") is not False,
@@ -101,7 +101,7 @@ def _prompt(body: wire.ChatRequest) -> Prompt:
 
 
 def _template_kwargs(body: wire.ChatRequest) -> dict[str, Any]:
-    """What the template sees. chat_template_kwargs has precedence, but for a null in it."""
+    """chat_template_kwargs takes precedence, except for a null enable_thinking in it."""
     kwargs = dict(body.chat_template_kwargs or {})
     if body.enable_thinking is not None and kwargs.get("enable_thinking") is None:
         kwargs["enable_thinking"] = body.enable_thinking
@@ -128,8 +128,8 @@ def _tools(body: wire.ChatRequest) -> tuple[tuple[core.Tool, ...], core.ToolChoi
             return tools, core.ToolChoice(mode if tools or mode == "required" else "auto")
 
 
-def _constraint(wanted: wire.ResponseFormat | None) -> Constraint | None:
-    match wanted:
+def _constraint(response_format: wire.ResponseFormat | None) -> Constraint | None:
+    match response_format:
         case None | wire.ResponseFormat(type="text"):
             return None
         case wire.ResponseFormat(type="json_object"):
@@ -146,19 +146,20 @@ def _constraint(wanted: wire.ResponseFormat | None) -> Constraint | None:
             return JsonSchemaConstraint(wrapper.schema_)
 
 
-def _message(item: dict[str, Any], at: int) -> core.Message:
+def _message(item: dict[str, Any], index: int) -> core.Message:
     try:
         message = _MESSAGE.validate_python(item)
     except ValidationError as error:
-        raise _misfit(f"messages[{at}]", error) from None
+        raise _invalid_message(f"messages[{index}]", error) from None
     role = _ROLES.get(message.role)
     if role is None:
         raise InvalidRequest(
-            f"messages[{at}].role: {message.role[:40]!r} is not one of {', '.join(_ROLES)}", param="messages"
+            f"messages[{index}].role: {message.role[:40]!r} is not one of {', '.join(_ROLES)}",
+            param="messages",
         )
     return core.Message(
         role=role,
-        content=_content(message.content, at),
+        content=_content(message.content, index),
         name=message.name,
         tool_calls=tuple(_call(call) for call in message.tool_calls or ()),
         tool_call_id=message.tool_call_id,
@@ -167,21 +168,23 @@ def _message(item: dict[str, Any], at: int) -> core.Message:
 
 
 def _content(
-    content: str | list[dict[str, Any]] | None, at: int
+    content: str | list[dict[str, Any]] | None, index: int
 ) -> str | tuple[core.ContentPart, ...] | None:
     if content is None or isinstance(content, str):
         return content
-    return tuple(_part(part, f"messages[{at}].content[{place}]") for place, part in enumerate(content))
+    return tuple(
+        _part(part, f"messages[{index}].content[{part_index}]") for part_index, part in enumerate(content)
+    )
 
 
-def _part(part: dict[str, Any], place: str) -> core.ContentPart:
+def _part(part: dict[str, Any], field: str) -> core.ContentPart:
     kind: object = part.get("type")
     if isinstance(kind, str) and kind not in ("text", "image_url"):
-        raise UnsupportedContent(f"{place}: content of type {kind[:40]!r} is not supported", param="messages")
+        raise UnsupportedContent(f"{field}: content of type {kind[:40]!r} is not supported", param="messages")
     try:
         known = _PART.validate_python(part)
     except ValidationError as error:
-        raise _misfit(place, error) from None
+        raise _invalid_message(field, error) from None
     if isinstance(known, wire.TextPart):
         return core.TextPart(known.text)
     return core.ImagePart(known.image_url if isinstance(known.image_url, str) else known.image_url.url)
@@ -194,7 +197,7 @@ def _call(call: wire.ToolCall) -> core.ToolCall:
     return core.ToolCall(call.id, core.FunctionCall(call.function.name, arguments))
 
 
-def _misfit(place: str, error: ValidationError) -> InvalidRequest:
+def _invalid_message(field: str, error: ValidationError) -> InvalidRequest:
     first = error.errors(include_url=False, include_input=False)[0]
     path = ".".join(str(step) for step in cast(Sequence[object], first["loc"]))
-    return InvalidRequest(f"{place}{'.' if path else ''}{path}: {first['msg']}", param="messages")
+    return InvalidRequest(f"{field}{'.' if path else ''}{path}: {first['msg']}", param="messages")

@@ -1,11 +1,10 @@
-"""Events of an answer in the form of LMDeploy's /v1/chat/completions, whole and as chunks. Pure."""
+"""Renders an answer of /v1/chat/completions, whole and as chunks. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from jan_serve.api.dialects.lmdeploy.answer import Answer, ReplyHead, ids_of, texts_of
 from jan_serve.api.dialects.lmdeploy.chat.wire import (
     CalledTool,
     ChatChunk,
@@ -17,6 +16,7 @@ from jan_serve.api.dialects.lmdeploy.chat.wire import (
     TopLogprob,
 )
 from jan_serve.api.dialects.lmdeploy.chat.wire import Choice as WireChoice
+from jan_serve.api.dialects.lmdeploy.render_common import Answer, ReplyHead, ids_of, texts_of
 from jan_serve.api.dialects.lmdeploy.wire_common import Usage
 from jan_serve.api.shared.choices import FoldedChoice
 from jan_serve.core.events import (
@@ -32,7 +32,7 @@ from jan_serve.generation.batch import PromptEvent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatForm:
-    """What of an answer is shown. top: candidates beside each token; None shows no log-probabilities."""
+    """top: candidates besides each token; None shows no log-probabilities."""
 
     choices: int = 1
     include_stop: bool = False
@@ -41,13 +41,12 @@ class ChatForm:
     include_usage: bool = False
 
     def logprobs(self, tokens: Iterable[TokenInfo]) -> Logprobs | None:
-        """Of these tokens, where they are asked for."""
         if self.top is None:
             return None
         return {"content": [self._token(token, self.top) for token in tokens]}
 
     def _token(self, token: TokenInfo, top: int) -> TokenLogprob:
-        """Tokens are named as the vocabulary spells them, and `bytes` are of that name, as in LMDeploy."""
+        """As in LMDeploy, `token` is the vocabulary's spelling, and `bytes` are of that spelling."""
         others = [other for other in token.top if other.id != token.id][:top]
         candidates: list[TopLogprob] = [
             {"token": other.entry, "bytes": list(other.entry.encode()), "logprob": other.logprob}
@@ -62,19 +61,15 @@ class ChatForm:
 
 
 class ChatAnswer:
-    """The whole answer."""
-
     def __init__(self, head: ReplyHead, form: ChatForm) -> None:
         self._head = head
         self._form = form
         self._answer = Answer(form.choices, include_stop=form.include_stop)
 
     def add(self, event: PromptEvent) -> None:
-        """Take the next event."""
         self._answer.add(event)
 
     def body(self) -> ChatReply:
-        """The response."""
         return {
             "id": self._head.id,
             "object": "chat.completion",
@@ -108,7 +103,7 @@ class ChatAnswer:
 
 
 class ChatChunks:
-    """The stream: thoughts, text and calls as they come, then the reason with no text; then the usage, if asked for."""
+    """The stream: thoughts, text and calls, the finish reason without text, then the usage on request."""
 
     def __init__(self, head: ReplyHead, form: ChatForm) -> None:
         self._head = head
@@ -116,7 +111,6 @@ class ChatChunks:
         self._answer = Answer(form.choices, include_stop=form.include_stop)
 
     def chunks(self, event: PromptEvent) -> Iterator[ChatChunk]:
-        """The chunks of one event."""
         self._answer.add(event)
         match event.event:
             case TextDelta() as delta if self._is_shown(delta):

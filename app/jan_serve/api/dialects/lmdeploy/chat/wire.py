@@ -1,4 +1,4 @@
-"""Wire types of LMDeploy's /v1/chat/completions. They never leave this folder."""
+"""Wire types of LMDeploy's /v1/chat/completions."""
 
 from __future__ import annotations
 
@@ -13,27 +13,23 @@ from jan_serve.api.shared.wire_types import AtMost, FirstError, Int, WireModel
 
 
 class TextPart(WireModel):
-    """Text."""
-
     type: Literal["text"]
     text: str
 
 
 class ImageUrl(WireModel):
-    """Where an image is."""
-
     url: str
 
 
 class ImagePart(WireModel):
-    """An image. Models here read text only: it is refused, and never fetched."""
+    """An image: rejected and never fetched, because models here read text only."""
 
     type: Literal["image_url"]
     image_url: str | ImageUrl
 
 
 class FunctionCall(WireModel):
-    """A call that the model made; arguments are JSON text, or the object itself."""
+    """A call by the model; arguments are JSON text or an object."""
 
     name: str
     arguments: str | dict[str, Any]
@@ -47,7 +43,7 @@ class ToolCall(WireModel):
 
 
 class Message(WireModel):
-    """A turn. content: text or a list of parts, which are read one by one."""
+    """A message. content: text, or a list of parts, each validated by the parser."""
 
     role: str
     content: str | Annotated[list[dict[str, Any]], AtMost(limits.MAX_PARTS, "messages.content")] | None = None
@@ -66,27 +62,21 @@ class Function(WireModel):
 
 
 class Tool(WireModel):
-    """A function as a tool."""
-
     type: str = "function"
     function: Function
 
 
 class ToolName(WireModel):
-    """Names a function."""
-
     name: str
 
 
 class ToolChoice(WireModel):
-    """The tool to call."""
-
     type: Literal["function"] = "function"
     function: ToolName
 
 
 class JsonSchema(WireModel):
-    """A schema with its name. `strict` changes nothing: a schema always holds."""
+    """A named schema. `strict` has no effect: answers always follow the schema."""
 
     name: str
     description: str | None = None
@@ -95,15 +85,13 @@ class JsonSchema(WireModel):
 
 
 class ResponseFormat(WireModel):
-    """What the answer has to be."""
-
     type: Literal["text", "json_object", "json_schema", "regex_schema"]
     json_schema: JsonSchema | None = None
     regex_schema: str | None = None
 
 
 class ChatRequest(SamplingFields):
-    """Messages to answer; a text is a prompt that no template is put around."""
+    """A conversation to answer. `messages` as a text is a prompt without template."""
 
     messages: Annotated[str | list[dict[str, Any]], AtMost(limits.MAX_MESSAGES, "messages")]
     max_tokens: Int | None = None
@@ -118,7 +106,7 @@ class ChatRequest(SamplingFields):
     enable_thinking: Annotated[
         bool | None,
         Field(
-            description="Goes to the template, unless chat_template_kwargs says it; `false` also leaves thoughts in the"
+            description="Passed to the template unless chat_template_kwargs has it; `false` also leaves thoughts in the"
             " text, with their markers."
         ),
     ] = None
@@ -129,15 +117,13 @@ class ChatRequest(SamplingFields):
 
 
 class TopLogprob(TypedDict):
-    """A candidate."""
-
     token: str
     bytes: list[int]
     logprob: float
 
 
 class TokenLogprob(TypedDict):
-    """A token and its competitors, without itself."""
+    """A token and its alternatives, without itself."""
 
     token: str
     bytes: list[int]
@@ -146,20 +132,18 @@ class TokenLogprob(TypedDict):
 
 
 class Logprobs(TypedDict):
-    """Of an answer, or of its news."""
-
     content: list[TokenLogprob]
 
 
 class CalledFunction(TypedDict):
-    """A call; arguments are JSON text. In a stream the name comes once and the arguments in pieces."""
+    """arguments: JSON text. In a stream, the name comes once and the arguments in pieces."""
 
     name: str | None
     arguments: str
 
 
 class CalledTool(TypedDict):
-    """A call with the id that its result has to name."""
+    """A call. id: the result must refer to it."""
 
     id: str
     type: Literal["function"]
@@ -167,8 +151,6 @@ class CalledTool(TypedDict):
 
 
 class ReplyMessage(TypedDict):
-    """The answer."""
-
     role: Literal["assistant"]
     content: str
     gen_tokens: list[int] | None
@@ -177,8 +159,6 @@ class ReplyMessage(TypedDict):
 
 
 class Choice(TypedDict):
-    """One answer."""
-
     index: int
     message: ReplyMessage
     logprobs: Logprobs | None
@@ -186,8 +166,6 @@ class Choice(TypedDict):
 
 
 class ChatReply(TypedDict):
-    """The whole reply."""
-
     id: str
     object: Literal["chat.completion"]
     created: int
@@ -197,7 +175,7 @@ class ChatReply(TypedDict):
 
 
 class ToolCallPart(TypedDict):
-    """More of the call number `index`. The id comes with the name."""
+    """Part of the call number `index`. The id comes with the name."""
 
     id: str | None
     type: Literal["function"]
@@ -206,8 +184,6 @@ class ToolCallPart(TypedDict):
 
 
 class Delta(TypedDict):
-    """What is new of an answer."""
-
     role: Literal["assistant"]
     content: str
     reasoning_content: str | None
@@ -216,8 +192,6 @@ class Delta(TypedDict):
 
 
 class ChunkChoice(TypedDict):
-    """News of one answer."""
-
     index: int
     delta: Delta
     logprobs: Logprobs | None
@@ -225,7 +199,7 @@ class ChunkChoice(TypedDict):
 
 
 class ChatChunk(TypedDict):
-    """One event of a stream. usage: null but in an event of its own, which comes last and only when asked for."""
+    """One event of a stream. usage: null, except in the last event if requested."""
 
     id: str
     object: Literal["chat.completion.chunk"]

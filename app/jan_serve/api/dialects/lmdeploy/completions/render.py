@@ -1,4 +1,4 @@
-"""Events of an answer in the form of LMDeploy's /v1/completions, whole and as chunks. Pure."""
+"""Renders an answer of /v1/completions, whole and as chunks. Pure."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import codecs
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from jan_serve.api.dialects.lmdeploy.answer import Answer, ReplyHead, ids_of, text_of, texts_of
 from jan_serve.api.dialects.lmdeploy.completions.wire import (
     CompletionChoice,
     CompletionLogprobs,
     CompletionReply,
 )
+from jan_serve.api.dialects.lmdeploy.render_common import Answer, ReplyHead, ids_of, text_of, texts_of
 from jan_serve.api.dialects.lmdeploy.wire_common import Usage
 from jan_serve.core.events import Completed, Finished, TextDelta, TokenInfo
 from jan_serve.generation.batch import PromptEvent
@@ -19,7 +19,7 @@ from jan_serve.generation.batch import PromptEvent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompletionForm:
-    """What of an answer is shown. choices: of all prompts."""
+    """choices: of all prompts."""
 
     choices: int
     include_stop: bool = False
@@ -29,19 +29,15 @@ class CompletionForm:
 
 
 class CompletionAnswer:
-    """The whole answer."""
-
     def __init__(self, head: ReplyHead, form: CompletionForm) -> None:
         self._head = head
         self._form = form
         self._answer = Answer(form.choices, include_stop=form.include_stop)
 
     def add(self, event: PromptEvent) -> None:
-        """Take the next event."""
         self._answer.add(event)
 
     def body(self) -> CompletionReply:
-        """The response."""
         choices: list[CompletionChoice] = [
             {
                 "index": index,
@@ -56,7 +52,7 @@ class CompletionAnswer:
 
 
 class CompletionChunks:
-    """The stream: text as it comes, then the reason with no text; then the usage, if it was asked for."""
+    """The stream: text, the finish reason without text, then the usage on request."""
 
     def __init__(self, head: ReplyHead, form: CompletionForm) -> None:
         self._head = head
@@ -65,7 +61,6 @@ class CompletionChunks:
         self._builders = [LogprobsBuilder() for _ in range(form.choices)]
 
     def chunks(self, event: PromptEvent) -> Iterator[CompletionReply]:
-        """The chunks of one event."""
         self._answer.add(event)
         match event.event:
             case TextDelta() as delta if delta.text or (self._shows_tokens and delta.tokens):
@@ -97,7 +92,6 @@ class CompletionChunks:
 
 
 def reply_of(head: ReplyHead, choices: list[CompletionChoice], usage: Usage | None) -> CompletionReply:
-    """The reply around its choices."""
     return {
         "id": head.id,
         "object": "text_completion",
@@ -109,10 +103,10 @@ def reply_of(head: ReplyHead, choices: list[CompletionChoice], usage: Usage | No
 
 
 class LogprobsBuilder:
-    """The parallel lists of one choice, token by token. Offsets count characters from its first one.
+    """Builds the parallel lists of one choice. Offsets count its characters.
 
-    A token's text is what it adds to the answer: none where it leaves a character unfinished, the whole character where
-    it completes one. So it is with candidates.
+    The text of a token or candidate is what it adds to the answer: empty if it leaves a character incomplete, the
+    whole character if it completes one.
     """
 
     def __init__(self) -> None:
@@ -120,7 +114,6 @@ class LogprobsBuilder:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def add(self, tokens: Iterable[TokenInfo]) -> CompletionLogprobs:
-        """The lists for these tokens alone."""
         lists: CompletionLogprobs = {
             "text_offset": [],
             "token_logprobs": [],
@@ -141,10 +134,10 @@ class LogprobsBuilder:
         return lists
 
     def _candidates(self, token: TokenInfo) -> dict[str, float]:
-        """By their texts; of several with the same text the most likely one."""
-        found: dict[str, float] = {}
+        """Log-probabilities by text; of candidates with the same text, the most likely."""
+        by_text: dict[str, float] = {}
         before = self._decoder.getstate()
         for entry in token.top:
-            found.setdefault(self._decoder.decode(entry.piece), entry.logprob)
+            by_text.setdefault(self._decoder.decode(entry.piece), entry.logprob)
             self._decoder.setstate(before)
-        return found
+        return by_text

@@ -1,4 +1,4 @@
-"""Wire types of LMDeploy's /v1/completions. They never leave this folder."""
+"""Wire types of LMDeploy's /v1/completions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jan_serve.api.shared.wire_types import Int, TextsOrTokens
 
 
 class CompletionRequest(SamplingFields):
-    """Text to continue, or several. `echo` and `suffix` are read and change nothing, as in LMDeploy."""
+    """Texts or token ids to continue. `echo` and `suffix` have no effect, as in LMDeploy."""
 
     prompt: Annotated[
         str | list[str] | list[int] | list[list[int]],
@@ -34,7 +34,7 @@ class CompletionLogprobs(TypedDict):
 
 
 class CompletionChoice(TypedDict):
-    """One answer, or in a stream its news."""
+    """One answer; in a stream, its next piece."""
 
     index: int
     text: str
@@ -44,7 +44,7 @@ class CompletionChoice(TypedDict):
 
 
 class CompletionReply(TypedDict):
-    """All answers, or one event of a stream, where usage is null but in the last one, and only when asked for."""
+    """All answers, or one event of a stream. usage: in streams null, except in the last event if requested."""
 
     id: str
     object: Literal["text_completion"]

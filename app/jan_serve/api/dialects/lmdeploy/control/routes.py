@@ -1,4 +1,4 @@
-"""LMDeploy's control plane: requests are aborted, the server sleeps, wakes and ends, weights are replaced."""
+"""LMDeploy's control plane: abort requests, sleep, wake and terminate the server, replace weights."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from jan_serve.api.dialects.lmdeploy.control.wire import (
     SleepState,
     UpdateWeightsRequest,
 )
-from jan_serve.api.dialects.lmdeploy.serving import Serving
+from jan_serve.api.dialects.lmdeploy.services import LmdeployServices
 from jan_serve.api.errors import http_problem
 from jan_serve.api.http.replies import json_reply
 from jan_serve.errors import InvalidRequest
@@ -43,31 +43,29 @@ CONTROL_PATHS: Final = (
 )
 
 
-def add_control_routes(router: APIRouter, serving: Serving, control: ControlPlane, prefix: str) -> None:
-    """Add them to the dialect's router."""
-
+def add_control_routes(
+    router: APIRouter, services: LmdeployServices, control: ControlPlane, prefix: str
+) -> None:
     @router.post(f"{prefix}/abort_request", tags=_TAGS, response_class=Response, responses=_ABORT_DISABLED)
     async def abort_request(body: AbortRequest) -> Response:
-        """End a request, or all of them, those that wait for their turn included."""
+        """Abort one request or all, including queued ones."""
         if not control.may_abort:
             return PlainTextResponse(_NO_ABORT, HTTPStatus.NOT_IMPLEMENTED)
         if body.abort_all:
-            serving.sessions.abort_all()
-        elif body.session_id is None or not serving.sessions.abort(body.session_id):
+            services.sessions.abort_all()
+        elif body.session_id is None or not services.sessions.abort(body.session_id):
             raise InvalidRequest(f"Session {body.session_id} not found.", param="session_id")
         return Response()
 
     @router.post(f"{prefix}/sleep", tags=_TAGS, response_class=Response)
     async def sleep(
-        level: Annotated[
-            str, Query(description="1: the prefix cache is kept on disk. 2: nothing is kept.")
-        ] = "1",
+        level: Annotated[str, Query(description="1 keeps the prefix cache on disk; 2 keeps nothing.")] = "1",
     ) -> Response:
-        """End running requests and give all memory back. Requests are refused until `/wakeup`."""
-        wanted = _level(level)
-        # No request can come in between: nothing is waited for before new ones are refused.
-        serving.sessions.abort_all()
-        await control.sleep(wanted)
+        """Abort running requests and free all memory. Requests are rejected until `/wakeup`."""
+        sleep_level = _level(level)
+        # No await before new requests are rejected, so none can slip in.
+        services.sessions.abort_all()
+        await control.sleep(sleep_level)
         return Response()
 
     @router.post(f"{prefix}/wakeup", tags=_TAGS, response_class=Response)
@@ -75,40 +73,41 @@ def add_control_routes(router: APIRouter, serving: Serving, control: ControlPlan
         tags: Annotated[
             list[str] | None,
             Query(
-                description="`weights` and `kv_cache`; none means both. Requests are served once both are awake."
+                description="`weights` and `kv_cache`; without tags, both. Requests are served once both are awake."
             ),
         ] = None,
     ) -> Response:
-        """Serve again. Returns when the models that were loaded are loaded again."""
+        """Serve again. Returns once the previously loaded models are loaded."""
         await control.wake(tags or ())
         return Response()
 
     @router.get(f"{prefix}/is_sleeping", tags=_TAGS, response_model=SleepState)
     async def is_sleeping() -> Response:
-        """Whether requests are refused because the server sleeps."""
+        """Report whether the server sleeps."""
         state: SleepState = {"is_sleeping": control.is_sleeping}
         return json_reply(state)
 
     @router.post(f"{prefix}/update_weights", tags=_TAGS, response_model=None)
     async def update_weights(body: UpdateWeightsRequest) -> Response:
-        """Replace tensors of a model. They are collected until `finished`, and swapped in between requests."""
+        """Replace tensors of a model. Collected until `finished`, then swapped in between requests."""
         parts = await asyncio.to_thread(_gguf_parts, body)
         await control.update_weights(body.model, parts, finished=body.finished)
         return json_reply(None)
 
     @router.get(f"{prefix}/terminate", tags=_TAGS, response_class=Response)
     async def terminate(request: Request) -> Response:
-        """End the server as a signal would: running requests may finish. Only where the server allows it."""
+        """Shut the server down as a signal would: running requests may finish. Only if the server allows it."""
         if not control.may_terminate:
             raise InvalidRequest(_NO_TERMINATE)
-        if _is_of_a_page(request):
+        if _is_cross_site(request):
             raise http_problem(HTTPStatus.FORBIDDEN, "forbidden_origin", "Web pages may not end the server.")
         return Response(background=BackgroundTask(control.terminate))
 
 
-def _is_of_a_page(request: Request) -> bool:
-    """Whether a page of another origin may have made a browser ask. Sec-Fetch-Site says it, but browsers leave it out
-    towards plain http other than loopback (W3C Fetch Metadata): there no browser is trusted.
+def _is_cross_site(request: Request) -> bool:
+    """Whether a web page of another origin may have sent the request.
+
+    Browsers omit Sec-Fetch-Site for plain http other than loopback (W3C Fetch Metadata): then no browser is trusted.
     """
     site = request.headers.get("sec-fetch-site")
     if site is None:
@@ -117,7 +116,7 @@ def _is_of_a_page(request: Request) -> bool:
 
 
 def _gguf_parts(body: UpdateWeightsRequest) -> list[bytes]:
-    """The files that the body holds. Raises InvalidRequest."""
+    """The GGUF files in the body. Blocks while decoding. Raises InvalidRequest."""
     if body.load_format != "gguf":
         raise InvalidRequest(
             f"load_format: {(body.load_format or 'null')[:40]!r} stands for pickled tensors. They are refused, because"
@@ -125,14 +124,17 @@ def _gguf_parts(body: UpdateWeightsRequest) -> list[bytes]:
             ' load_format "gguf".',
             param="load_format",
         )
-    given = body.serialized_named_tensors
-    if isinstance(given, dict):
+    tensors = body.serialized_named_tensors
+    if isinstance(tensors, dict):
         raise InvalidRequest(
             "serialized_named_tensors: must be base64 of a GGUF file, or a list of such texts",
             param="serialized_named_tensors",
         )
     try:
-        return [a2b_base64(text, strict_mode=True) for text in ([given] if isinstance(given, str) else given)]
+        return [
+            a2b_base64(text, strict_mode=True)
+            for text in ([tensors] if isinstance(tensors, str) else tensors)
+        ]
     except (binascii.Error, ValueError) as error:
         raise InvalidRequest(
             f"serialized_named_tensors: this is not base64: {error}", param="serialized_named_tensors"

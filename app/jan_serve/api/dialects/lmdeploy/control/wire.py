@@ -1,4 +1,4 @@
-"""Wire types of LMDeploy's control plane. They never leave this folder."""
+"""Wire types of LMDeploy's control plane."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jan_serve.api.shared.wire_types import AtMost, FirstError, Int, WireModel
 
 
 class AbortRequest(WireModel):
-    """The session to end, or all. The last two are read and change nothing, as in LMDeploy."""
+    """The session to abort, or all. `abort_message` and `finished_reason` have no effect, as in LMDeploy."""
 
     session_id: Int | None = -1
     abort_all: bool = False
@@ -20,16 +20,14 @@ class AbortRequest(WireModel):
 
 
 class SleepState(TypedDict):
-    """Whether requests are refused because the server sleeps."""
-
     is_sleeping: bool
 
 
 class UpdateWeightsRequest(WireModel):
-    """Part of new weights, or the last one of them.
+    """Part of new weights; `finished` marks the last part.
 
-    serialized_named_tensors: base64 of a GGUF file that holds the tensors, or a list of such texts. load_format has to
-    be "gguf": LMDeploy's own forms are pickles, which are refused. model: the default model where it is absent.
+    serialized_named_tensors: base64 of a GGUF file with the tensors, or a list of such texts. load_format must be
+    "gguf": LMDeploy's own formats are pickles, which are rejected. model: absent is the default model.
     """
 
     serialized_named_tensors: (

@@ -1,4 +1,4 @@
-"""Generations whose prompts are computed for another server, or by one: the first and the last part of the way."""
+"""Disaggregated generation: prefills a prompt for another server, or decodes from a state that another one computed."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from jan_serve.generation.batch import PromptEvent
 from jan_serve.generation.closing import closing
 
 BLOCK_SIZE: Final = 64
-"""Tokens of a block in LMDeploy's count. Caches are not paged here: blocks are for its proxy to look at."""
+"""Tokens per block in LMDeploy's API. Caches are not paged here: only LMDeploy's proxy reads the blocks."""
 
 
-def migrating(
+def with_migration(
     body: MigrationFields, requests: list[GenerationRequest], *, stream: bool
 ) -> list[GenerationRequest]:
-    """The requests with what the body says of other servers. Raises InvalidRequest."""
+    """The requests with the body's migration fields applied. Raises InvalidRequest."""
     keeps = bool(body.with_cache or body.preserve_cache)
     resume = _remote(body)
     if not keeps and resume is None:
@@ -43,28 +43,28 @@ def migrating(
 
 
 def _remote(body: MigrationFields) -> RemoteState | None:
-    wanted = body.migration_request
-    if wanted is None or wanted.is_dummy_prefill:
+    migration = body.migration_request
+    if migration is None or migration.is_dummy_prefill:
         return None
-    if wanted.remote_token_id is not None and not 0 <= wanted.remote_token_id <= MAX_INT:
+    if migration.remote_token_id is not None and not 0 <= migration.remote_token_id <= MAX_INT:
         raise InvalidRequest(
             "migration_request: remote_token_id is not a token id", param="migration_request"
         )
     return RemoteState(
-        engine=wanted.remote_engine_id,
-        session=wanted.remote_session_id,
-        next_token=wanted.remote_token_id,
+        engine=migration.remote_engine_id,
+        session=migration.remote_session_id,
+        next_token=migration.remote_token_id,
     )
 
 
-class CacheFacts:
-    """What a reply says of the prompt's cache, once it is known."""
+class PreservedCache:
+    """The preserved state of the prompt, once it is known, as reply members."""
 
     def __init__(self) -> None:
         self.kept: StatePreserved | None = None
 
     def members(self) -> dict[str, Any]:
-        """`cache_block_ids` and `remote_token_ids`, as members of the reply."""
+        """`cache_block_ids` and `remote_token_ids`."""
         if self.kept is None:
             return {"cache_block_ids": None, "remote_token_ids": None}
         return {
@@ -77,52 +77,51 @@ async def preserving(
     events: AsyncGenerator[PromptEvent],
     session: Session,
     links: PeerLinks,
-    facts: CacheFacts,
+    cache: PreservedCache,
     *,
     preserve: bool,
 ) -> AsyncGenerator[PromptEvent]:
-    """The events of a request whose cache is kept, without the one that says so.
+    """The events of a request, with StatePreserved taken out and recorded in `cache`.
 
-    preserve: other servers may fetch it by the number of the session, once the request is complete. Else, and where it
-    ends in any other way, the cache is dropped. Raises InvalidRequest where that number has a cache already.
+    preserve: once the request completes, other servers can fetch the state by session id. Otherwise, and on failure,
+    the state is released. Raises InvalidRequest if the session id already has a state.
     """
-    if session.wanted is not None and links.is_kept(session.wanted):
-        raise InvalidRequest(f"The session_id {session.wanted} is occupied.", param="session_id")
+    if session.requested_id is not None and links.is_kept(session.requested_id):
+        raise InvalidRequest(f"The session_id {session.requested_id} is occupied.", param="session_id")
     bound = False
     try:
         async with closing(events):
             async for item in events:
                 match item.event:
                     case StatePreserved() as kept:
-                        facts.kept = kept
+                        cache.kept = kept
                         continue
-                    case Completed() if preserve and facts.kept is not None and session.id is not None:
-                        links.bind(facts.kept.handle, session.id)
+                    case Completed() if preserve and cache.kept is not None and session.id is not None:
+                        links.bind(cache.kept.handle, session.id)
                         bound = True
                     case _:
                         pass
                 yield item
     finally:
-        if facts.kept is not None and not bound:
-            links.release(facts.kept.handle)
+        if cache.kept is not None and not bound:
+            links.release(cache.kept.handle)
 
 
-class WithCache:
-    """A whole reply, and what its cache is known by."""
+class CacheReply:
+    """A whole reply with the members about its cache."""
 
-    def __init__(self, renderer: WholeRenderer, session: Session, facts: CacheFacts) -> None:
+    def __init__(self, renderer: WholeRenderer, session: Session, cache: PreservedCache) -> None:
         self._renderer = renderer
         self._session = session
-        self._facts = facts
+        self._cache = cache
 
     def add(self, event: PromptEvent) -> None:
-        """Take the next event."""
         self._renderer.add(event)
 
     def body(self) -> object:
-        """The reply. Its id is the number of the session, which the cache is asked for by."""
+        """The reply. Its id is the session id, by which the cache is fetched."""
         body = self._renderer.body()
         if not isinstance(body, dict):
             return body
-        members: dict[str, Any] = {**body, "id": str(self._session.id), **self._facts.members()}
+        members: dict[str, Any] = {**body, "id": str(self._session.id), **self._cache.members()}
         return members

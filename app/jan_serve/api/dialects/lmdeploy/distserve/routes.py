@@ -1,4 +1,4 @@
-"""LMDeploy's routes that link two servers, so that one decodes what the other one prefilled."""
+"""Routes that link two servers, so that one decodes what the other prefilled."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from jan_serve.api.dialects.lmdeploy.distserve.wire import (
     InitializeReply,
     InitializeRequest,
 )
-from jan_serve.api.dialects.lmdeploy.serving import Serving
+from jan_serve.api.dialects.lmdeploy.services import LmdeployServices
 from jan_serve.api.http.disconnect import while_connected
 from jan_serve.api.http.replies import json_bytes, json_reply
 from jan_serve.core.kv_transfer import PeerEndpoint
@@ -35,13 +35,13 @@ _TAGS: Final[list[str | Enum]] = ["LMDeploy"]
 DISTSERVE: Final = "/distserve"
 
 
-def add_distserve_routes(router: APIRouter, serving: Serving, links: PeerLinks, prefix: str) -> None:
-    """Add them to the dialect's router."""
-
+def add_distserve_routes(
+    router: APIRouter, services: LmdeployServices, links: PeerLinks, prefix: str
+) -> None:
     @router.get(f"{prefix}{DISTSERVE}/engine_info", tags=_TAGS, response_model=str)
     async def engine_info(request: Request) -> Response:
-        """The layout of the default model's engine: JSON as text in JSON. Loads the model."""
-        _, facts = await while_connected(request, serving.generation.facts(None))
+        """Describe the default model's engine, as a string of JSON. Loads the model."""
+        _, facts = await while_connected(request, services.generation.facts(None))
         layout = {
             "tp_size": 1,
             "ep_size": 1,
@@ -56,7 +56,7 @@ def add_distserve_routes(router: APIRouter, serving: Serving, links: PeerLinks, 
 
     @router.post(f"{prefix}{DISTSERVE}/p2p_initialize", tags=_TAGS, response_model=InitializeReply)
     async def p2p_initialize(body: InitializeRequest) -> Response:
-        """Open a port for another server, which gets a new key to it."""
+        """Open a port for another server, with a new key."""
         _check_parallelism(body)
         endpoint = await links.initialize(body.local_engine_id, body.remote_engine_id)
         host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
@@ -69,7 +69,7 @@ def add_distserve_routes(router: APIRouter, serving: Serving, links: PeerLinks, 
 
     @router.post(f"{prefix}{DISTSERVE}/p2p_connect", tags=_TAGS, response_model=ConnectReply)
     async def p2p_connect(request: Request, body: ConnectRequest) -> Response:
-        """Take caches from another server from now on. It is tried at once."""
+        """Fetch caches from another server from now on. Tests the connection at once."""
         offered = body.remote_kvtransfer_endpoint_info
         if len(offered) != 1:
             raise InvalidRequest(
@@ -87,21 +87,21 @@ def add_distserve_routes(router: APIRouter, serving: Serving, links: PeerLinks, 
 
     @router.post(f"{prefix}{DISTSERVE}/p2p_drop_connect", tags=_TAGS, response_model=DropReply)
     async def p2p_drop_connect(body: DropRequest) -> Response:
-        """End the link with another server."""
+        """Drop the link with another server."""
         links.drop(body.remote_engine_id)
         reply: DropReply = {"success": True}
         return json_reply(reply)
 
     @router.post(f"{prefix}{DISTSERVE}/free_cache", tags=_TAGS, response_model=FreeReply)
     async def free_cache(body: FreeRequest) -> Response:
-        """Drop the cache that is kept of a session."""
+        """Free the preserved cache of a session."""
         links.free(body.remote_session_id)
         reply: FreeReply = {"status": "SUCCESS"}
         return json_reply(reply)
 
 
 def _check_parallelism(body: InitializeRequest) -> None:
-    """Every engine here is one process, and so must be those that it works with."""
+    """Engines here are single processes, and peers must be too."""
     for name, config in (
         ("local_engine_config", body.local_engine_config),
         ("remote_engine_config", body.remote_engine_config),

@@ -1,4 +1,4 @@
-"""Wire types of LMDeploy's disaggregated serving. They never leave this folder. Source: lmdeploy/pytorch/disagg."""
+"""Wire types of LMDeploy's disaggregated serving. Source: lmdeploy/pytorch/disagg."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jan_serve.api.shared.wire_types import AtMost, Int, WireModel
 
 Protocol = Annotated[
     Literal[1, 2, 3],
-    Field(description="1 TCP, 2 RDMA, 3 NVLINK. Whichever is named, caches travel over TCP here."),
+    Field(description="1 TCP, 2 RDMA, 3 NVLINK. Caches always travel over TCP here."),
 ]
 SUCCESS = 1
 FAIL = 2
@@ -20,7 +20,7 @@ TCP = 1
 
 
 class EngineConfig(WireModel):
-    """The layout of an engine. Only its parallelism has to be equal on both sides; sizes are for information."""
+    """The layout of an engine. Only parallelism is checked; sizes are informative."""
 
     tp_size: Int
     ep_size: Int
@@ -33,20 +33,20 @@ class EngineConfig(WireModel):
 
 
 class EngineEndpoint(WireModel):
-    """Where LMDeploy's engines tell each other that a cache was taken. Here the cache's own connection does that."""
+    """Where LMDeploy's engines confirm that a cache was fetched. Here the cache's connection does that."""
 
     zmq_address: str
 
 
 class TransferEndpoint(WireModel):
-    """Where caches are fetched: what `/distserve/p2p_initialize` of the other server answered."""
+    """Where caches are fetched: from the other server's `/distserve/p2p_initialize`."""
 
     protocol: Protocol
     endpoint_info: str
 
 
 class InitializeRequest(WireModel):
-    """Tells this server (local) of another one (remote). The ids are the URLs of the two."""
+    """Introduces another server (remote) to this one (local). Their ids are their URLs."""
 
     protocol: Protocol
     local_engine_id: str
@@ -60,7 +60,7 @@ class InitializeRequest(WireModel):
 
 
 class ConnectRequest(WireModel):
-    """Gives this server the other one's endpoints."""
+    """The endpoints of the other server."""
 
     protocol: Protocol
     remote_engine_id: str
@@ -71,23 +71,21 @@ class ConnectRequest(WireModel):
 
 
 class DropRequest(WireModel):
-    """Ends a link."""
-
     engine_id: str
     remote_engine_id: str
 
 
 class FreeRequest(WireModel):
-    """Names a cache that is kept here. remote_engine_id: this server, as the other one calls it."""
+    """A preserved cache. remote_engine_id: the other server's id of this one."""
 
     remote_engine_id: str
     remote_session_id: Int
 
 
 class MigrationRequest(WireModel):
-    """Where the prompt was computed, and what it goes on with.
+    """Where the prompt was computed, and its next token.
 
-    remote_block_ids: read and not needed: a cache is fetched whole. is_dummy_prefill: nothing was computed.
+    remote_block_ids: ignored, because caches are fetched whole. is_dummy_prefill: nothing was computed.
     """
 
     protocol: Protocol = 1
@@ -99,24 +97,24 @@ class MigrationRequest(WireModel):
 
 
 class MigrationFields(WireModel):
-    """What a proxy adds to the body of a generation."""
+    """Fields that a proxy adds to a generation request."""
 
     with_cache: Annotated[
         bool | None,
-        Field(description="The reply says what was computed: `cache_block_ids` and `remote_token_ids`."),
+        Field(description="Add `cache_block_ids` and `remote_token_ids` to the reply."),
     ] = False
     preserve_cache: Annotated[
         bool | None,
-        Field(description="What was computed of the prompt is kept, for another server to go on from."),
+        Field(description="Preserve the computed prompt, so that another server can continue from it."),
     ] = False
     migration_request: Annotated[
         MigrationRequest | None,
-        Field(description="Go on from what another server computed of the prompt."),
+        Field(description="Continue from a prompt that another server computed."),
     ] = None
 
 
 class InitializeReply(TypedDict):
-    """Endpoints for the other server. status: 1 for success."""
+    """Endpoints for the other server. status: 1 is success."""
 
     status: int
     engine_endpoint_info: dict[str, str]
@@ -124,19 +122,19 @@ class InitializeReply(TypedDict):
 
 
 class ConnectReply(TypedDict, total=False):
-    """status: 1, or 2 where the other server could not be reached; `message` then says why."""
+    """status: 1, or 2 if the other server could not be reached; `message` has the reason."""
 
     status: int
     message: str
 
 
 class DropReply(TypedDict):
-    """The link is gone, also where there was none."""
+    """success: also if there was no link."""
 
     success: bool
 
 
 class FreeReply(TypedDict):
-    """The cache is gone, also where there was none."""
+    """status: also if there was no cache."""
 
     status: Literal["SUCCESS"]

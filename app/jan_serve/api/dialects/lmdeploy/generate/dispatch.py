@@ -1,7 +1,7 @@
-"""`POST /generate` at the root: two protocols have this route, and the members of the body tell which one is meant.
+"""Dispatch of `POST /generate` at the root between two protocols, by the members of the body.
 
-`inputs` is Text Generation Inference's, `prompt` and `input_ids` are LMDeploy's; with none of them, `parameters` is the
-former's. Decided before the body is validated, so that each protocol refuses what is meant for it in its own words.
+`inputs` is Text Generation Inference's; `prompt` and `input_ids` are LMDeploy's; without these, `parameters` is Text
+Generation Inference's. Decided before validation, so that each protocol rejects its requests with its own messages.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ABSENT: Final = msgspec.Raw()
 
 
 class _Members(msgspec.Struct, frozen=True):
-    """The members that decide. No others are made into objects, however many there are."""
+    """The members that decide. Other members are not decoded."""
 
     inputs: msgspec.Raw = _ABSENT
     prompt: msgspec.Raw = _ABSENT
@@ -31,20 +31,20 @@ class _Members(msgspec.Struct, frozen=True):
 _members: Final = msgspec.json.Decoder(_Members).decode
 
 
-def is_lmdeploys(body: bytes) -> bool:
-    """Whether a body is meant for LMDeploy. What is no JSON object is not."""
+def is_lmdeploy_body(body: bytes) -> bool:
+    """Whether a body is LMDeploy's. False for anything but a JSON object."""
     try:
         members = _members(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     if members.inputs is not _ABSENT:
         return False
-    told = members.prompt is not _ABSENT or members.input_ids is not _ABSENT
-    return told or members.parameters is _ABSENT
+    has_prompt = members.prompt is not _ABSENT or members.input_ids is not _ABSENT
+    return has_prompt or members.parameters is _ABSENT
 
 
 class GenerateDispatch:
-    """Innermost middleware. Sends LMDeploy's requests on to that dialect's strict mount, whose routes these are."""
+    """Innermost middleware. Reroutes LMDeploy's requests to /lmdeploy/generate."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -54,28 +54,28 @@ class GenerateDispatch:
             await self._app(scope, receive, send)
             return
         body = _ReadBody(receive)
-        if is_lmdeploys(await body.read()):
+        if is_lmdeploy_body(await body.read()):
             reroute(scope, LMDEPLOY_PATH)
         await self._app(scope, body, send)
 
 
 class _ReadBody:
-    """An ASGI receive that was read ahead; what went wrong while reading is told to whoever reads next."""
+    """An ASGI receive that reads ahead. An error while reading ahead is raised to the next reader."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
         self._messages: list[Message] = []
-        self._refused: HttpError | None = None
+        self._error: HttpError | None = None
 
     async def read(self) -> bytes:
-        """The whole body; what came of it where the client left or a limit was broken."""
+        """The whole body, or the part before the client disconnected or a limit was exceeded."""
         parts: list[bytes] = []
         more = True
         while more:
             try:
                 message = await self._receive()
             except HttpError as error:
-                self._refused = error
+                self._error = error
                 break
             self._messages.append(message)
             parts.append(message.get("body", b""))
@@ -86,6 +86,6 @@ class _ReadBody:
     async def __call__(self) -> Message:
         if self._messages:
             return self._messages.pop()
-        if self._refused is not None:
-            raise self._refused
+        if self._error is not None:
+            raise self._error
         return await self._receive()

@@ -1,4 +1,4 @@
-"""What the OpenAPI document says of `POST /generate` at the root: both protocols that answer there."""
+"""Documents both protocols of `POST /generate` at the root in the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _Object = dict[str, Any]
 
 
 def show_both_protocols(document: _Object) -> None:
-    """Give the shared route the bodies and answers of both, where both are served."""
+    """Merge the bodies and responses of both into the shared route, if both are served."""
     paths: _Object = document["paths"]
     shared, other = (paths.get(path, {}).get("post") for path in (SHARED_PATH, LMDEPLOY_PATH))
     if shared is not None and other is not None:
@@ -48,13 +48,13 @@ def _response(answers: list[_Object]) -> _Object:
 
 
 def _contents(holders: Iterable[_Object]) -> _Object:
-    """By media type. Where both have one, either schema fits; without a schema anything does."""
-    found: _Object = {}
+    """By media type. If both have one, either schema fits; without a schema, anything does."""
+    contents: _Object = {}
     for holder in holders:
         for kind, media in holder.get("content", {}).items():
-            if kind in found:
-                schemas = [each["schema"] for each in (found[kind], media) if "schema" in each]
-                found[kind] = {"schema": {"anyOf": schemas}} if len(schemas) == 2 else {}
+            if kind in contents:
+                schemas = [each["schema"] for each in (contents[kind], media) if "schema" in each]
+                contents[kind] = {"schema": {"anyOf": schemas}} if len(schemas) == 2 else {}
             else:
-                found[kind] = media
-    return found
+                contents[kind] = media
+    return contents

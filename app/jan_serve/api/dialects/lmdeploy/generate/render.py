@@ -1,18 +1,18 @@
-"""Events of an answer in the form of LMDeploy's /generate, whole and as a stream. Pure."""
+"""Renders an answer of /generate, whole and as a stream. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from jan_serve.api.dialects.lmdeploy.answer import Answer, ids_of, texts_of
 from jan_serve.api.dialects.lmdeploy.generate.wire import FinishReason, GenerateReply
+from jan_serve.api.dialects.lmdeploy.render_common import Answer, ids_of, texts_of
 from jan_serve.core.events import Finished, TextDelta, TokenInfo
 from jan_serve.core.events import FinishReason as CoreReason
 from jan_serve.generation.batch import PromptEvent
 
 
 class GenerateForm:
-    """What both forms share. logprobs: pairs are asked for."""
+    """State of whole and streamed answers. logprobs: return pairs of log-probability and id."""
 
     def __init__(self, *, include_stop: bool, logprobs: bool) -> None:
         self.answer = Answer(1, include_stop=include_stop)
@@ -21,7 +21,7 @@ class GenerateForm:
     def reply(
         self, text: str, tokens: Sequence[TokenInfo], reason: CoreReason | None, *, last: bool = False
     ) -> GenerateReply:
-        """tokens: those whose ids the reply holds. last: of a stream, where nothing new is no empty list."""
+        """tokens: their ids go into the reply. last: the end of a stream, which has null in place of empty logprobs."""
         finish: FinishReason | None = None
         if reason is not None:
             finish = {"type": "stop" if reason == "tool_calls" else reason}
@@ -40,29 +40,24 @@ class GenerateForm:
 
 
 class GenerateAnswer:
-    """The whole answer."""
-
     def __init__(self, form: GenerateForm) -> None:
         self._form = form
 
     def add(self, event: PromptEvent) -> None:
-        """Take the next event."""
         self._form.answer.add(event)
 
     def body(self) -> GenerateReply:
-        """The response."""
         (choice,) = self._form.answer.choices
         return self._form.reply(choice.text, choice.tokens, choice.reason)
 
 
 class GenerateChunks:
-    """The stream: what is new, with the counts so far; the reason last."""
+    """The stream: new text with the counts so far, then the finish reason."""
 
     def __init__(self, form: GenerateForm) -> None:
         self._form = form
 
     def chunks(self, event: PromptEvent) -> Iterator[GenerateReply]:
-        """The chunks of one event."""
         self._form.answer.add(event)
         match event.event:
             case TextDelta() as delta if delta.text or delta.tokens:

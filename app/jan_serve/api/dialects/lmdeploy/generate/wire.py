@@ -1,4 +1,4 @@
-"""Wire types of LMDeploy's /generate. They never leave this folder."""
+"""Wire types of LMDeploy's /generate."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from jan_serve.api.shared.wire_types import AtMost, Int, Ints
 
 
 class GenerateRequest(GenerationFields):
-    """A text or token ids to continue; exactly one of the two. No template is put around them."""
+    """Exactly one of a text and token ids to continue, without template."""
 
     prompt: str | None = None
     input_ids: Annotated[Ints | None, AtMost(limits.MAX_PROMPT_TOKENS, "input_ids")] = None
-    image_data: Annotated[Any, Field(description="Models here read text only: it is refused.")] = None
+    image_data: Annotated[Any, Field(description="Rejected: models here read text only.")] = None
     return_logprob: bool | None = None
     return_routed_experts: bool | None = False
     max_tokens: Int = 128
@@ -27,13 +27,11 @@ class GenerateRequest(GenerationFields):
 
 
 class FinishReason(TypedDict):
-    """Why a text ended."""
-
     type: Literal["stop", "length", "abort", "error"]
 
 
 class MetaInfo(TypedDict):
-    """Counts so far. output_token_logprobs: pairs of log-probability and id, one for each of output_ids."""
+    """Counts so far. output_token_logprobs: a pair of log-probability and id for each of output_ids."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -43,7 +41,7 @@ class MetaInfo(TypedDict):
 
 
 class GenerateReply(TypedDict):
-    """The text and its token ids; in a stream what is new of them."""
+    """The text and its token ids; in a stream, the new ones."""
 
     text: str
     output_ids: list[int]

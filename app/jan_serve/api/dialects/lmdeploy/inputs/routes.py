@@ -1,4 +1,4 @@
-"""LMDeploy's routes over whole inputs: token ids, vectors, scores."""
+"""Routes that read inputs and generate nothing: encode, embeddings, pooling."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import time
 import uuid
 from collections.abc import Sequence
 from enum import Enum
-from typing import Final, cast
+from typing import Final
 
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from jan_serve.api.dialects.lmdeploy import limits
 from jan_serve.api.dialects.lmdeploy.inputs import wire
-from jan_serve.api.dialects.lmdeploy.serving import Serving
+from jan_serve.api.dialects.lmdeploy.inputs.parse import pooling_inputs
+from jan_serve.api.dialects.lmdeploy.services import LmdeployServices
 from jan_serve.api.http.disconnect import while_connected
 from jan_serve.api.http.replies import json_reply
 from jan_serve.api.http.request_record import record_of
 from jan_serve.api.shared.embedding_list import embedding_inputs, embedding_list
-from jan_serve.api.shared.wire_types import MAX_INT, check_count
+from jan_serve.api.shared.wire_types import MAX_INT
 from jan_serve.core.messages import Message
 from jan_serve.core.request import ChatPrompt
 from jan_serve.errors import InvalidRequest
@@ -30,22 +30,22 @@ from jan_serve.generation.pooling import Pooled
 _TAGS: Final[list[str | Enum]] = ["LMDeploy"]
 
 
-def add_encode_route(router: APIRouter, serving: Serving, prefix: str) -> None:
-    """POST /v1/encode."""
-
+def add_encode_route(router: APIRouter, services: LmdeployServices, prefix: str) -> None:
     @router.post(f"{prefix}/v1/encode", tags=_TAGS, response_model=wire.EncodeReply)
     async def encode(request: Request, body: wire.EncodeRequest) -> Response:
-        """Token ids of texts."""
+        """Tokenize texts."""
         texts = [body.input] if isinstance(body.input, str) else body.input
-        rows = await while_connected(request, _encoded(serving, texts, body))
+        rows = await while_connected(request, _encoded(services, texts, body))
         if isinstance(body.input, str):
             return json_reply({"input_ids": rows[0], "length": len(rows[0])})
         return json_reply({"input_ids": rows, "length": [len(row) for row in rows]})
 
 
-async def _encoded(serving: Serving, texts: Sequence[str], body: wire.EncodeRequest) -> list[list[int]]:
+async def _encoded(
+    services: LmdeployServices, texts: Sequence[str], body: wire.EncodeRequest
+) -> list[list[int]]:
     rows: list[list[int]] = []
-    async with serving.generation.open(None) as model:
+    async with services.generation.open(None) as model:
         bos = model.facts.special_tokens.get("bos")
         for text in texts:
             if body.do_preprocess:
@@ -54,26 +54,28 @@ async def _encoded(serving: Serving, texts: Sequence[str], body: wire.EncodeRequ
             row = list((await model.tokenize(text)).tokens)
             if bos is not None:
                 if row[:2] == [bos.id, bos.id]:
-                    row = row[1:]  # a template, or the text itself, brought one
+                    row = row[1:]  # the template or the text has one already
                 if body.add_bos is False and row[:1] == [bos.id]:
                     row = row[1:]
             rows.append(row)
     return rows
 
 
-def add_embedding_route(router: APIRouter, serving: Serving, prefix: str) -> None:
-    """POST /v1/embeddings, which LMDeploy has and always refuses: it works here as in OpenAI's API."""
+def add_embedding_route(router: APIRouter, services: LmdeployServices, prefix: str) -> None:
+    """LMDeploy always rejects this route; here it works as in OpenAI's API."""
 
     @router.post(f"{prefix}/v1/embeddings", tags=_TAGS, response_model=wire.EmbeddingsReply)
     async def embeddings(request: Request, body: wire.EmbeddingsRequest) -> Response:
-        """Vectors of texts, of unit length."""
+        """Embed texts as vectors of unit length."""
         if body.dimensions is not None and not 1 <= body.dimensions <= MAX_INT:
             raise InvalidRequest(
                 f"dimensions: must be 1 or more, got {str(body.dimensions)[:20]}", param="dimensions"
             )
         inputs = embedding_inputs(body.input)
-        result = await while_connected(request, serving.embeddings.embed(body.model, inputs, body.dimensions))
-        _note(request, result.model, result.prompt_tokens)
+        result = await while_connected(
+            request, services.embeddings.embed(body.model, inputs, body.dimensions)
+        )
+        _record(request, result.model, result.prompt_tokens)
         data = await embedding_list(result.vectors, as_base64=body.encoding_format == "base64")
         usage: wire.EmbeddingUsage = {
             "prompt_tokens": result.prompt_tokens,
@@ -82,14 +84,12 @@ def add_embedding_route(router: APIRouter, serving: Serving, prefix: str) -> Non
         return json_reply({"object": "list", "data": data, "model": body.model, "usage": usage})
 
 
-def add_pooling_route(router: APIRouter, serving: Serving, prefix: str) -> None:
-    """POST /pooling."""
-
+def add_pooling_route(router: APIRouter, services: LmdeployServices, prefix: str) -> None:
     @router.post(f"{prefix}/pooling", tags=_TAGS, response_model=wire.PoolingReply)
     async def pooling(request: Request, body: wire.PoolingRequest) -> Response:
-        """Scores of a reward or reranking model, or the pooled vectors of an embedding model."""
-        pooled = await while_connected(request, serving.pooling.pool(body.model, pooling_inputs(body.input)))
-        _note(request, pooled.model, pooled.prompt_tokens)
+        """Pool inputs: scores of a reward or reranking model, or vectors of an embedding model."""
+        pooled = await while_connected(request, services.pooling.pool(body.model, pooling_inputs(body.input)))
+        _record(request, pooled.model, pooled.prompt_tokens)
         reply: wire.PoolingReply = {
             "id": f"pool-{uuid.uuid4().hex}",
             "object": "list",
@@ -105,37 +105,6 @@ def add_pooling_route(router: APIRouter, serving: Serving, prefix: str) -> None:
         return json_reply(reply)
 
 
-def pooling_inputs(given: str | list[object]) -> list[str | tuple[int, ...]]:
-    """The four forms of `input` as inputs, each a text or token ids. Raises InvalidRequest in LMDeploy's words."""
-    if isinstance(given, str):
-        return [given]
-    if not given:
-        raise InvalidRequest("Input list cannot be empty.", param="input")
-    if all(isinstance(item, str) for item in given):
-        check_count(given, limits.MAX_INPUTS, "input")
-        return [cast(str, item) for item in given]
-    if _are_ids(given):
-        return [_ids(given)]
-    rows = [cast(list[object], item) for item in given if isinstance(item, list)]
-    if len(rows) != len(given) or not all(map(_are_ids, rows)):
-        raise InvalidRequest("Input list contains an invalid type.", param="input")
-    check_count(rows, limits.MAX_INPUTS, "input")
-    return [_ids(row) for row in rows]
-
-
-def _are_ids(items: Sequence[object]) -> bool:
-    return all(isinstance(item, int) and not isinstance(item, bool) for item in items)
-
-
-def _ids(items: Sequence[object]) -> tuple[int, ...]:
-    check_count(items, limits.MAX_PROMPT_TOKENS, "input")
-    ids = tuple(cast(int, item) for item in items)
-    for token in ids:
-        if not 0 <= token <= MAX_INT:
-            raise InvalidRequest(f"input: {str(token)[:20]} is not a token id", param="input")
-    return ids
-
-
 def _pooled_items(pooled: Pooled, *, as_base64: bool) -> list[wire.PoolingData]:
     items: list[wire.PoolingData] = []
     for index, vector in enumerate(pooled.vectors):
@@ -149,6 +118,6 @@ def _pooled_items(pooled: Pooled, *, as_base64: bool) -> list[wire.PoolingData]:
     return items
 
 
-def _note(request: Request, model: str, prompt_tokens: int) -> None:
+def _record(request: Request, model: str, prompt_tokens: int) -> None:
     record = record_of(request.scope)
     record.model, record.prompt_tokens = model, prompt_tokens

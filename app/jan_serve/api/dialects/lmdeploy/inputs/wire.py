@@ -1,4 +1,4 @@
-"""Wire types of LMDeploy's small routes: encode, embeddings, pooling, models. They never leave this folder."""
+"""Wire types of the encode, embeddings, pooling, health and models routes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jan_serve.api.shared.wire_types import AtMost, Int, Strings, TextsOrTokens,
 
 
 class EncodeRequest(WireModel):
-    """Text to turn into token ids. do_preprocess: put the chat template around it first."""
+    """Texts to tokenize. do_preprocess: apply the chat template first."""
 
     input: Annotated[str | Strings, AtMost(limits.MAX_INPUTS, "input")]
     do_preprocess: bool | None = False
@@ -21,7 +21,7 @@ class EncodeRequest(WireModel):
 
 
 class EncodeReply(TypedDict):
-    """Ids and how many there are; lists of both for a list of texts."""
+    """Ids and their count; lists of both for a list of texts."""
 
     input_ids: list[int] | list[list[int]]
     length: int | list[int]
@@ -37,17 +37,15 @@ class EmbeddingsRequest(WireModel):
         Field(description="A text, token ids, or a list of these."),
     ]
     encoding_format: Annotated[
-        Literal["float", "base64"] | None, Field(description="base64 is of little-endian float32.")
+        Literal["float", "base64"] | None, Field(description="base64 encodes little-endian float32.")
     ] = None
     dimensions: Annotated[
-        Int | None, Field(description="Keep the first ones and scale them to unit length again.")
+        Int | None, Field(description="Keep only the first dimensions, scaled to unit length.")
     ] = None
     user: str | None = None
 
 
 class EmbeddingUsage(TypedDict):
-    """Token counts."""
-
     prompt_tokens: int
     total_tokens: int
 
@@ -62,7 +60,7 @@ class EmbeddingsReply(TypedDict):
 
 
 class PoolingRequest(WireModel):
-    """What to pool. `dimensions` and `user` are read and change nothing, as in LMDeploy."""
+    """Inputs to pool. `dimensions` and `user` have no effect, as in LMDeploy."""
 
     input: Annotated[
         str | list[Any],
@@ -71,14 +69,14 @@ class PoolingRequest(WireModel):
     model: str | None = None
     encoding_format: Annotated[
         Literal["float", "base64"],
-        Field(description="Of vectors: base64 is of little-endian float32. A score is always a number."),
+        Field(description="For vectors: base64 encodes little-endian float32. A score is always a number."),
     ] = "float"
     dimensions: Int | None = None
     user: str | None = None
 
 
 class PoolingData(TypedDict):
-    """What one input pools to: a score; a list where a classifier has several outputs, or the model makes vectors."""
+    """The result of one input: a score, or a list for classifiers with several outputs and embedding models."""
 
     index: int
     object: Literal["pooling"]
@@ -86,7 +84,7 @@ class PoolingData(TypedDict):
 
 
 class PoolingReply(TypedDict):
-    """All of them, in the order of the inputs."""
+    """Results in the order of the inputs."""
 
     id: str
     object: Literal["list"]
@@ -97,15 +95,14 @@ class PoolingReply(TypedDict):
 
 
 class HealthReply(TypedDict):
-    """Whether the server is alive, and what for people to read. LMDeploy's `initializing` is never said: a model is
-    loaded when it is first asked for, and requests wait for it."""
+    """Never LMDeploy's `initializing`: models load on demand, and requests wait for them."""
 
     status: Literal["healthy", "sleeping", "unhealthy"]
     message: str
 
 
 class Permission(TypedDict):
-    """What may be done with a model. It limits nothing."""
+    """Has no effect."""
 
     id: str
     object: Literal["model_permission"]
@@ -122,7 +119,7 @@ class Permission(TypedDict):
 
 
 class ModelCard(TypedDict):
-    """A model that can be asked for."""
+    """An available model."""
 
     id: str
     object: Literal["model"]
@@ -134,7 +131,5 @@ class ModelCard(TypedDict):
 
 
 class ModelList(TypedDict):
-    """All of them."""
-
     object: Literal["list"]
     data: list[ModelCard]

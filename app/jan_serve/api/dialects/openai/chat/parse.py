@@ -1,4 +1,4 @@
-"""Jan's chat request as a GenerationRequest. Pure."""
+"""Chat request → GenerationRequest. Pure."""
 
 from __future__ import annotations
 
@@ -6,17 +6,16 @@ from typing import Any
 
 from jan_serve.api.dialects.openai import limits
 from jan_serve.api.dialects.openai.chat import wire
-from jan_serve.api.dialects.openai.parse_adapters import adapter_choices
 from jan_serve.api.dialects.openai.parse_common import (
-    bias_by_text,
+    adapter_choices,
     choice_counts,
-    given,
+    explicit_sampling,
+    reasoning_budget,
     require,
-    sampling_params,
-    stop_conditions,
+    template_kwargs,
 )
 from jan_serve.api.dialects.openai.parse_constraint import constraint_of
-from jan_serve.api.dialects.openai.parse_template import reasoning_budget, template_kwargs
+from jan_serve.api.dialects.openai.parse_sampling import bias_by_text, sampling_params, stop_conditions
 from jan_serve.api.shared.durations import keep_alive_s
 from jan_serve.core.messages import (
     ContentPart,
@@ -43,7 +42,7 @@ def chat_request(body: wire.CreateChatCompletionRequest) -> GenerationRequest:
             messages=tuple(_message(message) for message in body.messages),
             tools=_tools(body),
             tool_choice=_tool_choice(body),
-            parallel_tool_calls=body.parallel_tool_calls is not False and not asks_in_older_form(body),
+            parallel_tool_calls=body.parallel_tool_calls is not False and not uses_functions(body),
             split_thoughts=body.reasoning_format != "none",
             reasoning_budget=reasoning_budget(body, body.reasoning_effort),
             template_kwargs=template_kwargs(body, body.reasoning_effort),
@@ -55,14 +54,14 @@ def chat_request(body: wire.CreateChatCompletionRequest) -> GenerationRequest:
         n=n,
         best_of=n,
         logprobs=_logprobs(body),
-        given=given(body),
+        given=explicit_sampling(body),
         adapters=adapter_choices(body.lora),
         keep_alive_s=keep_alive_s(body.keep_alive),
     )
 
 
-def asks_in_older_form(body: wire.CreateChatCompletionRequest) -> bool:
-    """Whether calls are asked for as `functions`, of which an answer holds one at most."""
+def uses_functions(body: wire.CreateChatCompletionRequest) -> bool:
+    """Whether the request uses the older `functions`, which allow one call per answer."""
     return bool(body.functions) and not body.tools
 
 
@@ -81,7 +80,7 @@ def _max_tokens(body: wire.CreateChatCompletionRequest) -> int | None:
 
 
 def _logprobs(body: wire.CreateChatCompletionRequest) -> int | None:
-    """Log-probabilities come only when both fields ask for them."""
+    """Both fields must ask for log-probabilities."""
     if body.top_logprobs is not None:
         require("top_logprobs", body.top_logprobs, 0, limits.MAX_LOGPROBS)
     return body.top_logprobs if body.logprobs else None
@@ -132,7 +131,7 @@ def _tool_calls(message: wire.AssistantMessage) -> tuple[ToolCall, ...]:
         for call in message.tool_calls or ()
     ]
     if message.function_call is not None and not calls:
-        # The older form has no ids: its result names the function instead.
+        # The older form has no ids: the result names the function instead.
         call = message.function_call
         calls = [ToolCall(f"call_{call.name}", FunctionCall(call.name, call.arguments))]
     return tuple(calls)

@@ -1,4 +1,4 @@
-"""Events of an answer in Jan's chat form, whole and as chunks. Pure."""
+"""Renders an answer of /v1/chat/completions, whole and as chunks. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jan_serve.api.dialects.openai.chat.wire import (
     ToolCallFragment,
 )
 from jan_serve.api.dialects.openai.logprobs import chat_logprobs
-from jan_serve.api.dialects.openai.reply_head import ReplyHead, timings_of, usage_of
+from jan_serve.api.dialects.openai.render_common import ReplyHead, timings_of, usage_of
 from jan_serve.api.shared.choices import FoldedChoice
 from jan_serve.core.events import (
     Completed,
@@ -34,22 +34,19 @@ from jan_serve.generation.batch import PromptEvent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatForm:
-    """What of an answer is shown. functions: calls are written in the older form, one at most."""
+    """functions: calls have the older form, at most one per answer."""
 
     n: int = 1
     logprobs: bool = False
     functions: bool = False
 
-    def finish_word(self, reason: FinishReason) -> str:
-        """The API's word for why an answer ended."""
+    def finish_reason(self, reason: FinishReason) -> str:
         if reason == "tool_calls" and self.functions:
             return "function_call"
         return "stop" if reason == "abort" else reason
 
 
 class ChatAnswer:
-    """The whole answer."""
-
     def __init__(self, head: ReplyHead, form: ChatForm) -> None:
         self._head = head
         self._form = form
@@ -57,7 +54,6 @@ class ChatAnswer:
         self._completed = Completed(usage=Usage())
 
     def add(self, event: PromptEvent) -> None:
-        """Take the next event."""
         match event.event:
             case Started() as started:
                 self._head.served_by(started.model)
@@ -69,7 +65,6 @@ class ChatAnswer:
                 pass
 
     def body(self) -> CreateChatCompletionResponse:
-        """The response."""
         return {
             "id": self._head.id,
             "object": "chat.completion",
@@ -85,7 +80,7 @@ class ChatAnswer:
             "index": index,
             "message": self._message(choice),
             "logprobs": chat_logprobs(choice.tokens) if self._form.logprobs else None,
-            "finish_reason": self._form.finish_word(choice.reason),
+            "finish_reason": self._form.finish_reason(choice.reason),
         }
 
     def _message(self, choice: FoldedChoice) -> ResponseMessage:
@@ -111,7 +106,7 @@ class ChatAnswer:
 
 
 class ChatChunks:
-    """The stream: the role, then thoughts, text and calls, the reason; then the usage if it was asked for."""
+    """The stream: the role, thoughts, text and calls, the finish reason, then the usage on request."""
 
     def __init__(self, head: ReplyHead, form: ChatForm, *, include_usage: bool) -> None:
         self._head = head
@@ -119,7 +114,6 @@ class ChatChunks:
         self._include_usage = include_usage
 
     def chunks(self, event: PromptEvent) -> Iterator[ChatCompletionChunk]:
-        """The chunks of one event."""
         match event.event:
             case Started() as started:
                 self._head.served_by(started.model)
@@ -132,7 +126,7 @@ class ChatChunks:
             case ToolCallDelta() as delta:
                 yield self._chunk(delta.index, self._call_delta(delta))
             case Finished() as finished:
-                yield self._chunk(finished.index, {}, finish_reason=self._form.finish_word(finished.reason))
+                yield self._chunk(finished.index, {}, finish_reason=self._form.finish_reason(finished.reason))
             case Completed() as completed if self._include_usage:
                 yield {
                     **self._shell(),

@@ -1,4 +1,4 @@
-"""Wire types of /v1/chat/completions. They never leave this folder."""
+"""Wire types of /v1/chat/completions."""
 
 from __future__ import annotations
 
@@ -13,28 +13,24 @@ from jan_serve.api.shared.wire_types import AtMost, FirstError, Int, Strings, Wi
 
 
 class TextPart(WireModel):
-    """Text."""
-
     type: Literal["text"]
     text: str
 
 
 class ImageUrl(WireModel):
-    """Where an image is."""
-
     url: str
     detail: Literal["auto", "low", "high"] = "auto"
 
 
 class ImagePart(WireModel):
-    """An image. Models here read text only: it is refused, and never fetched."""
+    """An image: rejected and never fetched, because models here read text only."""
 
     type: Literal["image_url"]
     image_url: str | ImageUrl
 
 
 class OtherPart(WireModel):
-    """Media that models here do not read: refused."""
+    """Other media: rejected, because models here read text only."""
 
     type: Literal["input_audio", "audio_url", "video_url", "file"]
 
@@ -45,7 +41,7 @@ Content = str | Parts | None
 
 
 class FunctionCall(WireModel):
-    """A call that the model made; arguments are JSON text."""
+    """A call by the model; arguments are JSON text."""
 
     name: str
     arguments: str
@@ -60,7 +56,7 @@ class ToolCall(WireModel):
 
 
 class SystemMessage(WireModel):
-    """Instructions. `developer` is OpenAI's newer word for `system`."""
+    """Instructions. `developer` is OpenAI's newer name of `system`."""
 
     role: Literal["system", "developer"]
     content: Content
@@ -68,15 +64,13 @@ class SystemMessage(WireModel):
 
 
 class UserMessage(WireModel):
-    """What the user says."""
-
     role: Literal["user"]
     content: Content
     name: str | None = None
 
 
 class AssistantMessage(WireModel):
-    """What the model said; content may be null beside calls."""
+    """A turn of the model; content may be null if there are calls."""
 
     role: Literal["assistant"]
     content: Content = None
@@ -89,15 +83,13 @@ class AssistantMessage(WireModel):
 
 
 class ToolMessage(WireModel):
-    """The result of a call."""
-
     role: Literal["tool"]
     content: Content
     tool_call_id: str
 
 
 class FunctionMessage(WireModel):
-    """The result of a call in the older form."""
+    """The result of a call in the older form (`functions`)."""
 
     role: Literal["function"]
     content: Content
@@ -120,8 +112,6 @@ class Function(WireModel):
 
 
 class Tool(WireModel):
-    """A function as a tool."""
-
     type: Literal["function"]
     function: Function
 
@@ -133,14 +123,12 @@ class FunctionName(WireModel):
 
 
 class NamedToolChoice(WireModel):
-    """The tool to call."""
-
     type: Literal["function"]
     function: FunctionName
 
 
 class CreateChatCompletionRequest(ChoiceFields, TemplateFields):
-    """Messages to answer."""
+    """A conversation to answer."""
 
     messages: Annotated[
         list[ChatMessage],
@@ -153,19 +141,19 @@ class CreateChatCompletionRequest(ChoiceFields, TemplateFields):
     tools: Annotated[list[Tool], FirstError(), AtMost(limits.MAX_TOOLS, "tools")] | None = None
     tool_choice: Literal["none", "auto", "required"] | NamedToolChoice | None = None
     parallel_tool_calls: Annotated[
-        bool | None, Field(description="Whether one answer may hold several tool calls.")
+        bool | None, Field(description="Allows several tool calls in one answer.")
     ] = None
     reasoning_format: Annotated[
         Literal["auto", "none", "deepseek"] | None,
-        Field(description="`none` leaves thoughts in the content; else they come as reasoning_content."),
+        Field(description="`none` leaves thoughts in the content; otherwise they are in reasoning_content."),
     ] = None
     reasoning_effort: Annotated[
         Effort | None,
-        Field(description="How long to think, for templates that know it, and as a budget in tokens."),
+        Field(description="Reasoning effort: passed to the template, and limits the tokens of thought."),
     ] = None
     max_tokens: Annotated[
         Int | None,
-        Field(description="Tokens to generate at most. Null, 0 and -1 are until the context ends."),
+        Field(description="Maximum tokens to generate. Null, 0 and -1 generate until the context is full."),
     ] = None
     max_completion_tokens: Annotated[Int | None, Field(description="OpenAI's newer name of max_tokens.")] = (
         None
@@ -179,12 +167,12 @@ class CreateChatCompletionRequest(ChoiceFields, TemplateFields):
     logprobs: bool | None = False
     top_logprobs: Annotated[
         Count | None,
-        Field(description="With logprobs: how many likely tokens to show beside the chosen one."),
+        Field(description="With logprobs: number of most likely tokens to return besides the chosen one."),
     ] = None
 
 
 class TopLogprob(TypedDict):
-    """A candidate; bytes are those of the token, which may be part of a character."""
+    """A candidate. bytes: of the token, which may be part of a character."""
 
     token: str
     logprob: float
@@ -192,7 +180,7 @@ class TopLogprob(TypedDict):
 
 
 class TokenLogprob(TypedDict):
-    """A token of the answer and its most likely competitors."""
+    """A token of the answer and its most likely alternatives."""
 
     token: str
     logprob: float
@@ -201,27 +189,19 @@ class TokenLogprob(TypedDict):
 
 
 class ChatLogprobs(TypedDict):
-    """Log-probabilities of an answer."""
-
     content: list[TokenLogprob] | None
     refusal: list[TokenLogprob] | None
 
 
 class PromptTokensDetails(TypedDict):
-    """cached_tokens: those that the prefix cache had."""
-
     cached_tokens: int
 
 
 class CompletionTokensDetails(TypedDict):
-    """reasoning_tokens: those of thoughts."""
-
     reasoning_tokens: int
 
 
 class Usage(TypedDict):
-    """Token counts."""
-
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
@@ -230,7 +210,7 @@ class Usage(TypedDict):
 
 
 class Timings(TypedDict):
-    """Where the time went, in llama-server's words: prompt_n tokens were computed, cache_n were not."""
+    """llama-server's timings. prompt_n: computed tokens; cache_n: tokens from the prefix cache."""
 
     cache_n: int
     prompt_n: int
@@ -244,14 +224,14 @@ class Timings(TypedDict):
 
 
 class ResponseFunction(TypedDict):
-    """A call; arguments are JSON text."""
+    """arguments: JSON text."""
 
     name: str
     arguments: str
 
 
 class ResponseToolCall(TypedDict):
-    """A call with the id that its result has to name."""
+    """A call. id: the result must refer to it."""
 
     id: str
     type: Literal["function"]
@@ -259,8 +239,6 @@ class ResponseToolCall(TypedDict):
 
 
 class ResponseMessage(TypedDict):
-    """The answer."""
-
     role: Literal["assistant", "function"]
     content: str | None
     reasoning_content: NotRequired[str]
@@ -269,8 +247,6 @@ class ResponseMessage(TypedDict):
 
 
 class ResponseChoice(TypedDict):
-    """One answer."""
-
     index: int
     message: ResponseMessage
     logprobs: ChatLogprobs | None
@@ -278,8 +254,6 @@ class ResponseChoice(TypedDict):
 
 
 class CreateChatCompletionResponse(TypedDict):
-    """All answers."""
-
     id: str
     object: Literal["chat.completion"]
     created: int
@@ -290,14 +264,14 @@ class CreateChatCompletionResponse(TypedDict):
 
 
 class FunctionFragment(TypedDict):
-    """More of a call: the name comes once, the arguments in pieces."""
+    """Part of a call: the name comes once, the arguments in pieces."""
 
     name: NotRequired[str]
     arguments: str
 
 
 class ToolCallFragment(TypedDict):
-    """More of the call number `index`. Id and type come with the name."""
+    """Part of the call number `index`. Id and type come with the name."""
 
     index: int
     id: NotRequired[str]
@@ -306,7 +280,7 @@ class ToolCallFragment(TypedDict):
 
 
 class Delta(TypedDict):
-    """What is new of an answer: the role first, then thoughts, text and calls, nothing with the finish reason."""
+    """The next piece of an answer: first the role, then thoughts, text and calls; empty with the finish reason."""
 
     role: NotRequired[Literal["assistant"]]
     content: NotRequired[str]
@@ -316,8 +290,6 @@ class Delta(TypedDict):
 
 
 class ChunkChoice(TypedDict):
-    """News of one answer."""
-
     index: int
     delta: Delta
     logprobs: ChatLogprobs | None
@@ -325,7 +297,7 @@ class ChunkChoice(TypedDict):
 
 
 class ChatCompletionChunk(TypedDict):
-    """One event of a stream. usage: absent unless asked for; null on all events but the last."""
+    """One event of a stream. usage: absent unless requested; null in all events but the last."""
 
     id: str
     object: Literal["chat.completion.chunk"]

@@ -1,19 +1,17 @@
-"""Jan's completion request as GenerationRequests, one per prompt. Pure."""
+"""Completion request → one GenerationRequest per prompt. Pure."""
 
 from __future__ import annotations
 
 from jan_serve.api.dialects.openai import limits
 from jan_serve.api.dialects.openai.completions.wire import CreateCompletionRequest
-from jan_serve.api.dialects.openai.parse_adapters import adapter_choices
 from jan_serve.api.dialects.openai.parse_common import (
-    bias_by_text,
+    adapter_choices,
     choice_counts,
-    given,
+    explicit_sampling,
     require,
-    sampling_params,
-    stop_conditions,
 )
 from jan_serve.api.dialects.openai.parse_constraint import constraint_of
+from jan_serve.api.dialects.openai.parse_sampling import bias_by_text, sampling_params, stop_conditions
 from jan_serve.api.shared.durations import keep_alive_s
 from jan_serve.core.request import GenerationRequest, InfillPrompt, Prompt, TextPrompt, TokenPrompt
 from jan_serve.errors import InvalidRequest
@@ -29,7 +27,7 @@ def completion_requests(body: CreateCompletionRequest) -> list[GenerationRequest
     bias = bias_by_text(body)
     stopping = stop_conditions(body, body.max_tokens if body.echo else body.max_tokens or None)
     constraint = constraint_of(body)
-    said, adapters, keep = given(body), adapter_choices(body.lora), keep_alive_s(body.keep_alive)
+    given, adapters, keep = explicit_sampling(body), adapter_choices(body.lora), keep_alive_s(body.keep_alive)
     return [
         GenerationRequest(
             model=body.model or None,
@@ -42,7 +40,7 @@ def completion_requests(body: CreateCompletionRequest) -> list[GenerationRequest
             best_of=best_of,
             logprobs=body.logprobs,
             prompt_logprobs=body.logprobs if body.echo else None,
-            given=said,
+            given=given,
             adapters=adapters,
             keep_alive_s=keep,
         )
@@ -51,7 +49,7 @@ def completion_requests(body: CreateCompletionRequest) -> list[GenerationRequest
 
 
 def prompt_items(body: CreateCompletionRequest) -> list[str | tuple[int, ...]]:
-    """The prompts, each a text or token ids."""
+    """Each prompt is a text or token ids."""
     prompt = body.prompt
     if isinstance(prompt, str):
         return [prompt]

@@ -1,7 +1,6 @@
-"""Events of an answer in Jan's completion form, whole and as chunks. Pure.
+"""Renders an answer of /v1/completions, whole and as chunks. Pure.
 
-Both take the same pieces from `_Choices`: the prompt where it is echoed, the text, and the suffix where the model could
-not be given it.
+Both take the same pieces from `_Choices`: the echoed prompt, the text, and the suffix if the model could not read it.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ from jan_serve.api.dialects.openai.completions.wire import (
     CreateCompletionResponse,
 )
 from jan_serve.api.dialects.openai.logprobs import CompletionLogprobsBuilder
-from jan_serve.api.dialects.openai.reply_head import ReplyHead, usage_of
+from jan_serve.api.dialects.openai.render_common import ReplyHead, usage_of
 from jan_serve.core.events import Completed, Finished, PromptTokens, Started, TextDelta, Usage
 from jan_serve.generation.batch import PromptEvent
 
 
 @dataclass(frozen=True, slots=True)
 class CompletionForm:
-    """How the choices of a call look. n: for each prompt. prompts: their texts, where echo or logprobs need them."""
+    """n: choices for each prompt. prompts: their texts, if echo or logprobs need them."""
 
     prompts: Sequence[str]
     n: int
@@ -41,7 +40,6 @@ class _Choices:
         self._offsets: dict[int, CompletionLogprobsBuilder] = {}
 
     def pieces(self, event: PromptEvent) -> Iterator[CompletionChoice]:
-        """The pieces of one event, in order."""
         match event.event:
             case Started() as started:
                 if self._form.suffix and not started.infilled:
@@ -67,7 +65,7 @@ class _Choices:
                 pass
 
     def _end(self, finished: Finished) -> CompletionLogprobs | None:
-        """The token that ended a scored prompt's answer: clients drop the entry of what they had to let generate."""
+        """The token that ended the answer to a scored prompt: clients that score drop the last entry."""
         if finished.end_token is None or not (self._form.echo and self._form.logprobs):
             return None
         return self._builder(finished.index).add([finished.end_token])
@@ -83,8 +81,6 @@ class _Choices:
 
 
 class CompletionAnswer:
-    """The whole answer."""
-
     def __init__(self, head: ReplyHead, form: CompletionForm) -> None:
         self._head = head
         self._form = form
@@ -93,7 +89,6 @@ class CompletionAnswer:
         self._usage = Usage()
 
     def add(self, event: PromptEvent) -> None:
-        """Take the next event."""
         match event.event:
             case Started() as started:
                 self._head.served_by(started.model)
@@ -105,7 +100,6 @@ class CompletionAnswer:
             self._pieces[piece["index"]].append(piece)
 
     def body(self) -> CreateCompletionResponse:
-        """The response."""
         return {
             "id": self._head.id,
             "object": "text_completion",
@@ -125,7 +119,7 @@ class CompletionAnswer:
 
 
 class CompletionChunks:
-    """The stream: text as it comes, then the reason; then the usage if it was asked for."""
+    """The stream: text, then the finish reason, then the usage on request."""
 
     def __init__(self, head: ReplyHead, form: CompletionForm, *, include_usage: bool) -> None:
         self._head = head
@@ -133,7 +127,6 @@ class CompletionChunks:
         self._include_usage = include_usage
 
     def chunks(self, event: PromptEvent) -> Iterator[CreateCompletionResponse]:
-        """The chunks of one event."""
         if isinstance(event.event, Started):
             self._head.served_by(event.event.model)
         for piece in self._choices.pieces(event):

@@ -1,4 +1,4 @@
-"""Wire types of /v1/completions. They never leave this folder."""
+"""Wire types of /v1/completions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jan_serve.api.shared.wire_types import Int, TextsOrTokens
 
 
 class CreateCompletionRequest(ChoiceFields):
-    """Text to continue."""
+    """Texts or token ids to continue."""
 
     prompt: Annotated[
         str | list[str] | list[int] | list[list[int]],
@@ -25,16 +25,17 @@ class CreateCompletionRequest(ChoiceFields):
     max_tokens: Annotated[
         Count | None,
         Field(
-            description="Tokens to generate at most. Null is until the context ends, and so is 0; with `echo`, 0 is the"
-            " prompt alone, to be scored."
+            description="Maximum tokens to generate. Null and 0 generate until the context is full; with `echo`, 0 only"
+            " scores the prompt."
         ),
     ] = 16
     echo: Annotated[bool, Field(description="Put the prompt before the answer.")] = False
     logprobs: Annotated[
-        Count | None, Field(description="Log-probabilities of this many likely tokens beside the chosen one.")
+        Count | None,
+        Field(description="Return log-probabilities, of this many likely tokens besides the chosen one."),
     ] = None
     best_of: Annotated[
-        Int | None, Field(description="Answers to generate, of which the n most likely ones are returned.")
+        Int | None, Field(description="Answers to generate; the n most likely ones are returned.")
     ] = 1
 
 
@@ -48,7 +49,7 @@ class CompletionLogprobs(TypedDict):
 
 
 class CompletionChoice(TypedDict):
-    """One answer, or in a stream its news."""
+    """One answer; in a stream, its next piece."""
 
     text: str
     index: int
@@ -57,7 +58,7 @@ class CompletionChoice(TypedDict):
 
 
 class CreateCompletionResponse(TypedDict):
-    """All answers, or one event of a stream, where usage comes only when asked for."""
+    """All answers, or one event of a stream. usage: in streams only on request."""
 
     id: str
     object: Literal["text_completion"]

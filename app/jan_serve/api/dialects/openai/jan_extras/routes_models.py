@@ -1,4 +1,4 @@
-"""The list of models that can be asked for: quickly, and without loading one."""
+"""GET /v1/models: lists models without loading any."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from jan_serve.api.dialect import Services
-from jan_serve.api.dialects.openai.jan_extras import wire
+from jan_serve.api.dialects.openai.jan_extras.wire import ModelData, ModelList
 from jan_serve.api.http.replies import json_reply
 from jan_serve.api.shared.model_cards import OWNER, context_length, meta
 from jan_serve.core.listed_model import ListedModel
@@ -17,38 +17,36 @@ from jan_serve.errors import ModelNotFound
 
 
 def add_model_routes(router: APIRouter, services: Services) -> None:
-    """Add them to the dialect's router."""
-
-    async def cards() -> list[wire.ModelData]:
+    async def cards() -> list[ModelData]:
         if services.list_models is None:
             return [_bare(model.name) for model in await services.models.models()]
         states = {state.name: state for state in services.models.snapshot().models}
         return list(_cards(await services.list_models(), states.values()))
 
-    @router.get("/v1/models", tags=["OpenAI V1"], summary="Models", response_model=wire.ModelList)
+    @router.get("/v1/models", tags=["OpenAI V1"], summary="Models", response_model=ModelList)
     async def get_models() -> Response:
-        """The models that can be asked for, and their LoRA adapters as `model:adapter`."""
+        """List the available models, and their LoRA adapters as `model:adapter`."""
         return json_reply({"object": "list", "data": await cards()})
 
-    @router.get("/v1/models/{name:path}", tags=["OpenAI V1"], summary="Model", response_model=wire.ModelData)
+    @router.get("/v1/models/{name:path}", tags=["OpenAI V1"], summary="Model", response_model=ModelData)
     async def get_model(name: str) -> Response:
-        """One of them, by its name or an alias."""
+        """Get a model by name or alias."""
         for card in await cards():
             if name == card["id"] or name in card.get("aliases", ()):
                 return json_reply(card)
         raise ModelNotFound(name)
 
 
-def _bare(name: str) -> wire.ModelData:
+def _bare(name: str) -> ModelData:
     return {"id": name, "object": "model", "created": 0, "owned_by": OWNER, "permissions": []}
 
 
-def _cards(models: Sequence[ListedModel], states: Iterable[ModelStatus]) -> Iterable[wire.ModelData]:
+def _cards(models: Sequence[ListedModel], states: Iterable[ModelStatus]) -> Iterable[ModelData]:
     by_name = {state.name: state for state in states}
     for model in models:
         state = by_name.get(model.name)
         length = context_length(model, state)
-        card: wire.ModelData = {
+        card: ModelData = {
             **_bare(model.name),
             "created": model.modified_at,
             "context_length": length,

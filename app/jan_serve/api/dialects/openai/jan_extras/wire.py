@@ -1,4 +1,4 @@
-"""Wire types of the small routes: embeddings, models, tokenising. They never leave this folder."""
+"""Wire types of the models, tokenize and grammar routes."""
 
 from __future__ import annotations
 
@@ -7,59 +7,14 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from jan_serve.api.dialects.openai import limits
 from jan_serve.api.dialects.openai.wire_response_format import ResponseFormat
-from jan_serve.api.shared.durations import KeepAlive
-from jan_serve.api.shared.wire_types import Int, Ints, TextsOrTokens, WireModel
-
-
-class CreateEmbeddingRequest(WireModel):
-    """Texts or token ids to embed."""
-
-    input: Annotated[
-        str | list[str] | list[int] | list[list[int]],
-        TextsOrTokens("input", limits.MAX_EMBEDDING_INPUTS, limits.MAX_PROMPT_TOKENS),
-        Field(description="A text, token ids, or a list of these."),
-    ]
-    model: str | None = None
-    encoding_format: Annotated[
-        Literal["float", "base64"] | None, Field(description="base64 is of little-endian float32.")
-    ] = None
-    keep_alive: KeepAlive = None
-    dimensions: Annotated[
-        Int | None, Field(description="Keep the first ones and scale them to unit length again.")
-    ] = None
-    user: str | None = None
-
-
-class Embedding(TypedDict):
-    """The vector of one input."""
-
-    object: Literal["embedding"]
-    index: int
-    embedding: list[float] | str
-
-
-class EmbeddingUsage(TypedDict):
-    """Token counts."""
-
-    prompt_tokens: int
-    total_tokens: int
-
-
-class CreateEmbeddingResponse(TypedDict):
-    """All vectors, in the order of the inputs."""
-
-    object: Literal["list"]
-    data: list[Embedding]
-    model: str
-    usage: EmbeddingUsage
+from jan_serve.api.shared.wire_types import Ints, WireModel
 
 
 class ModelData(TypedDict):
-    """A model that can be asked for. Lengths in tokens; null where the header was not read yet.
+    """An available model. Lengths in tokens; null if the header was not read yet.
 
-    root, parent: of a LoRA adapter, the model that it belongs to.
+    root, parent: for a LoRA adapter, the model that it belongs to.
     """
 
     id: str
@@ -76,54 +31,44 @@ class ModelData(TypedDict):
 
 
 class ModelList(TypedDict):
-    """All of them."""
-
     object: Literal["list"]
     data: list[ModelData]
 
 
 class TokenizeInputRequest(WireModel):
-    """Text to tokenise."""
-
     input: str
     model: str | None = None
-    with_pieces: Annotated[bool, Field(description="Whether to tell the text of each token too.")] = False
+    with_pieces: Annotated[bool, Field(description="Return the text of each token too.")] = False
 
 
 class TokenizeInputResponse(TypedDict):
-    """Its token ids. pieces: the text of each, or its bytes where it is a part of a character."""
+    """pieces: the text of each token, or its bytes if it is part of a character."""
 
     tokens: list[int]
     pieces: NotRequired[list[str | list[int]]]
 
 
 class TokenizeInputCountResponse(TypedDict):
-    """How many there are."""
-
     count: int
 
 
 class DetokenizeInputRequest(WireModel):
-    """Token ids to turn into text."""
-
     tokens: Ints
     model: str | None = None
 
 
 class DetokenizeInputResponse(TypedDict):
-    """The text."""
-
     text: str
 
 
 class GrammarRequest(WireModel):
-    """A constraint, as generation requests have it. response_format has precedence."""
+    """A constraint, as in generation requests. response_format takes precedence."""
 
     response_format: ResponseFormat | None = None
     grammar: Annotated[str | None, Field(description="GBNF, or the name of a grammar.")] = None
 
 
 class GrammarResponse(TypedDict):
-    """GBNF of the same language."""
+    """grammar: GBNF of the same language."""
 
     grammar: str

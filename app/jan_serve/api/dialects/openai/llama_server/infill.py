@@ -1,4 +1,4 @@
-"""/infill: its request as a GenerationRequest, and the events of the answer in llama-server's form. Pure."""
+"""/infill: parses the request to a GenerationRequest, and renders the answer in llama-server's form. Pure."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from jan_serve.api.dialects.openai.llama_server.wire import (
     InfillResponse,
     InfillSettings,
 )
-from jan_serve.api.dialects.openai.parse_adapters import adapter_choices
-from jan_serve.api.dialects.openai.reply_head import timings_of
+from jan_serve.api.dialects.openai.parse_common import adapter_choices
+from jan_serve.api.dialects.openai.render_common import timings_of
 from jan_serve.api.shared.durations import keep_alive_s
 from jan_serve.api.shared.explicit_fields import explicit_fields
 from jan_serve.api.shared.stops import stop_texts
@@ -36,7 +36,7 @@ SAMPLERS: Final = {
     "temperature": "t",
     "infill": "i",
 }
-"""llama.cpp's names and letters. Those that this server does not have are off by default there too."""
+"""llama.cpp's names and letters. Samplers that this server lacks are off by default in llama.cpp too."""
 
 _DEFAULT: Final = ("penalties", "top_k", "typ_p", "top_p", "min_p", "temperature")
 
@@ -72,7 +72,7 @@ def infill_request(body: InfillRequest) -> GenerationRequest:
             stop=stop_texts(body.stop),
             max_decode_s=min(body.t_max_predict_ms, MAX_INT) / 1000 if body.t_max_predict_ms > 0 else None,
         ),
-        # A list of samplers says of all of them whether they are used.
+        # A list of samplers sets all of them: model defaults replace none.
         given=explicit_fields(body, n_predict="max_tokens") if body.samplers is None else None,
         adapters=adapter_choices(body.lora),
         keep_alive_s=keep_alive_s(body.keep_alive),
@@ -80,24 +80,24 @@ def infill_request(body: InfillRequest) -> GenerationRequest:
 
 
 def _letters(body: InfillRequest) -> str:
-    asked = body.samplers
-    if asked is None:
-        asked = list(_DEFAULT)
-    if isinstance(asked, str):
-        unknown = [letter for letter in asked if letter not in SAMPLERS.values()]
+    samplers = body.samplers
+    if samplers is None:
+        samplers = list(_DEFAULT)
+    if isinstance(samplers, str):
+        unknown = [letter for letter in samplers if letter not in SAMPLERS.values()]
         if unknown:
             raise InvalidRequest(f"samplers: {unknown[0]!r} is no letter of a sampler", param="samplers")
-        return asked
-    for name in asked:
+        return samplers
+    for name in samplers:
         if name not in SAMPLERS:
             raise InvalidRequest(
                 f"samplers: {name[:40]!r} is not one of {', '.join(SAMPLERS)}", param="samplers"
             )
-    return "".join(SAMPLERS[name] for name in asked)
+    return "".join(SAMPLERS[name] for name in samplers)
 
 
 class InfillAnswer:
-    """The whole answer; also what the last event of a stream says."""
+    """The whole answer, and the last event of a stream."""
 
     def __init__(self, body: InfillRequest) -> None:
         self._body = body
@@ -107,7 +107,6 @@ class InfillAnswer:
         self._completed = Completed(usage=Usage())
 
     def add(self, event: PromptEvent) -> None:
-        """Take the next event."""
         match event.event:
             case Started() as started:
                 self._started = started
@@ -121,11 +120,9 @@ class InfillAnswer:
                 pass
 
     def body(self) -> InfillResponse:
-        """The response."""
         return self.final("".join(self._texts))
 
     def final(self, content: str) -> InfillResponse:
-        """The response with this content."""
         usage = self._completed.usage
         finished = self._finished
         return {
@@ -160,13 +157,12 @@ class InfillAnswer:
 
 
 class InfillChunks:
-    """The stream: pieces of text, then the rest of the answer without it. There is no end mark."""
+    """The stream: pieces of text, then the other fields of the answer. There is no end mark."""
 
     def __init__(self, body: InfillRequest) -> None:
         self._answer = InfillAnswer(body)
 
     def chunks(self, event: PromptEvent) -> Iterator[InfillChunk | InfillResponse]:
-        """The chunks of one event."""
         self._answer.add(event)
         match event.event:
             case TextDelta() as delta if delta.text:

@@ -1,8 +1,6 @@
-"""The routes that editors know from llama-server."""
+"""llama-server's routes that editors use."""
 
 from __future__ import annotations
-
-from typing import Any, Final
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -10,10 +8,16 @@ from starlette.responses import Response
 
 from jan_serve import __version__
 from jan_serve.api.dialect import Services
-from jan_serve.api.dialects.openai.chat import wire as wire_chat
 from jan_serve.api.dialects.openai.chat.parse import chat_request
-from jan_serve.api.dialects.openai.llama_server import wire as wire_llama
+from jan_serve.api.dialects.openai.chat.wire import CreateChatCompletionRequest
 from jan_serve.api.dialects.openai.llama_server.infill import InfillAnswer, InfillChunks, infill_request
+from jan_serve.api.dialects.openai.llama_server.wire import (
+    AppliedTemplate,
+    InfillRequest,
+    InfillResponse,
+    LoraAdapter,
+    Props,
+)
 from jan_serve.api.http.disconnect import while_connected
 from jan_serve.api.http.replies import json_reply
 from jan_serve.api.http.sse import SSE_RESPONSE
@@ -25,21 +29,18 @@ from jan_serve.generation.batch import generate_batch
 from jan_serve.generation.ports import ModelLeases
 from jan_serve.generation.service import GenerationService
 
-_STREAMED: Final[dict[int | str, dict[str, Any]]] = {200: {"content": SSE_RESPONSE}}
-
 
 def add_llama_routes(router: APIRouter, services: Services, leases: ModelLeases) -> None:
-    """Add them to the dialect's router."""
     generation = GenerationService(leases, services.preparer, services.running)
 
     @router.post(
         "/infill",
         tags=["llama-server"],
         summary="Infill",
-        response_model=wire_llama.InfillResponse,
-        responses=_STREAMED,
+        response_model=InfillResponse,
+        responses={200: {"content": SSE_RESPONSE}},
     )
-    async def infill(request: Request, body: wire_llama.InfillRequest) -> Response:
+    async def infill(request: Request, body: InfillRequest) -> Response:
         """Fill a gap in code."""
         events = generate_batch(generation.generate, [infill_request(body)])
         if not body.stream:
@@ -52,19 +53,19 @@ def add_llama_routes(router: APIRouter, services: Services, leases: ModelLeases)
         "/apply-template",
         tags=["llama-server"],
         summary="Apply template",
-        response_model=wire_llama.AppliedTemplate,
+        response_model=AppliedTemplate,
     )
-    async def apply_template(request: Request, body: wire_chat.CreateChatCompletionRequest) -> Response:
-        """The text that the model would be given for a chat."""
-        asked = chat_request(body)
-        assert isinstance(asked.prompt, ChatPrompt)
+    async def apply_template(request: Request, body: CreateChatCompletionRequest) -> Response:
+        """Render a chat to the prompt that the model reads."""
+        chat = chat_request(body)
+        assert isinstance(chat.prompt, ChatPrompt)
         return json_reply(
-            {"prompt": await while_connected(request, generation.chat_text(asked.model, asked.prompt))}
+            {"prompt": await while_connected(request, generation.chat_text(chat.model, chat.prompt))}
         )
 
-    @router.get("/props", tags=["llama-server"], summary="Props", response_model=wire_llama.Props)
+    @router.get("/props", tags=["llama-server"], summary="Props", response_model=Props)
     async def props(request: Request, model: str | None = None) -> Response:
-        """Facts of a model, the default one if none is named, which is loaded for it."""
+        """Properties of a model; without a name, of the default model. Loads the model."""
         name, facts = await while_connected(request, generation.facts(model or None))
         return json_reply(_props(name, facts))
 
@@ -72,25 +73,25 @@ def add_llama_routes(router: APIRouter, services: Services, leases: ModelLeases)
         "/lora-adapters",
         tags=["llama-server"],
         summary="LoRA adapters",
-        response_model=list[wire_llama.LoraAdapter],
+        response_model=list[LoraAdapter],
     )
     async def lora_adapters(request: Request, model: str | None = None) -> Response:
-        """The adapters of a model, by the ids that `lora` takes. None applies to a request that does not choose it."""
+        """List the adapters of a model by the ids that `lora` takes. They apply only to requests that choose them."""
         _, facts = await while_connected(request, generation.facts(model or None))
         return json_reply(
             [
-                {"id": place, "name": adapter.name, "path": adapter.name, "scale": adapter.scale}
-                for place, adapter in enumerate(facts.adapters)
+                {"id": index, "name": adapter.name, "path": adapter.name, "scale": adapter.scale}
+                for index, adapter in enumerate(facts.adapters)
             ]
         )
 
 
-def _props(name: str, facts: ModelFacts) -> wire_llama.Props:
+def _props(name: str, facts: ModelFacts) -> Props:
     def text(role: str) -> str:
         token = facts.special_tokens.get(role)
         return token.text if token is not None else ""
 
-    answer: wire_llama.Props = {
+    answer: Props = {
         "default_generation_settings": {"n_ctx": facts.n_ctx, "params": {"n_predict": -1}},
         "total_slots": facts.parallel,
         "model_alias": name,

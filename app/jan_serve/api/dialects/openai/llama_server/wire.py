@@ -1,4 +1,4 @@
-"""Wire types of the routes that editors know from llama-server: /infill, /apply-template and /props."""
+"""Wire types of llama-server's routes: /infill, /apply-template, /props and /lora-adapters."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from jan_serve.api.shared.wire_types import AtMost, Between, FirstError, Int, St
 
 
 class ExtraFile(WireModel):
-    """A part of another file."""
-
     filename: str = "tmp"
     text: str
 
@@ -25,26 +23,26 @@ class InfillRequest(WireModel):
     """A gap in code to fill. Defaults are llama-server's."""
 
     input_prefix: Annotated[str, Field(description="The text before the gap.")] = ""
-    input_suffix: Annotated[str, Field(description="The text behind the gap.")] = ""
+    input_suffix: Annotated[str, Field(description="The text after the gap.")] = ""
     input_extra: Annotated[
         list[ExtraFile],
         FirstError(),
         AtMost(limits.MAX_EXTRA_FILES, "input_extra"),
-        Field(description="Parts of other files. The first ones go where the context is too short."),
+        Field(description="Parts of other files. If the context is too short, the first ones are dropped."),
     ] = Field(default_factory=list[ExtraFile])
-    prompt: Annotated[str, Field(description="The beginning of what fills the gap.")] = ""
+    prompt: Annotated[str, Field(description="The beginning of the text that fills the gap.")] = ""
     n_predict: Annotated[
         Annotated[Int, Between(-1)],
         Field(
-            description="Tokens to generate at most. -1 is until the context ends; 0 only reads the prompt."
+            description="Maximum tokens to generate. -1 generates until the context is full; 0 only reads the prompt."
         ),
     ] = -1
     t_max_predict_ms: Annotated[
-        Count, Field(description="Milliseconds after which a text that has a line break ends. 0 is never.")
+        Count, Field(description="Milliseconds after which a text with a line break ends. 0 is never.")
     ] = 0
     samplers: Annotated[
         Strings | str | None,
-        Field(description="Which samplers to use, by name or by llama.cpp's letters; all others are off."),
+        Field(description="Samplers to use, by name or by llama.cpp's letters; all others are off."),
     ] = None
     temperature: Annotated[float, Between(0, limits.MAX_TEMPERATURE)] = 0.8
     top_k: Int = 40
@@ -64,7 +62,7 @@ class InfillRequest(WireModel):
 
 
 class InfillSettings(TypedDict):
-    """What was used, as far as it can be set."""
+    """The settings used for the answer."""
 
     n_predict: int
     temperature: float
@@ -78,7 +76,7 @@ class InfillSettings(TypedDict):
 
 
 class InfillResponse(TypedDict):
-    """What fills the gap; in a stream the last event, whose content is empty."""
+    """The text that fills the gap; in a stream, the last event, with empty content."""
 
     index: int
     content: str
@@ -96,8 +94,6 @@ class InfillResponse(TypedDict):
 
 
 class InfillChunk(TypedDict):
-    """More of it."""
-
     index: int
     content: str
     stop: bool
@@ -105,13 +101,11 @@ class InfillChunk(TypedDict):
 
 
 class AppliedTemplate(TypedDict):
-    """The prompt that a chat would be."""
-
     prompt: str
 
 
 class Props(TypedDict):
-    """The default model and the server, as far as clients of llama-server ask."""
+    """Properties of a model and the server: the part of llama-server's /props that clients read."""
 
     default_generation_settings: dict[str, Any]
     total_slots: int
@@ -126,7 +120,7 @@ class Props(TypedDict):
 
 
 class LoraAdapter(TypedDict):
-    """path: its name as well; files of this machine are not shown. scale: of requests that choose it and say none."""
+    """path: the name again, so that no local path is shown. scale: for requests that choose it without a scale."""
 
     id: int
     name: str

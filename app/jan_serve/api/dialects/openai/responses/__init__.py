@@ -1,1 +1,1 @@
-"""/v1/responses: OpenAI's Responses API, on the generation service that chats use."""
+"""/v1/responses: OpenAI's Responses API, over the same generation service as chats."""

@@ -1,6 +1,6 @@
-"""The text that a custom tool is called with, out of the arguments `{"input": "…"}` as they come. Pure.
+"""Streams the input of a custom tool out of the arguments `{"input": "…"}`. Pure.
 
-Models call custom tools as functions of one argument: their formats know nothing else.
+Models call custom tools as functions of one argument, the only form that their formats have.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ FIELD: Final = "input"
 
 _HEAD: Final = re.compile(r'\s*\{\s*"input"\s*:\s*"')
 _WHOLE: Final = re.compile(
-    # Characters and escapes; of a surrogate pair both halves, or one that no second one can follow.
+    # Characters and escapes: both halves of a surrogate pair, or a half that cannot become a pair.
     r'(?:[^"\\]|\\["\\/bfnrt]|\\u(?![dD][89abAB])[0-9a-fA-F]{4}'
     r"|\\u[dD][89abAB][0-9a-fA-F]{2}(?:\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?=[^\\]|\\[^u]|\\u(?![dD][c-fC-F])[0-9a-fA-F]{2})))*"
 )
 
 
 class CustomInput:
-    """Pieces of JSON text in, pieces of the input out. Joined, they do not depend on how the text was cut."""
+    """JSON text in, input out. The joined pieces do not depend on where the JSON text was cut."""
 
     def __init__(self) -> None:
         self._text: list[str] = []
         self._rest = ""
         self._inside = False
         self._ended = False
-        self._given: list[str] = []
+        self._pieces: list[str] = []
 
     def feed(self, arguments: str) -> str:
-        """What more of the input is known now."""
+        """The new part of the input."""
         self._text.append(arguments)
         self._rest += arguments
         if self._ended:
@@ -45,34 +45,32 @@ class CustomInput:
         piece = whole[0] if whole is not None else ""
         self._rest = self._rest[len(piece) :]
         self._ended = self._rest.startswith('"')
-        return self._give(_unescaped(piece))
+        return self._emit(_unescaped(piece))
 
     def finish(self) -> str:
-        """The rest: of arguments that have another form all of their text, or what their own `input` says."""
+        """The rest. For arguments of another form: their `input` if it is a text, else all of their text."""
         if self._inside:
             return ""
         text = "".join(self._text)
-        return self._give(_input_of(text) if text else "")
+        return self._emit(_input_of(text) if text else "")
 
     @property
     def value(self) -> str:
-        """All that was given out."""
-        return "".join(self._given)
+        return "".join(self._pieces)
 
-    def _give(self, piece: str) -> str:
+    def _emit(self, piece: str) -> str:
         if piece:
-            self._given.append(piece)
+            self._pieces.append(piece)
         return piece
 
 
 def custom_arguments(text: str) -> str:
-    """The arguments of a call with this input."""
     return json.dumps({FIELD: text}, ensure_ascii=False)
 
 
 def _unescaped(piece: str) -> str:
     value: str = json.loads(f'"{piece}"', strict=False)
-    # Half of a pair is no character, and JSON that is written has none.
+    # An unpaired surrogate is not a character and cannot be encoded.
     return value.encode("utf-8", "replace").decode() if not value.isascii() else value
 
 
@@ -83,5 +81,5 @@ def _input_of(text: str) -> str:
         return text
     if not isinstance(value, dict):
         return text
-    found = cast(dict[str, Any], value).get(FIELD)
-    return found if isinstance(found, str) else text
+    text_input = cast(dict[str, Any], value).get(FIELD)
+    return text_input if isinstance(text_input, str) else text

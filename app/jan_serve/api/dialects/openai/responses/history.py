@@ -1,6 +1,6 @@
-"""The items of a conversation as the messages of a chat. Pure.
+"""Turns the items of a conversation into chat messages. Pure.
 
-What a model did in one turn comes as several items (a thought, text, calls), and is one message of the assistant.
+Several items (a thought, text, calls) of one turn become one assistant message.
 """
 
 from __future__ import annotations
@@ -33,21 +33,20 @@ IMAGE_NOTE: Final = "(The tool gave an image here, and this model reads text onl
 
 
 class History:
-    """Takes items in their order. warnings: what was left out."""
+    """Collects items in order. warnings: what was left out."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
         self.warnings: list[str] = []
-        # The turn of the assistant that the next of his items belongs to.
+        # The assistant message that the next assistant item joins.
         self._turn: Message | None = None
 
     def add(self, items: Sequence[InputItem], field: str = "input") -> None:
-        """More items. field: where they come from, for messages. Raises UnsupportedContent, InvalidRequest."""
-        for place, item in enumerate(items):
-            self._add(item, f"{field}[{place}]")
+        """field: source of the items, for error messages. Raises UnsupportedContent and InvalidRequest."""
+        for index, item in enumerate(items):
+            self._add(item, f"{field}[{index}]")
 
     def finished(self) -> tuple[Message, ...]:
-        """All messages."""
         self._end_turn()
         return tuple(self.messages)
 
@@ -57,7 +56,7 @@ class History:
                 self._add_text(_content(item.content, f"{where}.content"))
             case MessageItem():
                 role = "user" if item.role == "user" else "system"
-                self._say(Message(role=role, content=_content(item.content, f"{where}.content")))
+                self._append(Message(role=role, content=_content(item.content, f"{where}.content")))
             case ReasoningItem():
                 self._add_thought(_thought(item))
             case FunctionCallItem():
@@ -68,13 +67,13 @@ class History:
                 )
             case CallOutputItem():
                 content = self._output(item, f"{where}.output")
-                self._say(Message(role="tool", content=content, tool_call_id=item.call_id))
+                self._append(Message(role="tool", content=content, tool_call_id=item.call_id))
             case HostedItem():
                 self.warnings.append(f"{where}: {item.type} means nothing to this server, and was left out")
             case _:
                 raise InvalidRequest(f"{where}: the item {item.id[:80]!r} is not kept here", param="input")
 
-    def _say(self, message: Message) -> None:
+    def _append(self, message: Message) -> None:
         self._end_turn()
         self.messages.append(message)
 
@@ -107,23 +106,23 @@ class History:
         self._turn = msgspec.structs.replace(turn, tool_calls=calls)
 
     def _output(self, item: CallOutputItem, where: str) -> str:
-        """A result. An image in it is told of in words: the conversation could not go on otherwise."""
+        """The result of a call. A note replaces an image, since rejecting it would end the conversation."""
         if isinstance(item.output, str):
             return item.output
         texts: list[str] = []
-        for place, part in enumerate(item.output):
+        for index, part in enumerate(item.output):
             if isinstance(part, MediaPart) and part.type == "input_image":
-                self.warnings.append(f"{where}[{place}]: models here read text only, the image was left out")
+                self.warnings.append(f"{where}[{index}]: models here read text only, the image was left out")
                 texts.append(IMAGE_NOTE)
             else:
-                texts.append(_part(part, f"{where}[{place}]"))
+                texts.append(_part(part, f"{where}[{index}]"))
         return "".join(texts)
 
 
 def _content(content: str | list[ContentPart], where: str) -> str:
     if isinstance(content, str):
         return content
-    return "".join(_part(part, f"{where}[{place}]") for place, part in enumerate(content))
+    return "".join(_part(part, f"{where}[{index}]") for index, part in enumerate(content))
 
 
 def _part(part: ContentPart, where: str) -> str:
@@ -139,7 +138,7 @@ def _part(part: ContentPart, where: str) -> str:
 
 
 def _thought(item: ReasoningItem) -> str:
-    """What was thought, from whatever of it came back."""
+    """The text of a thought, from `encrypted_content`, else `content`, else `summary`."""
     packed = unpacked_thought(item.encrypted_content)
     if packed is not None:
         return packed

@@ -1,6 +1,6 @@
-"""The items of an answer while they come together, and the events that tell of each. Pure.
+"""Builds the output items of an answer and their stream events. Pure.
 
-An item opens, grows and closes; one is open at a time. Events are without their sequence numbers.
+An item opens, grows and closes; one is open at a time. Events have no sequence numbers yet.
 """
 
 from __future__ import annotations
@@ -29,36 +29,28 @@ from jan_serve.core.events import TokenInfo
 
 
 class OpenItem(Protocol):
-    """An item that grows."""
+    """An output item under construction."""
 
-    def opening(self) -> Iterator[Event]:
-        """The events that announce it."""
-        ...
+    def opening(self) -> Iterator[Event]: ...
 
-    def more(self, text: str, tokens: tuple[TokenInfo, ...] = ()) -> Iterator[Event]:
-        """Those of a piece."""
-        ...
+    def more(self, text: str, tokens: tuple[TokenInfo, ...] = ()) -> Iterator[Event]: ...
 
-    def closing(self, status: ItemStatus) -> Iterator[Event]:
-        """Those of its end."""
-        ...
+    def closing(self, status: ItemStatus) -> Iterator[Event]: ...
 
-    def item(self, status: ItemStatus) -> OutputItem:
-        """The item as it is now."""
-        ...
+    def item(self, status: ItemStatus) -> OutputItem: ...
 
 
 def new_id(prefix: str) -> str:
-    """An id that nobody can guess."""
+    """A random id of 122 bits."""
     return f"{prefix}_{uuid.uuid4().hex}"
 
 
 class _Writer:
-    """What all kinds of items have: an id, a place, and text."""
+    """Base of all items: id, output index and text."""
 
-    def __init__(self, prefix: str, place: int) -> None:
+    def __init__(self, prefix: str, output_index: int) -> None:
         self._id = new_id(prefix)
-        self._place = place
+        self._output_index = output_index
         self._pieces: list[str] = []
 
     @property
@@ -66,17 +58,15 @@ class _Writer:
         return "".join(self._pieces)
 
     def _event(self, kind: str, **fields: Any) -> Event:
-        return {"type": f"response.{kind}", "item_id": self._id, "output_index": self._place, **fields}
+        return {"type": f"response.{kind}", "item_id": self._id, "output_index": self._output_index, **fields}
 
     def _item_event(self, kind: str, item: OutputItem) -> Event:
-        return {"type": f"response.output_item.{kind}", "output_index": self._place, "item": item}
+        return {"type": f"response.output_item.{kind}", "output_index": self._output_index, "item": item}
 
 
 class MessageWriter(_Writer):
-    """Text of the answer."""
-
-    def __init__(self, place: int, *, logprobs: bool) -> None:
-        super().__init__("msg", place)
+    def __init__(self, output_index: int, *, logprobs: bool) -> None:
+        super().__init__("msg", output_index)
         self._wants_logprobs = logprobs
         self._logprobs: list[TokenLogprob] = []
 
@@ -111,10 +101,10 @@ class MessageWriter(_Writer):
 
 
 class ThoughtWriter(_Writer):
-    """A thought, shown once: as summary where the client asked for one, else as content."""
+    """A thought: in `summary` if the client asked for one, else in `content`."""
 
-    def __init__(self, place: int, *, as_summary: bool, packed: bool) -> None:
-        super().__init__("rs", place)
+    def __init__(self, output_index: int, *, as_summary: bool, packed: bool) -> None:
+        super().__init__("rs", output_index)
         self._packed = packed
         self._as_summary = as_summary
         self._part_kind = "reasoning_summary_part" if as_summary else "content_part"
@@ -155,10 +145,8 @@ class ThoughtWriter(_Writer):
 
 
 class FunctionCallWriter(_Writer):
-    """A call of a function."""
-
-    def __init__(self, place: int, callee: Callee, call_id: str) -> None:
-        super().__init__("fc", place)
+    def __init__(self, output_index: int, callee: Callee, call_id: str) -> None:
+        super().__init__("fc", output_index)
         self._callee = callee
         self._call_id = call_id
 
@@ -189,10 +177,10 @@ class FunctionCallWriter(_Writer):
 
 
 class CustomCallWriter(_Writer):
-    """A call of a custom tool, whose input is taken out of the arguments that the model writes."""
+    """A call of a custom tool: extracts its input from the arguments."""
 
-    def __init__(self, place: int, callee: Callee, call_id: str) -> None:
-        super().__init__("ctc", place)
+    def __init__(self, output_index: int, callee: Callee, call_id: str) -> None:
+        super().__init__("ctc", output_index)
         self._callee = callee
         self._call_id = call_id
         self._input = CustomInput()

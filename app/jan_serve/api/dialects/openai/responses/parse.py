@@ -1,4 +1,4 @@
-"""A request to /v1/responses as a GenerationRequest. Pure."""
+"""Responses request → GenerationRequest. Pure."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from jan_serve.api.dialects.openai import limits
-from jan_serve.api.dialects.openai.parse_adapters import adapter_choices
-from jan_serve.api.dialects.openai.parse_common import bias_by_text, given, sampling_params, stop_conditions
+from jan_serve.api.dialects.openai.parse_common import (
+    adapter_choices,
+    explicit_sampling,
+    reasoning_budget,
+    template_kwargs,
+)
 from jan_serve.api.dialects.openai.parse_constraint import constraint_of
-from jan_serve.api.dialects.openai.parse_template import reasoning_budget, template_kwargs
+from jan_serve.api.dialects.openai.parse_sampling import bias_by_text, sampling_params, stop_conditions
 from jan_serve.api.dialects.openai.responses.history import History
 from jan_serve.api.dialects.openai.responses.tools import ToolBook
 from jan_serve.api.dialects.openai.responses.wire import CreateResponseRequest
@@ -24,17 +28,17 @@ from jan_serve.errors import InvalidRequest
 LOGPROBS: Final = "message.output_text.logprobs"
 ENCRYPTED_THOUGHTS: Final = "reasoning.encrypted_content"
 
-_ABSENT: Final = {
+_UNSUPPORTED: Final = {
     "background": "answers are made while their request is open",
     "conversation": "there are no stored conversations; previous_response_id goes on from an answer",
     "prompt": "there are no stored prompts",
 }
-"""Fields that would change what is asked for, and why they cannot be served."""
+"""Fields that cannot be ignored, and why they are rejected."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedResponse:
-    """What to generate, the tools to read its calls with, and what of the request is not done as asked."""
+    """tools: maps calls back to the client's tools. warnings: parts of the request that have no effect."""
 
     generation: GenerationRequest
     tools: ToolBook
@@ -44,11 +48,11 @@ class ParsedResponse:
 def response_request(
     body: CreateResponseRequest, previous: Sequence[InputItem], items: Sequence[InputItem]
 ) -> ParsedResponse:
-    """The conversation is that of `previous_response_id`, then the request's own items. Raises InvalidRequest.
+    """previous: the conversation of `previous_response_id`. items: of the body, with references resolved.
 
-    items: those of the body, with references replaced by what they refer to.
+    Raises InvalidRequest.
     """
-    _refuse_what_is_absent(body)
+    _reject_unsupported(body)
     _check_metadata(body.metadata)
     history = History()
     history.add(previous, "previous_response_id")
@@ -75,7 +79,7 @@ def response_request(
         stopping=stop_conditions(body, body.max_output_tokens),
         constraint=_constraint(body),
         logprobs=_logprobs(body),
-        given=given(body),
+        given=explicit_sampling(body),
         adapters=adapter_choices(body.lora),
         keep_alive_s=keep_alive_s(body.keep_alive),
     )
@@ -89,8 +93,8 @@ def response_request(
 
 
 def _constraint(body: CreateResponseRequest) -> Constraint | None:
-    wanted = body.text.format
-    if wanted is not None and wanted.type == "json_schema" and wanted.schema_ is None:
+    text_format = body.text.format
+    if text_format is not None and text_format.type == "json_schema" and text_format.schema_ is None:
         raise InvalidRequest("text.format: `json_schema` needs a schema", param="text.format")
     return constraint_of(body)
 
@@ -101,8 +105,8 @@ def _logprobs(body: CreateResponseRequest) -> int | None:
     return 0 if LOGPROBS in body.include else None
 
 
-def _refuse_what_is_absent(body: CreateResponseRequest) -> None:
-    for field, reason in _ABSENT.items():
+def _reject_unsupported(body: CreateResponseRequest) -> None:
+    for field, reason in _UNSUPPORTED.items():
         if getattr(body, field):
             raise InvalidRequest(f"{field}: not on this server: {reason}", param=field)
 

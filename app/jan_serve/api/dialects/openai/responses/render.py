@@ -1,4 +1,4 @@
-"""Events of an answer in the form of /v1/responses, as a stream and whole. Pure but for the clock that is handed in."""
+"""Renders an answer of /v1/responses, as a stream and whole. Pure, except for the injected `now` and `keep`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from jan_serve.api.dialects.openai.reply_head import ReplyHead
+from jan_serve.api.dialects.openai.render_common import ReplyHead
 from jan_serve.api.dialects.openai.responses.items import (
     CustomCallWriter,
     FunctionCallWriter,
@@ -41,10 +41,7 @@ from jan_serve.generation.batch import PromptEvent
 
 @dataclass(frozen=True, slots=True)
 class ResponseForm:
-    """What of an answer is shown, and whom its calls are for. now: seconds of the Unix epoch.
-
-    keep: given the answer once it is whole, before anybody is told so.
-    """
+    """now: seconds of the Unix epoch. keep: called with the finished answer before it is sent."""
 
     body: CreateResponseRequest
     parsed: ParsedResponse
@@ -52,7 +49,7 @@ class ResponseForm:
     keep: Callable[[ResponseBody], None]
 
     def response(self, head: ReplyHead, status: Status, output: list[OutputItem]) -> ResponseBody:
-        """The answer so far, with what was asked for."""
+        """The answer so far, with the request's parameters."""
         body = self.body
         return {
             "id": head.id,
@@ -97,7 +94,7 @@ def _dumped(model: Any, *, exclude_none: bool = False) -> dict[str, Any]:
 
 
 class ResponseEvents:
-    """The stream: what was asked for, each item as it comes, and at last the whole answer."""
+    """The stream: the request's parameters, the events of each item, then the whole answer."""
 
     def __init__(self, head: ReplyHead, form: ResponseForm) -> None:
         self._head = head
@@ -108,12 +105,11 @@ class ResponseEvents:
         self._reason: FinishReason = "stop"
 
     def chunks(self, event: PromptEvent) -> Iterator[Event]:
-        """The events that one event of the generation comes to."""
-        for made in self._events(event):
-            yield self._numbered(made)
+        for rendered in self._events(event):
+            yield self._numbered(rendered)
 
     def failed(self, problem: Problem) -> Event:
-        """The last event of an answer that was broken off."""
+        """The last event of an answer that failed."""
         response = self._response("failed", self._output("incomplete"))
         response["error"] = {"code": _error_code(problem), "message": problem.message}
         return self._numbered({"type": "response.failed", "response": response})
@@ -184,8 +180,8 @@ class ResponseEvents:
 
     def _call(self, call_id: str, name: str) -> OpenItem:
         callee = self._form.parsed.tools.callee(name)
-        place = len(self._done) + self._is_open
-        return (CustomCallWriter if callee.custom else FunctionCallWriter)(place, callee, call_id)
+        index = len(self._done) + self._is_open
+        return (CustomCallWriter if callee.custom else FunctionCallWriter)(index, callee, call_id)
 
     def _opened(self, item: OpenItem) -> Iterator[Event]:
         yield from self._closed("completed")
@@ -211,19 +207,17 @@ class ResponseEvents:
 
 
 class ResponseAnswer:
-    """The whole answer: what the last event of the stream says."""
+    """The whole answer: the `response` of the stream's last event."""
 
     def __init__(self, events: ResponseEvents) -> None:
         self._events = events
         self._last: Event = {}
 
     def add(self, event: PromptEvent) -> None:
-        """Take the next event."""
-        for made in self._events.chunks(event):
-            self._last = made
+        for rendered in self._events.chunks(event):
+            self._last = rendered
 
     def body(self) -> ResponseBody:
-        """The response."""
         return self._last["response"]
 
 
@@ -241,7 +235,7 @@ def _usage_of(usage: Usage) -> ResponseUsage:
 
 
 def _error_code(problem: Problem) -> str:
-    """The API's words where it has one."""
+    """The API's own codes where it defines one."""
     if problem.status == HTTPStatus.TOO_MANY_REQUESTS:
         return "rate_limit_exceeded"
     return "server_error" if problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR else problem.code

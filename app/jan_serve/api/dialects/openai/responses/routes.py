@@ -1,4 +1,4 @@
-"""The routes of the Responses API: answers, the ones that are kept, and the length of a prompt."""
+"""Routes of the Responses API: create, get, delete, and count input tokens."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import time
 from collections.abc import AsyncGenerator, Generator
 from contextlib import contextmanager
 from http import HTTPStatus
-from typing import Any, Final
 
 import msgspec
 from fastapi import APIRouter
@@ -14,20 +13,19 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from jan_serve.api.dialect import Services
-from jan_serve.api.dialects.openai.reply_head import ReplyHead
-from jan_serve.api.dialects.openai.responses import wire_reply
+from jan_serve.api.dialects.openai.render_common import ReplyHead
 from jan_serve.api.dialects.openai.responses.items import new_id
 from jan_serve.api.dialects.openai.responses.parse import ParsedResponse, response_request
 from jan_serve.api.dialects.openai.responses.render import ResponseAnswer, ResponseEvents, ResponseForm
 from jan_serve.api.dialects.openai.responses.store import KeptResponse, ResponseStore
 from jan_serve.api.dialects.openai.responses.wire import CreateResponseRequest
 from jan_serve.api.dialects.openai.responses.wire_items import InputItem
+from jan_serve.api.dialects.openai.responses.wire_reply import DeletedResponse, InputTokens, ResponseBody
 from jan_serve.api.errors import HttpError, Problem, http_problem
 from jan_serve.api.http.disconnect import while_connected
 from jan_serve.api.http.replies import json_reply
 from jan_serve.api.http.sse import SSE_RESPONSE, named_frame
 from jan_serve.api.shared.answers import answer_stream, answer_whole
-from jan_serve.api.shared.default_errors import ERROR_RESPONSES
 from jan_serve.core.events import Started
 from jan_serve.core.request import ChatPrompt
 from jan_serve.errors import InvalidRequest
@@ -36,11 +34,9 @@ from jan_serve.generation.closing import closing
 from jan_serve.generation.ports import ModelLeases
 from jan_serve.generation.service import GenerationService
 
-_STREAMED: Final[dict[int | str, dict[str, Any]]] = {**ERROR_RESPONSES, 200: {"content": SSE_RESPONSE}}
-
 
 def add_response_routes(router: APIRouter, services: Services, leases: ModelLeases, store_bytes: int) -> None:
-    """store_bytes: for answers that later requests continue."""
+    """store_bytes: size limit of the stored answers."""
     service = GenerationService(leases, services.preparer, services.running)
     store = ResponseStore(store_bytes)
 
@@ -48,20 +44,20 @@ def add_response_routes(router: APIRouter, services: Services, leases: ModelLeas
         "/v1/responses",
         tags=["OpenAI V1"],
         summary="Response",
-        response_model=wire_reply.ResponseBody,
-        responses=_STREAMED,
+        response_model=ResponseBody,
+        responses={200: {"content": SSE_RESPONSE}},
     )
     async def create_response(request: Request, body: CreateResponseRequest) -> Response:
-        """Go on with a conversation, in the form of OpenAI's Responses API."""
+        """Continue a conversation, in the form of OpenAI's Responses API."""
         previous, items, parsed = _parsed(body, store)
 
-        def keep(response: wire_reply.ResponseBody) -> None:
+        def keep(response: ResponseBody) -> None:
             if body.store:
                 store.keep(response, previous, items)
 
         now = int(time.time())
         head = ReplyHead(new_id("resp"), now, body.model)
-        events = _warned(generate_batch(service.generate, [parsed.generation]), parsed.warnings)
+        events = _with_warnings(generate_batch(service.generate, [parsed.generation]), parsed.warnings)
         renderer = ResponseEvents(head, ResponseForm(body, parsed, lambda: int(time.time()), keep))
         with _renamed_fields(body):
             if not body.stream:
@@ -79,10 +75,10 @@ def _kept_routes(router: APIRouter, store: ResponseStore) -> None:
         "/v1/responses/{response_id}",
         tags=["OpenAI V1"],
         summary="Kept response",
-        response_model=wire_reply.ResponseBody,
+        response_model=ResponseBody,
     )
     async def get_response(response_id: str) -> Response:
-        """An answer that is kept."""
+        """Get a stored answer."""
         kept = store.get(response_id)
         if kept is None:
             raise _not_kept(response_id)
@@ -92,10 +88,10 @@ def _kept_routes(router: APIRouter, store: ResponseStore) -> None:
         "/v1/responses/{response_id}",
         tags=["OpenAI V1"],
         summary="Delete response",
-        response_model=wire_reply.DeletedResponse,
+        response_model=DeletedResponse,
     )
     async def delete_response(response_id: str) -> Response:
-        """Keep an answer no longer. Those that go on from it stay as they are."""
+        """Delete a stored answer. Answers that continue it are unaffected."""
         if not store.delete(response_id):
             raise _not_kept(response_id)
         return json_reply({"id": response_id, "object": "response", "deleted": True})
@@ -112,10 +108,10 @@ def _count_route(router: APIRouter, services: Services, leases: ModelLeases, sto
         "/v1/responses/input_tokens",
         tags=["OpenAI V1"],
         summary="Input tokens",
-        response_model=wire_reply.InputTokens,
+        response_model=InputTokens,
     )
     async def count_input_tokens(request: Request, body: CreateResponseRequest) -> Response:
-        """How many tokens the conversation would be as a prompt, tools and all."""
+        """Count the prompt tokens of the conversation, including tools."""
         _, _, parsed = _parsed(body, store)
         generation = parsed.generation
         assert isinstance(generation.prompt, ChatPrompt)
@@ -137,10 +133,10 @@ def _parsed(
         return previous, items, response_request(body, previous.items if previous is not None else (), items)
 
 
-async def _warned(
+async def _with_warnings(
     events: AsyncGenerator[PromptEvent], warnings: tuple[str, ...]
 ) -> AsyncGenerator[PromptEvent]:
-    """The events, with warnings of the request's own beside those of its preparation."""
+    """The events, with the warnings of parsing before those of preparation."""
     async with closing(events):
         async for event in events:
             if warnings and isinstance(event.event, Started):
@@ -152,7 +148,7 @@ async def _warned(
 
 @contextmanager
 def _renamed_fields(body: CreateResponseRequest) -> Generator[None]:
-    """Errors name the fields of a chat; here they have other names."""
+    """Renames chat fields in errors to the fields of this API."""
     names = {"messages": "input", "response_format": "text.format" if body.text.format else "tools"}
     try:
         yield

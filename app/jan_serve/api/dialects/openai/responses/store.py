@@ -1,4 +1,4 @@
-"""The answers that are kept for `previous_response_id`: in memory, bounded in bytes, the longest unused go first."""
+"""Answers stored for `previous_response_id`: in memory, limited in bytes, least recently used evicted first."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from jan_serve.api.http.replies import json_bytes
 
 _ITEM: Final[TypeAdapter[InputItem]] = TypeAdapter(InputItem)
 _OVERHEAD: Final = 1_000
-"""Bytes that an object costs beside its text, roughly."""
+"""Approximate bytes of an object besides its text."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptResponse:
-    """An answer and the whole conversation that it ends, instructions left out.
+    """An answer and the whole conversation up to and including it, without instructions.
 
-    size: bytes of all that, as if nothing of it were shared with other answers. ids: of the answer's own items.
+    size: bytes, counted as if nothing were shared with other answers. ids: of the answer's own items.
     """
 
     body: ResponseBody
@@ -32,10 +32,10 @@ class KeptResponse:
 
 
 class ResponseStore:
-    """Not thread-safe; used by the event loop alone. Gone when the server ends."""
+    """Not thread-safe: used only on the event loop. Not persistent."""
 
     def __init__(self, max_bytes: int) -> None:
-        """max_bytes: of all answers together; 0 keeps none."""
+        """max_bytes: of all answers together; 0 stores none."""
         self._max_bytes = max_bytes
         self._kept: OrderedDict[str, KeptResponse] = OrderedDict()
         self._items: dict[str, InputItem] = {}
@@ -43,24 +43,23 @@ class ResponseStore:
 
     @property
     def keeps(self) -> bool:
-        """Whether answers are kept at all."""
         return self._max_bytes > 0
 
     def get(self, response_id: str) -> KeptResponse | None:
-        """The answer; None where it is not kept, or no longer."""
+        """None if not stored, or evicted."""
         kept = self._kept.get(response_id)
         if kept is not None:
             self._kept.move_to_end(response_id)
         return kept
 
     def resolved(self, items: Sequence[InputItem]) -> list[InputItem]:
-        """The items, with references to what is kept replaced by that; others stay."""
+        """Replaces references to stored items; unknown references stay."""
         return [self._items.get(item.id, item) if isinstance(item, ReferenceItem) else item for item in items]
 
     def keep(self, body: ResponseBody, before: KeptResponse | None, items: Sequence[InputItem]) -> None:
-        """Keep an answer. before: that of `previous_response_id`. items: of the request.
+        """before: the answer of `previous_response_id`. items: of the request.
 
-        An answer that is larger than the whole store is not kept.
+        An answer larger than the whole store is not stored.
         """
         own = {item["id"]: _ITEM.validate_python(item) for item in body["output"]}
         size = (before.size if before is not None else 0) + len(json_bytes(body)) + _OVERHEAD
@@ -75,7 +74,7 @@ class ResponseStore:
             self.delete(next(iter(self._kept)))
 
     def delete(self, response_id: str) -> bool:
-        """Whether it was there."""
+        """Returns whether it existed."""
         kept = self._kept.pop(response_id, None)
         if kept is None:
             return False

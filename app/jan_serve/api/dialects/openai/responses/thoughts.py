@@ -1,6 +1,6 @@
-"""Thoughts as `encrypted_content`, for clients that send nothing else of a thought back (Codex). Pure.
+"""Thoughts as `encrypted_content`, for clients that send back nothing else of a thought (Codex). Pure.
 
-Nothing is encrypted: it is the client's own model's thought, in a form that says where it came from.
+Nothing is encrypted: base64 with a mark of this server.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ _MARK: Final = "jan-serve:thought:"
 
 
 def packed_thought(text: str) -> str:
-    """The thought as an opaque text."""
     return _MARK + base64.b64encode(text.encode()).decode("ascii")
 
 
 def unpacked_thought(packed: str | None) -> str | None:
-    """What `packed_thought` was given; None for what another server made, or what is damaged."""
+    """The thought; None if another server packed it, or it is damaged."""
     if packed is None or not packed.startswith(_MARK):
         return None
     try:

@@ -1,7 +1,6 @@
-"""The tools of a request as models see them, and the way back from a call to the tool that was meant. Pure.
+"""Maps the tools of a request to functions that models can call, and calls back to those tools. Pure.
 
-Models know functions with plain names. A custom tool becomes a function of one text; a tool of a namespace has its
-namespace before its name.
+A custom tool becomes a function of one text; a tool of a namespace is called `namespace__name`.
 """
 
 from __future__ import annotations
@@ -25,19 +24,19 @@ from jan_serve.api.dialects.openai.responses.wire_tools import ToolChoice as Wir
 from jan_serve.core.messages import Tool, ToolChoice
 from jan_serve.errors import InvalidRequest
 
-_BETWEEN: Final = "__"
+_SEPARATOR: Final = "__"
 
 
 def flat_name(namespace: str | None, name: str) -> str:
-    """What models call the tool."""
+    """The function name that models see."""
     if not namespace:
         return name
-    return namespace + ("" if namespace.endswith(_BETWEEN) else _BETWEEN) + name
+    return namespace + ("" if namespace.endswith(_SEPARATOR) else _SEPARATOR) + name
 
 
 @dataclass(frozen=True, slots=True)
 class Callee:
-    """A tool as the client knows it."""
+    """The client's name of a tool."""
 
     name: str
     namespace: str | None = None
@@ -45,34 +44,34 @@ class Callee:
 
 
 class ToolBook:
-    """The tools that a model is shown. warnings: what of the request's tools is not so."""
+    """shown: the request's tools without the hosted ones. warnings: tools that are left out or not fully honoured."""
 
     def __init__(self, tools: list[WireTool]) -> None:
-        """Raises InvalidRequest for two tools that a model could not tell apart."""
+        """Raises InvalidRequest for two tools with the same flat name."""
         self.warnings: list[str] = []
         self.shown: list[WireTool] = []
         self._tools: dict[str, Tool] = {}
         self._callees: dict[str, Callee] = {}
-        for place, tool in enumerate(tools):
+        for index, tool in enumerate(tools):
             match tool:
                 case NamespaceTool():
                     for inner in tool.tools:
-                        self._add(inner, tool.name, f"tools[{place}]")
+                        self._add(inner, tool.name, f"tools[{index}]")
                     self.shown.append(tool)
                 case HostedTool():
                     self.warnings.append(
-                        f"tools[{place}]: {tool.type[:60]} is not on this server, and left out"
+                        f"tools[{index}]: {tool.type[:60]} is not on this server, and left out"
                     )
                 case _:
-                    self._add(tool, None, f"tools[{place}]")
+                    self._add(tool, None, f"tools[{index}]")
                     self.shown.append(tool)
 
     def chosen(self, choice: WireChoice) -> tuple[tuple[Tool, ...], ToolChoice]:
-        """The tools to show, and which of them may or must be called. Raises InvalidRequest for a choice of none."""
+        """The tools to show and the choice among them. Raises InvalidRequest if the choice names no tool."""
         everything = tuple(self._tools.values())
         match choice:
             case NamedChoice():
-                return everything, ToolChoice("named", self._found(choice.name, choice.namespace).name)
+                return everything, ToolChoice("named", self._find(choice.name, choice.namespace).name)
             case AllowedTools():
                 return tuple(self._allowed(choice)), ToolChoice(choice.mode)
             case HostedChoice():
@@ -83,13 +82,13 @@ class ToolBook:
                 return everything, ToolChoice(mode)
 
     def callee(self, name: str) -> Callee:
-        """Whom a call with this name is for; a name that is no tool's stands for itself."""
+        """The tool with this flat name; an unknown name is returned unchanged."""
         return self._callees.get(name) or Callee(name)
 
-    def _add(self, tool: FunctionTool | CustomTool, namespace: str | None, place: str) -> None:
+    def _add(self, tool: FunctionTool | CustomTool, namespace: str | None, field: str) -> None:
         name = flat_name(namespace, tool.name)
         if name in self._tools:
-            raise InvalidRequest(f"{place}: a tool named {name[:80]!r} is there already", param="tools")
+            raise InvalidRequest(f"{field}: a tool named {name[:80]!r} is there already", param="tools")
         self._callees[name] = Callee(tool.name, namespace, isinstance(tool, CustomTool))
         if isinstance(tool, FunctionTool):
             self._tools[name] = Tool(
@@ -99,20 +98,20 @@ class ToolBook:
                 strict=tool.strict,
             )
         else:
-            self._tools[name] = self._function_of(tool, name, place)
+            self._tools[name] = self._function_of(tool, name, field)
 
-    def _function_of(self, tool: CustomTool, name: str, place: str) -> Tool:
+    def _function_of(self, tool: CustomTool, name: str, field: str) -> Tool:
         text: dict[str, Any] = {"type": "string"}
         description = tool.description
         form = tool.format
         if form is not None and form.type == "grammar":
             if form.syntax is None or form.definition is None:
-                raise InvalidRequest(f"{place}.format: a grammar needs syntax and definition", param="tools")
+                raise InvalidRequest(f"{field}.format: a grammar needs syntax and definition", param="tools")
             if form.syntax == "regex":
                 text["pattern"] = f"^(?:{form.definition})$"
             else:
                 self.warnings.append(
-                    f"{place}: the Lark grammar of {name[:60]} is shown to the model, and its input is not held to it"
+                    f"{field}: the Lark grammar of {name[:60]} is shown to the model, and its input is not held to it"
                 )
             description = "\n\n".join(
                 [
@@ -131,7 +130,7 @@ class ToolBook:
 
     def _allowed(self, choice: AllowedTools) -> Iterator[Tool]:
         names = dict.fromkeys(
-            self._found(str(entry.get("name")), _text(entry.get("namespace"))).name
+            self._find(str(entry.get("name")), _text(entry.get("namespace"))).name
             for entry in choice.tools
             if entry.get("type") in ("function", "custom")
         )
@@ -141,7 +140,7 @@ class ToolBook:
             )
         yield from (self._tools[name] for name in names)
 
-    def _found(self, name: str, namespace: str | None) -> Tool:
+    def _find(self, name: str, namespace: str | None) -> Tool:
         tool = self._tools.get(flat_name(namespace, name))
         if tool is None:
             raise InvalidRequest(f"tool_choice: no tool is named {name[:80]!r}", param="tool_choice")

@@ -1,4 +1,4 @@
-"""Wire type of a request to /v1/responses. It never leaves this folder."""
+"""Wire types of the request to /v1/responses."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from jan_serve.api.shared.wire_types import AtMost, Between, Int, Strings, WireM
 
 
 class TextFormat(WireModel):
-    """What the answer has to be."""
-
     type: Literal["text", "json_object", "json_schema"]
     name: str | None = None
     description: str | None = None
@@ -25,14 +23,14 @@ class TextFormat(WireModel):
 
 
 class TextConfig(WireModel):
-    """How the text is wanted. verbosity is a wish that models here do not know of."""
+    """verbosity has no effect."""
 
     format: TextFormat | None = None
     verbosity: Literal["low", "medium", "high"] | None = None
 
 
 class Reasoning(WireModel):
-    """How long to think, and how thoughts are shown: as `summary` where one is asked for, else as `content`."""
+    """Reasoning effort, and where thoughts go: into `summary` if one is requested, else into `content`."""
 
     effort: Effort | None = None
     summary: Literal["auto", "concise", "detailed", "none"] | None = None
@@ -40,43 +38,41 @@ class Reasoning(WireModel):
 
     @property
     def wants_summary(self) -> bool:
-        """Whether thoughts go into `summary`. They are not shortened: it is the thought itself."""
+        """Whether thoughts go into `summary`, where they are not shortened."""
         return (self.summary or self.generate_summary or "none") != "none"
 
 
 class CreateResponseRequest(SamplingFields, TemplateFields):
-    """A conversation to go on with."""
+    """A conversation to continue."""
 
-    input: Annotated[Input, Field(description="What the user says, or the items of the conversation.")]
+    input: Annotated[Input, Field(description="A user message, or the items of the conversation.")]
     instructions: Annotated[
         str | None,
-        Field(description="A system message before all others; not carried over to the next request."),
+        Field(description="A system message before all others; the next request does not inherit it."),
     ] = None
     previous_response_id: Annotated[
-        str | None, Field(description="An answer that is kept here, whose conversation goes on.")
+        str | None, Field(description="Id of a stored answer whose conversation continues.")
     ] = None
     store: Annotated[
         bool,
-        Field(
-            description="Whether to keep the answer for `previous_response_id`, in memory and for a while."
-        ),
+        Field(description="Store the answer for `previous_response_id`: in memory, until it is evicted."),
     ] = True
     max_output_tokens: Annotated[
         Annotated[Int, Between(1)] | None,
-        Field(description="Tokens to generate at most, thoughts included. Null is until the context ends."),
+        Field(
+            description="Maximum tokens to generate, including thoughts. Null generates until the context is full."
+        ),
     ] = None
     tools: Tools = Field(default_factory=list[Tool])
     tool_choice: ToolChoice = "auto"
-    parallel_tool_calls: Annotated[
-        bool, Field(description="Whether one answer may hold several tool calls.")
-    ] = True
+    parallel_tool_calls: Annotated[bool, Field(description="Allows several tool calls in one answer.")] = True
     max_tool_calls: Int | None = None
     text: TextConfig = TextConfig()
     reasoning: Reasoning = Reasoning()
     include: Annotated[Strings, AtMost(limits.MAX_INCLUDE, "include")] = Field(default_factory=list[str])
     top_logprobs: Annotated[
         Annotated[Int, Between(0, limits.MAX_LOGPROBS)] | None,
-        Field(description="Likely tokens to show beside each one of the answer."),
+        Field(description="Number of most likely tokens to return besides each token of the answer."),
     ] = None
     truncation: Literal["auto", "disabled"] = "disabled"
     metadata: Annotated[dict[str, str], AtMost(limits.MAX_METADATA, "metadata")] = Field(
@@ -90,12 +86,12 @@ class CreateResponseRequest(SamplingFields, TemplateFields):
 
     @property
     def response_format(self) -> ResponseFormat | None:
-        """`text.format` in the words of the other routes."""
-        wanted = self.text.format
-        if wanted is None:
+        """`text.format` as the `response_format` of the other routes."""
+        text_format = self.text.format
+        if text_format is None:
             return None
-        if wanted.type != "json_schema":
-            return ResponseFormat(type=wanted.type)
+        if text_format.type != "json_schema":
+            return ResponseFormat(type=text_format.type)
         return ResponseFormat(
-            type="json_schema", json_schema=JsonSchemaFormat.model_validate({"schema": wanted.schema_})
+            type="json_schema", json_schema=JsonSchemaFormat.model_validate({"schema": text_format.schema_})
         )

@@ -1,4 +1,4 @@
-"""Wire types of what a conversation consists of. They never leave this folder."""
+"""Wire types of the items of a conversation."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from jan_serve.api.shared.wire_types import AtMost, FirstError, WireModel
 
 
 class TextPart(WireModel):
-    """Text of a message or of a tool's result. `text` is what some clients write for `input_text`."""
+    """Text of a message or a tool result. Some clients write `text` for `input_text`."""
 
     type: Literal["input_text", "output_text", "text"]
     text: str
 
 
 class RefusalPart(WireModel):
-    """What a model said when it declined; text like any other here."""
+    """A refusal by a model; treated as text."""
 
     type: Literal["refusal"]
     refusal: str
 
 
 class MediaPart(WireModel):
-    """Media that models here do not read."""
+    """Media: rejected in messages, since models here read text only."""
 
     type: Literal["input_image", "input_file", "input_audio"]
 
@@ -36,7 +36,7 @@ Content = str | Parts
 
 
 class MessageItem(WireModel):
-    """What somebody said. The only item whose type may be absent."""
+    """A message. The only item whose type may be absent."""
 
     type: Literal["message"] = "message"
     role: Literal["user", "assistant", "system", "developer"]
@@ -44,7 +44,7 @@ class MessageItem(WireModel):
 
 
 class FunctionCallItem(WireModel):
-    """A call that the model made; arguments are JSON text."""
+    """A call by the model; arguments are JSON text."""
 
     type: Literal["function_call"]
     call_id: str
@@ -64,29 +64,23 @@ class CustomCallItem(WireModel):
 
 
 class CallOutputItem(WireModel):
-    """The result of a call."""
-
     type: Literal["function_call_output", "custom_tool_call_output"]
     call_id: str
     output: Content
 
 
 class SummaryText(WireModel):
-    """A thought, or a summary of one."""
-
     type: Literal["summary_text"]
     text: str
 
 
 class ReasoningText(WireModel):
-    """A thought."""
-
     type: Literal["reasoning_text", "text"]
     text: str
 
 
 class ReasoningItem(WireModel):
-    """A thought of the model. encrypted_content: what this server gave out; that of others is ignored."""
+    """A thought of the model. encrypted_content: ignored if another server made it."""
 
     type: Literal["reasoning"]
     summary: Annotated[list[SummaryText], FirstError(), AtMost(limits.MAX_PARTS, "input.summary")] = Field(
@@ -99,7 +93,7 @@ class ReasoningItem(WireModel):
 
 
 class ReferenceItem(WireModel):
-    """An item of an answer that is kept here, by its id."""
+    """Refers to an item of a stored answer by its id."""
 
     type: Literal["item_reference"]
     id: str
@@ -134,7 +128,7 @@ HostedType = Literal[
 
 
 class HostedItem(WireModel):
-    """What came of a tool or a service that this server does not have: left out of the conversation."""
+    """An item of a hosted tool or service that this server lacks: left out of the conversation."""
 
     type: HostedType
 
@@ -152,12 +146,12 @@ _TAGS: Final = {
 
 
 def type_of(value: object) -> str | None:
-    """The member `type` of an object or of a model; None where it is no text."""
+    """The member `type` of an object or model; None if it is not a string."""
     if isinstance(value, dict):
-        found: object = cast(dict[str, Any], value).get("type")
+        kind: object = cast(dict[str, Any], value).get("type")
     else:
-        found = getattr(value, "type", None)
-    return found if isinstance(found, str) else None
+        kind = getattr(value, "type", None)
+    return kind if isinstance(kind, str) else None
 
 
 def _tag(value: object) -> str | None:
@@ -186,7 +180,7 @@ Items = Annotated[list[InputItem], FirstError(), AtMost(limits.MAX_MESSAGES, "in
 
 
 def _items(value: object) -> object:
-    """A text is what the user says."""
+    """A text is a user message."""
     return [{"role": "user", "content": value}] if isinstance(value, str) else value
 
 

@@ -1,4 +1,4 @@
-"""Wire types of an answer of /v1/responses. They never leave this folder."""
+"""Wire types of an answer of /v1/responses."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ from typing_extensions import TypedDict
 from jan_serve.api.dialects.openai.chat.wire import PromptTokensDetails, TokenLogprob
 
 Event = dict[str, Any]
-"""An event of a stream: a `type`, and what the protocol has for that type."""
+"""A stream event: a `type` and the fields of that type."""
 
 ItemStatus = Literal["in_progress", "completed", "incomplete"]
 Status = Literal["in_progress", "completed", "incomplete", "failed"]
 
 
 class OutputText(TypedDict):
-    """Text of an answer."""
-
     type: Literal["output_text"]
     text: str
     annotations: list[Any]
@@ -25,8 +23,6 @@ class OutputText(TypedDict):
 
 
 class OutputMessage(TypedDict):
-    """What the model said."""
-
     id: str
     type: Literal["message"]
     status: ItemStatus
@@ -35,14 +31,12 @@ class OutputMessage(TypedDict):
 
 
 class ReasoningPart(TypedDict):
-    """A thought, as content or as summary."""
-
     type: Literal["reasoning_text", "summary_text"]
     text: str
 
 
 class OutputReasoning(TypedDict):
-    """What the model thought. encrypted_content: the same, to be sent back; only where it is asked for."""
+    """A thought. encrypted_content: the same text to send back; only on request."""
 
     id: str
     type: Literal["reasoning"]
@@ -53,7 +47,7 @@ class OutputReasoning(TypedDict):
 
 
 class OutputFunctionCall(TypedDict):
-    """A call; arguments are JSON text."""
+    """arguments: JSON text."""
 
     id: str
     type: Literal["function_call"]
@@ -65,8 +59,6 @@ class OutputFunctionCall(TypedDict):
 
 
 class OutputCustomCall(TypedDict):
-    """A call of a custom tool."""
-
     id: str
     type: Literal["custom_tool_call"]
     status: ItemStatus
@@ -80,20 +72,16 @@ OutputItem = OutputMessage | OutputReasoning | OutputFunctionCall | OutputCustom
 
 
 class InputTokensDetails(PromptTokensDetails):
-    """cache_write_tokens: those that were computed, which the prefix cache has from now on."""
+    """cache_write_tokens: computed tokens, now in the prefix cache."""
 
     cache_write_tokens: int
 
 
 class OutputTokensDetails(TypedDict):
-    """reasoning_tokens: those of thoughts."""
-
     reasoning_tokens: int
 
 
 class ResponseUsage(TypedDict):
-    """Token counts."""
-
     input_tokens: int
     input_tokens_details: InputTokensDetails
     output_tokens: int
@@ -102,21 +90,21 @@ class ResponseUsage(TypedDict):
 
 
 class IncompleteDetails(TypedDict):
-    """Why an answer is cut short; null where somebody ended it."""
+    """Why an answer is incomplete; null if it was aborted."""
 
     reason: Literal["max_output_tokens"] | None
 
 
 class ResponseError(TypedDict):
-    """What broke an answer off."""
-
     code: str
     message: str
 
 
 class ResponseBody(TypedDict):
-    """An answer, with what was asked for. Values of sampling are the request's or the API's; for those that the request
-    does not give, what is configured for the model counts more."""
+    """An answer with the parameters of its request.
+
+    Sampling values are the request's or the API's defaults; the model's configured defaults are not shown.
+    """
 
     id: str
     object: Literal["response"]
@@ -153,15 +141,11 @@ class ResponseBody(TypedDict):
 
 
 class DeletedResponse(TypedDict):
-    """An answer that is no longer kept."""
-
     id: str
     object: Literal["response"]
     deleted: Literal[True]
 
 
 class InputTokens(TypedDict):
-    """How long the prompt would be."""
-
     object: Literal["response.input_tokens"]
     input_tokens: int

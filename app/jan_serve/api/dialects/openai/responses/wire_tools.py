@@ -1,4 +1,4 @@
-"""Wire types of tools and of the choice among them. They never leave this folder."""
+"""Wire types of tools and the tool choice."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class FunctionTool(WireModel):
 
 
 class CustomFormat(WireModel):
-    """What the input of a custom tool looks like."""
+    """The format of a custom tool's input."""
 
     type: Literal["text", "grammar"]
     syntax: Literal["lark", "regex"] | None = None
@@ -30,8 +30,6 @@ class CustomFormat(WireModel):
 
 
 class CustomTool(WireModel):
-    """A tool that takes plain text."""
-
     type: Literal["custom"]
     name: str
     description: str | None = None
@@ -39,7 +37,7 @@ class CustomTool(WireModel):
 
 
 class NamespaceTool(WireModel):
-    """Tools under a common name, as Codex sends those of an MCP server."""
+    """Tools under a common name; Codex sends the tools of an MCP server this way."""
 
     type: Literal["namespace"]
     name: str
@@ -52,7 +50,7 @@ class NamespaceTool(WireModel):
 
 
 class HostedTool(WireModel):
-    """A tool that OpenAI's servers have and this one has not: left out."""
+    """A tool that OpenAI hosts and this server lacks: left out."""
 
     type: str
 
@@ -73,15 +71,13 @@ Tools = Annotated[list[Tool], FirstError(), AtMost(limits.MAX_TOOLS, "tools")]
 
 
 class NamedChoice(WireModel):
-    """The tool to call."""
-
     type: Literal["function", "custom"]
     name: str
     namespace: str | None = None
 
 
 class AllowedTools(WireModel):
-    """Tools that may be called, of those in `tools`."""
+    """The tools of `tools` that may be called."""
 
     type: Literal["allowed_tools"]
     mode: Literal["auto", "required"]
@@ -89,7 +85,7 @@ class AllowedTools(WireModel):
 
 
 class HostedChoice(WireModel):
-    """A tool that this server has not: refused."""
+    """A hosted tool that this server lacks: rejected."""
 
     type: str
 

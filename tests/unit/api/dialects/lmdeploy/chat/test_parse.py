@@ -8,10 +8,11 @@ from pydantic import ValidationError
 from jan_serve.api.dialects.lmdeploy import limits
 from jan_serve.api.dialects.lmdeploy.chat.parse import chat_request
 from jan_serve.api.dialects.lmdeploy.chat.wire import ChatRequest
-from jan_serve.api.dialects.lmdeploy.completions.parse import completion_requests, generate_request
+from jan_serve.api.dialects.lmdeploy.completions.parse import completion_requests
 from jan_serve.api.dialects.lmdeploy.completions.wire import CompletionRequest
+from jan_serve.api.dialects.lmdeploy.generate.parse import generate_request
 from jan_serve.api.dialects.lmdeploy.generate.wire import GenerateRequest
-from jan_serve.api.dialects.lmdeploy.parse_common import check_bias, wanted_session
+from jan_serve.api.dialects.lmdeploy.parse_common import check_bias, requested_session
 from jan_serve.core.constraint import JsonObjectConstraint, JsonSchemaConstraint, RegexConstraint
 from jan_serve.core.messages import FunctionCall, ImagePart, Message, TextPart, ToolCall, ToolChoice
 from jan_serve.core.request import ChatPrompt, GenerationRequest, TextPrompt
@@ -182,7 +183,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 def test_refused(case: str) -> None:
     body, words = REFUSED[case]
     with pytest.raises(InvalidRequest) as error:
-        wanted_session(ChatRequest.model_validate({"model": "m", "messages": HI} | body).session_id)
+        requested_session(ChatRequest.model_validate({"model": "m", "messages": HI} | body).session_id)
         chat(**body)
     assert words in error.value.message
 
@@ -311,7 +312,7 @@ def test_special_tokens() -> None:
 
 @pytest.mark.parametrize(("given", "wanted"), [(None, None), (-1, None), (0, None), (7, 7)])
 def test_sessions(given: int | None, wanted: int | None) -> None:
-    assert wanted_session(given) == wanted
+    assert requested_session(given) == wanted
 
 
 @pytest.mark.parametrize("token", [-1, 10])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jan_serve.api.dialects.lmdeploy.generate.dispatch import is_lmdeploys
+from jan_serve.api.dialects.lmdeploy.generate.dispatch import is_lmdeploy_body
 from tests.support.fronts import http_client
 
 
@@ -30,7 +30,7 @@ from tests.support.fronts import http_client
     ],
 )
 def test_members_decide(body: bytes, expected: bool) -> None:
-    assert is_lmdeploys(body) is expected
+    assert is_lmdeploy_body(body) is expected
 
 
 @pytest.mark.anyio

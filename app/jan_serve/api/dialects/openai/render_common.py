@@ -1,29 +1,28 @@
-"""What every reply of Jan's API begins with, and the words it uses. Pure."""
+"""Parts that replies of several endpoints share: id, time and model, token counts, timings. Pure."""
 
 from __future__ import annotations
 
-from jan_serve.api.dialects.openai.chat import wire as wire_chat
+from jan_serve.api.dialects.openai.chat.wire import Timings
+from jan_serve.api.dialects.openai.chat.wire import Usage as WireUsage
 from jan_serve.core.events import Completed, Usage
 
 
 class ReplyHead:
-    """Id, time and model name. The name is the one that the client sent; without one, the model that serves."""
+    """Id, time and model name: the name that the client sent, else the name of the model that serves the request."""
 
-    def __init__(self, reply_id: str, created: int, asked_for: str | None) -> None:
+    def __init__(self, reply_id: str, created: int, requested_model: str | None) -> None:
         """created: seconds of the Unix epoch."""
         self.id = reply_id
         self.created = created
-        self.model = asked_for or ""
-        self._echo = bool(asked_for)
+        self.model = requested_model or ""
+        self._echo = bool(requested_model)
 
     def served_by(self, name: str) -> None:
-        """The model that serves the request."""
         if not self._echo:
             self.model = name
 
 
-def usage_of(usage: Usage) -> wire_chat.Usage:
-    """The counts."""
+def usage_of(usage: Usage) -> WireUsage:
     return {
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,
@@ -33,8 +32,8 @@ def usage_of(usage: Usage) -> wire_chat.Usage:
     }
 
 
-def timings_of(completed: Completed) -> wire_chat.Timings:
-    """The times as llama-server gives them; rates are 0 where nothing was computed."""
+def timings_of(completed: Completed) -> Timings:
+    """Timings in llama-server's form; rates are 0 where nothing was computed."""
     usage, timings = completed.usage, completed.timings
     computed = max(0, usage.prompt_tokens - usage.cached_tokens)
     generated = usage.completion_tokens
@@ -51,5 +50,5 @@ def timings_of(completed: Completed) -> wire_chat.Timings:
     }
 
 
-def _ratio(amount: float, by: float) -> float:
-    return amount / by if by else 0.0
+def _ratio(numerator: float, denominator: float) -> float:
+    return numerator / denominator if denominator else 0.0

@@ -1,4 +1,4 @@
-"""LMDeploy's routes about the server itself: its models, whether it is alive, its metrics."""
+"""Routes about the server's state: models, health and metrics."""
 
 from __future__ import annotations
 
@@ -23,11 +23,9 @@ _ID_DIGITS: Final = 22
 
 
 def add_model_route(router: APIRouter, services: Services, prefix: str) -> None:
-    """GET /v1/models."""
-
     @router.get(f"{prefix}/v1/models", tags=_TAGS, response_model=ModelList)
     async def available_models() -> Response:
-        """The models that can be asked for, each followed by its LoRA adapters, as `model:adapter`."""
+        """List the available models, each followed by its LoRA adapters as `model:adapter`."""
         created = int(time.time())
         cards = [_card(name, created) for name in await _names(services)]
         return json_reply({"object": "list", "data": cards})
@@ -45,13 +43,11 @@ async def _names(services: Services) -> list[str]:
 def add_state_routes(
     router: APIRouter, health_now: Callable[[], Health], metrics_page: Callable[[], bytes], prefix: str
 ) -> None:
-    """GET /health and /metrics."""
-
     @router.get(
         f"{prefix}/health", tags=_TAGS, response_model=HealthReply, responses={503: {"model": HealthReply}}
     )
     async def health() -> Response:
-        """200 while requests are served, or would be once the server wakes. In the form of LMDeploy 0.16."""
+        """200 while the server serves requests or sleeps. In the form of LMDeploy 0.16."""
         reply = _health(health_now())
         is_alive = reply["status"] in ("healthy", "sleeping")
         return json_reply(reply, HTTPStatus.OK if is_alive else HTTPStatus.SERVICE_UNAVAILABLE)
@@ -68,7 +64,7 @@ def add_state_routes(
 
 
 def _health(server: Health) -> HealthReply:
-    """A server that serves some of its models is healthy: LMDeploy's proxy drops a node at the first other answer."""
+    """Healthy if any model can be served: LMDeploy's proxy drops a node at the first other answer."""
     failed = [model.name for model in server.models if model.state == "failed"]
     if server.state == "draining":
         return {"status": "unhealthy", "message": "The server is shutting down."}

@@ -1,4 +1,4 @@
-"""What LMDeploy's routes work with: the generation services over models by their own names, and the sessions."""
+"""The services that LMDeploy's routes share: generation services and sessions."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from jan_serve.generation.embeddings import EmbeddingService
 from jan_serve.generation.pooling import PoolingService
 from jan_serve.generation.service import GenerationService
 
-_NO_COMMENTS: Final = 0.0
+_NO_PINGS: Final = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Serving:
-    """Shared by all of them. Unlike in other dialects, an unknown model is an error, never the default one.
+class LmdeployServices:
+    """Unlike in other dialects, an unknown model is always an error.
 
-    streams: without keep-alive comments, since LMDeploy's client reads every line as JSON. control: None where the
-    server cannot be controlled.
+    streams: without keep-alive comments, because LMDeploy's client reads every line as JSON. control: None if the
+    server has no control plane.
     """
 
     generation: GenerationService
@@ -34,10 +34,9 @@ class Serving:
     control: ControlPlane | None = None
 
 
-def serving_over(services: Services) -> Serving:
-    """The services of one application."""
+def lmdeploy_services(services: Services) -> LmdeployServices:
     models, running, control = services.models, services.running, services.control
-    return Serving(
+    return LmdeployServices(
         generation=GenerationService(
             models, services.preparer, running, None if control is None else control.links
         ),
@@ -45,6 +44,6 @@ def serving_over(services: Services) -> Serving:
         pooling=PoolingService(models, running),
         models=models,
         sessions=Sessions(),
-        streams=replace(services.streams, ping_s=_NO_COMMENTS),
+        streams=replace(services.streams, ping_s=_NO_PINGS),
         control=control,
     )

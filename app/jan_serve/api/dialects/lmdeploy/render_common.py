@@ -1,6 +1,6 @@
-"""Answers as they come together, counted as LMDeploy counts them: by the tokens that are shown. Pure.
+"""Parts that the renderers share: reply head, and choices with LMDeploy's count of the shown tokens. Pure.
 
-A token that ends the text is shown, and counted, only where the request includes stop texts.
+A token that ends the text is shown and counted only if the request includes stop texts.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from jan_serve.generation.batch import PromptEvent
 
 @dataclass(frozen=True, slots=True)
 class ReplyHead:
-    """What every reply begins with. model: as the client named it. created: seconds of the Unix epoch.
+    """model: the name that the client sent. created: seconds of the Unix epoch.
 
-    shows_session: the id of the reply is that of the session, also where the server chose it.
+    shows_session: the id of the reply is the session's, even if the server chose it.
     """
 
     session: Session
@@ -37,13 +37,13 @@ class ReplyHead:
 
     @property
     def id(self) -> str:
-        """The session's id in digits; known from the first event on. -1 where it is not shown."""
-        shown = self.session.id if self.shows_session else self.session.wanted
+        """The session's id in digits, known from the first event on; -1 if it is not shown."""
+        shown = self.session.id if self.shows_session else self.session.requested_id
         return str(-1 if shown is None else shown)
 
 
 class Answer:
-    """All choices of a call, by their indices."""
+    """All choices of a call, by index."""
 
     def __init__(self, choices: int, *, include_stop: bool) -> None:
         self.choices = [FoldedChoice() for _ in range(choices)]
@@ -52,11 +52,9 @@ class Answer:
 
     @property
     def completion_tokens(self) -> int:
-        """Tokens shown so far."""
         return sum(len(choice.tokens) for choice in self.choices)
 
     def add(self, item: PromptEvent) -> None:
-        """Take the next event."""
         match item.event:
             case Started() as event:
                 self.prompt_tokens += event.prompt_tokens
@@ -70,13 +68,12 @@ class Answer:
                 pass
 
     def shown_end(self, finished: Finished) -> tuple[TokenInfo, ...]:
-        """The token that ended the text, where it is part of the answer."""
+        """The token that ended the text, if it is part of the answer."""
         if self._include_stop and finished.reason == "stop" and finished.end_token is not None:
             return (finished.end_token,)
         return ()
 
     def usage(self) -> Usage:
-        """The counts so far."""
         return {
             "prompt_tokens": self.prompt_tokens,
             "total_tokens": self.prompt_tokens + self.completion_tokens,
@@ -91,15 +88,14 @@ class Answer:
 
 
 def text_of(token: TokenInfo) -> str:
-    """The text of a token by itself."""
+    """The text of a single token."""
     return token.piece.decode("utf-8", "replace")
 
 
 def texts_of(tokens: Iterable[TokenInfo]) -> str:
-    """The joined text of tokens that are whole characters each."""
+    """The joined text of tokens, each of whole characters."""
     return "".join(map(text_of, tokens))
 
 
 def ids_of(tokens: Sequence[TokenInfo]) -> list[int]:
-    """Their ids."""
     return [token.id for token in tokens]

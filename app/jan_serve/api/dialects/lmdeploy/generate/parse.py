@@ -1,0 +1,61 @@
+"""/generate request → GenerationRequest. Pure; all functions raise InvalidRequest."""
+
+from __future__ import annotations
+
+from jan_serve.api.dialects.lmdeploy.generate.wire import GenerateRequest
+from jan_serve.api.dialects.lmdeploy.parse_common import (
+    explicit_sampling,
+    requested_session,
+    sampling_params,
+    stop_conditions,
+)
+from jan_serve.api.shared.wire_types import MAX_INT
+from jan_serve.core.request import GenerationRequest, Prompt, TextPrompt, TokenPrompt
+from jan_serve.errors import InvalidRequest, UnsupportedContent
+
+
+def generate_request(body: GenerateRequest) -> GenerationRequest:
+    """Checks in LMDeploy's order."""
+    if (body.prompt is None) == (body.input_ids is None):
+        raise InvalidRequest("You must specify exactly one of prompt or input_ids", param="prompt")
+    if body.prompt == "":
+        raise InvalidRequest("The prompt must not be an empty string", param="prompt")
+    if body.input_ids == []:
+        raise InvalidRequest("The input_ids must not be an empty list", param="input_ids")
+    if body.image_data is not None and body.image_data != []:
+        raise UnsupportedContent(
+            "image_data: the models of this server read text only; send the prompt without images",
+            param="image_data",
+        )
+    if body.max_tokens <= 0:
+        raise InvalidRequest(
+            f"The max_tokens {str(body.max_tokens)[:20]} must be a positive integer.", param="max_tokens"
+        )
+    requested_session(body.session_id)
+    return GenerationRequest(
+        prompt=_single_prompt(body),
+        sampling=sampling_params(body, temperature=body.temperature, top_k=body.top_k),
+        stopping=stop_conditions(
+            body,
+            max_tokens=body.max_tokens,
+            stop_token_ids=_token_ids("stop_token_ids", body.stop_token_ids or ()),
+        ),
+        logprobs=0 if body.return_logprob else None,
+        return_tokens=True,
+        skip_special_tokens=body.skip_special_tokens is not False,
+        given=explicit_sampling(body),
+    )
+
+
+def _single_prompt(body: GenerateRequest) -> Prompt:
+    if body.input_ids is not None:
+        return TokenPrompt(_token_ids("input_ids", body.input_ids), param="input_ids")
+    assert body.prompt is not None
+    return TextPrompt(body.prompt)
+
+
+def _token_ids(name: str, ids: list[int] | tuple[int, ...]) -> tuple[int, ...]:
+    for token in ids:
+        if not 0 <= token <= MAX_INT:
+            raise InvalidRequest(f"{name}: {str(token)[:20]} is not a token id", param=name)
+    return tuple(ids)

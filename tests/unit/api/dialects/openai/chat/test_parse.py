@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from jan_serve.core.messages import (
+    FunctionCall,
+    ImagePart,
+    Message,
+    TextPart,
+    Tool,
+    ToolCall,
+    ToolChoice,
+)
+from jan_serve.core.request import (
+    ChatPrompt,
+    GenerationRequest,
+)
+from jan_serve.errors import InvalidRequest, UnsupportedContent
+from tests.support.openai_requests import HI, JAN_SAMPLING, chat, chat_prompt
+
+
+def test_defaults_of_a_chat() -> None:
+    prompt = ChatPrompt(messages=(Message(role="user", content="Hi"),))
+    assert chat() == GenerationRequest(prompt=prompt, sampling=JAN_SAMPLING, given=frozenset({"messages"}))
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ({"max_tokens": None}, None), ({"max_tokens": 0}, None), ({"max_tokens": -1}, None), ({"max_tokens": 9}, 9),
+        ({"max_completion_tokens": 4, "max_tokens": 9}, 4), ({"max_output_tokens": 3}, 3),
+    ],
+)  # fmt: skip
+def test_max_tokens_of_a_chat(body: dict[str, Any], expected: int | None) -> None:
+    assert chat(**body).stopping.max_tokens == expected
+
+
+def test_chat_logprobs_need_both_fields() -> None:
+    assert chat(logprobs=True).logprobs is None
+    assert chat(top_logprobs=3).logprobs is None
+    assert chat(logprobs=True, top_logprobs=0).logprobs == 0
+    assert chat(logprobs=True, top_logprobs=3).logprobs == 3
+
+
+REFUSED_CHATS: list[tuple[str, Any, str]] = [
+    ("max_tokens", -5, "-1"),
+    ("max_completion_tokens", -2, "-1"),
+    ("top_logprobs", 100_000, "from 0 to 100"),
+    ("tools", [{"type": "function", "function": {"name": "f"}}] * 10_000, "limit is 512"),
+    ("functions", [{"name": "f"}] * 10_000, "limit is 512"),
+    ("messages", HI * 10_001, "limit is 10000"),
+    ("response_format", {"type": "json_schema"}, "needs a schema"),
+    ("response_format", {"type": "regex"}, "needs a pattern"),
+]
+
+
+@pytest.mark.parametrize(("field", "value", "words"), REFUSED_CHATS)
+def test_chats_that_are_rejected(field: str, value: Any, words: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        chat(**{field: value})
+    assert caught.value.param == field
+    assert words in caught.value.message
+
+
+def test_a_long_wrong_list_costs_one_error() -> None:
+    lists: dict[str, list[Any]] = {"stop": [1] * 60, "messages": [{}] * 9000, "tools": [{}] * 500}
+    for field, value in lists.items():
+        with pytest.raises(ValidationError) as caught:
+            chat(**{field: value})
+        assert len(caught.value.errors()) <= 3
+
+
+CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+
+@pytest.mark.parametrize(
+    ("wire", "message"),
+    [
+        ({"role": "system", "content": "s"}, Message(role="system", content="s")),
+        ({"role": "developer", "content": "s"}, Message(role="system", content="s")),
+        ({"role": "user", "content": "u", "name": "Ann"}, Message(role="user", content="u", name="Ann")),
+        ({"role": "user", "content": None}, Message(role="user")),
+        ({"role": "assistant"}, Message(role="assistant")),
+        (
+            {"role": "assistant", "content": None, "tool_calls": [CALL], "refusal": None},
+            Message(role="assistant", tool_calls=(ToolCall("c1", FunctionCall("f", "{}")),)),
+        ),
+        (
+            {"role": "assistant", "function_call": {"name": "f", "arguments": "{"}},
+            Message(role="assistant", tool_calls=(ToolCall("call_f", FunctionCall("f", "{")),)),
+        ),
+        (
+            {"role": "tool", "content": "2", "tool_call_id": "c1"},
+            Message(role="tool", content="2", tool_call_id="c1"),
+        ),
+        ({"role": "function", "content": None, "name": "f"}, Message(role="function", name="f")),
+        (
+            {
+                "role": "user",
+                "content": [{"type": "text", "text": "a"}, {"type": "image_url", "image_url": "x"}],
+            },
+            Message(role="user", content=(TextPart("a"), ImagePart("x"))),
+        ),
+        (
+            {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "y", "detail": "low"}}]},
+            Message(role="user", content=(ImagePart("y"),)),
+        ),
+    ],
+)
+def test_messages(wire: dict[str, Any], message: Message) -> None:
+    assert chat_prompt(messages=[wire]).messages == (message,)
+
+
+BAD_MESSAGES: list[Any] = [
+        {}, {"role": "user"}, {"role": "wizard", "content": "x"}, {"role": "tool", "content": "x"}, "text",
+        {"role": "function", "content": "x"}, {"role": "system"}, {"role": "user", "content": [{"type": "text"}]},
+        {"role": "user", "content": [{"type": "smell", "smell": "x"}]}, {"role": "assistant", "tool_calls": [{}]},
+        {"role": "user", "content": 3},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("wire", BAD_MESSAGES)
+def test_messages_that_break_the_schema(wire: Any) -> None:
+    with pytest.raises(ValidationError):
+        chat(messages=[wire])
+
+
+def test_media_parts_are_rejected_by_type() -> None:
+    part = {"type": "input_audio", "input_audio": {"data": "", "format": "wav"}}
+    with pytest.raises(UnsupportedContent, match="input_audio"):
+        chat(messages=[{"role": "user", "content": [part]}])
+
+
+FUNCTION = {"name": "f", "description": "d", "parameters": {"type": "object"}}
+
+
+TOOL = Tool(name="f", description="d", parameters={"type": "object"})
+
+
+@pytest.mark.parametrize(
+    ("body", "tools", "choice"),
+    [
+        ({}, (), ToolChoice("auto")),
+        ({"tools": [{"type": "function", "function": FUNCTION}]}, (TOOL,), ToolChoice("auto")),
+        ({"functions": [FUNCTION], "function_call": "none"}, (TOOL,), ToolChoice("none")),
+        ({"functions": [FUNCTION], "function_call": {"name": "f"}}, (TOOL,), ToolChoice("named", "f")),
+        ({"tools": [], "tool_choice": "required"}, (), ToolChoice("required")),
+        (
+            {"tool_choice": {"type": "function", "function": {"name": "f"}}, "function_call": "none"},
+            (),
+            ToolChoice("named", "f"),
+        ),
+    ],
+)
+def test_tools(body: dict[str, Any], tools: tuple[Tool, ...], choice: ToolChoice) -> None:
+    prompt = chat_prompt(**body)
+    assert (prompt.tools, prompt.tool_choice) == (tools, choice)
+
+
+def test_stop_sequences_of_the_ai_sdk_are_added() -> None:
+    assert chat(stop="a", stop_sequences=["b"]).stopping.stop == ("a", "b")
