@@ -8,7 +8,7 @@ import llguidance
 
 from jan_serve.core.constraint import CompiledGrammar, SpecialText
 from jan_serve.core.guide import Guide
-from jan_serve.engine.constraint.grammar_executor import LlguidanceExecutor
+from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
 from jan_serve.engine.constraint.guide import GuidedExecutor, GuideTools
 from jan_serve.engine.constraint.lark_limits import check_lark
 from jan_serve.engine.constraint.token_search import TokenSearch
@@ -40,7 +40,7 @@ class GrammarFactory:
         self._tokenizer: Any = None
         self._search: TokenSearch | None = None
 
-    def create(self, grammar: CompiledGrammar) -> LlguidanceExecutor:
+    def create(self, grammar: CompiledGrammar) -> GrammarExecutor:
         """An executor at the start of the grammar. Raises InvalidGrammar, GrammarTooComplex.
 
         The calling thread needs `lark_limits.STACK_BYTES` of stack.
@@ -49,7 +49,7 @@ class GrammarFactory:
             raise EngineFailure("a grammar reached the worker without its Lark text")
         lark = self._with_specials(grammar.lark, grammar)
         check_lark(lark)
-        return LlguidanceExecutor(self._llguidance(), lark, self._vocab)
+        return GrammarExecutor(self._llguidance(), lark, self._vocab)
 
     def guided(self, guide: Guide) -> GuidedExecutor:
         """An executor at the start of an answer. Compiles every grammar of the guide now. Raises as `create`."""
