@@ -31,7 +31,7 @@ from jan_serve.api.dialects.lmdeploy.sessions import Session
 from jan_serve.api.dialects.lmdeploy.wire_common import GenerationFields, SamplingFields
 from jan_serve.api.http.disconnect import while_connected
 from jan_serve.api.http.sse import SSE_RESPONSE
-from jan_serve.api.shared.answers import StreamRenderer, WholeRenderer, answer_stream, answer_whole
+from jan_serve.api.shared.answers import Chunks, WholeRenderer, answer_stream, answer_whole
 from jan_serve.core.request import GenerationRequest
 from jan_serve.generation.batch import generate_batch
 
@@ -43,7 +43,7 @@ class _Renderers(NamedTuple):
     """The forms of an answer. whole: None where it is streamed."""
 
     whole: WholeRenderer | None
-    chunks: StreamRenderer
+    chunks: Chunks
 
 
 def add_generation_routes(router: APIRouter, serving: Serving, prefix: str) -> None:
@@ -70,7 +70,7 @@ async def serve_generate(request: Request, body: GenerateRequest, serving: Servi
     generation = generate_request(body)
     session = serving.sessions.create(wanted_session(body.session_id))
     form = GenerateForm(include_stop=generation.stopping.include_stop, logprobs=bool(body.return_logprob))
-    renderers = _Renderers(None if body.stream else GenerateAnswer(form), GenerateChunks(form))
+    renderers = _Renderers(None if body.stream else GenerateAnswer(form), GenerateChunks(form).chunks)
     return await _answer(request, serving, session, body, [generation], renderers)
 
 
@@ -87,7 +87,7 @@ async def serve_chat(request: Request, body: ChatRequest, serving: Serving) -> R
         top=None if generation.logprobs is None else body.top_logprobs,
         include_usage=_wants_usage(body),
     )
-    renderers = _Renderers(None if body.stream else ChatAnswer(head, form), ChatChunks(head, form))
+    renderers = _Renderers(None if body.stream else ChatAnswer(head, form), ChatChunks(head, form).chunks)
     return await _answer(request, serving, session, body, [generation], renderers)
 
 
@@ -104,7 +104,7 @@ async def serve_completions(request: Request, body: CompletionRequest, serving: 
         include_usage=_wants_usage(body),
     )
     renderers = _Renderers(
-        None if body.stream else CompletionAnswer(head, form), CompletionChunks(head, form)
+        None if body.stream else CompletionAnswer(head, form), CompletionChunks(head, form).chunks
     )
     return await _answer(request, serving, session, body, requests, renderers)
 

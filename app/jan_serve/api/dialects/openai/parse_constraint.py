@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from jan_serve.api.dialects.openai.wire_response_format import ResponseFormat
 from jan_serve.core.constraint import (
@@ -15,20 +15,10 @@ from jan_serve.core.constraint import (
 from jan_serve.errors import InvalidRequest, InvalidSchema
 
 
-class ConstraintFields(Protocol):
-    """The fields that say it, of any request."""
-
-    @property
-    def response_format(self) -> ResponseFormat | None: ...
-    @property
-    def grammar(self) -> str | None: ...
-
-
-def constraint_of(body: ConstraintFields) -> Constraint | None:
+def constraint_of(wanted: ResponseFormat | None, grammar: str | None) -> Constraint | None:
     """response_format, in any of its spellings, has precedence over grammar."""
-    wanted = body.response_format
     if wanted is None or wanted.type == "text":
-        return GbnfConstraint(body.grammar) if body.grammar is not None else None
+        return GbnfConstraint(grammar) if grammar is not None else None
     if wanted.type in ("regex", "regex_schema"):
         pattern = wanted.value if wanted.type == "regex" else wanted.regex_schema
         if not isinstance(pattern, str):

@@ -87,7 +87,7 @@ def _generation_routes(router: APIRouter, services: Services, leases: ModelLease
         if not body.stream:
             return await answer_whole(request, events, CompletionAnswer(head, form))
         chunks = CompletionChunks(head, form, include_usage=_wants_usage(body))
-        return await answer_stream(request, events, chunks, error_body, streams)
+        return await answer_stream(request, events, chunks.chunks, error_body, streams)
 
     @router.post(
         "/v1/chat/completions",
@@ -109,7 +109,7 @@ def _generation_routes(router: APIRouter, services: Services, leases: ModelLease
         if not body.stream:
             return await answer_whole(request, events, ChatAnswer(head, form))
         chunks = ChatChunks(head, form, include_usage=_wants_usage(body))
-        return await answer_stream(request, events, chunks, error_body, streams)
+        return await answer_stream(request, events, chunks.chunks, error_body, streams)
 
 
 def _embedding_route(router: APIRouter, service: EmbeddingService) -> None:

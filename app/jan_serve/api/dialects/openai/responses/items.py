@@ -5,9 +5,10 @@ An item opens, grows and closes; one is open at a time. Events are without their
 
 from __future__ import annotations
 
+import abc
 import uuid
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any
 
 from jan_serve.api.dialects.openai.chat.wire import TokenLogprob
 from jan_serve.api.dialects.openai.logprobs import chat_logprobs
@@ -28,38 +29,34 @@ from jan_serve.api.dialects.openai.responses.wire_reply import (
 from jan_serve.core.events import TokenInfo
 
 
-class OpenItem(Protocol):
-    """An item that grows."""
-
-    def opening(self) -> Iterator[Event]:
-        """The events that announce it."""
-        ...
-
-    def more(self, text: str, tokens: tuple[TokenInfo, ...] = ()) -> Iterator[Event]:
-        """Those of a piece."""
-        ...
-
-    def closing(self, status: ItemStatus) -> Iterator[Event]:
-        """Those of its end."""
-        ...
-
-    def item(self, status: ItemStatus) -> OutputItem:
-        """The item as it is now."""
-        ...
-
-
 def new_id(prefix: str) -> str:
     """An id that nobody can guess."""
     return f"{prefix}_{uuid.uuid4().hex}"
 
 
-class _Writer:
-    """What all kinds of items have: an id, a place, and text."""
+class OpenItem(abc.ABC):
+    """An item that grows: its id, its place in the output, and its text."""
 
     def __init__(self, prefix: str, place: int) -> None:
         self._id = new_id(prefix)
         self._place = place
         self._pieces: list[str] = []
+
+    @abc.abstractmethod
+    def opening(self) -> Iterator[Event]:
+        """The events that announce it."""
+
+    @abc.abstractmethod
+    def more(self, text: str, tokens: tuple[TokenInfo, ...] = ()) -> Iterator[Event]:
+        """The events of a piece."""
+
+    @abc.abstractmethod
+    def closing(self, status: ItemStatus) -> Iterator[Event]:
+        """The events of its end."""
+
+    @abc.abstractmethod
+    def item(self, status: ItemStatus) -> OutputItem:
+        """The item as it is now."""
 
     @property
     def _text(self) -> str:
@@ -72,7 +69,7 @@ class _Writer:
         return {"type": f"response.output_item.{kind}", "output_index": self._place, "item": item}
 
 
-class MessageWriter(_Writer):
+class MessageWriter(OpenItem):
     """Text of the answer."""
 
     def __init__(self, place: int, *, logprobs: bool) -> None:
@@ -110,7 +107,7 @@ class MessageWriter(_Writer):
         return {"type": "output_text", "text": self._text, "annotations": [], "logprobs": [*self._logprobs]}
 
 
-class ThoughtWriter(_Writer):
+class ThoughtWriter(OpenItem):
     """A thought, shown once: as summary where the client asked for one, else as content."""
 
     def __init__(self, place: int, *, as_summary: bool, packed: bool) -> None:
@@ -154,7 +151,7 @@ class ThoughtWriter(_Writer):
         return {"type": "summary_text" if self._as_summary else "reasoning_text", "text": self._text}
 
 
-class FunctionCallWriter(_Writer):
+class FunctionCallWriter(OpenItem):
     """A call of a function."""
 
     def __init__(self, place: int, callee: Callee, call_id: str) -> None:
@@ -188,7 +185,7 @@ class FunctionCallWriter(_Writer):
         return item
 
 
-class CustomCallWriter(_Writer):
+class CustomCallWriter(OpenItem):
     """A call of a custom tool, whose input is taken out of the arguments that the model writes."""
 
     def __init__(self, place: int, callee: Callee, call_id: str) -> None:

@@ -92,7 +92,7 @@ def _constraint(body: CreateResponseRequest) -> Constraint | None:
     wanted = body.text.format
     if wanted is not None and wanted.type == "json_schema" and wanted.schema_ is None:
         raise InvalidRequest("text.format: `json_schema` needs a schema", param="text.format")
-    return constraint_of(body)
+    return constraint_of(body.response_format, body.grammar)
 
 
 def _logprobs(body: CreateResponseRequest) -> int | None:
