@@ -21,7 +21,7 @@ PIECES = (
     "</think>\n", "</think>a", "<call>", "<call>a", "call", "call>", ">b", "</call>", "lead", "abc", "\n\n",
 )  # fmt: skip
 END = 0
-ANY = CompiledGrammar(gbnf="")
+ANY = CompiledGrammar(gbnf="", lark="")
 
 
 class Letters:
