@@ -59,7 +59,7 @@ from jan_serve.generation.constraint.grammar_cache import GrammarCache
 from jan_serve.generation.deadline import RunningRequests
 from jan_serve.generation.ports import ConstraintTranslator, TemplateRenderer
 from jan_serve.generation.prepare import RequestPreparer
-from jan_serve.generation.profiles import ModelProfiles
+from jan_serve.generation.profiles import ProfileOf
 from jan_serve.resources import catalogue_file
 
 
@@ -78,7 +78,7 @@ def create_app(
     translator: ConstraintTranslator,
     *,
     named_grammars: Mapping[str, str] | None = None,
-    profiles: ModelProfiles | None = None,
+    profile_of: ProfileOf | None = None,
     page: Path | None = None,
     management: Management | None = None,
     log: RecentLog | None = None,
@@ -87,7 +87,7 @@ def create_app(
 ) -> FastAPI:
     """Build the application. The caller owns the models, the renderer and the translator, and closes them.
 
-    named_grammars: GBNF texts by name. profiles: configuration of single models. page: folder of the web page.
+    named_grammars: GBNF texts by name. profile_of: configuration of single models. page: folder of the web page.
     management, log, control: without one, the application does not have its routes.
     """
     lifecycle = Lifecycle()
@@ -100,7 +100,7 @@ def create_app(
             GrammarCache(translator, named_grammars),
             renderer,
             now=lambda: datetime.now().astimezone(),
-            profiles=profiles,
+            profile_of=profile_of,
             strip_billing_line=settings.strip_billing_line,
         ),
         running=running,

@@ -19,12 +19,12 @@ from jan_serve.api.ending_threads import EndingThreads
 from jan_serve.api.guards.drain import RETRY_AFTER_S
 from jan_serve.api.http.connection import HttpConnection
 from jan_serve.api.management import Management
-from jan_serve.api.observer import NoObserver, ServerObserver
 from jan_serve.api.routes.recent_log import recent_log
 from jan_serve.config import Settings
 from jan_serve.control.control_plane import ServerControl
+from jan_serve.daemon.observer import ServerObserver
 from jan_serve.errors import Draining, JanServeError
-from jan_serve.generation.profiles import ModelProfiles
+from jan_serve.generation.profiles import ProfileOf
 from jan_serve.resources import page_folder, shipped_grammars
 from jan_serve.store.library import ModelLibrary
 from jan_serve.supervisor.constraint_compiler import ConstraintCompilerPool
@@ -58,7 +58,7 @@ class DrainingServer(uvicorn.Server):
     ) -> None:
         super().__init__(config)
         self._helpers = helpers
-        self._observer = observer or NoObserver()
+        self._observer = observer or ServerObserver()
         self._parts = parts
         self._models = models
         self._drain_s = drain_s
@@ -151,12 +151,12 @@ def run(
     sock: socket.socket,
     library: ModelLibrary | None = None,
     observer: ServerObserver | None = None,
-    profiles: ModelProfiles | None = None,
+    profile_of: ProfileOf | None = None,
     control: ServerControl | None = None,
 ) -> int:
     """Serve on `sock`, which already listens. Blocks until the server has stopped. Returns the exit status.
 
-    library: None disables the management routes. profiles: configuration of single models. control: None disables the
+    library: None disables the management routes. profile_of: configuration of single models. control: None disables the
     control plane.
     """
     with recent_log() as log:
@@ -166,7 +166,7 @@ def run(
             renderer,
             translator,
             named_grammars=GrammarFiles(shipped_grammars(), settings.grammars_dir),
-            profiles=profiles,
+            profile_of=profile_of,
             page=page_folder(),
             management=Management(models, library) if library is not None else None,
             log=log,

@@ -53,10 +53,6 @@ class DeltaBuilder:
         self._calls = 0
 
     @property
-    def thinking(self) -> bool:
-        return self._thinking
-
-    @property
     def calls(self) -> int:
         return self._calls
 

@@ -44,14 +44,7 @@ class StreamParser:
             starts_in_thought=starts_in_thought,
         )
         self._steps = chat_format.parse(chat_format, self._context)
-        self._started_in_thought = starts_in_thought and split_thoughts
-        self._begun = False
         self._ended = False
-
-    @property
-    def in_thought(self) -> bool:
-        """Whether the text so far ends inside a thought."""
-        return self._out.thinking if self._begun else self._started_in_thought
 
     @property
     def calls(self) -> int:
@@ -78,7 +71,6 @@ class StreamParser:
         return self._out.take()
 
     def _step(self) -> None:
-        self._begun = True
         if self._ended:
             return
         try:

@@ -47,10 +47,10 @@ class SpecialText(msgspec.Struct, frozen=True):
 class CompiledGrammar(msgspec.Struct, frozen=True):
     """A parsed and checked grammar for the engine.
 
-    gbnf: for llama.cpp's grammar sampler. lark: the same language for llguidance; None if it cannot be printed.
+    gbnf: to show. lark: the same language, which llguidance executes.
     specials: the rules that `lark` leaves undefined.
     """
 
     gbnf: str
-    lark: str | None = None
+    lark: str
     specials: tuple[SpecialText, ...] = ()

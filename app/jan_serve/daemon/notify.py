@@ -8,13 +8,14 @@ import socket
 from collections.abc import Callable, MutableMapping
 from typing import Final
 
+from jan_serve.daemon.observer import ServerObserver
 from jan_serve.daemon.plan import STOP_MARGIN_S
 
 _log: Final = logging.getLogger("jan_serve.daemon")
 
 
-class SystemdNotifier:
-    """A ServerObserver that sends readiness, watchdog and stop messages. Never blocks, never raises."""
+class SystemdNotifier(ServerObserver):
+    """Sends readiness, watchdog and stop messages. Never blocks, never raises."""
 
     def __init__(self, address: str) -> None:
         """address: as in NOTIFY_SOCKET; a leading @ means Linux's abstract namespace."""

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from jan_serve.daemon.executor import ServiceFailed
+from jan_serve.daemon.observer import ServerObserver
 from jan_serve.daemon.plan import NAME, STOP_MARGIN_S
 
-if TYPE_CHECKING:
-    from jan_serve.api.observer import ServerObserver
 
-
-class StopRelay:
-    """A ServerObserver that accepts a stop at any time, even before the server listens. Thread-safe."""
+class StopRelay(ServerObserver):
+    """Accepts a stop at any time, even before the server listens. Thread-safe."""
 
     def __init__(self, pending: Callable[[float], None]) -> None:
         """pending: receives the longest duration of a stop, in seconds."""
@@ -40,9 +38,6 @@ class StopRelay:
             requested = self._stop_requested
         if requested:
             stop()
-
-    def alive(self, idle_s: float) -> None:
-        pass
 
     def stopping(self, drain_s: float) -> None:
         self._pending(drain_s + STOP_MARGIN_S)

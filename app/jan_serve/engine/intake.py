@@ -210,7 +210,7 @@ class Intake:
             resumed=resumed,
         )
 
-    def _executor(self, request: EngineRequest) -> GrammarExecutor | None:
+    def _executor(self, request: EngineRequest) -> GrammarExecutor | GuidedExecutor | None:
         if request.guide is not None:
             return self._grammars.guided(request.guide)
         return None if request.grammar is None else self._grammars.create(request.grammar)

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from jan_serve.core.events import TokenLogprob
 from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
+from jan_serve.engine.constraint.guide import GuidedExecutor
 from jan_serve.engine.llama.chain import Candidates, SamplerChain, has_penalties
 from jan_serve.engine.llama.vocab import Vocab
 from jan_serve.engine.tgi_sampling import TgiSampler
@@ -47,7 +48,7 @@ class Sampler:
         n_ctx: int,
         candidates: Candidates,
         *,
-        grammar: GrammarExecutor | None,
+        grammar: GrammarExecutor | GuidedExecutor | None,
         jump_forward: bool = True,
     ) -> None:
         params, stopping = request.sampling, request.stopping
@@ -171,7 +172,7 @@ class Sampler:
         return self._choose(self._masked(self._grammar, logits))
 
     @staticmethod
-    def _masked(grammar: GrammarExecutor, logits: Floats) -> Floats:
+    def _masked(grammar: GrammarExecutor | GuidedExecutor, logits: Floats) -> Floats:
         masked = grammar.mask(logits)
         if not np.isfinite(masked.max()):
             raise GrammarTooComplex(

@@ -32,7 +32,7 @@ from jan_serve.generation.cache_salt import cache_salt
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
 from jan_serve.generation.infill import infill_pieces
 from jan_serve.generation.ports import EngineClient, TemplateRenderer
-from jan_serve.generation.profiles import ModelProfile, ModelProfiles, with_defaults
+from jan_serve.generation.profiles import ModelProfile, ProfileOf, with_defaults
 from jan_serve.generation.template_choice import template_of
 from jan_serve.ipc.messages import EngineRequest, TokenizeRequest
 from jan_serve.ipc.rendering import RenderRequest
@@ -85,17 +85,17 @@ class RequestPreparer:
         *,
         now: Callable[[], datetime],
         seed: Callable[[], int] = draw_seed,
-        profiles: ModelProfiles | None = None,
+        profile_of: ProfileOf | None = None,
         strip_billing_line: bool = True,
     ) -> None:
-        """now: the local time, for templates that print the date. profiles: configuration of single models.
+        """now: the local time, for templates that print the date. profile_of: configuration of single models.
 
         strip_billing_line: see chat.billing_line.
         """
         self._grammars = grammars
         self._renderer = renderer
         self._strip_billing_line = strip_billing_line
-        self._profiles = profiles
+        self._profile_of = profile_of
         # Models whose missing template was logged.
         self._without_template: set[str] = set()
         self._now = now
@@ -171,7 +171,7 @@ class RequestPreparer:
         return await self._grammars.compile(constraint)
 
     def _profile(self, model: str) -> ModelProfile:
-        return ModelProfile() if self._profiles is None else self._profiles.profile(model)
+        return ModelProfile() if self._profile_of is None else self._profile_of(model)
 
     def _template(self, client: EngineClient, prompt: ChatPrompt) -> str | None:
         override = self._profile(client.name).template

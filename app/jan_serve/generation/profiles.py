@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import msgspec
 
@@ -22,12 +22,8 @@ class ModelProfile(msgspec.Struct, frozen=True, kw_only=True):
     defaults: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
 
 
-class ModelProfiles(Protocol):
-    """Read by wiring, which knows the configuration."""
-
-    def profile(self, model: str) -> ModelProfile:
-        """The current profile of a model by its canonical name. May look at the modification time of a file or two."""
-        ...
+ProfileOf = Callable[[str], ModelProfile]
+"""The current profile of a model by its canonical name. May look at the modification time of a file or two."""
 
 
 def with_defaults(request: GenerationRequest, profile: ModelProfile) -> GenerationRequest:

@@ -20,8 +20,6 @@ Mask = npt.NDArray[np.bool_]
 
 DEFAULT_GAMMA: Final = 0.5
 """Share of the vocabulary that is green."""
-DEFAULT_DELTA: Final = 2.0
-"""Added to the logits of green tokens."""
 
 _HASH_KEY: Final = 15_485_863
 _SEEDS: Final = 0xFFFFFFFF

@@ -27,7 +27,7 @@ from jan_serve.wiring.template_files import TemplateFiles
 
 
 class ModelSources:
-    """The `SourceResolver` of the supervisor and the `ModelProfiles` of generation. Thread-safe."""
+    """The `SourceResolver` of the supervisor and the model profiles of generation. Thread-safe."""
 
     def __init__(self, resolver: ModelResolver, settings: Settings, book: ModelBook | None = None) -> None:
         """resolver: made with `configured_names(book)`.

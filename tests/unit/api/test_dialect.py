@@ -45,17 +45,15 @@ class Ask(WireModel):
     text: str
 
 
-class Lines:
-    """StreamRenderer: an object for each text and for the end."""
-
-    def chunks(self, event: PromptEvent) -> Iterator[object]:
-        match event.event:
-            case TextDelta(text=text):
-                yield {"piece": text}
-            case Finished(reason=reason):
-                yield {"end": reason}
-            case _:
-                pass
+def lines(event: PromptEvent) -> Iterator[object]:
+    """An object for each text and for the end."""
+    match event.event:
+        case TextDelta(text=text):
+            yield {"piece": text}
+        case Finished(reason=reason):
+            yield {"end": reason}
+        case _:
+            pass
 
 
 class Version:
@@ -115,7 +113,7 @@ def small_dialect(settings: Settings, services: Services) -> Dialect:
         return await answer_stream(
             request,
             events,
-            Lines(),
+            lines,
             lambda problem: {"small_error": problem.code},
             streams,
             done=b"",

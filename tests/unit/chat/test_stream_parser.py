@@ -99,16 +99,6 @@ def test_the_text_of_an_element_streams() -> None:
     ]
 
 
-def test_in_thought_follows_the_text() -> None:
-    parser = StreamParser(BY_NAME["hermes"], lambda name: "id", starts_in_thought=True)
-    assert parser.in_thought
-    parser.feed("a")
-    assert parser.in_thought
-    parser.feed("</think>")
-    assert not parser.in_thought
-    parser.finish()
-
-
 def token(number: int) -> TokenInfo:
     return TokenInfo(number, b"x")
 

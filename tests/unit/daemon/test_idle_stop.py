@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from jan_serve.daemon.idle_stop import IdleStop
+from jan_serve.daemon.observer import ServerObserver
 
 
-class RecordingObserver:
+class RecordingObserver(ServerObserver):
     def __init__(self) -> None:
         self.events: list[str] = []
 

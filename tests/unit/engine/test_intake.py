@@ -8,14 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from jan_serve.core.constraint import CompiledGrammar
 from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.core.sequence_state import SequenceState
 from jan_serve.engine.intake import Intake
 from jan_serve.engine.kv_transfer.state_shelf import StateShelf
 from jan_serve.errors import (
     ContextLengthExceeded,
-    EngineFailure,
     InvalidRequest,
     InvalidState,
     UnsupportedOperation,
@@ -102,11 +100,6 @@ def test_choices_have_consecutive_seeds() -> None:
     assert [(each.index, each.seed) for each in sequences] == [(0, 40), (1, 41), (2, 42)]
     [greedy] = intake().prepare(request_of("a", sampling=SamplingParams(temperature=0.0, seed=40)))
     assert greedy.seed is None
-
-
-def test_a_grammar_without_lark_text_is_our_fault() -> None:
-    with pytest.raises(EngineFailure, match="Lark"):
-        intake().prepare(request_of("a", grammar=CompiledGrammar('root ::= "a"')))
 
 
 def shelf_with(state: SequenceState) -> Any:

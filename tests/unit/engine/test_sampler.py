@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from jan_serve.core.sampling import SamplingParams, StopConditions
+from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
 from jan_serve.engine.llama.chain import Candidates
 from jan_serve.engine.sampler import Sampler, score
 from jan_serve.errors import EngineFailure, GrammarTooComplex
@@ -19,7 +20,7 @@ from tests.unit.engine.small_vocab import EOS, LETTERS, small_vocab
 Floats = npt.NDArray[np.float32]
 
 
-class Word:
+class Word(GrammarExecutor):
     """A grammar of one word; its first `forced_letters` are forced."""
 
     def __init__(self, word: str, forced_letters: int = 0) -> None:

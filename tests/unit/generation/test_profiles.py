@@ -108,17 +108,6 @@ def test_adapters_that_cannot_be(asked: tuple[AdapterChoice, ...]) -> None:
         chosen_adapters(asked, FakeClient())
 
 
-class Profiles:
-    """One profile for the fake model."""
-
-    def __init__(self, profile: ModelProfile) -> None:
-        self.known = profile
-
-    def profile(self, model: str) -> ModelProfile:
-        assert model == "fake"
-        return self.known
-
-
 async def test_the_engine_is_told() -> None:
     profile = ModelProfile(template=TemplateOverride("t", "<{{ messages[0].content }}>"), defaults=DEFAULTS)
     chat = ChatPrompt(messages=(Message(role="user", content="Hi"),))
@@ -126,7 +115,7 @@ async def test_the_engine_is_told() -> None:
         GrammarCache(InlineTranslator()),
         InlineRenderer(),
         now=lambda: datetime(2026, 3, 4, tzinfo=UTC),
-        profiles=Profiles(profile),
+        profile_of={"fake": profile}.__getitem__,
     )
     asked = GenerationRequest(prompt=chat, given=frozenset({"seed"}), sampling=SamplingParams(seed=1))
     prepared = await preparer.prepare(asked, FakeClient(facts=ADAPTED, adapter="poet"))

@@ -49,7 +49,7 @@ REQUESTS: list[WorkerRequest] = [
         prompt=("text \x00 é", (1, 2, 3)),
         sampling=SamplingParams(logit_bias={5: -100.0}, seed=2**32 - 1),
         stopping=StopConditions(stop=("\n",)),
-        grammar=CompiledGrammar("root ::= [a-z]"),
+        grammar=CompiledGrammar("root ::= [a-z]", "start: /[a-z]/"),
     ),
     EmbedRequest(id=2, inputs=("a", (1, 2))),
     TokenizeRequest(id=3, text="😀", with_pieces=True),

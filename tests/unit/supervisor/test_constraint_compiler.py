@@ -55,7 +55,7 @@ def compiled(constraint):
         try:
             os.close(os.open(place, os.O_CREAT | os.O_EXCL))
         except FileExistsError:
-            return CompiledGrammar("again")
+            return CompiledGrammar("again", "")
         text = "SIGKILL"
     if text.startswith("SIG"):
         os.kill(os.getpid(), getattr(signal, text))
@@ -69,7 +69,7 @@ def compiled(constraint):
         return [bytearray(1 << 20) for _ in range(1 << 20)]
     if text == "recurse":
         return compiled(constraint)
-    return CompiledGrammar(text)
+    return CompiledGrammar(text, "")
 worker.compile_constraint = compiled
 worker.CPU_LIMIT_S = 0.2
 sys.exit(worker.main())
@@ -141,7 +141,7 @@ async def test_row_102_a_constraint_that_takes_too_much_is_refused(text: str) ->
     async with compilers(scripted()) as pool:
         with pytest.raises(GrammarTooComplex):
             await pool.translate(does(text))
-        assert await pool.translate(does("next")) == CompiledGrammar("next")
+        assert await pool.translate(does("next")) == CompiledGrammar("next", "")
 
 
 async def test_row_102_the_wall_clock_is_a_limit_too() -> None:
@@ -158,7 +158,7 @@ async def test_row_103_a_process_that_something_else_killed_is_replaced_and_aske
 ) -> None:
     async with compilers(scripted()) as pool:
         made = await pool.translate(does(f"once {tmp_path / 'done'}"))
-        assert made == CompiledGrammar("again")
+        assert made == CompiledGrammar("again", "")
 
 
 @pytest.mark.parametrize("text", ["SIGKILL", "SIGSEGV", "exit"])
@@ -166,7 +166,7 @@ async def test_row_103_one_that_ends_again_is_our_fault(text: str) -> None:
     async with compilers(scripted()) as pool:
         with pytest.raises(EngineCrashed, match="constraint compiler"):
             await pool.translate(does(text))
-        assert await pool.translate(does("next")) == CompiledGrammar("next")
+        assert await pool.translate(does("next")) == CompiledGrammar("next", "")
 
 
 async def test_row_103_an_idle_process_that_was_killed_is_replaced() -> None:
@@ -195,7 +195,7 @@ async def test_a_call_that_is_cancelled_ends_its_process() -> None:
         async with asyncio.timeout(60):
             while process in children():
                 await asyncio.sleep(0.005)
-        assert await pool.translate(does("next")) == CompiledGrammar("next")
+        assert await pool.translate(does("next")) == CompiledGrammar("next", "")
 
 
 async def test_the_smallest_that_waits_is_next() -> None:

@@ -30,10 +30,8 @@ class WholeRenderer(Protocol):
         ...
 
 
-class StreamRenderer(Protocol):
-    """Turns each event into JSON values, in order; often none or one."""
-
-    def chunks(self, event: PromptEvent) -> Iterable[object]: ...
+Chunks = Callable[[PromptEvent], Iterable[object]]
+"""Turns each event into JSON values, in order; often none or one."""
 
 
 async def answer_whole(request: Request, events: Events, renderer: WholeRenderer) -> Response:
@@ -53,7 +51,7 @@ async def answer_whole(request: Request, events: Events, renderer: WholeRenderer
 async def answer_stream(
     request: Request,
     events: Events,
-    renderer: StreamRenderer,
+    chunks: Chunks,
     render_error: Callable[[Problem], object],
     streams: StreamSettings,
     *,
@@ -73,7 +71,7 @@ async def answer_stream(
 
     def render(event: PromptEvent) -> Iterable[object]:
         record.observe(event.event)
-        return renderer.chunks(event)
+        return chunks(event)
 
     frames = frames_of(
         resumed(first, events),

@@ -35,7 +35,7 @@ from jan_serve.wiring.parts import (
 )
 
 if TYPE_CHECKING:
-    from jan_serve.api.observer import ServerObserver
+    from jan_serve.daemon.observer import ServerObserver
 
 
 def serve(loaded: LoadedSettings) -> int:
@@ -134,7 +134,7 @@ def run_server(
     manager = build_manager(updated, settings, free_memory)
     control = ServerControl(settings, manager, updated)
     renderer, compiler = build_renderer(), build_compiler()
-    return run(settings, manager, renderer, compiler, sock, library, observer, sources, control)
+    return run(settings, manager, renderer, compiler, sock, library, observer, sources.profile, control)
 
 
 @contextmanager

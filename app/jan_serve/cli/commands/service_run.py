@@ -21,7 +21,7 @@ from jan_serve.daemon.win_service import host_service
 from jan_serve.store.paths import default_data_dir
 
 if TYPE_CHECKING:
-    from jan_serve.api.observer import ServerObserver
+    from jan_serve.daemon.observer import ServerObserver
 
 _MAX_ERRORS_BYTES: Final = 1 << 20
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import islice
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from jan_serve.engine.tokens import Tokens, common_prefix
 
@@ -20,11 +21,11 @@ _MAX_COMPARED = 8
 """Sequences that share all whole blocks and are compared by token: others are better by less than a block."""
 
 
-class Tokenised(Protocol):
-    """An item with immutable tokens, compared by identity."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Tokenised:
+    """Base of items: immutable tokens, compared by identity."""
 
-    @property
-    def tokens(self) -> Tokens: ...
+    tokens: Tokens
 
 
 T = TypeVar("T", bound=Tokenised)

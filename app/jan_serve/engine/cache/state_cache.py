@@ -24,10 +24,9 @@ MIN_TOKENS = BLOCK
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SavedState:
+class SavedState(Tokenised):
     """The state of a sequence after `tokens`, as llama.cpp wrote it."""
 
-    tokens: Tokens
     data: SequenceBytes
 
 

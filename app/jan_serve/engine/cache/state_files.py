@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jan_serve.engine.cache.prefix_index import PrefixIndex
+from jan_serve.engine.cache.prefix_index import PrefixIndex, Tokenised
 from jan_serve.engine.llama.context import SequenceBytes
 from jan_serve.engine.tokens import Tokens
 
@@ -35,10 +35,9 @@ _SAMPLES, _SAMPLE_BYTES = 64, 64 * 1024
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class StateFile:
+class StateFile(Tokenised):
     """A state on disk. size: of the file, in bytes."""
 
-    tokens: Tokens
     path: Path
     size: int
 

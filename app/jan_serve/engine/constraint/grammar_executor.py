@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import llguidance
 import numpy as np
@@ -22,31 +22,11 @@ _REASONS: Final = {
 }
 
 
-class GrammarExecutor(Protocol):
-    """The state of one sequence in its grammar."""
+class GrammarExecutor:
+    """The state of one sequence in a Lark grammar: llguidance's matcher.
 
-    def allows(self, token: int) -> bool: ...
-
-    def mask(self, logits: Floats) -> Floats:
-        """The logits, shape (n_vocab,), with every rejected token at -inf. Raises GrammarTooComplex."""
-        ...
-
-    def accept(self, token: int) -> None:
-        """Advance by an allowed token. Raises GrammarTooComplex."""
-        ...
-
-    def forced(self) -> list[int]:
-        """Advance past the tokens that must come next, in the model's tokenisation, and return them."""
-        ...
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether the text is complete and nothing may follow: the sequence ends without an EOG token."""
-        ...
-
-
-class LlguidanceExecutor:
-    """llguidance's matcher over a Lark grammar. Handles EOG tokens itself: llguidance knows a single EOS."""
+    Handles EOG tokens itself: llguidance knows a single EOS.
+    """
 
     def __init__(self, tokenizer: Any, lark: str, vocab: Vocab) -> None:
         grammar = llguidance.LLMatcher.grammar_from_lark(lark)
@@ -56,9 +36,9 @@ class LlguidanceExecutor:
         if self._matcher.is_error():
             raise InvalidGrammar(f"the grammar cannot be compiled: {_reason(self._matcher.get_error())}")
 
-    def copy(self) -> LlguidanceExecutor:
+    def copy(self) -> GrammarExecutor:
         """A copy in the same state. Cheap: both share the compiled grammar."""
-        twin = object.__new__(LlguidanceExecutor)
+        twin = object.__new__(GrammarExecutor)
         twin._matcher = self._matcher.deep_copy()
         twin._vocab = self._vocab
         twin._bits = np.zeros_like(self._bits)
@@ -70,6 +50,7 @@ class LlguidanceExecutor:
         return bool(self._matcher.validate_tokens([token]) == 1)
 
     def mask(self, logits: Floats) -> Floats:
+        """The logits, shape (n_vocab,), with every rejected token at -inf. Raises GrammarTooComplex."""
         self._matcher.unsafe_compute_mask_ptr(self._bits.ctypes.data, self._bits.nbytes)
         if self._matcher.is_error():
             raise self._too_complex()
@@ -80,10 +61,12 @@ class LlguidanceExecutor:
         return out
 
     def accept(self, token: int) -> None:
+        """Advance by an allowed token. Raises GrammarTooComplex."""
         if not self._vocab.is_eog(token) and not self._matcher.consume_token(token):
             raise self._too_complex()
 
     def forced(self) -> list[int]:
+        """Advance past the tokens that must come next, in the model's tokenisation, and return them."""
         tokens: list[int] = []
         for token in self._matcher.compute_ff_tokens():
             if self._vocab.is_eog(token):
@@ -102,6 +85,7 @@ class LlguidanceExecutor:
 
     @property
     def is_complete(self) -> bool:
+        """Whether the text is complete and nothing may follow: the sequence ends without an EOG token."""
         return bool(self._matcher.is_stopped()) and not self._matcher.is_error()
 
 

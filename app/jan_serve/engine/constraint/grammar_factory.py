@@ -8,12 +8,11 @@ import llguidance
 
 from jan_serve.core.constraint import CompiledGrammar, SpecialText
 from jan_serve.core.guide import Guide
-from jan_serve.engine.constraint.grammar_executor import LlguidanceExecutor
+from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
 from jan_serve.engine.constraint.guide import GuidedExecutor, GuideTools
 from jan_serve.engine.constraint.lark_limits import check_lark
 from jan_serve.engine.constraint.token_search import TokenSearch
 from jan_serve.engine.llama.vocab import Vocab
-from jan_serve.errors import EngineFailure
 
 
 class _TokenizerAdapter:
@@ -40,16 +39,14 @@ class GrammarFactory:
         self._tokenizer: Any = None
         self._search: TokenSearch | None = None
 
-    def create(self, grammar: CompiledGrammar) -> LlguidanceExecutor:
+    def create(self, grammar: CompiledGrammar) -> GrammarExecutor:
         """An executor at the start of the grammar. Raises InvalidGrammar, GrammarTooComplex.
 
         The calling thread needs `lark_limits.STACK_BYTES` of stack.
         """
-        if grammar.lark is None:
-            raise EngineFailure("a grammar reached the worker without its Lark text")
-        lark = self._with_specials(grammar.lark, grammar)
+        lark = self._with_specials(grammar)
         check_lark(lark)
-        return LlguidanceExecutor(self._llguidance(), lark, self._vocab)
+        return GrammarExecutor(self._llguidance(), lark, self._vocab)
 
     def guided(self, guide: Guide) -> GuidedExecutor:
         """An executor at the start of an answer. Compiles every grammar of the guide now. Raises as `create`."""
@@ -62,10 +59,13 @@ class GrammarFactory:
             self._search = TokenSearch(self._vocab.pieces())
         return self._search
 
-    def _with_specials(self, lark: str, grammar: CompiledGrammar) -> str:
-        """Append the rules of its control tokens. An EOG token becomes empty: the sequence ends with the grammar."""
+    def _with_specials(self, grammar: CompiledGrammar) -> str:
+        """Its Lark text with the rules of its control tokens.
+
+        An EOG token becomes empty: the sequence ends with the grammar.
+        """
         rules = (f"{special.rule}: {self._body(special)}\n" for special in grammar.specials)
-        return lark + "".join(rules)
+        return grammar.lark + "".join(rules)
 
     def _body(self, special: SpecialText) -> str:
         token = self._vocab.control_token(special.text)

@@ -109,7 +109,7 @@ class GuidedExecutor:
         self._constrained = self._grammar(self._guide.lead)
         return _Stage.START if thought is not None and thought.may_open else _Stage.GRAMMAR
 
-    # GrammarExecutor
+    # The methods of GrammarExecutor
 
     def allows(self, token: int) -> bool:
         if self._closing:

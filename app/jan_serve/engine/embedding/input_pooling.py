@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -43,19 +43,6 @@ class EmbedJob:
         return sum(len(row) for row in self.rows)
 
 
-class InputPooling(Protocol):
-    """Computes the vectors of a job, a batch at a time."""
-
-    def advance(self, job: EmbedJob, room: int, decode: Decode) -> None:
-        """Compute the next batch, of `room` tokens at most if inputs may be cut. Blocks for the batch.
-
-        Raises the errors of `decode`, and InsufficientMemory when it creates a context.
-        """
-        ...
-
-    def close(self) -> None: ...
-
-
 class WholeInputs:
     """Every token attends to all others: an input is computed in one batch, several short inputs together.
 
@@ -71,7 +58,10 @@ class WholeInputs:
         self._batch: Batch | None = None
 
     def advance(self, job: EmbedJob, room: int, decode: Decode) -> None:
-        # An input cannot be cut to `room`.
+        """Compute the next batch; an input cannot be cut to `room`. Blocks for the batch.
+
+        Raises the errors of `decode`, and InsufficientMemory when it creates a context.
+        """
         if self._context is None or self._batch is None:
             self._context, self._batch = self._create(self._n_ctx), Batch(self._n_ctx)
         context, batch = self._context, self._batch
@@ -113,6 +103,7 @@ class InputsInPieces:
         self._batch: Batch | None = None
 
     def advance(self, job: EmbedJob, room: int, decode: Decode) -> None:
+        """Compute the next batch, of `room` tokens at most. Blocks and raises as `WholeInputs.advance`."""
         context, batch = self._open(max(len(row) for row in job.rows))
         if not job.vectors and not job.num_read:
             context.clear()
@@ -160,6 +151,9 @@ class InputsInPieces:
         if job.num_read == length:
             job.vectors.append(total / np.float32(length) if self._pooling == "mean" else total)
             job.num_read, job.total = 0, None
+
+
+InputPooling = WholeInputs | InputsInPieces
 
 
 class Piece(NamedTuple):

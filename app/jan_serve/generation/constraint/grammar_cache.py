@@ -182,4 +182,4 @@ def _size(compiled: Compiled) -> int:
         case CallGrammars():
             return _size(compiled.whole) + sum(map(_size, compiled.triggered))
         case CompiledGrammar():
-            return len(compiled.gbnf) + len(compiled.lark or "")
+            return len(compiled.gbnf) + len(compiled.lark)

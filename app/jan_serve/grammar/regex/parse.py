@@ -28,7 +28,6 @@ from jan_serve.grammar.regex.classes import (
 )
 
 _HEX = frozenset("0123456789abcdefABCDEF")
-_SYNTAX = frozenset("^$\\.*+?()[]{}|/")
 
 
 def parse_regex(pattern: str) -> Regex:

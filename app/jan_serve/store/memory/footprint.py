@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from jan_serve.core.default_context import MIN_DEFAULT_N_CTX, WANTED_N_CTX
 from jan_serve.core.kv_types import BYTES_PER_ELEMENT
 from jan_serve.store.gguf.model_file import ModelFile
 
-WANTED_N_CTX: Final = 8_192
-"""Tokens of context to make room for if the settings have no length; the model loads with less if needed."""
-LEAST_N_CTX: Final = 2_048
 _PROCESS_BYTES: Final = 75_000_000
 """The worker itself: the interpreter and its libraries."""
 _VOCABULARY_ENTRY: Final = 800
@@ -70,9 +68,9 @@ def footprint(
     """
     per_token = model.k_elements * BYTES_PER_ELEMENT.get(type_k, 2.0)
     per_token += model.v_elements * BYTES_PER_ELEMENT.get(type_v, 2.0)
-    trained = model.n_ctx_train or LEAST_N_CTX
+    trained = model.n_ctx_train or MIN_DEFAULT_N_CTX
     wanted = n_ctx if n_ctx is not None else min(trained, WANTED_N_CTX)
-    min_n_ctx = n_ctx if n_ctx is not None else min(trained, LEAST_N_CTX)
+    min_n_ctx = n_ctx if n_ctx is not None else min(trained, MIN_DEFAULT_N_CTX)
     logits_and_activations = 4 * (_OUTPUTS * model.n_vocab + n_ubatch * _ACTIVATIONS * model.n_embd)
     # The mask in half precision for flash attention; else in single precision, plus the scores of all heads.
     attention = n_ubatch * wanted * (2 if flash_attn else 4 * (1 + model.n_head))

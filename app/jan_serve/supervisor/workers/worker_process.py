@@ -3,7 +3,7 @@
     starting → loading → ready → stopping → exited
          └────────┴────────┴──────────────→ failed      (it crashed, or was killed for a stall)
 
-It passes events to a listener and knows no requests. It never restarts; see `model_manager`.
+It passes events to its client and knows no requests. It never restarts; see `model_manager`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -38,6 +38,9 @@ from jan_serve.supervisor.limits import WorkerLimits
 from jan_serve.supervisor.workers.child_process import ChildProcess
 from jan_serve.supervisor.workers.stderr_tail import StderrTail
 from jan_serve.supervisor.workers.watchdog import Stall, Watchdog
+
+if TYPE_CHECKING:
+    from jan_serve.supervisor.workers.engine_client import WorkerEngineClient
 
 logger = logging.getLogger(__name__)
 worker_log = logging.getLogger("jan_serve.worker")
@@ -73,22 +76,6 @@ class WorkerEnd(msgspec.Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         cause = f"{self.stall}, ended" if self.stall else self.status
         return f"{cause}: {self.words}" if self.words else cause
-
-
-class WorkerListener(Protocol):
-    """`WorkerEngineClient`, which imports this module. Called on the event loop; must not block or raise."""
-
-    def on_event(self, event: WorkerEvent) -> None:
-        """An answer or a step; never a load event or a pulse."""
-        ...
-
-    def oldest_request_s(self) -> float | None:
-        """Age of the oldest open request; None if there is none."""
-        ...
-
-    def on_end(self, end: WorkerEnd) -> None:
-        """The process is reaped; no event follows. Called once."""
-        ...
 
 
 _TUNABLES, _HUGE_PAGES = "GLIBC_TUNABLES", "glibc.malloc.hugetlb"
@@ -144,7 +131,7 @@ class WorkerProcess:
         self._limits = limits
         self._on_change = on_change
         self._clock = clock
-        self._listener: WorkerListener | None = None
+        self._client: WorkerEngineClient | None = None
         self._process: ChildProcess | None = None
         self._channel: AsyncChannel | None = None
         self._tail = StderrTail()
@@ -181,11 +168,11 @@ class WorkerProcess:
         self._life = asyncio.create_task(self._live(), name=f"worker {self._process.pid}")
         self._channel.send_nowait(load)
 
-    def listen(self, listener: WorkerListener) -> None:
-        """Pass events to this listener. Call it when the outcome is facts, before the first request."""
-        self._listener = listener
+    def listen(self, client: WorkerEngineClient) -> None:
+        """Pass events to this client. Call it when the outcome is facts, before the first request."""
+        self._client = client
         if self.end is not None:
-            listener.on_end(self.end)
+            client.on_end(self.end)
 
     async def send(self, request: WorkerRequest) -> None:
         """Waits while the pipe is full. Raises ConnectionError if the worker is gone."""
@@ -300,8 +287,8 @@ class WorkerProcess:
             case LoadFailed() if self.outcome is None:
                 self.outcome = error_from_payload(event.code, event.payload)
                 self._on_change()
-            case _ if self._listener is not None:
-                self._listener.on_event(event)
+            case _ if self._client is not None:
+                self._client.on_event(event)
             case _:
                 logger.warning(
                     "worker %s of %s sent %s too early", self.pid, self._name, type(event).__name__
@@ -343,7 +330,7 @@ class WorkerProcess:
             self._watchdog.resumed(self._clock())
 
     def _oldest_request_s(self) -> float | None:
-        return self._listener.oldest_request_s() if self._listener else None
+        return self._client.oldest_request_s() if self._client else None
 
     def _end_if_stalled(self, oldest_request_s: float | None) -> bool:
         stall = self._watchdog.stall(self._clock(), oldest_request_s or 0.0)
@@ -375,8 +362,8 @@ class WorkerProcess:
         refused = isinstance(self.outcome, JanServeError)
         level = logging.INFO if end.requested or refused else logging.ERROR
         logger.log(level, "worker %s of %s ended: %s", process.pid, self._name, end)
-        if self._listener is not None:
-            self._listener.on_end(end)
+        if self._client is not None:
+            self._client.on_end(end)
         self._set_state(WorkerState.EXITED if end.requested else WorkerState.FAILED)
 
     def _set_ending(self) -> None:

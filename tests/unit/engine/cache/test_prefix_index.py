@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jan_serve.engine.cache.prefix_index import BLOCK, PrefixIndex
-from jan_serve.engine.tokens import Tokens, common_prefix
+from jan_serve.engine.cache.prefix_index import BLOCK, PrefixIndex, Tokenised
+from jan_serve.engine.tokens import common_prefix
 
 
-@dataclass(frozen=True, eq=False)
-class Item:
-    tokens: Tokens
-
-
-def item(*runs: tuple[int, int]) -> Item:
+def item(*runs: tuple[int, int]) -> Tokenised:
     """Runs of one token each: (token, count)."""
-    return Item(np.concatenate([np.full(count, token, np.int32) for token, count in runs]))
+    return Tokenised(np.concatenate([np.full(count, token, np.int32) for token, count in runs]))
 
 
 LENGTHS = st.sampled_from([0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK])
@@ -28,8 +21,10 @@ ITEMS = st.lists(st.tuples(st.integers(0, 1), LENGTHS), min_size=1, max_size=4).
 
 
 @given(st.lists(ITEMS, max_size=8), st.integers(0, 7), ITEMS)
-def test_it_finds_what_a_search_through_all_finds(items: list[Item], gone: int, asked: Item) -> None:
-    index: PrefixIndex[Item] = PrefixIndex()
+def test_it_finds_what_a_search_through_all_finds(
+    items: list[Tokenised], gone: int, asked: Tokenised
+) -> None:
+    index: PrefixIndex[Tokenised] = PrefixIndex()
     for each in items:
         index.add(each)
     if gone < len(items):
@@ -51,7 +46,7 @@ def test_it_finds_what_a_search_through_all_finds(items: list[Item], gone: int, 
 
 
 def test_of_equals_the_last_that_came_is_found() -> None:
-    index: PrefixIndex[Item] = PrefixIndex()
+    index: PrefixIndex[Tokenised] = PrefixIndex()
     first, second = item((1, BLOCK)), item((1, BLOCK))
     index.add(first)
     index.add(second)
@@ -61,7 +56,7 @@ def test_of_equals_the_last_that_came_is_found() -> None:
 
 
 def test_among_many_with_one_beginning_less_than_a_block_is_lost() -> None:
-    index: PrefixIndex[Item] = PrefixIndex()
+    index: PrefixIndex[Tokenised] = PrefixIndex()
     index.add(item((0, BLOCK), (1, BLOCK - 1), (2, 1)))
     for token in range(3, 50):
         index.add(item((0, BLOCK), (token, 5)))
@@ -71,7 +66,7 @@ def test_among_many_with_one_beginning_less_than_a_block_is_lost() -> None:
 
 
 def test_what_is_not_there_cannot_be_removed() -> None:
-    index: PrefixIndex[Item] = PrefixIndex()
+    index: PrefixIndex[Tokenised] = PrefixIndex()
     one = item((1, 40))
     index.add(one)
     index.clear()

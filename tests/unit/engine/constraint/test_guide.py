@@ -11,7 +11,7 @@ import pytest
 
 from jan_serve.core.constraint import CompiledGrammar
 from jan_serve.core.guide import Guide, ThoughtGuide, Trigger
-from jan_serve.engine.constraint.grammar_executor import Floats
+from jan_serve.engine.constraint.grammar_executor import Floats, GrammarExecutor
 from jan_serve.engine.constraint.guide import GuidedExecutor, GuideTools
 from jan_serve.engine.constraint.token_search import TokenSearch
 from jan_serve.engine.llama.vocab import Vocab
@@ -21,7 +21,7 @@ PIECES = (
     "</think>\n", "</think>a", "<call>", "<call>a", "call", "call>", ">b", "</call>", "lead", "abc", "\n\n",
 )  # fmt: skip
 END = 0
-ANY = CompiledGrammar(gbnf="")
+ANY = CompiledGrammar(gbnf="", lark="")
 
 
 class Letters:
@@ -45,7 +45,7 @@ class Letters:
 
 
 @dataclass
-class Texts:
+class Texts(GrammarExecutor):
     """A grammar that is a list of texts. It is complete when none goes on."""
 
     texts: tuple[str, ...]

@@ -15,7 +15,7 @@ from jan_serve.engine.embedding.embedder_loader import (
     check_memory,
     input_limit,
 )
-from jan_serve.engine.embedding.input_pooling import Decode, EmbedJob
+from jan_serve.engine.embedding.input_pooling import Decode, EmbedJob, WholeInputs
 from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_OK
 from jan_serve.engine.phase import PhaseClock
 from jan_serve.errors import EngineFailure, InsufficientMemory
@@ -52,7 +52,7 @@ class FakeContext:
         return DECODE_ABORTED
 
 
-class FakeInputs:
+class FakeInputs(WholeInputs):
     """One vector a batch, (3, 4), from this context."""
 
     def __init__(self, context: FakeContext) -> None:

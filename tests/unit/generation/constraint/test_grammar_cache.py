@@ -31,7 +31,7 @@ class Translator:
     async def translate(self, request: bytes) -> Compiled:
         decoded = decode_request(request)
         if not isinstance(decoded, CompileConstraint):
-            return CallGrammars(CompiledGrammar(gbnf=decoded.form), (), tuple(t.name for t in decoded.tools))
+            return CallGrammars(CompiledGrammar(decoded.form, ""), (), tuple(t.name for t in decoded.tools))
         self.calls.append(decoded.constraint)
         try:
             await self.gate.wait()
@@ -40,7 +40,7 @@ class Translator:
             raise
         if self.error is not None:
             raise self.error
-        return CompiledGrammar(gbnf=f"{len(self.calls):>{self.size}}")
+        return CompiledGrammar(gbnf=f"{len(self.calls):>{self.size}}", lark="")
 
 
 @pytest.fixture

@@ -198,7 +198,7 @@ async def test_a_grammar_that_hangs_the_sampler_is_no_crash_of_the_model(tmp_pat
     async with fake_manager(tmp_path, limits=limits) as manager:
         for _ in range(4):
             async with manager.lease(None) as client:
-                grammar = CompiledGrammar('root ::= ([a-z ]?){200} "!"')
+                grammar = CompiledGrammar('root ::= ([a-z ]?){200} "!"', 'start: /[a-z ]{0,200}/ "!"')
                 request = EngineRequest(id=client.next_id(), prompt=("!stall sample",), grammar=grammar)
                 with pytest.raises(GrammarTooComplex):
                     async for _event in client.generate(request):

@@ -79,7 +79,7 @@ class Played:
         )
 
     def request(self, text: str = "hello", *, grammar: bool = False) -> EngineRequest:
-        compiled = CompiledGrammar('root ::= "a"') if grammar else None
+        compiled = CompiledGrammar('root ::= "a"', 'start: "a"') if grammar else None
         return EngineRequest(id=self.client.next_id(), prompt=(text,), grammar=compiled)
 
     async def read(self, request: EngineRequest) -> list[EngineEvent]:

@@ -15,7 +15,7 @@ from jan_serve.api.dialects.lmdeploy.errors import in_band_error
 from jan_serve.api.dialects.lmdeploy.services import LmdeployServices
 from jan_serve.api.dialects.lmdeploy.sessions import Session
 from jan_serve.api.dialects.lmdeploy.wire_common import GenerationFields
-from jan_serve.api.shared.answers import StreamRenderer, WholeRenderer, answer_stream, answer_whole
+from jan_serve.api.shared.answers import Chunks, WholeRenderer, answer_stream, answer_whole
 from jan_serve.core.request import GenerationRequest
 from jan_serve.generation.batch import generate_batch
 
@@ -28,7 +28,7 @@ async def send_answer(
     requests: list[GenerationRequest],
     *,
     whole: WholeRenderer,
-    chunks: StreamRenderer,
+    chunks: Chunks,
 ) -> Response:
     """whole, chunks: `body.stream` decides which of them renders. Raises errors of the tree, and ClientGone."""
     choices = sum(generation.n for generation in requests)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from jan_serve.api.dialects.openai.wire_response_format import ResponseFormat
 from jan_serve.core.constraint import (
@@ -15,20 +15,10 @@ from jan_serve.core.constraint import (
 from jan_serve.errors import InvalidRequest, InvalidSchema
 
 
-class ConstraintFields(Protocol):
-    """Any request with these fields."""
-
-    @property
-    def response_format(self) -> ResponseFormat | None: ...
-    @property
-    def grammar(self) -> str | None: ...
-
-
-def constraint_of(body: ConstraintFields) -> Constraint | None:
+def constraint_of(response_format: ResponseFormat | None, grammar: str | None) -> Constraint | None:
     """response_format, in any of its spellings, takes precedence over grammar."""
-    response_format = body.response_format
     if response_format is None or response_format.type == "text":
-        return GbnfConstraint(body.grammar) if body.grammar is not None else None
+        return GbnfConstraint(grammar) if grammar is not None else None
     if response_format.type in ("regex", "regex_schema"):
         pattern = response_format.value if response_format.type == "regex" else response_format.regex_schema
         if not isinstance(pattern, str):

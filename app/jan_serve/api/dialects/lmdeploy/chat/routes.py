@@ -53,5 +53,5 @@ def add_chat_route(router: APIRouter, services: LmdeployServices, prefix: str) -
             body,
             [generation],
             whole=ChatAnswer(head, form),
-            chunks=ChatChunks(head, form),
+            chunks=ChatChunks(head, form).chunks,
         )

@@ -52,5 +52,5 @@ def add_completion_route(router: APIRouter, services: LmdeployServices, prefix: 
             body,
             requests,
             whole=CompletionAnswer(head, form),
-            chunks=CompletionChunks(head, form),
+            chunks=CompletionChunks(head, form).chunks,
         )

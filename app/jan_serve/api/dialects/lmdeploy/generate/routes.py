@@ -39,5 +39,5 @@ def add_generate_route(router: APIRouter, services: LmdeployServices, prefix: st
             body,
             [generation],
             whole=GenerateAnswer(form),
-            chunks=GenerateChunks(form),
+            chunks=GenerateChunks(form).chunks,
         )

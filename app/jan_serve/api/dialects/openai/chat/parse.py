@@ -50,7 +50,7 @@ def chat_request(body: wire.CreateChatCompletionRequest) -> GenerationRequest:
         sampling=sampling_params(body),
         logit_bias_text=bias_by_text(body),
         stopping=stop_conditions(body, _max_tokens(body), body.stop_sequences or ()),
-        constraint=constraint_of(body),
+        constraint=constraint_of(body.response_format, body.grammar),
         n=n,
         best_of=n,
         logprobs=_logprobs(body),

@@ -44,4 +44,4 @@ def add_chat_route(router: APIRouter, services: Services, leases: ModelLeases) -
         if not body.stream:
             return await answer_whole(request, events, ChatAnswer(head, form))
         chunks = ChatChunks(head, form, include_usage=wants_usage(body))
-        return await answer_stream(request, events, chunks, error_body, services.streams)
+        return await answer_stream(request, events, chunks.chunks, error_body, services.streams)

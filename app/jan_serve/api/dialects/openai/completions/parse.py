@@ -26,7 +26,7 @@ def completion_requests(body: CreateCompletionRequest) -> list[GenerationRequest
     sampling = sampling_params(body)
     bias = bias_by_text(body)
     stopping = stop_conditions(body, body.max_tokens if body.echo else body.max_tokens or None)
-    constraint = constraint_of(body)
+    constraint = constraint_of(body.response_format, body.grammar)
     given, adapters, keep = explicit_sampling(body), adapter_choices(body.lora), keep_alive_s(body.keep_alive)
     return [
         GenerationRequest(

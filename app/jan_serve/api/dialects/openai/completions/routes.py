@@ -52,4 +52,4 @@ def add_completion_route(router: APIRouter, services: Services, leases: ModelLea
         if not body.stream:
             return await answer_whole(request, events, CompletionAnswer(head, form))
         chunks = CompletionChunks(head, form, include_usage=wants_usage(body))
-        return await answer_stream(request, events, chunks, error_body, services.streams)
+        return await answer_stream(request, events, chunks.chunks, error_body, services.streams)

@@ -75,7 +75,7 @@ def _add_grammar_route(router: APIRouter, preparer: RequestPreparer) -> None:
     @router.post("/extras/grammar", tags=["Extras"], summary="Grammar", response_model=GrammarResponse)
     async def grammar(request: Request, body: GrammarRequest) -> Response:
         """Compile a constraint to the GBNF that answers must follow. Needs no model."""
-        constraint = constraint_of(body)
+        constraint = constraint_of(body.response_format, body.grammar)
         if constraint is None:
             raise InvalidRequest("response_format or grammar is needed", param="response_format")
         compiled = await while_connected(request, preparer.compile(constraint))

@@ -46,7 +46,7 @@ def add_llama_routes(router: APIRouter, services: Services, leases: ModelLeases)
         if not body.stream:
             return await answer_whole(request, events, InfillAnswer(body))
         return await answer_stream(
-            request, events, InfillChunks(body), error_body, services.streams, done=b""
+            request, events, InfillChunks(body).chunks, error_body, services.streams, done=b""
         )
 
     @router.post(

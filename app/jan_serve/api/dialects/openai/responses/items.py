@@ -5,9 +5,10 @@ An item opens, grows and closes; one is open at a time. Events have no sequence 
 
 from __future__ import annotations
 
+import abc
 import uuid
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any
 
 from jan_serve.api.dialects.openai.chat.wire import TokenLogprob
 from jan_serve.api.dialects.openai.logprobs import chat_logprobs
@@ -28,30 +29,34 @@ from jan_serve.api.dialects.openai.responses.wire_reply import (
 from jan_serve.core.events import TokenInfo
 
 
-class OpenItem(Protocol):
-    """An output item under construction."""
-
-    def opening(self) -> Iterator[Event]: ...
-
-    def more(self, text: str, tokens: tuple[TokenInfo, ...] = ()) -> Iterator[Event]: ...
-
-    def closing(self, status: ItemStatus) -> Iterator[Event]: ...
-
-    def item(self, status: ItemStatus) -> OutputItem: ...
-
-
 def new_id(prefix: str) -> str:
     """A random id of 122 bits."""
     return f"{prefix}_{uuid.uuid4().hex}"
 
 
-class _Writer:
-    """Base of all items: id, output index and text."""
+class OpenItem(abc.ABC):
+    """An output item under construction: id, output index and text."""
 
     def __init__(self, prefix: str, output_index: int) -> None:
         self._id = new_id(prefix)
         self._output_index = output_index
         self._pieces: list[str] = []
+
+    @abc.abstractmethod
+    def opening(self) -> Iterator[Event]:
+        """The events that announce it."""
+
+    @abc.abstractmethod
+    def more(self, text: str, tokens: tuple[TokenInfo, ...] = ()) -> Iterator[Event]:
+        """The events of a piece."""
+
+    @abc.abstractmethod
+    def closing(self, status: ItemStatus) -> Iterator[Event]:
+        """The events of its end."""
+
+    @abc.abstractmethod
+    def item(self, status: ItemStatus) -> OutputItem:
+        """The item as it is now."""
 
     @property
     def _text(self) -> str:
@@ -64,7 +69,7 @@ class _Writer:
         return {"type": f"response.output_item.{kind}", "output_index": self._output_index, "item": item}
 
 
-class MessageWriter(_Writer):
+class MessageWriter(OpenItem):
     def __init__(self, output_index: int, *, logprobs: bool) -> None:
         super().__init__("msg", output_index)
         self._wants_logprobs = logprobs
@@ -100,7 +105,7 @@ class MessageWriter(_Writer):
         return {"type": "output_text", "text": self._text, "annotations": [], "logprobs": [*self._logprobs]}
 
 
-class ThoughtWriter(_Writer):
+class ThoughtWriter(OpenItem):
     """A thought: in `summary` if the client asked for one, else in `content`."""
 
     def __init__(self, output_index: int, *, as_summary: bool, packed: bool) -> None:
@@ -144,7 +149,7 @@ class ThoughtWriter(_Writer):
         return {"type": "summary_text" if self._as_summary else "reasoning_text", "text": self._text}
 
 
-class FunctionCallWriter(_Writer):
+class FunctionCallWriter(OpenItem):
     def __init__(self, output_index: int, callee: Callee, call_id: str) -> None:
         super().__init__("fc", output_index)
         self._callee = callee
@@ -176,7 +181,7 @@ class FunctionCallWriter(_Writer):
         return item
 
 
-class CustomCallWriter(_Writer):
+class CustomCallWriter(OpenItem):
     """A call of a custom tool: extracts its input from the arguments."""
 
     def __init__(self, output_index: int, callee: Callee, call_id: str) -> None:

@@ -96,7 +96,7 @@ def _constraint(body: CreateResponseRequest) -> Constraint | None:
     text_format = body.text.format
     if text_format is not None and text_format.type == "json_schema" and text_format.schema_ is None:
         raise InvalidRequest("text.format: `json_schema` needs a schema", param="text.format")
-    return constraint_of(body)
+    return constraint_of(body.response_format, body.grammar)
 
 
 def _logprobs(body: CreateResponseRequest) -> int | None:

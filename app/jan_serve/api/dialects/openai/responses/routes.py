@@ -63,7 +63,13 @@ def add_response_routes(router: APIRouter, services: Services, leases: ModelLeas
             if not body.stream:
                 return await answer_whole(request, events, ResponseAnswer(renderer))
             return await answer_stream(
-                request, events, renderer, renderer.failed, services.streams, done=b"", framed=named_frame
+                request,
+                events,
+                renderer.chunks,
+                renderer.failed,
+                services.streams,
+                done=b"",
+                framed=named_frame,
             )
 
     _kept_routes(router, store)

@@ -34,7 +34,7 @@ from jan_serve.api.http.disconnect import while_connected
 from jan_serve.api.http.replies import json_reply
 from jan_serve.api.http.request_record import record_of
 from jan_serve.api.http.sse import DONE, SSE_RESPONSE
-from jan_serve.api.shared.answers import Events, StreamRenderer, answer_stream, answer_whole
+from jan_serve.api.shared.answers import Chunks, Events, answer_stream, answer_whole
 from jan_serve.core.request import ChatPrompt
 from jan_serve.errors import JanServeError
 from jan_serve.generation.batch import PromptEvent
@@ -172,14 +172,14 @@ async def _streamed(request: Request, chat: _Chat, native: NativeRequest, *, cal
     try:
         job = await session.job(native)
         events: Events = session.events([job])
-        renderer: StreamRenderer = ChatChunks(chat.body, chat.head(job), job.ending)
+        chunks: Chunks = ChatChunks(chat.body, chat.head(job), job.ending).chunks
         if calls:
             switch = _Switch(chat, job)
-            renderer, events = switch, switch.events(events)
+            chunks, events = switch.chunks, switch.events(events)
         response = await answer_stream(
             request,
             session.stream(events),
-            renderer,
+            chunks,
             in_band_error,
             chat.serving.streams,
             done_after_error=True,
@@ -191,7 +191,7 @@ async def _streamed(request: Request, chat: _Chat, native: NativeRequest, *, cal
 
 
 class _Switch:
-    """StreamRenderer of a call; if the model declines it, of the text that is then generated instead."""
+    """Stream of a call; if the model declines it, of the text that is then generated instead."""
 
     def __init__(self, chat: _Chat, job: Job) -> None:
         self._chat = chat

@@ -56,7 +56,7 @@ async def _streamed(
         chunks = CompletionChunks(ReplyHead(jobs[0].model), [job.ending for job in jobs])
         events = session.stream(session.events(jobs))
         response = await answer_stream(
-            request, events, chunks, in_band_error, serving.streams, done_after_error=True
+            request, events, chunks.chunks, in_band_error, serving.streams, done_after_error=True
         )
         response.headers.update(stream_headers(jobs))
     except JanServeError as error:

@@ -90,7 +90,7 @@ async def _stream(request: Request, serving: Serving, body: GenerateRequest, *, 
             renderer = TokenStream(body.parameters, job.ending, prefix=_prefix(body, full_text))
             events = session.stream(session.events([job]))
             response = await answer_stream(
-                request, events, renderer, stream_error_body, serving.streams, done=b""
+                request, events, renderer.chunks, stream_error_body, serving.streams, done=b""
             )
             response.headers.update(stream_headers([job]))
         except JanServeError as error:
