@@ -182,7 +182,6 @@ def spelling(parameter: Any) -> str:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """A Markdown table."""
     cells = [[cell.replace("|", "\\|") for cell in row] for row in (columns, ["---"] * len(columns), *rows)]
     return [f"| {' | '.join(row)} |" for row in cells]
 

@@ -33,7 +33,6 @@ class EndingThreads(ThreadPoolExecutor):
         self._ended = False
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """See Executor."""
         future: Future[T] = Future()
         with self._changed:
             if self._ended:

@@ -15,8 +15,6 @@ from jan_serve.grammar.charset import CharSet
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """Exactly this non-empty text."""
-
     text: str
 
 

@@ -35,7 +35,6 @@ class ConstraintCompilerPool:
         )
 
     async def translate(self, request: bytes) -> Compiled:
-        """See `generation.ports.ConstraintTranslator`."""
         try:
             reply = await self._pool.ask(framed(request))
         except HelperLimit:
@@ -50,5 +49,4 @@ class ConstraintCompilerPool:
         return compiled
 
     async def close(self) -> None:
-        """End all processes."""
         await self._pool.close()

@@ -46,7 +46,6 @@ class TemplateRendererPool:
         return await asyncio.shield(task)
 
     async def close(self) -> None:
-        """End all processes."""
         await self._pool.close()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 

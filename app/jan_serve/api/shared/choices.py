@@ -44,7 +44,6 @@ class FoldedChoice:
 
     @property
     def ids(self) -> list[int]:
-        """Token ids."""
         return [token.id for token in self.tokens]
 
     @property

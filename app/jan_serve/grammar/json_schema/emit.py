@@ -129,7 +129,6 @@ class Emitter:
         return known
 
     def any_value(self) -> Expr:
-        """Any JSON value."""
         return self.shared("value")
 
     # Punctuation. `flexible` is what `json.dumps` writes by default, compactly, or indented.

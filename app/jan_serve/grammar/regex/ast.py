@@ -25,8 +25,6 @@ class Concat:
 
 @dataclass(frozen=True, slots=True)
 class Alternation:
-    """One of the items."""
-
     items: tuple[Regex, ...]
 
 

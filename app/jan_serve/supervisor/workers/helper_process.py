@@ -197,7 +197,6 @@ class _Places:
             raise
 
     def leave(self) -> None:
-        """Give a place back."""
         while self._waiting:
             _, _, place = heapq.heappop(self._waiting)
             if not place.cancelled():

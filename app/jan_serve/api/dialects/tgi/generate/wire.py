@@ -95,8 +95,6 @@ class PrefillToken(TypedDict):
 
 
 class Token(TypedDict):
-    """A generated token."""
-
     id: int
     text: str
     logprob: float
@@ -116,8 +114,6 @@ class BestOfSequence(TypedDict):
 
 
 class Details(TypedDict):
-    """How it was generated."""
-
     finish_reason: str
     generated_tokens: int
     seed: int | None
@@ -128,8 +124,6 @@ class Details(TypedDict):
 
 
 class GenerateResponse(TypedDict):
-    """The generated text."""
-
     generated_text: str
     details: NotRequired[Details]
 
@@ -198,8 +192,6 @@ class ModelEntry(TypedDict):
 
 
 class ModelList(TypedDict):
-    """OpenAI's list."""
-
     object: str
     data: list[ModelEntry]
 
