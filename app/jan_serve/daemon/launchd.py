@@ -59,8 +59,6 @@ def system_config(data_dir: PurePath = SYSTEM_DATA) -> str:
 
 
 class Launchd:
-    """A ServiceManager."""
-
     name = "launchd"
 
     def install(self, spec: ServiceSpec) -> Plan:

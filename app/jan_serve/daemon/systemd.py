@@ -128,8 +128,6 @@ def system_config() -> str:
 
 
 class Systemd:
-    """A ServiceManager."""
-
     name = "systemd"
 
     def install(self, spec: ServiceSpec) -> Plan:

@@ -49,7 +49,6 @@ def print_gbnf(grammar: Grammar) -> str:
 
 
 def quote_literal(text: str) -> str:
-    """A GBNF string literal."""
     return f'"{text.translate(_LITERAL_ESCAPES)}"'
 
 

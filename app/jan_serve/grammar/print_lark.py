@@ -306,7 +306,6 @@ def _bounds(expr: Repeat) -> str:
 
 
 def quote_literal(text: str) -> str:
-    """A Lark string."""
     parts = ['"']
     for c in text:
         code = ord(c)

@@ -48,7 +48,6 @@ class PlainText:
         return _one_of(chars)
 
     def literal(self, text: str) -> Expr:
-        """Exactly this text."""
         return Literal(text) if text else EMPTY
 
 
@@ -76,7 +75,6 @@ class JsonText:
         return expr
 
     def literal(self, text: str) -> Expr:
-        """Exactly this decoded text."""
         if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
             return Literal(text) if text else EMPTY
         return sequence([self._one(c) for c in text])

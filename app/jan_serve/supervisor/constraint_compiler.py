@@ -18,7 +18,6 @@ WAIT_LIMIT_S: Final = 10.0
 
 
 def default_compile_command() -> tuple[str, ...]:
-    """Our own hidden subcommand."""
     return helper_command("compile")
 
 

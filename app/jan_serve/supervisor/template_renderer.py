@@ -18,7 +18,6 @@ WALL_LIMIT_S: Final = 10.0
 
 
 def default_render_command() -> tuple[str, ...]:
-    """Our own hidden subcommand."""
     return helper_command("render")
 
 

@@ -108,7 +108,6 @@ def complement(a: Dfa) -> Dfa:
 
 
 def intersect(a: Dfa, b: Dfa) -> Dfa:
-    """Words of both."""
     return minimize(_product(a, b, lambda x, y: x and y, both=True))
 
 
@@ -118,7 +117,6 @@ def with_length(a: Dfa, low: int, high: int | None) -> Dfa:
 
 
 def unite(a: Dfa, b: Dfa) -> Dfa:
-    """Words of either."""
     return minimize(_product(a, b, lambda x, y: x or y, both=False))
 
 

@@ -67,7 +67,6 @@ class Assertions:
     # type, enum, const
 
     def types(self, node: Node) -> TypeSets:
-        """What `type` alone allows."""
         if "type" not in node.schema:
             return ANY_VALUE
         names = self.type_names(node)
@@ -95,7 +94,6 @@ class Assertions:
         return names
 
     def constant(self, node: Node, value: Any) -> TypeSets:
-        """Exactly one value."""
         if value is None:
             return _with(NO_VALUE, null=True)
         if isinstance(value, bool):
@@ -143,7 +141,6 @@ class Assertions:
         return result
 
     def multiple_of(self, node: Node) -> Fraction | None:
-        """The value of `multipleOf`."""
         if "multipleOf" not in node.schema:
             return None
         value = self._fraction(node, node.schema["multipleOf"], "multipleOf")
@@ -230,7 +227,6 @@ class Assertions:
         return prefix, rest
 
     def contains(self, node: Node) -> Contains | None:
-        """`contains` with its counts."""
         if "contains" not in node.schema:
             return None
         low = self.count(node, "minContains")

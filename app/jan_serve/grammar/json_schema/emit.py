@@ -138,7 +138,6 @@ class Emitter:
         return sequence([]) if self.compact else self.shared("ws")
 
     def comma(self) -> Expr:
-        """Between two items."""
         return Literal(",") if self.compact else sequence([Literal(","), self.space()])
 
     def colon(self) -> Expr:

@@ -59,7 +59,6 @@ class Expander:
         self._assertions.tracks = self._tracks
 
     def expand(self, conj: Conj) -> TypeSets:
-        """What satisfies every term."""
         if not conj:
             return ANY_VALUE
         known = self._by_conj.get(conj)

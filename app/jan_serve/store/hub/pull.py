@@ -73,7 +73,6 @@ class PullPlan:
 
     @property
     def n_bytes(self) -> int:
-        """Size of all files."""
         return sum(file.size_bytes for file in self.files)
 
 

@@ -44,7 +44,6 @@ class Footprint:
 
     @property
     def total(self) -> int:
-        """With the desired context."""
         return self.weights + self.context + self.working
 
     @property

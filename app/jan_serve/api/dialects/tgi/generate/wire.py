@@ -39,8 +39,6 @@ class NamedSchema(WireModel):
 
 
 class JsonSchemaValue(WireModel):
-    """A named schema."""
-
     type: Literal["json_schema"]
     value: NamedSchema
 
