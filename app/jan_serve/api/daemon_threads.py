@@ -18,7 +18,7 @@ T = TypeVar("T")
 _Work = tuple[Future[Any], Callable[[], Any]]
 
 
-class EndingThreads(ThreadPoolExecutor):
+class DaemonThreads(ThreadPoolExecutor):
     """An executor of daemon threads: asyncio takes no other class, whose own threads the interpreter waits for.
 
     What it writes is whole at any time, as after a crash: nothing here is more than a file that is tried again.
