@@ -100,7 +100,7 @@ def single_models() -> list[str]:
         (
             "`sampling`",
             SamplingSettings,
-            "In place of the defaults of each API, as far as it has such a value. What a request says wins.",
+            "Replace the defaults of each API, if it has such a value. Values in a request win.",
         ),
         (
             "`lora`",

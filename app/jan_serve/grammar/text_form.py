@@ -1,7 +1,7 @@
-"""How decoded characters are written in the generated text: as they are, or inside a JSON string.
+"""Writes decoded characters in the generated text: unchanged, or inside a JSON string.
 
 Automata speak of decoded characters. `JsonText` maps a set of them to every spelling that a JSON writer uses:
-raw, the two-character escapes, and `\\uXXXX` (a surrogate pair above U+FFFF) for what is not printable ASCII.
+raw, the two-character escapes, and `\\uXXXX` (a surrogate pair above U+FFFF) for everything but printable ASCII.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class JsonText:
         return rule
 
     def _code_units(self, chars: CharSet) -> Expr:
-        """What may follow `\\u`: four hex digits, or a surrogate pair."""
+        """The digits after `\\u`: four, or a surrogate pair."""
         options: list[Expr] = []
         for low, high in charset.subtract(charset.intersect(chars, _BMP), _SURROGATES):
             options += _hex_range(low, high, 4)

@@ -1,6 +1,6 @@
-"""Compiles constraints in processes that can be ended. The first one is started with the first constraint.
+"""Compiles constraints in killable processes. The first one starts with the first constraint.
 
-Implements `generation.ports.ConstraintTranslator`. Knows nothing of grammars.
+Implements `generation.ports.ConstraintTranslator`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The public protocols, each in a folder of its own. They share parts of `api`, and never each other."""
+"""The public protocols, one folder each. They share parts of `api` and never import each other."""
 
 from __future__ import annotations
 

@@ -279,7 +279,7 @@ def _quotient(a: Dfa, block_of: list[int]) -> Dfa:
 
 
 def longest_word(a: Dfa) -> int | None:
-    """Length of the longest word; None where words have no longest, -1 where there is no word."""
+    """Length of the longest word; None if the length is unbounded, -1 if there is no word."""
     live = a.live_states()
     if 0 not in live:
         return -1

@@ -1,4 +1,4 @@
-"""What the assertion keywords of one schema allow, type by type. Applicators in place are not read here."""
+"""Values that the assertion keywords of one schema allow, by type. In-place applicators are not read here."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class Assertions:
         return value
 
     def number(self, node: Node) -> NumberSpec:
-        """What the number keywords allow."""
+        """Numbers that the number keywords allow."""
         multiple = self.multiple_of(node)
         result = NumberSpec(multiples=frozenset({multiple}) if multiple is not None else frozenset())
         for keyword, bound, is_open in self.bounds(node):
@@ -163,7 +163,7 @@ class Assertions:
     # strings
 
     def string(self, node: Node) -> StringSet:
-        """What the string keywords allow."""
+        """Strings that the string keywords allow."""
         return strings.intersect_all(self.string_parts(node))
 
     def string_parts(self, node: Node) -> list[StringSet]:
@@ -234,7 +234,7 @@ class Assertions:
         return Contains(conj, 1 if low is None else low, self.count(node, "maxContains"))
 
     def array(self, node: Node) -> ArraySpec:
-        """What the array keywords allow."""
+        """Arrays that the array keywords allow."""
         schema = node.schema
         prefix, rest = self.items(node)
         contains = self.contains(node)
@@ -285,7 +285,7 @@ class Assertions:
         return strings.intersect_all(strings.complement(rule.names) for rule in self.pattern_rules(node))
 
     def object(self, node: Node) -> ObjectSpec:
-        """What the object keywords allow, except the dependencies and `propertyNames`."""
+        """Objects that the object keywords allow; dependencies and `propertyNames` are left out."""
         schema = node.schema
         terms, child = self._terms, self._document.child
         patterns = self.pattern_rules(node)

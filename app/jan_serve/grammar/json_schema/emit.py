@@ -34,7 +34,7 @@ _MAX_INDENT = 32
 
 
 class Emitter:
-    """Rules for one schema. `value` may be called at any time; `finish` writes all rules that were asked for."""
+    """Rules for one schema. `value` may be called at any time; `finish` writes all requested rules."""
 
     def __init__(self, expander: Expander, *, whitespace: str) -> None:
         self.expander = expander

@@ -75,7 +75,7 @@ class NamedTool(WireModel):
 
 
 class StreamOptions(WireModel):
-    """What a stream holds besides the answer."""
+    """Extra events of a stream."""
 
     include_usage: bool = False
 

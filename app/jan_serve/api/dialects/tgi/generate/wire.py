@@ -44,7 +44,7 @@ class JsonSchemaValue(WireModel):
 
 
 GrammarValue = Annotated[JsonValue | RegexValue | JsonSchemaValue, Field(discriminator="type")]
-"""What the text has to be."""
+"""The constraint on the text."""
 
 
 class Parameters(WireModel):
@@ -155,7 +155,7 @@ class SimpleToken(TypedDict):
 
 
 class Info(TypedDict):
-    """What runs here. The second half are the names of 1.4.2."""
+    """The model and the server. The second half has the names of 1.4.2."""
 
     model_id: str
     model_sha: str | None
