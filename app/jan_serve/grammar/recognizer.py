@@ -1,4 +1,4 @@
-"""A small recognizer: whether a text belongs to a grammar, and if not, where it leaves it.
+"""A small recognizer: decides whether a text belongs to a grammar, and if not, where it leaves it.
 
 It simulates all parse stacks at once and memoises every step: fast enough for tests and for `grammar --check`.
 Generation uses llguidance instead.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from jan_serve.api.management import wire
-from jan_serve.api.management.work import running
+from jan_serve.api.management.scoped_task import running
 from jan_serve.errors import JanServeError
 from jan_serve.store.index import ModelRecord
 from jan_serve.store.library import ModelLibrary
