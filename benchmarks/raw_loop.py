@@ -66,11 +66,9 @@ class RawLoop:
                 np.ctypeslib.as_array(row, shape=(self._n_vocab,)).argmax()
 
     def clear(self) -> None:
-        """Forget all sequences."""
         llama_cpp.llama_memory_clear(self._memory, False)
 
     def token(self, number: int) -> int:
-        """An arbitrary token."""
         return 300 + number * 7919 % (self._n_vocab - 600)
 
     def at_context(self, length: int) -> tuple[float, float]:

@@ -79,7 +79,6 @@ def ours(extra: str) -> Command:
 
 
 def free_port() -> int:
-    """A free loopback port."""
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         return int(sock.getsockname()[1])

@@ -100,7 +100,7 @@ def single_models() -> list[str]:
         (
             "`sampling`",
             SamplingSettings,
-            "In place of the defaults of each API, as far as it has such a value. What a request says wins.",
+            "Replace the defaults of each API, if it has such a value. Values in a request win.",
         ),
         (
             "`lora`",
@@ -182,7 +182,6 @@ def spelling(parameter: Any) -> str:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """A Markdown table."""
     cells = [[cell.replace("|", "\\|") for cell in row] for row in (columns, ["---"] * len(columns), *rows)]
     return [f"| {' | '.join(row)} |" for row in cells]
 

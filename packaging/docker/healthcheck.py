@@ -11,7 +11,6 @@ LIMIT_S = 4.0
 
 
 def main() -> int:
-    """The exit status."""
     url = f"http://127.0.0.1:{os.environ.get('JAN_SERVE_PORT', '1337')}/health"
     try:
         with urllib.request.urlopen(url, timeout=LIMIT_S) as response:

@@ -95,7 +95,6 @@ class Metrics:
             observer(status, record)
 
     def page(self) -> bytes:
-        """Text exposition."""
         return generate_latest(self.registry)
 
 

@@ -15,7 +15,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from jan_serve.api.app import AppParts, create_app
-from jan_serve.api.ending_threads import EndingThreads
+from jan_serve.api.daemon_threads import DaemonThreads
 from jan_serve.api.guards.drain import RETRY_AFTER_S
 from jan_serve.api.http.connection import HttpConnection
 from jan_serve.api.management import Management
@@ -195,7 +195,7 @@ async def _serve(
     control: ServerControl | None = None,
 ) -> int:
     """preload: the default model is loaded before the first request. library: its headers are read in advance."""
-    asyncio.get_running_loop().set_default_executor(EndingThreads())
+    asyncio.get_running_loop().set_default_executor(DaemonThreads())
     preparing = [asyncio.create_task(renderer.start(), name="start renderer")]
     if preload is not None:
         preparing.append(asyncio.create_task(_load(models), name="preload"))

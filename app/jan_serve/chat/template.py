@@ -12,7 +12,7 @@ import msgspec
 from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.chatml import CHATML
 from jan_serve.chat.detect import detect_format, knows_tools, writes_calls
-from jan_serve.chat.template_environment import compiled, rendered
+from jan_serve.chat.template_sandbox import compiled, rendered
 from jan_serve.chat.template_traits import traits_of
 from jan_serve.chat.template_values import (
     template_messages,
@@ -29,7 +29,7 @@ from jan_serve.core.template import TemplateFacts
 def render_prompt(prompt: ChatPrompt, facts: TemplateFacts, now: Callable[[], datetime]) -> str:
     """The prompt as text, up to the start of the answer; a final assistant message is continued.
 
-    Time and memory depend on the template: see `template_environment`. Raises UnsupportedContent, and TemplateError,
+    Time and memory depend on the template: see `template_sandbox`. Raises UnsupportedContent, and TemplateError,
     with the template's own message if it rejects the messages.
     """
     source = facts.source or CHATML

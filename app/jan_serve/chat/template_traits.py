@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-from jan_serve.chat.template_environment import compiled, rendered
+from jan_serve.chat.template_sandbox import compiled, rendered
 from jan_serve.errors import TemplateError
 
 _NEEDLE: Final = "needle-7f3a"

@@ -46,7 +46,6 @@ class Compiling:
         return _refused(GrammarTooComplex("the constraint becomes a larger grammar than one request may use"))
 
     def frame(self, reply: CompileReply) -> bytes:
-        """See HelperWork."""
         return reply_frame(reply)
 
 

@@ -12,7 +12,7 @@ from jan_serve.store.gguf.weight_update import WeightUpdate
 from jan_serve.store.paths import StorePaths
 from jan_serve.supervisor.kv_transfer.peer_links import TcpPeerLinks
 from jan_serve.supervisor.models.model_manager import ModelManager
-from jan_serve.supervisor.models.sleep import Sleeper
+from jan_serve.supervisor.models.sleep_mode import Sleeper
 from jan_serve.supervisor.models.updated_sources import UpdatedSources
 from jan_serve.supervisor.workers.worker_process import default_worker_command
 from jan_serve.wiring.parts import manager_limits

@@ -1,4 +1,4 @@
-"""What a worker counts and measures of its engine; part of every Pong."""
+"""Counters and measurements of a worker's engine; part of every Pong."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class PartTimes(msgspec.Struct, frozen=True):
 class StepTimes(msgspec.Struct, frozen=True, kw_only=True):
     """Steps of one kind: those that prefill something, or those that do not.
 
-    whole: steps that succeeded. forward: llama_decode. sampling: what follows of it, texts and stop strings too.
-    join: taking new sequences in beside running ones. leave: letting go of sequences that have ended. Parts are of the
-    steps that had them. failed: steps whose llama_decode failed.
+    whole: steps that succeeded. forward: llama_decode. sampling: the rest of the step, with texts and stop strings.
+    join: adding new sequences beside running ones. leave: removing finished sequences. A part counts only the
+    steps that have it. failed: steps whose llama_decode failed.
     """
 
     whole: PartTimes = PartTimes()
@@ -44,7 +44,7 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
     shared: of the cached tokens, those that a running sequence had computed. passed: times that a waiting sequence was
     passed by one with a cached prefix. made_way: finished sequences that went to RAM for running ones. prefill_tiles:
     pieces of prompts that were made longer, so that they fill a tile of the attention.
-    saved, restored: sequences out of the KV cache and back into it; cache_ram_bytes: what the saved ones take in RAM.
+    saved, restored: sequences out of the KV cache and back into it; cache_ram_bytes: RAM of the saved ones.
 
     states: of sequences, kept for other servers or brought from them.
     step_sizes: steps by their tokens: up to each of STEP_SIZES and above the one before, and the larger ones last.

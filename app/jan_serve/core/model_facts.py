@@ -30,7 +30,7 @@ class AdapterFacts(msgspec.Struct, frozen=True):
 
 
 class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known only once the model is loaded. Sizes in bytes, lengths in tokens.
+    """Facts that are known only after the load. Sizes in bytes, lengths in tokens.
 
     special_tokens: by role (bos, eos, eot, sep, nl, pad, mask, and fim_ with pre, suf, mid, pad, rep, sep).
     chat_templates: by name; "default" is the GGUF's own. pooling: how embeddings are pooled.

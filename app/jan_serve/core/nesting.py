@@ -1,4 +1,4 @@
-"""How deep values from files nest: what recurses over them later runs on a deeper stack than their parser did."""
+"""Depth limit for values from files: code that recurses over them later needs more stack than their parser did."""
 
 from __future__ import annotations
 

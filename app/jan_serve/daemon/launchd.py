@@ -10,7 +10,7 @@ import re
 from pathlib import PurePath, PurePosixPath
 from typing import Any, Final, Literal
 
-from jan_serve.daemon.plan import NAME, Command, Plan, ServiceSpec, State, UnitFile
+from jan_serve.daemon.plan import NAME, Command, Plan, ServiceSpec, ServiceState, UnitFile
 
 LABEL: Final = "ai.jan.serve"
 SOCKET_KEY: Final = "Listener"
@@ -59,8 +59,6 @@ def system_config(data_dir: PurePath = SYSTEM_DATA) -> str:
 
 
 class Launchd:
-    """A ServiceManager."""
-
     name = "launchd"
 
     def install(self, spec: ServiceSpec) -> Plan:
@@ -98,14 +96,14 @@ class Launchd:
     def query(self, spec: ServiceSpec) -> Command:
         return _launchctl("print", _target(spec), may_fail=True)
 
-    def state(self, status: int, output: str) -> State | None:
+    def state(self, status: int, output: str) -> ServiceState | None:
         """launchctl(1) calls this output unstable, so only its two oldest lines are read."""
         if status != 0:
             return None
         state = re.search(r"(?m)^\tstate = (.+)$", output)
         pid = re.search(r"(?m)^\tpid = (\d+)$", output)
         detail = state[1] if state else "loaded"
-        return State(True, pid is not None, int(pid[1]) if pid else None, detail)
+        return ServiceState(True, pid is not None, int(pid[1]) if pid else None, detail)
 
 
 def _config(spec: ServiceSpec) -> tuple[UnitFile, ...]:

@@ -82,7 +82,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class ServiceState:
     """The state that the service manager reports. pid: of the front process, if it runs."""
 
     enabled: bool
@@ -116,6 +116,6 @@ class ServiceManager(Protocol):
         """The command whose output `state` parses."""
         ...
 
-    def state(self, status: int, output: str) -> State | None:
+    def state(self, status: int, output: str) -> ServiceState | None:
         """Parse the exit status and output of `query`; None if the service is not installed."""
         ...

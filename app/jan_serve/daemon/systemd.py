@@ -9,7 +9,7 @@ import re
 from pathlib import PurePath, PurePosixPath
 from typing import Final, Literal
 
-from jan_serve.daemon.plan import NAME, TITLE, Command, Plan, ServiceSpec, State, UnitFile
+from jan_serve.daemon.plan import NAME, TITLE, Command, Plan, ServiceSpec, ServiceState, UnitFile
 
 SERVICE: Final = f"{NAME}.service"
 SOCKET: Final = f"{NAME}.socket"
@@ -128,8 +128,6 @@ def system_config() -> str:
 
 
 class Systemd:
-    """A ServiceManager."""
-
     name = "systemd"
 
     def install(self, spec: ServiceSpec) -> Plan:
@@ -175,7 +173,7 @@ class Systemd:
         shown = f"--property={','.join(_PROPERTIES)}"
         return _systemctl(spec, "show", shown, SERVICE, SOCKET, may_fail=True)
 
-    def state(self, status: int, output: str) -> State | None:
+    def state(self, status: int, output: str) -> ServiceState | None:
         """The output has one block of KEY=VALUE lines per unit."""
         blocks = [dict(re.findall(r"(?m)^(\w+)=(.*)$", block)) for block in output.strip().split("\n\n")]
         if status != 0 or len(blocks) != 2 or blocks[0].get("LoadState") != "loaded":
@@ -186,7 +184,7 @@ class Systemd:
         if socket.get("ActiveState") == "active":
             detail += ", its socket listens"
         enabled = "enabled" in (service.get("UnitFileState"), socket.get("UnitFileState"))
-        return State(enabled, service.get("ActiveState") == "active", pid, detail)
+        return ServiceState(enabled, service.get("ActiveState") == "active", pid, detail)
 
 
 def quoted(word: str) -> str:

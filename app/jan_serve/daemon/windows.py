@@ -12,7 +12,7 @@ from pathlib import PurePath
 from typing import Final, Literal
 from xml.sax.saxutils import escape
 
-from jan_serve.daemon.plan import NAME, TITLE, Command, Plan, ServiceSpec, State, UnitFile
+from jan_serve.daemon.plan import NAME, TITLE, Command, Plan, ServiceSpec, ServiceState, UnitFile
 
 LOCAL_SERVICE: Final = "NT AUTHORITY\\LocalService"
 _SERVICE_RIGHT: Final = "*S-1-5-19:(OI)(CI)M"
@@ -110,13 +110,13 @@ class WindowsTask:
         script = f"(Get-ScheduledTask -TaskName '{NAME}' -ErrorAction Stop).State.value__"
         return Command(("powershell.exe", "-NoProfile", "-Command", script), may_fail=True)
 
-    def state(self, status: int, output: str) -> State | None:
+    def state(self, status: int, output: str) -> ServiceState | None:
         number = output.strip()
         if status != 0 or not number.isdigit():
             return None
         running = number == _TASK_RUNNING
         enabled = number != "1"
-        return State(
+        return ServiceState(
             enabled, running, None, "running" if running else "not running" if enabled else "disabled"
         )
 
@@ -163,7 +163,7 @@ class WindowsService:
     def query(self, spec: ServiceSpec) -> Command:
         return _sc("queryex", NAME, may_fail=True)
 
-    def state(self, status: int, output: str) -> State | None:
+    def state(self, status: int, output: str) -> ServiceState | None:
         """Windows translates the lines, but not their order and numbers."""
         numbers = re.findall(r"(?m)^[ \t]*\S[^:\n]*:[ \t]*(\d+)", output)
         if status != 0 or len(numbers) < 2:
@@ -171,7 +171,7 @@ class WindowsService:
         running = numbers[1] == _SERVICE_RUNNING
         pid = int(numbers[-1]) if running and len(numbers) > 3 else None
         detail = "running" if running else "stopped" if numbers[1] == _SERVICE_STOPPED else "changing"
-        return State(True, running, pid or None, detail)
+        return ServiceState(True, running, pid or None, detail)
 
 
 def _config(spec: ServiceSpec) -> tuple[UnitFile, ...]:

@@ -23,7 +23,7 @@ from jan_serve.engine.phase import PhaseClock
 from jan_serve.engine.scheduling.prefill_chunks import Pacer, prefill_budget
 from jan_serve.engine.scheduling.prefill_costs import CachePosition
 from jan_serve.engine.scheduling.scheduler import Admission, PlanItem, Scheduler
-from jan_serve.engine.sequence import Sequence, Status
+from jan_serve.engine.sequence import Sequence, SequenceStatus
 from jan_serve.engine.sequence_output import SequenceOutput
 from jan_serve.engine.step_clock import StepClock
 from jan_serve.engine.tokens import Tokens, ends_of_turns
@@ -162,7 +162,7 @@ class Engine:
         for sequence in [s for s in self._scheduler.waiting if s.request.id == request_id]:
             self._scheduler.waiting.remove(sequence)
             self._memory.states.forget(sequence)
-            sequence.status = Status.FINISHED
+            sequence.status = SequenceStatus.FINISHED
         for sequence in [s for s in self._scheduler.running if s.request.id == request_id]:
             self._retire(sequence)
 
@@ -241,7 +241,7 @@ class Engine:
             state.started = self._clock()
         if state.cached_tokens is None:
             state.cached_tokens = min(sequence.num_cached, state.prompt_length)
-        sequence.status = Status.RUNNING
+        sequence.status = SequenceStatus.RUNNING
         self._scheduler.waiting.remove(sequence)
         running.append(sequence)
         if sequence.resumed is not None:
@@ -278,7 +278,7 @@ class Engine:
         self._scheduler.running.remove(sequence)
         self._drafter.forget(sequence)
         self._memory.release(sequence.seq_id)
-        sequence.status, sequence.seq_id = Status.WAITING, -1
+        sequence.status, sequence.seq_id = SequenceStatus.WAITING, -1
         sequence.num_computed = sequence.prefill_end = 0
         sequence.prompt_infos.clear()
         self._scheduler.waiting.appendleft(sequence)
@@ -382,7 +382,7 @@ class Engine:
                 self._memory.states.save_checkpoint(item.sequence)
         for item, index in zip(plan, indices, strict=True):
             sequence = item.sequence
-            if sequence.status is not Status.RUNNING:
+            if sequence.status is not SequenceStatus.RUNNING:
                 continue
             if item.outputs == "all":
                 self._output.score_prompt(sequence, item.count, index)
@@ -395,7 +395,7 @@ class Engine:
     def _verify(self, sequence: Sequence, draft: Tokens, index: int) -> None:
         """Sample after the newest token, and after each draft token that equals the sampled one."""
         accepted = 0
-        while sequence.status is Status.RUNNING and sequence.num_uncomputed == 0:
+        while sequence.status is SequenceStatus.RUNNING and sequence.num_uncomputed == 0:
             self._output.advance(sequence, self._context.logits(index + accepted))
             while (
                 sequence.num_uncomputed
@@ -407,7 +407,7 @@ class Engine:
                 sequence.num_computed += 1
         self._drafter.observe_draft(sequence, len(draft), accepted)
         self._extra_tokens[min(accepted, _MAX_EXTRA)] += 1
-        if sequence.status is Status.RUNNING:
+        if sequence.status is SequenceStatus.RUNNING:
             self._memory.drop_draft(sequence)
 
     def _retire(self, sequence: Sequence) -> None:
@@ -415,7 +415,7 @@ class Engine:
         with self._step_clock.part("leave"):
             self._scheduler.running.remove(sequence)
             self._drafter.remember(sequence)
-            sequence.status = Status.FINISHED
+            sequence.status = SequenceStatus.FINISHED
             self._memory.keep(sequence)
             # The next step copies its state to RAM, once the events of this one are on their way.
             self._is_crowded = True

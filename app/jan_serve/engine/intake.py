@@ -122,12 +122,12 @@ class Intake:
             raise InvalidState("The migrated cache has another vocabulary.", param="migration_request")
         if not 0 <= state.next_token < self._vocab.n_tokens:
             raise InvalidState(
-                f"The migrated cache goes on with token {state.next_token}, which is outside the vocabulary.",
+                f"The migrated cache continues with token {state.next_token}, which is outside the vocabulary.",
                 param="migration_request",
             )
         if resume.token is not None and resume.token != state.next_token:
             raise InvalidState(
-                f"remote_token_id: the migrated cache goes on with token {state.next_token}, not {resume.token}",
+                f"remote_token_id: the migrated cache continues with token {state.next_token}, not {resume.token}",
                 param="migration_request",
             )
         return self._sequence(request, 0, prompt, max_new, state)

@@ -1,4 +1,4 @@
-"""Sends steps to the front on a thread of its own.
+"""Sends steps to the front from a separate thread.
 
 A write to the pipe wakes the front and its client, which often take the writer's core until they are done. This thread
 overlaps that with the next decode; on the engine thread, all decoding threads would wait.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from jan_serve.engine.sampler import Sampler
 
 
-class Status(enum.Enum):
+class SequenceStatus(enum.Enum):
     """waiting: without cells. running: has a sequence id, prefills or decodes. finished: no longer in the engine."""
 
     WAITING = enum.auto()
@@ -79,7 +79,7 @@ class Sequence:
     text: SequenceText
     max_new: int
     seed: int | None
-    status: Status = Status.WAITING
+    status: SequenceStatus = SequenceStatus.WAITING
     seq_id: int = -1
     num_computed: int = 0
     num_cached: int = 0

@@ -12,7 +12,7 @@ from jan_serve.engine.kv_transfer.state_shelf import StateShelf, state_bytes
 from jan_serve.engine.llama.context import LlamaContext
 from jan_serve.engine.phase import PhaseClock
 from jan_serve.engine.sampler import Floats, Sampled, score
-from jan_serve.engine.sequence import RequestState, Sequence, Status
+from jan_serve.engine.sequence import RequestState, Sequence, SequenceStatus
 from jan_serve.engine.sequence_text import Emission
 from jan_serve.errors import EngineFailure, JanServeError
 from jan_serve.ipc.messages import (
@@ -114,7 +114,7 @@ class SequenceOutput:
             if sampled.logprob is not None:
                 sequence.sum_logprob += sampled.logprob
             self._emit(sequence, sampled, is_last=position == len(tokens))
-            if sequence.status is Status.FINISHED:
+            if sequence.status is SequenceStatus.FINISHED:
                 return
 
     def _keep(self, sequence: Sequence, logits: bytes, next_token: int) -> None:

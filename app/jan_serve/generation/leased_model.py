@@ -58,7 +58,6 @@ class LeasedModel:
 
     @property
     def name(self) -> str:
-        """The canonical name."""
         return self._client.name
 
     @property

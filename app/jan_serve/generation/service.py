@@ -67,7 +67,6 @@ class GenerationService:
             return opened.name, opened.facts
 
     async def chat_text(self, model: str | None, prompt: ChatPrompt) -> str:
-        """As LeasedModel.chat_text."""
         async with self.open(model) as opened:
             return await opened.chat_text(prompt)
 
@@ -80,7 +79,6 @@ class GenerationService:
         parse_special: bool = True,
         with_pieces: bool = False,
     ) -> Tokenized:
-        """As LeasedModel.tokenize."""
         async with self.open(model) as opened:
             return await opened.tokenize(
                 text, add_special=add_special, parse_special=parse_special, with_pieces=with_pieces
@@ -89,6 +87,5 @@ class GenerationService:
     async def detokenize(
         self, model: str | None, tokens: Sequence[int], *, skip_special_tokens: bool = True
     ) -> str:
-        """As LeasedModel.detokenize."""
         async with self.open(model) as opened:
             return await opened.detokenize(tokens, skip_special_tokens=skip_special_tokens)

@@ -38,7 +38,7 @@ def json_schema_to_grammar(schema: Any, *, whitespace: str = "flexible") -> Gram
     Properties are written in the order of `properties`, other names last. `whitespace` is "flexible" (what
     `json.dumps` writes by default, compactly or indented) or "compact" (none). Takes milliseconds; bounded work.
 
-    Raises UnsupportedSchema (pointer, keyword, reason) for what cannot be enforced exactly, InvalidSchema for what is
+    Raises UnsupportedSchema (pointer, keyword, reason) if it cannot be enforced exactly, InvalidSchema if it is
     not a schema, GrammarTooComplex above a limit.
     """
     with paused_collection():
@@ -54,8 +54,8 @@ def json_schema_to_gbnf(schema: Any, *, whitespace: str = "flexible") -> str:
 def regex_to_grammar(pattern: str) -> Grammar:
     """The grammar of the texts that an ECMA-262 expression matches from end to end.
 
-    Raises UnsupportedPattern (position, reason) for a syntax error and for what is not regular, GrammarTooComplex above
-    a limit.
+    Raises UnsupportedPattern (position, reason) for a syntax error or a pattern that is not regular,
+    GrammarTooComplex above a limit.
     """
     with paused_collection():
         return translate_regex(pattern)

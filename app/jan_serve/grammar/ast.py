@@ -1,6 +1,6 @@
-"""The grammar AST: what every translator builds and every printer, checker and recognizer reads.
+"""The grammar AST: every translator builds it; every printer, checker and recognizer reads it.
 
-It describes text character by character. It is not tied to GBNF: `Repeat` is a node of its own, so each printer
+It describes text character by character. It is not tied to GBNF: `Repeat` is a separate node, so each printer
 lowers bounds in the way that its executor survives.
 """
 
@@ -15,8 +15,6 @@ from jan_serve.grammar.charset import CharSet
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """Exactly this non-empty text."""
-
     text: str
 
 
@@ -59,8 +57,8 @@ class RuleRef:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """`item`, known to be a token: none of its texts can be extended by what may follow it, and no other token that
-    may stand in its place has one of them as the beginning of its own. A lexer may read it greedily."""
+    """`item`, known to be a token: none of its texts can be extended by what may follow it, and no other token
+    allowed at the same position starts with one of them. A lexer may read it greedily."""
 
     item: Expr
 

@@ -54,5 +54,4 @@ class RuleBuilder:
         return RuleRef(name)
 
     def grammar(self, root: str) -> Grammar:
-        """The finished grammar."""
         return Grammar(self.rules, root)

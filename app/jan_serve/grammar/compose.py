@@ -27,6 +27,5 @@ class Composer:
         return embed(self.rules, grammar, hint)
 
     def grammar(self, root: Expr) -> Grammar:
-        """The finished grammar."""
         self.rules.fill("root", root)
         return self.rules.grammar("root")

@@ -1,5 +1,5 @@
-"""Rewrites what makes executors explode into equivalent forms: repetitions of something that may be empty, and long
-lists of words."""
+"""Replaces expressions that grow exponentially in executors by equivalent ones: repetitions of possibly empty
+expressions, and long lists of words."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _SIMPLE_ESCAPES = {"t": "\t", "r": "\r", "n": "\n", "\\": "\\", '"': '"', "[": "
 def parse_gbnf(text: str) -> Grammar:
     """The grammar of a GBNF text; its start rule is `root`.
 
-    Raises InvalidGrammar, with the line where there is one, for a syntax error, an undefined rule, a missing root,
+    Raises InvalidGrammar, with the line if known, for a syntax error, an undefined rule, a missing root,
     left recursion, bounds out of order, and for texts, counts and nesting above the limits; GrammarTooComplex where
     rewriting takes too much work. The result may be written differently (repetitions of items that can be empty, long
     lists of words), but has the same meaning.

@@ -24,7 +24,7 @@ from jan_serve.grammar.limits import MAX_PRINTED_BYTES
 
 # Up to this count llama.cpp's own expansion is the fastest form: one rule per optional copy, one live stack.
 _NATIVE_REPEAT = 32
-# A longer character class gets a name, so that it is written once.
+# A longer character class gets a rule, so it is written once.
 _LONG_CLASS = 100
 
 _CLASS_ESCAPES = {0x5C: "\\\\", 0x5D: "\\]", 0x5B: "\\[", 0x5E: "\\x5E", 0x2D: "\\x2D"} | {
@@ -49,7 +49,6 @@ def print_gbnf(grammar: Grammar) -> str:
 
 
 def quote_literal(text: str) -> str:
-    """A GBNF string literal."""
     return f'"{text.translate(_LITERAL_ESCAPES)}"'
 
 
@@ -69,7 +68,7 @@ def _class_char(code_point: int) -> str:
 def quote_class(chars: CharSet) -> str:
     """A GBNF character class; sets that lack only ASCII are printed as exclusions.
 
-    llama.cpp refuses the beginning of a character, which is a token of its own, where it could become an excluded one.
+    llama.cpp rejects a token that holds the first bytes of a character if it could become an excluded one.
     """
     if chars == ((0, MAX_CODE_POINT),):
         return "."

@@ -1,6 +1,6 @@
 """Prints a grammar in llguidance's Lark dialect.
 
-llguidance's lexer is greedy: it keeps reading while any terminal that is allowed here can go on. So a terminal of
+llguidance's lexer is greedy: it keeps reading while any terminal that is allowed here can continue. So a terminal of
 several characters is printed only for a `Token`, which promises that greed does no harm; everything else becomes
 terminals of one character, for which greedy reading is exact. Where one token cannot be written as a terminal, no
 token is: the two kinds must not meet in one place.
@@ -60,7 +60,7 @@ def print_lark(grammar: Grammar) -> str:
 def print_lark_open(grammar: Grammar, *, tokens: bool = True) -> LarkText:
     """As `print_lark`, with the rules of its `Special` nodes left to whoever knows the vocabulary.
 
-    tokens: write a `Token` as a terminal; not where free text may stand in its place, which greed would cut off.
+    tokens: write a `Token` as a terminal; not if free text is allowed there too, since greed would cut it off.
     """
     if tokens:
         try:
@@ -171,7 +171,7 @@ class _Printer:
         return self._nested(self._rule, expr, "g")
 
     def _nested(self, write: Callable[[Expr], str], expr: Expr, stem: str) -> str:
-        """A group; one that lies too deep within others becomes a rule or a terminal of its own."""
+        """A group; one nested too deep becomes a separate rule or terminal."""
         outer, self._groups = self._groups, self._groups + 1
         if self._groups > MAX_LARK_GROUPS:
             self._groups = 0
@@ -306,7 +306,6 @@ def _bounds(expr: Repeat) -> str:
 
 
 def quote_literal(text: str) -> str:
-    """A Lark string."""
     parts = ['"']
     for c in text:
         code = ord(c)

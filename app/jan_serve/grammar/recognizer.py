@@ -1,4 +1,4 @@
-"""A small recognizer: whether a text belongs to a grammar, and if not, where it leaves it.
+"""A small recognizer: decides whether a text belongs to a grammar, and if not, where it leaves it.
 
 It simulates all parse stacks at once and memoises every step: fast enough for tests and for `grammar --check`.
 Generation uses llguidance instead.
@@ -23,7 +23,7 @@ from jan_serve.grammar.ast import (
 
 _MAX_CONFIGURATIONS = 200_000
 
-# A continuation is a linked list of what is still to be matched, innermost first: (expression, rest), or None.
+# A continuation is a linked list of the expressions still to match, innermost first: (expression, rest), or None.
 # Continuations are interned to integers, so equal ones are one configuration.
 
 

@@ -1,7 +1,7 @@
-"""How decoded characters are written in the generated text: as they are, or inside a JSON string.
+"""Writes decoded characters in the generated text: unchanged, or inside a JSON string.
 
 Automata speak of decoded characters. `JsonText` maps a set of them to every spelling that a JSON writer uses:
-raw, the two-character escapes, and `\\uXXXX` (a surrogate pair above U+FFFF) for what is not printable ASCII.
+raw, the two-character escapes, and `\\uXXXX` (a surrogate pair above U+FFFF) for everything but printable ASCII.
 """
 
 from __future__ import annotations
@@ -48,7 +48,6 @@ class PlainText:
         return _one_of(chars)
 
     def literal(self, text: str) -> Expr:
-        """Exactly this text."""
         return Literal(text) if text else EMPTY
 
 
@@ -76,7 +75,6 @@ class JsonText:
         return expr
 
     def literal(self, text: str) -> Expr:
-        """Exactly this decoded text."""
         if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
             return Literal(text) if text else EMPTY
         return sequence([self._one(c) for c in text])
@@ -106,7 +104,7 @@ class JsonText:
         return rule
 
     def _code_units(self, chars: CharSet) -> Expr:
-        """What may follow `\\u`: four hex digits, or a surrogate pair."""
+        """The digits after `\\u`: four, or a surrogate pair."""
         options: list[Expr] = []
         for low, high in charset.subtract(charset.intersect(chars, _BMP), _SURROGATES):
             options += _hex_range(low, high, 4)

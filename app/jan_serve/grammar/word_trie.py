@@ -69,8 +69,8 @@ class OtherWords:
     """Writes "any word of a language except these", for many sets of words.
 
     The trie of the words and the automaton of the language are walked side by side, so the product of the two is
-    never built. What follows a character that leaves the trie is shared, and so is the end of a word from the place on
-    where no other word has the same beginning: one schema repeats the same names.
+    never built. The rule after a character that leaves the trie is shared, and so is the end of a word from the
+    position on where no other word has the same beginning: one schema repeats the same names.
     """
 
     def __init__(self, form: TextForm, rules: RuleBuilder) -> None:
@@ -99,7 +99,7 @@ class OtherWords:
         return root[0]
 
     def _branch(self, walk: _Walk, words: list[str], position: int, state: int, depth: int) -> Expr:
-        """The place where `words`, which agree up to `position`, go on or end."""
+        """The branch where `words`, which agree up to `position`, continue or end."""
         is_word = len(words[0]) == position
         options: list[Expr] = []
         excluded: list[str] = []

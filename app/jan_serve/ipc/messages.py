@@ -116,7 +116,7 @@ class ResumeState(msgspec.Struct, frozen=True):
 class EngineRequest(msgspec.Struct, frozen=True, kw_only=True, tag="generate"):
     """Run `n` sequences from one prompt. The worker tokenises; it never sees a template or a schema.
 
-    prompt: pieces in order; texts are tokenised (special tokens parsed if parse_special), ids are used as they are.
+    prompt: pieces in order; texts are tokenised (special tokens parsed if parse_special), ids are used unchanged.
     add_special: add BOS/EOS as the GGUF says; a BOS in the text is not doubled.
     prompt_param: field name in errors about the prompt. guide: in place of `grammar`, to constrain parts of the answer.
     visible_specials: control tokens, by their text, that stay in the text despite skip_special_tokens.
@@ -273,7 +273,7 @@ class PromptScored(msgspec.Struct, frozen=True, tag="prompt_scored"):
 
 
 class Chunk(msgspec.Struct, frozen=True, tag="chunk"):
-    """More text of sequence `index`, with its tokens when they were asked for. Text is whole characters."""
+    """More text of sequence `index`, with its tokens if requested. Text is whole characters."""
 
     id: int
     index: int

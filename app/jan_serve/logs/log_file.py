@@ -48,7 +48,7 @@ class LogFileHandler(logging.handlers.RotatingFileHandler):
                 self.stream = self._open()
 
     def close(self) -> None:
-        """Close the file; what the disk does not take is lost. Closing a stream closes its descriptor even then."""
+        """Close the file; lines that the disk cannot take are lost. The descriptor is closed even then."""
         try:
             super().close()
         except OSError as error:

@@ -28,7 +28,6 @@ def best_matches(name: str, entries: Sequence[ModelEntry]) -> list[ModelEntry]:
 
 
 def exact_matches(name: str, entries: Sequence[ModelEntry]) -> list[ModelEntry]:
-    """As `best_matches`, without prefixes."""
     wanted = without_suffix(_without_hub(name))
     for names_of in (_canonical, _file_stem, _aliases, _repo_names):
         for fold in (str, str.casefold):

@@ -1,6 +1,6 @@
-"""Compiles constraints in processes that can be ended. The first one is started with the first constraint.
+"""Compiles constraints in killable processes. The first one starts with the first constraint.
 
-Implements `generation.ports.ConstraintTranslator`. Knows nothing of grammars.
+Implements `generation.ports.ConstraintTranslator`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ WAIT_LIMIT_S: Final = 10.0
 
 
 def default_compile_command() -> tuple[str, ...]:
-    """Our own hidden subcommand."""
     return helper_command("compile")
 
 
@@ -35,7 +34,6 @@ class ConstraintCompilerPool:
         )
 
     async def translate(self, request: bytes) -> Compiled:
-        """See `generation.ports.ConstraintTranslator`."""
         try:
             reply = await self._pool.ask(framed(request))
         except HelperLimit:
@@ -50,5 +48,4 @@ class ConstraintCompilerPool:
         return compiled
 
     async def close(self) -> None:
-        """End all processes."""
         await self._pool.close()

@@ -1,6 +1,6 @@
-"""Renders chat templates in processes that can be ended. The first one is started with the server.
+"""Renders chat templates in killable processes. The first one starts with the server.
 
-Implements `generation.ports.TemplateRenderer`. Knows nothing of templates.
+Implements `generation.ports.TemplateRenderer`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from jan_serve.ipc.rendering import RenderReply, RenderRequest, decode_reply, fr
 from jan_serve.supervisor.workers.helper_process import HelperLimit, HelperPool, helper_command
 
 WALL_LIMIT_S: Final = 10.0
-"""The process limits its own CPU time to less; this is for a machine that has none to give, and other platforms."""
+"""The process limits its own CPU time to less; this limit is for overloaded machines and other platforms."""
 
 
 def default_render_command() -> tuple[str, ...]:
-    """Our own hidden subcommand."""
     return helper_command("render")
 
 
@@ -32,11 +31,11 @@ class TemplateRendererPool:
         self._tasks: set[asyncio.Task[str]] = set()
 
     async def start(self) -> None:
-        """Have one process ready, so that the first chat does not wait for it. Failing is left to the first chat."""
+        """Start one process, so the first chat does not wait for it. A failure shows up in the first chat."""
         await self._pool.start()
 
     async def render(self, request: RenderRequest) -> str:
-        """The prompt's text. Raises TemplateError, and what else the template's error is; EngineCrashed, Unavailable.
+        """The prompt's text. Raises the template's error, EngineCrashed and Unavailable.
 
         Cancelling the call does not end the render, which is short.
         """
@@ -46,7 +45,6 @@ class TemplateRendererPool:
         return await asyncio.shield(task)
 
     async def close(self) -> None:
-        """End all processes."""
         await self._pool.close()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 

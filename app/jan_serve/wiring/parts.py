@@ -38,7 +38,6 @@ def build_resolver(settings: Settings, book: ModelBook | None = None) -> ModelRe
 
 
 def build_puller(settings: Settings, free_memory: Callable[[], FreeMemory] | None = None) -> Puller:
-    """free_memory: see Puller."""
     # Imported late: most commands pull nothing, and importing the HTTP client is slow.
     from jan_serve.store.hub.hub_http import HubAccess
     from jan_serve.store.hub.pull import Puller
@@ -55,7 +54,6 @@ def build_puller(settings: Settings, free_memory: Callable[[], FreeMemory] | Non
 def build_library(
     resolver: ModelResolver, settings: Settings, free_memory: Callable[[], FreeMemory] | None = None
 ) -> ModelLibrary:
-    """free_memory: see Puller."""
     return ModelLibrary(resolver, settings.models_dir, lambda: build_puller(settings, free_memory))
 
 

@@ -197,7 +197,7 @@ def test_a_state_belongs_to_its_prompt_and_token(prefill: Worker, decode: Worker
     with pytest.raises(InvalidState, match="another prompt"):
         _ = decode.run_one("Another prompt", resume=ResumeState(STATE)).text
     store_state(decode, data)
-    with pytest.raises(InvalidState, match=f"goes on with token {state.next_token}"):
+    with pytest.raises(InvalidState, match=f"continues with token {state.next_token}"):
         _ = decode.run_one(PROMPT, resume=ResumeState(STATE, state.next_token + 1)).text
     with pytest.raises(InvalidRequest, match="not here"):
         _ = decode.run_one(PROMPT, resume=ResumeState(STATE)).text

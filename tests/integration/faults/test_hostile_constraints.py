@@ -64,7 +64,7 @@ def _compiles(process: psutil.Process) -> bool:
     return False
 
 
-def test_row_102_hostile_constraints_hold_nobody_up_for_long(tmp_path: Path) -> None:
+def test_hostile_constraints_hold_nobody_up_for_long(tmp_path: Path) -> None:
     with fake_server(tmp_path) as served:
         split = urlsplit(served.url())
         body = body_of(hostile(1)).encode()
@@ -94,7 +94,7 @@ def test_row_102_hostile_constraints_hold_nobody_up_for_long(tmp_path: Path) -> 
             assert found <= {(400, "grammar_too_complex"), (429, "overloaded")}
 
 
-def test_row_102_what_was_refused_is_refused_at_once(tmp_path: Path) -> None:
+def test_what_was_refused_is_refused_at_once(tmp_path: Path) -> None:
     with fake_server(tmp_path) as served, connected(served) as connection:
         ask(connection, hostile(1))
         first = answer(connection)
@@ -109,7 +109,7 @@ def test_row_102_what_was_refused_is_refused_at_once(tmp_path: Path) -> None:
                 process.resume()
 
 
-def test_row_103_a_killed_compiler_costs_no_request(tmp_path: Path) -> None:
+def test_a_killed_compiler_costs_no_request(tmp_path: Path) -> None:
     with fake_server(tmp_path) as served, connected(served) as connection:
         ask(connection, SMALL)
         assert answer(connection)[0] == 200
@@ -119,7 +119,7 @@ def test_row_103_a_killed_compiler_costs_no_request(tmp_path: Path) -> None:
         assert answer(connection)[0] == 200
 
 
-def test_row_30_sigterm_ends_the_server_whatever_it_compiles(tmp_path: Path) -> None:
+def test_sigterm_ends_the_server_whatever_it_compiles(tmp_path: Path) -> None:
     with fake_server(tmp_path, drain_timeout_s=1) as served, contextlib.ExitStack() as stack:
         for number in range(6):
             ask(stack.enter_context(connected(served)), hostile(number))

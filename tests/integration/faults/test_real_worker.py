@@ -83,7 +83,7 @@ def rules(length: int) -> CompiledGrammar:
     return CompiledGrammar(gbnf='root ::= "a"', lark=lark)
 
 
-async def test_row_104_rules_that_refer_to_one_another_without_end_do_not_end_a_worker(
+async def test_rules_that_refer_to_one_another_without_end_do_not_end_a_worker(
     tiny_llama: Path,
 ) -> None:
     async with real_manager(tiny_llama) as manager, manager.lease(None) as client:

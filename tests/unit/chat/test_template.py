@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.chat import template_environment
+from jan_serve.chat import template_sandbox
 from jan_serve.chat.template import render_prompt
 from jan_serve.core.messages import (
     FunctionCall,
@@ -138,7 +138,7 @@ def test_the_words_of_raise_exception_reach_the_caller() -> None:
         "{{ 1 / 0 }}",
         "{% for x in range(10**9) %}{% endfor %}",
         "{{ {'a': messages} | tojson(indent=messages) }}",
-        "x" * (template_environment.MAX_TEMPLATE_CHARS + 1),
+        "x" * (template_sandbox.MAX_TEMPLATE_CHARS + 1),
     ],
     ids=["recursion", "parentheses", "syntax", "type", "undefined", "division", "range", "argument", "long"],
 )
@@ -171,7 +171,7 @@ def test_the_words_of_raise_exception_are_bounded() -> None:
 
 
 def test_the_output_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(template_environment, "MAX_OUTPUT_CHARS", 100)
+    monkeypatch.setattr(template_sandbox, "MAX_OUTPUT_CHARS", 100)
     assert len(render("{{ 'a' * 100 }}")) == 100
     with pytest.raises(TemplateError, match="more than 100 characters"):
         render("{% for i in range(1000) %}{{ 'abc' }}{% endfor %}")

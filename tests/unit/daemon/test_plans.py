@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from jan_serve.daemon.launchd import Launchd, property_list
-from jan_serve.daemon.plan import State
+from jan_serve.daemon.plan import ServiceState
 from jan_serve.daemon.systemd import Systemd, quoted
 from jan_serve.daemon.windows import WindowsService, WindowsTask, task_xml
 from tests.unit.daemon.specs import PLANS, linux, mac, plan_text, windows
@@ -154,33 +154,33 @@ SC_TRANSLATED = SC_RUNNING.replace("STATE ", "STATUS").replace("TYPE", "TYP ")
 @pytest.mark.parametrize(
     ("output", "state"),
     [
-        (SYSTEMD_RUNNING, State(True, True, 4711, "active (running)")),
-        (SYSTEMD_WAITING, State(True, False, None, "inactive (dead), its socket listens")),
+        (SYSTEMD_RUNNING, ServiceState(True, True, 4711, "active (running)")),
+        (SYSTEMD_WAITING, ServiceState(True, False, None, "inactive (dead), its socket listens")),
         (SYSTEMD_ABSENT, None),
         ("Failed to connect to bus: No medium found", None),
         ("", None),
     ],
 )
-def test_systemd_states_are_parsed(output: str, state: State | None) -> None:
+def test_systemd_states_are_parsed(output: str, state: ServiceState | None) -> None:
     assert Systemd().state(0, output) == state
 
 
 def test_launchd_states_are_parsed() -> None:
-    assert Launchd().state(0, LAUNCHD_RUNNING) == State(True, True, 812, "running")
+    assert Launchd().state(0, LAUNCHD_RUNNING) == ServiceState(True, True, 812, "running")
     waiting = LAUNCHD_RUNNING.replace("running", "waiting").replace("\tpid = 812\n", "")
-    assert Launchd().state(0, waiting) == State(True, False, None, "waiting")
+    assert Launchd().state(0, waiting) == ServiceState(True, False, None, "waiting")
     assert Launchd().state(113, 'Could not find service "ai.jan.serve"') is None
 
 
 def test_windows_states_are_parsed() -> None:
     service = WindowsService()
-    assert service.state(0, SC_RUNNING) == State(True, True, 5120, "running")
-    assert service.state(0, SC_TRANSLATED) == State(True, True, 5120, "running")
-    assert service.state(0, SC_STOPPED) == State(True, False, None, "stopped")
+    assert service.state(0, SC_RUNNING) == ServiceState(True, True, 5120, "running")
+    assert service.state(0, SC_TRANSLATED) == ServiceState(True, True, 5120, "running")
+    assert service.state(0, SC_STOPPED) == ServiceState(True, False, None, "stopped")
     assert service.state(1060, "[SC] EnumQueryServicesStatus:OpenService FAILED 1060:") is None
     task = WindowsTask()
-    assert task.state(0, "4\r\n") == State(True, True, None, "running")
-    assert task.state(0, "3\r\n") == State(True, False, None, "not running")
+    assert task.state(0, "4\r\n") == ServiceState(True, True, None, "running")
+    assert task.state(0, "3\r\n") == ServiceState(True, False, None, "not running")
     assert task.state(1, "Get-ScheduledTask : No MSFT_ScheduledTask objects found") is None
 
 

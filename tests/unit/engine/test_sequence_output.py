@@ -10,7 +10,7 @@ import pytest
 from jan_serve.core.sampling import StopConditions
 from jan_serve.engine.phase import PhaseClock
 from jan_serve.engine.sampler import Sampled
-from jan_serve.engine.sequence import RequestState, Sequence, Status
+from jan_serve.engine.sequence import RequestState, Sequence, SequenceStatus
 from jan_serve.engine.sequence_output import SequenceOutput
 from jan_serve.engine.sequence_text import SequenceText
 from jan_serve.engine.tokens import TokenBuffer
@@ -63,7 +63,7 @@ class Bench:
         self.sequences = [self._sequence(state, index, sampler, max_new) for index in range(n)]
 
     def _retire(self, sequence: Sequence) -> None:
-        sequence.status = Status.FINISHED
+        sequence.status = SequenceStatus.FINISHED
         self.retired.append(sequence)
 
     @staticmethod
@@ -77,7 +77,7 @@ class Bench:
             text=SequenceText(stopping.stop, include_stop=False, keep_tokens=state.request.return_tokens),
             max_new=max_new,
             seed=None,
-            status=Status.RUNNING,
+            status=SequenceStatus.RUNNING,
         )
 
     def advance(self, times: int = 1, index: int = 0) -> list[Any]:

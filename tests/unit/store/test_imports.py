@@ -13,7 +13,7 @@ import pytest
 from jan_serve.errors import StoreError
 from jan_serve.store.imports.finders import find
 from jan_serve.store.imports.found import FoundModel
-from jan_serve.store.imports.link import State, assess, take_over
+from jan_serve.store.imports.link import ImportState, assess, take_over
 from jan_serve.store.imports.lmstudio import lmstudio_folders
 from jan_serve.store.index import ModelIndex
 from jan_serve.store.resolve import ModelResolver
@@ -88,7 +88,10 @@ def test_ollama_models_with_adapters_are_shown_with_the_reason(ollama: Path, tmp
     layers = ("model", f"sha256:{DIGEST}"), ("adapter", "sha256:" + "1" * 64)
     ollama_model(ollama, "registry.ollama.ai/library/tuned/latest", *layers)
     looked_at = assess(by_label(find("ollama", [ollama]))["tuned:latest"], tmp_path / "models")
-    assert (looked_at.state, looked_at.reason) == (State.UNUSABLE, "it has an adapter, which would be lost")
+    assert (looked_at.state, looked_at.reason) == (
+        ImportState.UNUSABLE,
+        "it has an adapter, which would be lost",
+    )
 
 
 def test_lmstudio(tmp_path: Path) -> None:
@@ -170,10 +173,10 @@ def test_taking_over_links_and_records(cache: Path, ollama: Path, tmp_path: Path
     }
     for model in found:
         looked_at = assess(model, models)
-        assert looked_at.state is State.NEW, looked_at.reason
+        assert looked_at.state is ImportState.NEW, looked_at.reason
         record = take_over(looked_at, models, index)
         assert (models / record.files[0].path).samefile(model.files[0].path)
-        assert assess(model, models).state is State.HERE
+        assert assess(model, models).state is ImportState.HERE
     assert before == {path: path.stat().st_mtime_ns for path in before}
     resolver = ModelResolver(models, index=index)
     assert resolver.resolve("llama3.2:1b").name == "ollama/llama3.2-1b"
@@ -207,7 +210,7 @@ def test_hard_links_survive_and_symbolic_ones_are_the_fallback(
     (tmp_path / "moved").rename(model.files[0].path)
     target.unlink()
     target.symlink_to(tmp_path / "nowhere")
-    assert assess(model, models).state is State.NEW
+    assert assess(model, models).state is ImportState.NEW
     take_over(assess(model, models), models, index)
     assert target.samefile(model.files[0].path)
 

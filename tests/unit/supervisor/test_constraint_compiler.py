@@ -137,14 +137,14 @@ async def test_refusals_come_back_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("text", ["spin", "grow", "recurse"])
-async def test_row_102_a_constraint_that_takes_too_much_is_refused(text: str) -> None:
+async def test_a_constraint_that_takes_too_much_is_refused(text: str) -> None:
     async with compilers(scripted()) as pool:
         with pytest.raises(GrammarTooComplex):
             await pool.translate(does(text))
         assert await pool.translate(does("next")) == CompiledGrammar("next", "")
 
 
-async def test_row_102_the_wall_clock_is_a_limit_too() -> None:
+async def test_the_wall_clock_is_a_limit_too() -> None:
     async with compilers(scripted(), wall_limit_s=1.0) as pool:
         await pool.translate(does("first"))
         [process] = children()
@@ -153,7 +153,7 @@ async def test_row_102_the_wall_clock_is_a_limit_too() -> None:
         assert process not in children()
 
 
-async def test_row_103_a_process_that_something_else_killed_is_replaced_and_asked_again(
+async def test_a_process_that_something_else_killed_is_replaced_and_asked_again(
     tmp_path: Path,
 ) -> None:
     async with compilers(scripted()) as pool:
@@ -162,14 +162,14 @@ async def test_row_103_a_process_that_something_else_killed_is_replaced_and_aske
 
 
 @pytest.mark.parametrize("text", ["SIGKILL", "SIGSEGV", "exit"])
-async def test_row_103_one_that_ends_again_is_our_fault(text: str) -> None:
+async def test_one_that_ends_again_is_our_fault(text: str) -> None:
     async with compilers(scripted()) as pool:
         with pytest.raises(EngineCrashed, match="constraint compiler"):
             await pool.translate(does(text))
         assert await pool.translate(does("next")) == CompiledGrammar("next", "")
 
 
-async def test_row_103_an_idle_process_that_was_killed_is_replaced() -> None:
+async def test_an_idle_process_that_was_killed_is_replaced() -> None:
     async with compilers() as pool:
         await pool.translate(asked(SMALL))
         [process] = children()

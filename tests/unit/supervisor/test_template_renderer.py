@@ -79,14 +79,14 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("source", HOSTILE.values(), ids=HOSTILE)
-async def test_row_58_a_template_that_eats_time_or_memory_is_ended(source: str) -> None:
+async def test_a_template_that_eats_time_or_memory_is_ended(source: str) -> None:
     async with renderers() as pool:
         with pytest.raises(TemplateError):
             await pool.render(request(source))
         assert await pool.render(request(SHOW)) == "Hi"
 
 
-async def test_row_58_a_process_that_ran_out_of_memory_is_replaced() -> None:
+async def test_a_process_that_ran_out_of_memory_is_replaced() -> None:
     async with renderers() as pool:
         await pool.start()
         [process] = children()
@@ -96,7 +96,7 @@ async def test_row_58_a_process_that_ran_out_of_memory_is_replaced() -> None:
         assert process not in children()
 
 
-async def test_row_58_what_templates_leave_in_memory_is_not_held_against_others() -> None:
+async def test_what_templates_leave_in_memory_is_not_held_against_others() -> None:
     """A list in itself is freed only when the interpreter looks for such, and is not counted against its template."""
     leaking = "{% set x = [messages[0].content * 8000000] %}{{ x.append(x) or '' }}" + SHOW
     async with renderers() as pool:
@@ -105,13 +105,13 @@ async def test_row_58_what_templates_leave_in_memory_is_not_held_against_others(
         assert await pool.render(request(SHOW)) == "Hi"
 
 
-async def test_row_58_the_wall_clock_is_a_limit_too() -> None:
+async def test_the_wall_clock_is_a_limit_too() -> None:
     async with renderers(wall_limit_s=0.01) as pool:
         with pytest.raises(TemplateError, match="more time or memory"):
             await pool.render(request(HOSTILE["nested loops"]))
 
 
-async def test_row_58_arguments_of_a_request_are_held_to_the_same() -> None:
+async def test_arguments_of_a_request_are_held_to_the_same() -> None:
     async with renderers() as pool:
         source = "{% for a in range(n) %}{% for b in range(n) %}{% endfor %}{% endfor %}" + SHOW
         with pytest.raises(TemplateError):
@@ -119,7 +119,7 @@ async def test_row_58_arguments_of_a_request_are_held_to_the_same() -> None:
         assert await pool.render(request(source, template_kwargs={"n": 2})) == "Hi"
 
 
-async def test_row_59_errors_come_back_as_they_are() -> None:
+async def test_errors_come_back_as_they_are() -> None:
     async with renderers() as pool:
         with pytest.raises(TemplateError, match="no system role, please") as caught:
             await pool.render(request("{{ raise_exception('no system role, please') }}"))
@@ -186,7 +186,7 @@ DEATHS = pytest.mark.parametrize(
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals and exec")
 @DEATHS
-async def test_row_58_a_renderer_that_something_else_ended_is_replaced_and_asked_again(
+async def test_a_renderer_that_something_else_ended_is_replaced_and_asked_again(
     tmp_path: Path, death: int
 ) -> None:
     log = tmp_path / "log"
@@ -198,7 +198,7 @@ async def test_row_58_a_renderer_that_something_else_ended_is_replaced_and_asked
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals and exec")
 @DEATHS
-async def test_row_58_after_two_such_ends_the_fault_is_ours(tmp_path: Path, death: int) -> None:
+async def test_after_two_such_ends_the_fault_is_ours(tmp_path: Path, death: int) -> None:
     log = tmp_path / "log"
     async with renderers(command=dies_first(log, 2, death)) as pool:
         with pytest.raises(EngineCrashed, match="template renderer"):
@@ -207,7 +207,7 @@ async def test_row_58_after_two_such_ends_the_fault_is_ours(tmp_path: Path, deat
         assert await pool.render(request(SHOW)) == "Hi"
 
 
-async def test_row_58_renderers_that_are_killed_while_idle_cost_no_request() -> None:
+async def test_renderers_that_are_killed_while_idle_cost_no_request() -> None:
     async with renderers() as pool:
         await asyncio.gather(*(pool.render(request(SHOW)) for _ in range(PROCESSES)))
         for process in children():
@@ -217,7 +217,7 @@ async def test_row_58_renderers_that_are_killed_while_idle_cost_no_request() -> 
         assert len(children()) <= PROCESSES
 
 
-async def test_row_58_a_renderer_that_cannot_be_started_is_our_fault(tmp_path: Path) -> None:
+async def test_a_renderer_that_cannot_be_started_is_our_fault(tmp_path: Path) -> None:
     async with renderers(command=(str(tmp_path / "none"),)) as pool:
         await pool.start()
         with pytest.raises(Unavailable, match="No such file"):

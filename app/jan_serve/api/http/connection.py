@@ -24,7 +24,7 @@ MAX_HEADERS: Final = 1000
 MAX_UNREAD_BYTES: Final = 32 * 1024 * 1024
 TIMEOUT_S: Final = 30.0
 IDLE_TIMEOUT_S: Final = 75.0
-"""Longer than the 60 s after which usual proxies drop an idle connection: who drops first must not be the server."""
+"""Longer than the 60 s after which usual proxies drop an idle connection: the server must not drop it first."""
 PROBE_S: Final = 0.3
 
 _STEP: Final = 2048
@@ -37,7 +37,7 @@ _EMPTY_LINE_CHUNK: Final = b"1\r\n\n\r\n"
 
 
 class _State(Enum):
-    """What a connection waits for."""
+    """What the connection is waiting for."""
 
     IDLE = auto()
     HEAD = auto()
@@ -60,16 +60,16 @@ class _Flow(FlowControl):
 
 
 class HttpConnection(HttpToolsProtocol):
-    """Whatever a client owes, it has `timeout_s` for: a head, the rest of a body that nobody reads, taking its answer.
+    """A client has `timeout_s` for each of: a head, the rest of a body that nobody reads, taking its answer.
 
-    The deadline belongs to the state and no byte renews it; between requests it is `idle_timeout_s`. Only while the
-    application works there is none: it limits the time of bodies and of answers itself. A head, and what stands between
-    two pieces of a body or behind the last one (chunk extensions, trailers), has `max_head_bytes`.
+    The deadline belongs to the state and no byte renews it; between requests it is `idle_timeout_s`. There is
+    no deadline while the application works: it limits the time of bodies and answers itself. `max_head_bytes` limits a
+    head, and everything between two chunks of a body or after the last one (chunk extensions, trailers).
 
     A client that sends FIN may still read (it shut down its sending side) or be gone: TCP shows no difference until
-    something is written. So the answer goes on, and every `probe_s` something is written that readers skip: an interim
-    response before the head of the answer (RFC 9110, section 15.2), an empty line between events after it. A client
-    that is gone answers with RST, and the next write ends the connection.
+    something is written. So the answer continues, and every `probe_s` the server writes bytes that readers skip: an
+    interim response before the head of the answer (RFC 9110, section 15.2), an empty line between events after it. A
+    client that is gone answers with RST, and the next write ends the connection.
     """
 
     timeout_s: float = TIMEOUT_S
@@ -180,7 +180,7 @@ class HttpConnection(HttpToolsProtocol):
         self._watch()
 
     def send_400_response(self, msg: str) -> None:
-        """What uvicorn calls for a request that llhttp refuses."""
+        """Called by uvicorn for a request that llhttp rejects."""
         self._refuse(HTTPStatus.BAD_REQUEST, "bad_request", "The request is not valid HTTP/1.1.")
 
     def _start_asgi_task(self, cycle: Any, app: Any) -> None:
@@ -286,7 +286,7 @@ class HttpConnection(HttpToolsProtocol):
         self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "headers_too_large", message)
 
     def _refuse(self, status: HTTPStatus, code: str, message: str) -> None:
-        """Answer this, behind the answers to the requests before it, and close.
+        """Send this error after the answers to earlier requests, then close.
 
         Before there is a path, no dialect can be chosen: OpenAI's form, which most clients read.
         """

@@ -81,7 +81,6 @@ class RequestParser:
         self._callbacks.on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """See Callbacks."""
         if not self._suppressed:
             self._in_head = False
             self._callbacks.on_headers_complete()

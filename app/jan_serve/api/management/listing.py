@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from jan_serve.api.management import wire
-from jan_serve.api.management.pulls import Download, progress_of
+from jan_serve.api.management.pulls import PullProgress, progress_of
 from jan_serve.api.shared.model_cards import OWNER, context_length, meta
 from jan_serve.core.listed_model import ListedModel
 from jan_serve.core.model_status import ModelStatus
@@ -20,7 +20,7 @@ _VALUES: Final[dict[str, wire.StatusValue]] = {
 
 
 def model_list(
-    models: Sequence[ListedModel], states: Sequence[ModelStatus], downloads: Sequence[Download] = ()
+    models: Sequence[ListedModel], states: Sequence[ModelStatus], downloads: Sequence[PullProgress] = ()
 ) -> wire.ManagedModels:
     """All models on disk, in the library's order, then the running downloads."""
     by_name = {state.name: state for state in states}
@@ -32,7 +32,7 @@ def model_list(
     }
 
 
-def _downloading(download: Download) -> wire.ManagedModel:
+def _downloading(download: PullProgress) -> wire.ManagedModel:
     model = ListedModel(
         name=download.name,
         aliases=(),

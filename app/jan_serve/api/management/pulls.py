@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from jan_serve.api.management import wire
-from jan_serve.api.management.work import running
+from jan_serve.api.management.scoped_task import running
 from jan_serve.errors import JanServeError
 from jan_serve.store.index import ModelRecord
 from jan_serve.store.library import ModelLibrary
@@ -26,7 +26,7 @@ _PROGRESS_S: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Download:
+class PullProgress:
     """Progress of a pull. name: of the model. file: the first one, as `org/repo/path`. done, total: bytes, of all."""
 
     name: str
@@ -43,7 +43,7 @@ class Pulls:
         self._watchers: list[_Watcher] = []
         self._background: dict[asyncio.Task[None], str] = {}
 
-    def downloads(self) -> tuple[Download, ...]:
+    def downloads(self) -> tuple[PullProgress, ...]:
         """Running downloads, one for each model."""
         return tuple({watcher.name: watcher.download() for watcher in self._watchers}.values())
 
@@ -107,7 +107,7 @@ def pulled(plan: PullPlan, record: ModelRecord) -> wire.Pulled:
     }
 
 
-def progress_of(download: Download) -> dict[str, wire.FileProgress]:
+def progress_of(download: PullProgress) -> dict[str, wire.FileProgress]:
     """llama-server's form: by file."""
     return {download.file: {"done": download.done, "total": download.total}}
 
@@ -129,9 +129,9 @@ class _Watcher:
     def note(self, text: str) -> None:
         self._messages.append(text)
 
-    def download(self) -> Download:
+    def download(self) -> PullProgress:
         plan = self._plan
-        return Download(
+        return PullProgress(
             plan.name, f"{plan.reference.repo}/{plan.model.files[0].path}", self._done, plan.n_bytes
         )
 

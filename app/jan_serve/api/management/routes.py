@@ -18,10 +18,10 @@ from jan_serve.api.http.request_record import record_of
 from jan_serve.api.http.sse import SSE_RESPONSE, EventStream, StreamSettings, frame, frames_of, resumed
 from jan_serve.api.management import Management, wire
 from jan_serve.api.management.listing import model_list
+from jan_serve.api.management.model_events import Event, all_events, load_events
 from jan_serve.api.management.pulls import Pulls
-from jan_serve.api.management.watching import Event, all_events, load_events
 from jan_serve.api.shared.default_errors import ERROR_BODY, ERROR_RESPONSES, error_body
-from jan_serve.api.shared.durations import keep_alive_s
+from jan_serve.api.shared.keep_alive import keep_alive_s
 from jan_serve.errors import JanServeError
 
 logger = logging.getLogger(__name__)

@@ -7,21 +7,17 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from jan_serve.api.shared.durations import KeepAlive
+from jan_serve.api.shared.keep_alive import KeepAlive
 from jan_serve.api.shared.wire_types import WireModel
 
 StatusValue = Literal["unloaded", "loading", "loaded", "unloading", "failed", "downloading"]
 
 
 class ModelRequest(WireModel):
-    """A model by name."""
-
     model: Annotated[str, Field(min_length=1, max_length=512, description="Its name, or an alias.")]
 
 
 class LoadRequest(ModelRequest):
-    """A model to load."""
-
     keep_alive: KeepAlive = None
     stream: Annotated[bool, Field(description="Answer with progress events.")] = False
     wait: Annotated[
@@ -31,8 +27,6 @@ class LoadRequest(ModelRequest):
 
 
 class UnloadRequest(ModelRequest):
-    """A model to unload."""
-
     force: Annotated[bool, Field(description="Fail its running requests instead of waiting for them.")] = (
         False
     )
@@ -54,8 +48,6 @@ class LoadStage(TypedDict):
 
 
 class FileProgress(TypedDict):
-    """Bytes."""
-
     done: int
     total: int
 
@@ -135,8 +127,6 @@ class Done(TypedDict):
 
 
 class Pulled(Done):
-    """A downloaded model."""
-
     aliases: list[str]
     size_bytes: int
 

@@ -25,7 +25,7 @@ class FoldedCall:
 
 @dataclass(slots=True)
 class FoldedChoice:
-    """One choice so far. tokens: of texts and thoughts, if the request asked for tokens."""
+    """One choice so far. tokens: of texts and thoughts, if the request wants tokens."""
 
     texts: list[str] = field(default_factory=list[str])
     thoughts: list[str] = field(default_factory=list[str])
@@ -44,7 +44,6 @@ class FoldedChoice:
 
     @property
     def ids(self) -> list[int]:
-        """Token ids."""
         return [token.id for token in self.tokens]
 
     @property

@@ -31,7 +31,7 @@ def any_server(
 ) -> Generator[ServerClient]:
     """The running server; if none runs and none was named, one that runs until the block ends. Raises CommandError.
 
-    model: the model that the command will use. A path names a GGUF file, which only a server of its own can serve.
+    model: the model that the command will use. A path names a GGUF file, which only such a server can serve.
     """
     if not isinstance(model, Path) and has_address(loaded, url):
         address = server_address(loaded, url)

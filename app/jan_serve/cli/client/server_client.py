@@ -67,7 +67,6 @@ class ServerClient:
         self.close()
 
     def close(self) -> None:
-        """End all running requests."""
         self._client.close()
 
     def check(self) -> None:

@@ -14,7 +14,7 @@ from jan_serve.cli.output import Output, size_text
 from jan_serve.config import ImportFolders, import_folders
 from jan_serve.errors import StoreError
 from jan_serve.store.imports.finders import FINDERS, TITLES, find
-from jan_serve.store.imports.link import Assessment, State, assess, take_over
+from jan_serve.store.imports.link import Assessment, ImportState, assess, take_over
 from jan_serve.store.imports.lmstudio import lmstudio_folders
 from jan_serve.store.index import ModelIndex
 
@@ -90,7 +90,7 @@ def _folders(program: str, other_programs: ImportFolders) -> tuple[Path, ...]:
 def _select(found: Sequence[Assessment], names: Sequence[str], everything: bool) -> list[Assessment]:
     """All new models, or those that `names` select. Raises CommandError for an unknown or ambiguous name."""
     if everything:
-        return [item for item in found if item.state is State.NEW]
+        return [item for item in found if item.state is ImportState.NEW]
     selected: list[Assessment] = []
     for name in names:
         matches = [item for item in found if name in (item.name, item.found.label)]
@@ -101,9 +101,9 @@ def _select(found: Sequence[Assessment], names: Sequence[str], everything: bool)
         if len(matches) > 1 and len({item.name for item in matches}) > 1:
             options = ", ".join(item.name for item in matches)
             raise CommandError(f"`{name}` is ambiguous: {options}.", "Use one of these names.", WRONG_USE)
-        if matches[0].state is State.UNUSABLE:
+        if matches[0].state is ImportState.UNUSABLE:
             raise CommandError(f"`{name}` cannot be imported: {matches[0].reason}.")
-        if matches[0].state is State.NEW:
+        if matches[0].state is ImportState.NEW:
             selected.append(matches[0])
     return selected
 
@@ -159,7 +159,7 @@ def _print(
             for row in rows
         ],
     )
-    if hint and any(row["state"] == State.NEW.value for row in rows):
+    if hint and any(row["state"] == ImportState.NEW.value for row in rows):
         output.note(
             "`jan-serve import NAME` links one model, `jan-serve import --all` every new one. Nothing is copied."
         )

@@ -51,7 +51,6 @@ def ls(config: ConfigOption = None, models_dir: ModelsDirOption = None, as_json:
 
 
 def _note(entry: ModelEntry) -> str:
-    """Aliases and adapters."""
     parts = (("also", entry.all_aliases), ("with", tuple(f":{adapter}" for adapter in entry.adapters)))
     return "; ".join(f"{word} {', '.join(names)}" for word, names in parts if names)
 

@@ -24,7 +24,7 @@ from jan_serve.cli.server.service_spec import check_reachable, service_manager, 
 from jan_serve.cli.tail import follow_lines, last_lines
 from jan_serve.config import LoadedSettings, server_address
 from jan_serve.daemon.executor import ServiceFailed, apply, contains, installed_files, run_all, run_command
-from jan_serve.daemon.plan import NAME, Plan, Scope, ServiceManager, ServiceSpec, Start, State
+from jan_serve.daemon.plan import NAME, Plan, Scope, ServiceManager, ServiceSpec, ServiceState, Start
 
 SystemOption = Annotated[
     bool, typer.Option("--system", help="Manage the service of this machine instead of that of this user.")
@@ -56,13 +56,13 @@ class Installation:
         """The flag of commands on this service."""
         return " --system" if self.scope == "system" else ""
 
-    def state(self) -> State | None:
+    def state(self) -> ServiceState | None:
         """None if the service is not installed."""
         with _explained(self):
             done = run_command(self.manager.query(self.spec).words)
         return self.manager.state(done.status, done.output)
 
-    def require_installed(self) -> State:
+    def require_installed(self) -> ServiceState:
         """Raises CommandError if the service is not installed."""
         state = self.state()
         if state is None:
@@ -191,7 +191,7 @@ def status(system: SystemOption = False, as_json: JsonOption = False) -> None:
         raise typer.Exit(1)
 
 
-def _facts(installation: Installation, state: State | None) -> dict[str, Any]:
+def _facts(installation: Installation, state: ServiceState | None) -> dict[str, Any]:
     settings = installation.loaded.settings
     health: dict[str, Any] = {}
     address = server_address(installation.loaded)

@@ -21,7 +21,6 @@ class DraftRecord:
         )
 
     def share(self, match_length: int | None) -> float:
-        """The expected acceptance rate."""
         return self._shares[_class_of(match_length)]
 
     def observe(self, match_length: int | None, drafted: int, accepted: int) -> None:

@@ -300,7 +300,6 @@ class LlamaContext:
         return True
 
     def clear(self) -> None:
-        """Drop all sequences."""
         if self._memory:
             lib.llama_memory_clear(self._memory, True)
 

@@ -26,7 +26,7 @@ class CachePosition:
 class PrefillCosts:
     """A token costs a base, plus an amount for each cell that its attention reads.
 
-    A batch of fewer rows than a tile reads the cells of its own sequence, row by row. A tile reads all cells, once for
+    In a batch of fewer rows than a tile, each row reads the cells of its sequence. A tile reads all cells, once for
     all its rows, and larger batches read them in larger blocks. So the cost of a cell is learnt for three kinds of
     batches. Both costs are exponential averages: the base over tokens near the start of their sequence, the cost of a
     cell over the others. Untried batch kinds are assumed cheaper than those of fewer rows, so they get tried; tiles are

@@ -26,7 +26,7 @@ REFUSED_FOR_S: Final = 60.0
 """How long a refusal is kept. A refusal for lack of time may be due to a busy machine."""
 
 GRACE_S: Final = 0.25
-"""How long abandoned work goes on: most of it ends by then, and cancelling it costs a process."""
+"""How long abandoned work continues: most of it ends by then, and cancelling it costs a process."""
 
 T = TypeVar("T")
 

@@ -108,7 +108,6 @@ def complement(a: Dfa) -> Dfa:
 
 
 def intersect(a: Dfa, b: Dfa) -> Dfa:
-    """Words of both."""
     return minimize(_product(a, b, lambda x, y: x and y, both=True))
 
 
@@ -118,7 +117,6 @@ def with_length(a: Dfa, low: int, high: int | None) -> Dfa:
 
 
 def unite(a: Dfa, b: Dfa) -> Dfa:
-    """Words of either."""
     return minimize(_product(a, b, lambda x, y: x or y, both=False))
 
 
@@ -281,7 +279,7 @@ def _quotient(a: Dfa, block_of: list[int]) -> Dfa:
 
 
 def longest_word(a: Dfa) -> int | None:
-    """Length of the longest word; None where words have no longest, -1 where there is no word."""
+    """Length of the longest word; None if the length is unbounded, -1 if there is no word."""
     live = a.live_states()
     if 0 not in live:
         return -1

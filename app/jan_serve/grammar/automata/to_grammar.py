@@ -22,7 +22,7 @@ _MAX_INLINE_DEPTH = 12
 
 
 def dfa_to_expr(dfa: Dfa, form: TextForm, rules: RuleBuilder, hint: str) -> Expr:
-    """The words of `dfa`, each followed by the form's tail. NEVER where there is no word."""
+    """The words of `dfa`, each followed by the form's tail. NEVER if there is no word."""
     return DfaWriter(dfa, form, rules, hint).start()
 
 
@@ -88,7 +88,7 @@ class DfaWriter:
         return RuleRef(name)
 
     def _continue(self, state: int, depth: int) -> Expr:
-        """What follows once `state` is reached."""
+        """The rest of the words from `state` on."""
         if self._uses[state] > 1 or depth >= _MAX_INLINE_DEPTH:
             if not self.edges[state]:
                 return self._form.tail

@@ -37,7 +37,6 @@ class Algebra:
         self._is_nothing = is_nothing
 
     def intersect(self, a: TypeSets, b: TypeSets) -> TypeSets:
-        """What both allow."""
         if a is ANY_VALUE:
             return b
         if b is ANY_VALUE:
@@ -53,7 +52,6 @@ class Algebra:
         )
 
     def unite(self, a: TypeSets, b: TypeSets) -> TypeSets:
-        """What either allows."""
         spend(_STEPS)
         return TypeSets(
             a.null or b.null,

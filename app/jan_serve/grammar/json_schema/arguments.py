@@ -43,7 +43,7 @@ _READS_AS_JSON = r"^\s*([-+.0-9\[{(\"']|true|false|null|True|False|None)"
 
 
 class ArgumentSlot(Enum):
-    """What stands in one place of an argument: its name, its value, or the value's type in words."""
+    """A slot in the notation of an argument: its name, its value, or the name of the value's type."""
 
     KEY = "key"
     VALUE = "value"

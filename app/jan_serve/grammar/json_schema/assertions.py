@@ -1,4 +1,4 @@
-"""What the assertion keywords of one schema allow, type by type. Applicators in place are not read here."""
+"""Values that the assertion keywords of one schema allow, by type. In-place applicators are not read here."""
 
 from __future__ import annotations
 
@@ -67,7 +67,6 @@ class Assertions:
     # type, enum, const
 
     def types(self, node: Node) -> TypeSets:
-        """What `type` alone allows."""
         if "type" not in node.schema:
             return ANY_VALUE
         names = self.type_names(node)
@@ -95,7 +94,6 @@ class Assertions:
         return names
 
     def constant(self, node: Node, value: Any) -> TypeSets:
-        """Exactly one value."""
         if value is None:
             return _with(NO_VALUE, null=True)
         if isinstance(value, bool):
@@ -143,7 +141,6 @@ class Assertions:
         return result
 
     def multiple_of(self, node: Node) -> Fraction | None:
-        """The value of `multipleOf`."""
         if "multipleOf" not in node.schema:
             return None
         value = self._fraction(node, node.schema["multipleOf"], "multipleOf")
@@ -152,7 +149,7 @@ class Assertions:
         return value
 
     def number(self, node: Node) -> NumberSpec:
-        """What the number keywords allow."""
+        """Numbers that the number keywords allow."""
         multiple = self.multiple_of(node)
         result = NumberSpec(multiples=frozenset({multiple}) if multiple is not None else frozenset())
         for keyword, bound, is_open in self.bounds(node):
@@ -166,7 +163,7 @@ class Assertions:
     # strings
 
     def string(self, node: Node) -> StringSet:
-        """What the string keywords allow."""
+        """Strings that the string keywords allow."""
         return strings.intersect_all(self.string_parts(node))
 
     def string_parts(self, node: Node) -> list[StringSet]:
@@ -230,7 +227,6 @@ class Assertions:
         return prefix, rest
 
     def contains(self, node: Node) -> Contains | None:
-        """`contains` with its counts."""
         if "contains" not in node.schema:
             return None
         low = self.count(node, "minContains")
@@ -238,7 +234,7 @@ class Assertions:
         return Contains(conj, 1 if low is None else low, self.count(node, "maxContains"))
 
     def array(self, node: Node) -> ArraySpec:
-        """What the array keywords allow."""
+        """Arrays that the array keywords allow."""
         schema = node.schema
         prefix, rest = self.items(node)
         contains = self.contains(node)
@@ -289,7 +285,7 @@ class Assertions:
         return strings.intersect_all(strings.complement(rule.names) for rule in self.pattern_rules(node))
 
     def object(self, node: Node) -> ObjectSpec:
-        """What the object keywords allow, except the dependencies and `propertyNames`."""
+        """Objects that the object keywords allow; dependencies and `propertyNames` are left out."""
         schema = node.schema
         terms, child = self._terms, self._document.child
         patterns = self.pattern_rules(node)

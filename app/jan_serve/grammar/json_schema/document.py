@@ -48,7 +48,6 @@ class Node:
         return "".join(reversed(tokens))
 
     def is_trivial(self) -> bool:
-        """Whether nothing is asserted."""
         schema = as_object(self.schema)
         return self.schema is True or (schema is not None and ASSERTIONS.isdisjoint(schema))
 

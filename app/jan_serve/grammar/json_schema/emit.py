@@ -34,7 +34,7 @@ _MAX_INDENT = 32
 
 
 class Emitter:
-    """Rules for one schema. `value` may be called at any time; `finish` writes all rules that were asked for."""
+    """Rules for one schema. `value` may be called at any time; `finish` writes all requested rules."""
 
     def __init__(self, expander: Expander, *, whitespace: str) -> None:
         self.expander = expander
@@ -129,7 +129,6 @@ class Emitter:
         return known
 
     def any_value(self) -> Expr:
-        """Any JSON value."""
         return self.shared("value")
 
     # Punctuation. `flexible` is what `json.dumps` writes by default, compactly, or indented.
@@ -139,7 +138,6 @@ class Emitter:
         return sequence([]) if self.compact else self.shared("ws")
 
     def comma(self) -> Expr:
-        """Between two items."""
         return Literal(",") if self.compact else sequence([Literal(","), self.space()])
 
     def colon(self) -> Expr:

@@ -151,7 +151,7 @@ def _classified(
 
 
 def _negated(emit: Emitter, conj: Conj, *, required: bool) -> Conj:
-    """What does not match. Without an upper count an overlap does no harm, so "anything" may stand in."""
+    """The items that do not match. Without an upper count an overlap does no harm, so "anything" may stand in."""
     terms = emit.expander.terms
     if not conj:
         return terms.false

@@ -59,7 +59,6 @@ class Expander:
         self._assertions.tracks = self._tracks
 
     def expand(self, conj: Conj) -> TypeSets:
-        """What satisfies every term."""
         if not conj:
             return ANY_VALUE
         known = self._by_conj.get(conj)
@@ -71,7 +70,7 @@ class Expander:
         return known
 
     def term(self, term: Term) -> TypeSets:
-        """What satisfies one term. Raises UnsupportedSchema for a schema that applies itself in place."""
+        """The values that satisfy one term. Raises UnsupportedSchema for a schema that applies itself in place."""
         if term in self._by_term:
             known = self._by_term[term]
             if known is None:
@@ -113,7 +112,7 @@ class Expander:
             try:
                 known = self.is_empty(self.expand(conj))
             except _InProgress:
-                # A part refers back to what is being expanded: that says nothing about emptiness.
+                # A part refers back to the term being expanded, so emptiness is still unknown.
                 del self._empty[conj]
                 return False
             finally:
@@ -198,7 +197,7 @@ class Expander:
         return result
 
     def _split(self, children: list[Node]) -> TypeSets:
-        """anyOf by which branches hold exactly: all that hold add to what is evaluated."""
+        """anyOf by which branches hold exactly: all that hold add to the evaluated set."""
         result = NO_VALUE
         for mask in range(1, 1 << len(children)):
             sets = ANY_VALUE

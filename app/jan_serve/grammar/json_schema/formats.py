@@ -92,7 +92,7 @@ _URI, _RELATIVE = _uri_parts("")
 _IRI, _IRI_RELATIVE = _uri_parts(_IRI_EXTRA)
 _POINTER = "(?:/(?:[^/~]|~[01])*)*"
 _VARNAME = f"(?:[A-Za-z0-9_]|{_PCT})(?:\\.?(?:[A-Za-z0-9_]|{_PCT}))*"
-# What RFC 6570 leaves out of `literals` above ASCII: controls, noncharacters, specials, tags.
+# Excluded from RFC 6570's `literals` above ASCII: controls, noncharacters, specials, tags.
 _NO_LITERAL = "\\u007f-\\u009f\\ufdd0-\\ufdef\\ufff0-\\uffff\\u{e0000}-\\u{e0fff}" + "".join(
     f"\\u{{{plane:x}fffe}}\\u{{{plane:x}ffff}}" for plane in range(1, 17)
 )

@@ -1,4 +1,4 @@
-"""The typed IR: what a schema allows, split by JSON type and written as unions of conjunctive specs.
+"""The typed IR: the values that a schema allows, split by JSON type and written as unions of conjunctive specs.
 
 A `Conj` is a set of terms that all apply to one place (node must hold, or node must fail). It is the lazy unit: specs
 name their parts by `Conj`, which is expanded only when a rule for it is emitted, so recursion costs nothing and the
@@ -77,7 +77,7 @@ class ArraySpec:
 
 @dataclass(frozen=True, slots=True)
 class TypeSets:
-    """What is allowed, per JSON type. Numbers, arrays and objects are unions of specs; an empty union is nothing."""
+    """Allowed values, per JSON type. Numbers, arrays and objects are unions of specs; an empty union is nothing."""
 
     null: bool
     boolean: int

@@ -16,7 +16,7 @@ def as_array(value: Any) -> list[Any] | None:
 
 
 def kind_of(value: Any) -> str:
-    """What a value is called in a message."""
+    """The value's type, as messages name it."""
     if value is None:
         return "null"
     if isinstance(value, bool):

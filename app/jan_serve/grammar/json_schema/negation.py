@@ -1,4 +1,4 @@
-"""What makes one schema fail: the complement of its keywords, as a union over the keywords.
+"""The complement of one schema, as a union over its keywords.
 
 A failing keyword fails for one JSON type only, so each part is the set of values of that type that break it.
 """

@@ -229,7 +229,7 @@ def _with_exponents(low: Fraction, high: Fraction | None) -> list[Regex]:
 
 
 def _fraction(low: str, low_open: bool, high: str | None, high_open: bool) -> list[Regex]:
-    """What may follow the whole part: nothing, or a point and digits, between two digit strings."""
+    """The part after the integer: nothing, or a point and digits, between two digit strings."""
     empty_allowed = not (low.strip("0") or low_open) and (
         high is None or bool(high.strip("0")) or not high_open
     )

@@ -128,7 +128,6 @@ def _meet(a: Length, b: Length) -> Length:
 
 
 def unite(a: StringSet, b: StringSet) -> StringSet:
-    """Strings of either."""
     if a == b or isinstance(a, AnyString) or b == NO_STRING:
         return a
     if isinstance(b, AnyString) or a == NO_STRING:
@@ -154,7 +153,6 @@ def complement(s: StringSet) -> StringSet:
 
 
 def intersect_all(items: Iterable[StringSet]) -> StringSet:
-    """Strings of every item."""
     result: StringSet = ANY_STRING
     for item in items:
         result = intersect(result, item)

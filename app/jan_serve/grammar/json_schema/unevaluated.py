@@ -1,6 +1,6 @@
 """`unevaluatedProperties` and `unevaluatedItems`: closing a spec over what its own schema has not evaluated.
 
-Specs carry what is evaluated (`seen`): the expander splits alternatives until each spec knows that exactly.
+Specs carry the evaluated set (`seen`): the expander splits alternatives until each spec has it exactly.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def unseen(sets: TypeSets) -> TypeSets:
 
 
 def mentions_unevaluated(schema: Any) -> bool:
-    """Whether either keyword occurs anywhere: only then is it worth knowing what is evaluated."""
+    """Whether either keyword occurs anywhere: only then does the evaluated set matter."""
     todo = [schema]
     while todo:
         value = todo.pop()

@@ -25,8 +25,6 @@ class Concat:
 
 @dataclass(frozen=True, slots=True)
 class Alternation:
-    """One of the items."""
-
     items: tuple[Regex, ...]
 
 
@@ -57,7 +55,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Automaton:
-    """Any word of a DFA: what a lookahead and all that follows it have been reduced to."""
+    """Any word of a DFA; a lookahead and all that follows it are reduced to one."""
 
     dfa: Dfa
 

@@ -14,7 +14,7 @@ from jan_serve.grammar.limits import MAX_DFA_STATES, MAX_NFA_STATES, spend
 from jan_serve.grammar.regex.ast import Alternation, Assertion, Automaton, Chars, Concat, Look, Loop, Regex
 from jan_serve.grammar.regex.classes import WORD
 
-# What stands before or after a place between two characters.
+# The kinds of neighbours that a position between two characters has.
 EDGE, WORD_CHAR, OTHER_CHAR = 0, 1, 2
 
 

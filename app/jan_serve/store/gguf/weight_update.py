@@ -49,7 +49,6 @@ class WeightUpdate:
 
     @property
     def parts(self) -> int:
-        """Number of collected parts."""
         return len(self._parts)
 
     def add(self, base: Path, part: bytes) -> None:
@@ -76,7 +75,6 @@ class WeightUpdate:
             self.discard()
 
     def discard(self) -> None:
-        """Delete the collected parts."""
         for part in self._parts:
             _delete(part)
         self._base = self._header = None

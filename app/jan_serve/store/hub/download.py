@@ -30,7 +30,7 @@ from jan_serve.store.files.disk_space import storage_error
 from jan_serve.store.files.file_hash import file_matches, hash_bytes, in_thread
 from jan_serve.store.gguf.gguf_header import read_gguf_header
 from jan_serve.store.hub.hub_http import HubHttp, TransientFailure
-from jan_serve.store.hub.incoming import IncomingFile, IncomingFolder
+from jan_serve.store.hub.partial_downloads import PartialFile, PartialFolder
 
 _BLOCK_BYTES: Final = 1 << 20
 _FLUSH_BYTES: Final = 64 << 20
@@ -65,19 +65,19 @@ class Download:
 
 
 async def download(
-    http: HubHttp, incoming: IncomingFolder, file: Download, watcher: DownloadWatcher, on_status: StatusError
+    http: HubHttp, partials: PartialFolder, file: Download, watcher: DownloadWatcher, on_status: StatusError
 ) -> None:
     """Download one file unless it exists. Cancelling takes effect within a second and keeps received data.
 
     Raises DigestMismatch, InvalidModel, InsufficientStorage, StoreError, HubError, HubUnavailable, Offline.
     """
     try:
-        async with _process_lock(incoming, file, watcher):
+        async with _process_lock(partials, file, watcher):
             if await file_matches(file.target, file.size_bytes, file.sha256):
                 watcher.received(file.size_bytes)
                 return
             while True:
-                transfer = _Transfer(http, incoming.claim(file.sha256), file, watcher, on_status)
+                transfer = _Transfer(http, partials.claim(file.sha256), file, watcher, on_status)
                 try:
                     await transfer.run()
                     return
@@ -96,17 +96,17 @@ class _Transfer:
     def __init__(
         self,
         http: HubHttp,
-        incoming: IncomingFile,
+        partial: PartialFile,
         file: Download,
         watcher: DownloadWatcher,
         on_status: StatusError,
     ) -> None:
         self._http = http
-        self._incoming = incoming
+        self._partial = partial
         self._download = file
         self._watcher = watcher
         self._on_status = on_status
-        self._file: BinaryIO = incoming.path.open("r+b")
+        self._file: BinaryIO = partial.path.open("r+b")
         self._hasher = hashlib.sha256()
         self._position = 0
         self._furthest = 0
@@ -129,17 +129,17 @@ class _Transfer:
             with contextlib.suppress(OSError):
                 self._file.close()
             if keep:
-                self._incoming.keep()
+                self._partial.keep()
             else:
-                self._incoming.discard()
+                self._partial.discard()
 
     async def _resume(self) -> None:
         """Hash data from an earlier attempt, or discard it if it is too long."""
-        if not 0 < self._incoming.n_kept <= self._download.size_bytes:
+        if not 0 < self._partial.n_kept <= self._download.size_bytes:
             self._restart()
             return
-        await hash_bytes(self._file, self._hasher.update, self._incoming.n_kept)
-        self._position = self._furthest = self.n_resumed = self._incoming.n_kept
+        await hash_bytes(self._file, self._hasher.update, self._partial.n_kept)
+        self._position = self._furthest = self.n_resumed = self._partial.n_kept
         self._watcher.received(self._position)
 
     def _restart(self) -> None:
@@ -237,27 +237,27 @@ class _Transfer:
             raise DigestMismatch(self._download.name, f"SHA-256 {self._download.sha256}", f"SHA-256 {got}")
         self._flush()
         try:
-            read_gguf_header(self._incoming.path)
+            read_gguf_header(self._partial.path)
         except InvalidModel as error:
-            message = error.message.replace(self._incoming.path.name, self._download.name)
+            message = error.message.replace(self._partial.path.name, self._download.name)
             raise InvalidModel(message) from None
 
     def _place(self) -> None:
         target = self._download.target
         target.parent.mkdir(parents=True, exist_ok=True)
-        self._incoming.place(target)
+        self._partial.place(target)
         flush_folder(target.parent)
 
 
 @contextlib.asynccontextmanager
 async def _process_lock(
-    incoming: IncomingFolder, file: Download, watcher: DownloadWatcher
+    partials: PartialFolder, file: Download, watcher: DownloadWatcher
 ) -> AsyncGenerator[None]:
     """Makes other processes wait for a transfer of this digest instead of downloading it too.
 
     Without file locks, both transfer: they do not disturb each other.
     """
-    lock = incoming.lock(file.sha256)
+    lock = partials.lock(file.sha256)
     notified = False
     try:
         while True:

@@ -26,7 +26,7 @@ from jan_serve.store.gguf.quantisation import QuantisedFile, bits_of, choose, gi
 from jan_serve.store.hub.catalogue import Catalogue, CatalogueEntry
 from jan_serve.store.hub.download import Download, DownloadWatcher, download
 from jan_serve.store.hub.hub_http import HubAccess, HubHttp, RetryPolicy
-from jan_serve.store.hub.incoming import IncomingFolder
+from jan_serve.store.hub.partial_downloads import PartialFolder
 from jan_serve.store.hub.references import (
     HubReference,
     checked_revision,
@@ -73,7 +73,6 @@ class PullPlan:
 
     @property
     def n_bytes(self) -> int:
-        """Size of all files."""
         return sum(file.size_bytes for file in self.files)
 
 
@@ -96,7 +95,7 @@ class Puller:
         self._free_memory = free_memory
         self._retry_policy = retry_policy
         self._index = ModelIndex(models_dir)
-        self._incoming = IncomingFolder(models_dir)
+        self._partials = PartialFolder(models_dir)
         self._shared = SharedDownloads()
 
     async def plan(self, text: str, *, revision: str | None = None, with_projector: bool = True) -> PullPlan:
@@ -133,7 +132,7 @@ class Puller:
 
         Raises InsufficientStorage, StoreError, DigestMismatch, InvalidModel, HubError, HubUnavailable, Offline.
         """
-        await asyncio.to_thread(self._incoming.sweep)
+        await asyncio.to_thread(self._partials.sweep)
         records = await asyncio.to_thread(self._index.records)
         counts: dict[str, int] = {}
         missing: list[HubFile] = []
@@ -143,7 +142,7 @@ class Puller:
             else:
                 missing.append(file)
         if missing:
-            kept = [self._incoming.kept_bytes(file.sha256) for file in missing]
+            kept = [self._partials.kept_bytes(file.sha256) for file in missing]
             to_come = sum(max(0, file.size_bytes - n) for file, n in zip(missing, kept, strict=True))
             await asyncio.to_thread(check_room, self._models_dir, to_come)
             for file in missing:
@@ -202,7 +201,7 @@ class Puller:
                 def on_status(status: int, headers: httpx2.Headers) -> None:
                     raise_for_status(http, plan.reference, status, headers)
 
-                await download(http, self._incoming, request, everyone, on_status)
+                await download(http, self._partials, request, everyone, on_status)
 
         await self._shared.join(target, watcher, start)
 

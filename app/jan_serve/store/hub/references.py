@@ -103,7 +103,7 @@ def checked_revision(revision: str) -> str:
 def checked_digest(text: object) -> str:
     """A SHA-256 digest of 64 lower-case hexadecimal digits, without prefix. Raises HubError."""
     if not isinstance(text, str) or not _SHA256.match(text):
-        raise HubError("the hub gives something as a SHA-256 digest that is none")
+        raise HubError("the hub's SHA-256 digest is not one")
     return text
 
 

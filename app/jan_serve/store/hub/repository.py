@@ -51,7 +51,6 @@ class HubModel:
 
     @property
     def n_bytes(self) -> int:
-        """Size of all files."""
         return sum(file.size_bytes for file in self.files)
 
     @property

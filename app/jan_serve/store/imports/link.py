@@ -23,7 +23,7 @@ from jan_serve.store.index import FileRecord, ModelIndex, ModelRecord, Source
 from jan_serve.store.name_matching import canonical_name
 
 
-class State(Enum):
+class ImportState(Enum):
     """The result of assessing a found model."""
 
     NEW = "new"
@@ -37,7 +37,7 @@ class Assessment:
 
     found: FoundModel
     name: str
-    state: State
+    state: ImportState
     reason: str = ""
     facts: HeaderFacts | None = None
 
@@ -47,25 +47,25 @@ def assess(found: FoundModel, models_dir: Path) -> Assessment:
     name = canonical_name(PurePosixPath(found.files[0].name))
     files = (*found.files, *((found.projector,) if found.projector else ()))
     if not all(is_safe_file(file.name) for file in files):
-        return Assessment(found, name, State.UNUSABLE, "its name cannot be used here")
+        return Assessment(found, name, ImportState.UNUSABLE, "its name cannot be used here")
     if found.problem:
-        return Assessment(found, name, State.UNUSABLE, found.problem)
+        return Assessment(found, name, ImportState.UNUSABLE, found.problem)
     missing = [file for file in found.files if not file.path.is_file()]
     if missing:
-        return Assessment(found, name, State.UNUSABLE, f"{missing[0].path.name} is missing")
+        return Assessment(found, name, ImportState.UNUSABLE, f"{missing[0].path.name} is missing")
     targets = [(file, models_dir / file.name) for file in found.files]
     if all(_is_same(file.path, target) for file, target in targets):
-        return Assessment(found, name, State.HERE)
+        return Assessment(found, name, ImportState.HERE)
     taken = [
         target for file, target in targets if os.path.lexists(target) and not _is_same(file.path, target)
     ]
     if taken and not all(_is_dangling(target) for target in taken):
-        return Assessment(found, name, State.UNUSABLE, "another file has its name here")
+        return Assessment(found, name, ImportState.UNUSABLE, "another file has its name here")
     try:
         facts = read_model_file(found.files[0].path).facts()
     except JanServeError as error:
-        return Assessment(found, name, State.UNUSABLE, error.message)
-    return Assessment(found, name, State.NEW, facts=facts)
+        return Assessment(found, name, ImportState.UNUSABLE, error.message)
+    return Assessment(found, name, ImportState.NEW, facts=facts)
 
 
 def take_over(assessment: Assessment, models_dir: Path, index: ModelIndex) -> ModelRecord:

@@ -42,7 +42,6 @@ class Footprint:
 
     @property
     def total(self) -> int:
-        """With the desired context."""
         return self.weights + self.context + self.working
 
     @property

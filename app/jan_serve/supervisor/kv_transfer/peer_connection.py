@@ -83,7 +83,6 @@ class PeerConnection:
         return body
 
     async def close(self) -> None:
-        """Never raises."""
         self._writer.close()
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(self._patience_s):

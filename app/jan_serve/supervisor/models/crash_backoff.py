@@ -1,4 +1,4 @@
-"""Back-off of crashed models (pure): when one may be restarted. Times are seconds of the caller's monotonic clock."""
+"""Back-off of crashed models (pure): decides when one may restart. Times: seconds of the caller's monotonic clock."""
 
 from __future__ import annotations
 

@@ -85,7 +85,6 @@ class LoadPreparation:
             task.cancel()
 
     def forget_all(self) -> None:
-        """All measurements are stale."""
         self.keep_only(())
 
     async def _prepare(self, source: ModelSource) -> Prepared | JanServeError:

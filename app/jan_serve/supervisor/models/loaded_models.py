@@ -31,10 +31,10 @@ from jan_serve.supervisor.models.eviction import (
     plan_load,
 )
 from jan_serve.supervisor.models.lease_queue import LeaseQueue
+from jan_serve.supervisor.models.load_errors import load_error
 from jan_serve.supervisor.models.load_preparation import GOOD_FOR_S, LoadPreparation, Prepared
 from jan_serve.supervisor.models.model_history import ModelHistory
 from jan_serve.supervisor.models.model_slot import ModelSlot, SlotState
-from jan_serve.supervisor.models.refusal import refusal
 from jan_serve.supervisor.models.source_resolver import Retention
 from jan_serve.supervisor.workers.worker_process import WorkerEnd, WorkerProcess
 
@@ -226,7 +226,7 @@ class LoadedModels:
             case CannotFit() | Excluded() as reason:
                 others = [name for name in self.slots if name != source.name]
                 budget = self._limits.memory_budget
-                self._refuse_load(source, refusal(source.name, prepared.footprint, reason, others, budget))
+                self._refuse_load(source, load_error(source.name, prepared.footprint, reason, others, budget))
                 return None
 
     def _room(self, prepared: Prepared) -> Room:

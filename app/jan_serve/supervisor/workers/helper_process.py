@@ -1,6 +1,6 @@
-"""Processes that do work which has to be ended when it takes too much: a few of one kind, started when they are needed.
+"""A pool of helper processes, whose work can be killed when it exceeds its limits. They start on demand.
 
-Each has the child's end in `ipc.helper`. Nothing is known here of the work.
+`ipc.helper` is the child's end. The pool does not know the kind of work.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from jan_serve.supervisor.workers.worker_process import worker_environment
 logger = logging.getLogger(__name__)
 
 PROCESSES: Final = 2
-"""So that one request that runs into its limit does not hold up everybody."""
+"""One request that runs into its limit does not block all others."""
 
 WAIT_LIMIT_S: Final = 10.0
 """For a free process."""
 
 START_S: Final = 5.0
-"""More for the first request of a process, whose start on a busy machine is not the request's fault. The process counts
-CPU time from when it has the request."""
+"""Extra time for the first request of a process, which includes its start. The process counts CPU time from when it has
+the request."""
 
 ATTEMPTS: Final = 2
-"""How often a request is given to a process, where something other than its limits ends that."""
+"""How often a request is tried if something other than its limits ends the process."""
 
 _OVER_TIME: Final = -signal.SIGPROF if sys.platform != "win32" else None
 """The return code of a process that used up its CPU time."""
@@ -55,7 +55,7 @@ def helper_command(subcommand: str) -> tuple[str, ...]:
 
 
 class HelperPool(Generic[R]):
-    """Lives on one event loop. A process that was ended, or said its last, is replaced with the next request."""
+    """Lives on one event loop. A process that ended, or sent its last reply, is replaced at the next request."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class HelperPool(Generic[R]):
             raise
 
     async def close(self) -> None:
-        """End all processes; who waits for a reply gets Draining."""
+        """End all processes; callers that wait for a reply get Draining."""
         self._closed = True
         for task in list(self._tasks):
             task.cancel()
@@ -197,7 +197,6 @@ class _Places:
             raise
 
     def leave(self) -> None:
-        """Give a place back."""
         while self._waiting:
             _, _, place = heapq.heappop(self._waiting)
             if not place.cancelled():

@@ -46,7 +46,6 @@ class Watchdog:
         return self._pong
 
     def progressed(self, now: float) -> None:
-        """The load made progress."""
         self._progress_at = now
 
     def ready(self, now: float) -> None:

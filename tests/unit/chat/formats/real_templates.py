@@ -16,7 +16,7 @@ import jinja2
 from jinja2.ext import loopcontrols
 from jinja2.sandbox import SandboxedEnvironment
 
-from jan_serve.chat.template_environment import GenerationTag
+from jan_serve.chat.template_sandbox import GenerationTag
 from jan_serve.core.messages import Tool
 
 VARIABLE = "JAN_SERVE_TEMPLATES"

@@ -46,7 +46,7 @@ def test_what_a_stack_holds_passes(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", DEEP.values(), ids=DEEP)
-def test_row_104_what_fills_a_stack_is_refused(text: str) -> None:
+def test_what_fills_a_stack_is_refused(text: str) -> None:
     with pytest.raises(GrammarTooComplex, match=str(MAX_DEPTH)):
         check_lark(text)
 
@@ -86,7 +86,7 @@ print(len(matchers))
 """
 
 
-def test_row_104_llguidance_compiles_what_passes_with_half_of_the_stack() -> None:
+def test_llguidance_compiles_what_passes_with_half_of_the_stack() -> None:
     root = Path(__file__).resolve().parents[4]
     script = COMPILES.format(app=str(root / "app"), root=str(root))
     ended = subprocess.run(

@@ -12,7 +12,7 @@ from jan_serve.engine.cache.cells import CellCounter
 from jan_serve.engine.cache.prefix_cache import PrefixCache
 from jan_serve.engine.cache.prefix_mark import PrefixMark
 from jan_serve.engine.scheduling.scheduler import MIN_SHARED_PREFILL, SCORED_CHUNK, Scheduler
-from jan_serve.engine.sequence import RequestState, Sequence, Status
+from jan_serve.engine.sequence import RequestState, Sequence, SequenceStatus
 from jan_serve.engine.sequence_text import SequenceText
 from jan_serve.engine.tokens import TokenBuffer
 from jan_serve.ipc.messages import AdapterUse, EngineRequest
@@ -58,7 +58,7 @@ class Bench:
         if prefix is not None:
             self.cells.share(prefix.seq_id, sequence.seq_id, prefix.length)
             sequence.num_computed = prefix.length
-        sequence.status = Status.RUNNING
+        sequence.status = SequenceStatus.RUNNING
         self.scheduler.waiting.remove(sequence)
         self.scheduler.running.append(sequence)
         return sequence

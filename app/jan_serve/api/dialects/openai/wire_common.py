@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field, model_validator
 
 from jan_serve.api.dialects.openai import limits
 from jan_serve.api.dialects.openai.wire_response_format import ResponseFormat
-from jan_serve.api.shared.durations import KeepAlive
+from jan_serve.api.shared.keep_alive import KeepAlive
 from jan_serve.api.shared.wire_types import AtMost, Between, Int, Strings, WireModel
 
 Penalty = Annotated[float, Between(-2, 2)]

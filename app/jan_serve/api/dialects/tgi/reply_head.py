@@ -22,8 +22,6 @@ def requested_model(name: str | None) -> str | None:
 
 
 class ReplyHead:
-    """Of one answer."""
-
     def __init__(self, model: str) -> None:
         self.model = model
         self.created = int(time.time())

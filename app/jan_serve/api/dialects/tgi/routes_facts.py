@@ -21,7 +21,7 @@ _UNHEALTHY: ErrorBody = {"error": "unhealthy", "error_type": "healthcheck"}
 def add_info_route(router: APIRouter, serving: Serving, prefix: str) -> None:
     @router.get(f"{prefix}/info", tags=TAGS, response_model=Info)
     async def info(request: Request) -> Response:
-        """What runs here: the default model, which is loaded for it."""
+        """The default model, which is loaded for this, and the server's limits."""
         name, facts = await while_connected(request, serving.generation.facts(None))
         limits = serving.limits
         max_input, max_total = limits.input_tokens(facts), limits.total_tokens(facts)

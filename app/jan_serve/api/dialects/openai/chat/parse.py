@@ -16,7 +16,7 @@ from jan_serve.api.dialects.openai.parse_common import (
 )
 from jan_serve.api.dialects.openai.parse_constraint import constraint_of
 from jan_serve.api.dialects.openai.parse_sampling import bias_by_text, sampling_params, stop_conditions
-from jan_serve.api.shared.durations import keep_alive_s
+from jan_serve.api.shared.keep_alive import keep_alive_s
 from jan_serve.core.messages import (
     ContentPart,
     FunctionCall,

@@ -12,7 +12,7 @@ from jan_serve.api.dialects.openai.parse_common import (
 )
 from jan_serve.api.dialects.openai.parse_constraint import constraint_of
 from jan_serve.api.dialects.openai.parse_sampling import bias_by_text, sampling_params, stop_conditions
-from jan_serve.api.shared.durations import keep_alive_s
+from jan_serve.api.shared.keep_alive import keep_alive_s
 from jan_serve.core.request import GenerationRequest, InfillPrompt, Prompt, TextPrompt, TokenPrompt
 from jan_serve.errors import InvalidRequest
 

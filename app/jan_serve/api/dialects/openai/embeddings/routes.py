@@ -16,8 +16,8 @@ from jan_serve.api.dialects.openai.parse_common import require
 from jan_serve.api.http.disconnect import while_connected
 from jan_serve.api.http.replies import json_reply
 from jan_serve.api.http.request_record import record_of
-from jan_serve.api.shared.durations import keep_alive_s
 from jan_serve.api.shared.embedding_list import embedding_inputs, embedding_list
+from jan_serve.api.shared.keep_alive import keep_alive_s
 from jan_serve.api.shared.wire_types import MAX_INT
 from jan_serve.generation.embeddings import EmbeddingService
 from jan_serve.generation.ports import ModelLeases

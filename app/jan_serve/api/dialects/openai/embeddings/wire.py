@@ -8,7 +8,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from jan_serve.api.dialects.openai import limits
-from jan_serve.api.shared.durations import KeepAlive
+from jan_serve.api.shared.keep_alive import KeepAlive
 from jan_serve.api.shared.wire_types import Int, TextsOrTokens, WireModel
 
 

@@ -13,8 +13,8 @@ from jan_serve.api.dialects.openai.llama_server.wire import (
 )
 from jan_serve.api.dialects.openai.parse_common import adapter_choices
 from jan_serve.api.dialects.openai.render_common import timings_of
-from jan_serve.api.shared.durations import keep_alive_s
 from jan_serve.api.shared.explicit_fields import explicit_fields
+from jan_serve.api.shared.keep_alive import keep_alive_s
 from jan_serve.api.shared.stops import stop_texts
 from jan_serve.api.shared.wire_types import MAX_INT
 from jan_serve.core.events import Completed, Finished, Started, TextDelta, Usage

@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 from jan_serve.api.dialects.openai import limits
 from jan_serve.api.dialects.openai.chat.wire import Timings
 from jan_serve.api.dialects.openai.wire_common import Adapters, Count
-from jan_serve.api.shared.durations import KeepAlive
+from jan_serve.api.shared.keep_alive import KeepAlive
 from jan_serve.api.shared.wire_types import AtMost, Between, FirstError, Int, Strings, WireModel
 
 

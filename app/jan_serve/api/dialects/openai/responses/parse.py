@@ -19,7 +19,7 @@ from jan_serve.api.dialects.openai.responses.history import History
 from jan_serve.api.dialects.openai.responses.tools import ToolBook
 from jan_serve.api.dialects.openai.responses.wire import CreateResponseRequest
 from jan_serve.api.dialects.openai.responses.wire_items import InputItem
-from jan_serve.api.shared.durations import keep_alive_s
+from jan_serve.api.shared.keep_alive import keep_alive_s
 from jan_serve.core.constraint import Constraint
 from jan_serve.core.messages import Message
 from jan_serve.core.request import ChatPrompt, GenerationRequest

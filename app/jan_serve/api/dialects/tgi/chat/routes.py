@@ -134,8 +134,6 @@ def _headers(job: Job, answer: CollectedAnswer) -> dict[str, str]:
 
 
 class _TextAnswer:
-    """A WholeRenderer."""
-
     def __init__(self, chat: _Chat, job: Job, first: CollectedAnswer | None) -> None:
         self.collected = CollectedAnswer(job.ending)
         self.add = self.collected.add

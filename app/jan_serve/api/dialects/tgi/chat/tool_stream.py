@@ -112,7 +112,7 @@ class CallChunks:
 
 
 def next_call_id(body: ChatRequest) -> str:
-    """One more than the largest number among the calls of the chat so far; a new UUID where there is none."""
+    """One more than the largest number among the calls of the chat so far; a new UUID if there is none."""
     ids = [str(call.get("id")) for message in body.messages for call in message.tool_calls or ()]
     numbers = [int(text) for text in ids if text.isascii() and text.isdigit() and len(text) < 10]
     return str(max(numbers) + 1) if numbers else str(uuid.uuid4())

@@ -16,14 +16,10 @@ MAX_TOOLS = 512
 
 
 class Url(WireModel):
-    """Where an image is."""
-
     url: str
 
 
 class TextChunk(WireModel):
-    """Text."""
-
     type: Literal["text"]
     text: str
 
@@ -70,27 +66,21 @@ class Tool(WireModel):
 
 
 class FunctionName(WireModel):
-    """Names a function."""
-
     name: str
 
 
 class NamedTool(WireModel):
-    """The tool to call."""
-
     type: Literal["function"] = "function"
     function: FunctionName
 
 
 class StreamOptions(WireModel):
-    """What a stream holds besides the answer."""
+    """Extra events of a stream."""
 
     include_usage: bool = False
 
 
 class ChatRequest(WireModel):
-    """Messages to answer."""
-
     messages: Annotated[list[Message], FirstError(), AtMost(MAX_MESSAGES, "messages")]
     model: str | None = None
     max_tokens: Unsigned | None = Field(
@@ -130,8 +120,6 @@ class ChatTokenized(TypedDict):
 
 
 class TopLogprob(TypedDict):
-    """A candidate."""
-
     token: str
     logprob: float
 
@@ -151,8 +139,6 @@ class Logprobs(TypedDict):
 
 
 class Usage(TypedDict):
-    """Token counts."""
-
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
@@ -167,8 +153,6 @@ class CalledFunction(TypedDict):
 
 
 class ToolCall(TypedDict):
-    """The call."""
-
     id: str
     type: str
     function: CalledFunction
@@ -183,8 +167,6 @@ class ReplyMessage(TypedDict):
 
 
 class Choice(TypedDict):
-    """The one answer."""
-
     index: int
     message: ReplyMessage
     logprobs: Logprobs | None
@@ -192,8 +174,6 @@ class Choice(TypedDict):
 
 
 class ChatReply(TypedDict):
-    """The whole reply."""
-
     object: str
     id: str
     created: int
@@ -204,15 +184,11 @@ class ChatReply(TypedDict):
 
 
 class FunctionPart(TypedDict):
-    """More of a call."""
-
     name: str | None
     arguments: str
 
 
 class ToolCallPart(TypedDict):
-    """More of the call."""
-
     index: int
     id: str
     type: str
@@ -220,16 +196,12 @@ class ToolCallPart(TypedDict):
 
 
 class Delta(TypedDict):
-    """What is new."""
-
     role: str
     content: NotRequired[str]
     tool_calls: NotRequired[list[ToolCallPart]]
 
 
 class ChunkChoice(TypedDict):
-    """News of the answer."""
-
     index: int
     delta: Delta
     logprobs: Logprobs | None

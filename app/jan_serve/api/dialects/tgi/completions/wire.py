@@ -21,8 +21,6 @@ def _not_empty(prompt: str | list[str]) -> str | list[str]:
 
 
 class CompletionRequest(WireModel):
-    """Texts to continue."""
-
     prompt: Annotated[str | Strings, AfterValidator(_not_empty)]
     model: str | None = None
     max_tokens: Unsigned | None = None
@@ -37,8 +35,6 @@ class CompletionRequest(WireModel):
 
 
 class Usage(TypedDict):
-    """Token counts."""
-
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int

@@ -24,7 +24,6 @@ from jan_serve.core.sampling import SamplingParams, StopConditions
 
 
 def samples(parameters: Parameters) -> bool:
-    """False: greedy."""
     p = parameters
     return (
         p.do_sample

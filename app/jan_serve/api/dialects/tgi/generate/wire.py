@@ -39,14 +39,12 @@ class NamedSchema(WireModel):
 
 
 class JsonSchemaValue(WireModel):
-    """A named schema."""
-
     type: Literal["json_schema"]
     value: NamedSchema
 
 
 GrammarValue = Annotated[JsonValue | RegexValue | JsonSchemaValue, Field(discriminator="type")]
-"""What the text has to be."""
+"""The constraint on the text."""
 
 
 class Parameters(WireModel):
@@ -95,8 +93,6 @@ class PrefillToken(TypedDict):
 
 
 class Token(TypedDict):
-    """A generated token."""
-
     id: int
     text: str
     logprob: float
@@ -116,8 +112,6 @@ class BestOfSequence(TypedDict):
 
 
 class Details(TypedDict):
-    """How it was generated."""
-
     finish_reason: str
     generated_tokens: int
     seed: int | None
@@ -128,8 +122,6 @@ class Details(TypedDict):
 
 
 class GenerateResponse(TypedDict):
-    """The generated text."""
-
     generated_text: str
     details: NotRequired[Details]
 
@@ -163,7 +155,7 @@ class SimpleToken(TypedDict):
 
 
 class Info(TypedDict):
-    """What runs here. The second half are the names of 1.4.2."""
+    """The model and the server. The second half has the names of 1.4.2."""
 
     model_id: str
     model_sha: str | None
@@ -198,8 +190,6 @@ class ModelEntry(TypedDict):
 
 
 class ModelList(TypedDict):
-    """OpenAI's list."""
-
     object: str
     data: list[ModelEntry]
 

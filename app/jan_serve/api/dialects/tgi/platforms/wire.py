@@ -19,8 +19,6 @@ class VertexParameters(WireModel):
 
 
 class VertexInstance(WireModel):
-    """A text to continue."""
-
     inputs: str
     parameters: VertexParameters | None = None
 

@@ -1,4 +1,4 @@
-"""Threads for work that blocks, which do not hold up the end of the process."""
+"""An executor of daemon threads for blocking work: they do not delay the end of the process."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ T = TypeVar("T")
 _Work = tuple[Future[Any], Callable[[], Any]]
 
 
-class EndingThreads(ThreadPoolExecutor):
-    """An executor of daemon threads: asyncio takes no other class, whose own threads the interpreter waits for.
+class DaemonThreads(ThreadPoolExecutor):
+    """A ThreadPoolExecutor, since asyncio accepts no other class; the interpreter would wait for its own threads.
 
-    What it writes is whole at any time, as after a crash: nothing here is more than a file that is tried again.
+    Work may be cut off at any time, as by a crash: every file that it writes is replaced atomically or retried.
     """
 
     def __init__(self) -> None:
-        super().__init__(1)  # whose thread is never started
+        super().__init__(1)  # its thread is never started
         self._changed = threading.Condition()
         self._todo: deque[_Work] = deque()
         self._idle = 0
@@ -33,7 +33,6 @@ class EndingThreads(ThreadPoolExecutor):
         self._ended = False
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """See Executor."""
         future: Future[T] = Future()
         with self._changed:
             if self._ended:
@@ -48,7 +47,7 @@ class EndingThreads(ThreadPoolExecutor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """As Executor's, but with `wait` it blocks for `CLOSING_S` seconds at most. What waits is cancelled."""
+        """As Executor's, but with `wait` it blocks for `CLOSING_S` seconds at most. Queued work is cancelled."""
         with self._changed:
             self._ended = True
             while self._todo:

@@ -9,7 +9,7 @@ from jan_serve.store.memory.footprint import Footprint
 from jan_serve.supervisor.models.eviction import CannotFit, Excluded
 
 
-def refusal(
+def load_error(
     name: str, size: Footprint, reason: CannotFit | Excluded, others: Sequence[str], budget: int | None = None
 ) -> InsufficientMemory | Unavailable:
     """The error for its requests. others: the models in memory. budget: configured bytes for all models."""

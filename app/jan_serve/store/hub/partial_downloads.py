@@ -37,7 +37,7 @@ _own_lock: Final = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
-class IncomingFile:
+class PartialFile:
     """A file that only this process writes. n_kept: unverified bytes from an earlier attempt."""
 
     path: Path
@@ -67,7 +67,7 @@ class IncomingFile:
             _own_tokens.discard(self.token)
 
 
-class IncomingFolder:
+class PartialFolder:
     """The partial downloads of one models folder. Every method blocks briefly on the disk."""
 
     def __init__(self, models_dir: Path) -> None:
@@ -79,7 +79,7 @@ class IncomingFolder:
         self._folder.mkdir(parents=True, exist_ok=True)
         return filelock.FileLock(self._folder / (digest + _LOCK), thread_local=False)
 
-    def claim(self, digest: str) -> IncomingFile:
+    def claim(self, digest: str) -> PartialFile:
         """A file for this digest, with the data of a dead writer, if any. Raises OSError."""
         self._folder.mkdir(parents=True, exist_ok=True)
         token = f"{_HOST}-{os.getpid()}-{secrets.token_hex(4)}"
@@ -91,9 +91,9 @@ class IncomingFolder:
             # The rename is the claim: only one of several writers succeeds.
             with contextlib.suppress(OSError):
                 os.rename(candidate, path)
-                return IncomingFile(path, digest, token, path.stat().st_size)
+                return PartialFile(path, digest, token, path.stat().st_size)
         path.touch(exist_ok=False)
-        return IncomingFile(path, digest, token, 0)
+        return PartialFile(path, digest, token, 0)
 
     def kept_bytes(self, digest: str) -> int:
         """Bytes of this digest from interrupted writers."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import filelock
 import pytest
 
-from jan_serve.store.hub.incoming import IncomingFolder
+from jan_serve.store.hub.partial_downloads import PartialFolder
 
 DIGEST = "ab" * 32
 OTHER = "cd" * 32
@@ -21,16 +21,16 @@ def folder(models: Path) -> Path:
 
 
 def test_writers_never_share_a_file(tmp_path: Path) -> None:
-    incoming = IncomingFolder(tmp_path)
-    first, second = incoming.claim(DIGEST), incoming.claim(DIGEST)
+    partials = PartialFolder(tmp_path)
+    first, second = partials.claim(DIGEST), partials.claim(DIGEST)
     assert first.path != second.path
     first.path.write_bytes(b"first")
     first.keep()
-    assert incoming.kept_bytes(DIGEST) == 5
-    third = incoming.claim(DIGEST)
+    assert partials.kept_bytes(DIGEST) == 5
+    third = partials.claim(DIGEST)
     assert (third.n_kept, third.path.read_bytes()) == (5, b"first")
-    assert incoming.claim(DIGEST).n_kept == 0
-    assert incoming.kept_bytes(OTHER) == 0
+    assert partials.claim(DIGEST).n_kept == 0
+    assert partials.kept_bytes(OTHER) == 0
     target = tmp_path / "m.gguf"
     target.write_bytes(b"old")
     third.place(target)
@@ -47,8 +47,8 @@ def gone_pid() -> int:
 
 @pytest.mark.skipif(os.name != "posix", reason="a process id may be reused at once elsewhere")
 def test_the_data_of_a_killed_writer_is_claimed(tmp_path: Path) -> None:
-    incoming = IncomingFolder(tmp_path)
-    mine = incoming.claim(DIGEST)
+    partials = PartialFolder(tmp_path)
+    mine = partials.claim(DIGEST)
     host = mine.token.partition("-")[0]
     orphan = folder(tmp_path) / f"{DIGEST}.{host}-{gone_pid()}-00000000.writing"
     orphan.write_bytes(b"left")
@@ -56,19 +56,19 @@ def test_the_data_of_a_killed_writer_is_claimed(tmp_path: Path) -> None:
     alive.write_bytes(b"busy")
     stranger = folder(tmp_path) / f"{OTHER}.ffffffff-1-00000000.writing"
     stranger.write_bytes(b"elsewhere")
-    assert incoming.kept_bytes(DIGEST) == 4
-    assert incoming.claim(DIGEST).path.read_bytes() == b"left"
-    assert incoming.kept_bytes(OTHER) == 0
-    assert incoming.claim(OTHER).n_kept == 0
+    assert partials.kept_bytes(DIGEST) == 4
+    assert partials.claim(DIGEST).path.read_bytes() == b"left"
+    assert partials.kept_bytes(OTHER) == 0
+    assert partials.claim(OTHER).n_kept == 0
     os.utime(stranger, (1, 1))
-    assert incoming.claim(OTHER).n_kept == 9
+    assert partials.claim(OTHER).n_kept == 9
     assert alive.read_bytes() == b"busy"
 
 
 def test_sweep(tmp_path: Path) -> None:
-    incoming = IncomingFolder(tmp_path)
-    assert incoming.sweep() == 0
-    busy = incoming.claim(DIGEST)
+    partials = PartialFolder(tmp_path)
+    assert partials.sweep() == 0
+    busy = partials.claim(DIGEST)
     host = busy.token.partition("-")[0]
     orphan = folder(tmp_path) / f"{OTHER}.{host}-{gone_pid()}-00000000.writing"
     orphan.write_bytes(b"left")
@@ -79,15 +79,15 @@ def test_sweep(tmp_path: Path) -> None:
     temporary.parent.mkdir()
     temporary.write_bytes(b"")
     os.utime(temporary, (1, 1))
-    assert incoming.sweep() == 2
+    assert partials.sweep() == 2
     assert busy.path.exists()
     assert (folder(tmp_path) / f"{OTHER}.part").read_bytes() == b"left"
     assert not old.exists() and not temporary.exists()
 
 
 def test_the_lock_keeps_others_out(tmp_path: Path) -> None:
-    incoming = IncomingFolder(tmp_path)
-    with incoming.lock(DIGEST), pytest.raises(filelock.Timeout):
-        IncomingFolder(tmp_path).lock(DIGEST).acquire(timeout=0)
-    with incoming.lock(DIGEST).acquire(timeout=0):
+    partials = PartialFolder(tmp_path)
+    with partials.lock(DIGEST), pytest.raises(filelock.Timeout):
+        PartialFolder(tmp_path).lock(DIGEST).acquire(timeout=0)
+    with partials.lock(DIGEST).acquire(timeout=0):
         pass

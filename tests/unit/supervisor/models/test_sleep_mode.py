@@ -12,7 +12,7 @@ import pytest
 from jan_serve.core.model_status import ManagerSnapshot
 from jan_serve.errors import Asleep, JanServeError
 from jan_serve.supervisor.models.model_manager import ModelManager
-from jan_serve.supervisor.models.sleep import MESSAGE, Sleeper
+from jan_serve.supervisor.models.sleep_mode import MESSAGE, Sleeper
 from tests.support.engines import fake_manager
 
 pytestmark = pytest.mark.anyio

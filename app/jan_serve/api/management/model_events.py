@@ -9,7 +9,7 @@ from typing import Any, Final
 from jan_serve.api.management import Management, wire
 from jan_serve.api.management.listing import status
 from jan_serve.api.management.pulls import Pulls, progress_of
-from jan_serve.api.management.work import running
+from jan_serve.api.management.scoped_task import running
 
 Event = dict[str, Any]
 

@@ -117,7 +117,7 @@ def compiled(source: str) -> jinja2.Template:
 
 
 def _words(text: str) -> str:
-    """What a template says, as it may stand in an error: of bounded length, and text that UTF-8 can write."""
+    """A template's words for an error: of bounded length, and encodable as UTF-8."""
     return text[:MAX_WORDS_CHARS].encode(errors="replace").decode()
 
 
@@ -132,7 +132,7 @@ def _encodable(text: str) -> str:
 
 
 def rendered(template: jinja2.Template, values: Mapping[str, Any]) -> str:
-    """What the template writes. Raises TemplateError with the template's own words where it refused the messages."""
+    """The rendered text. Raises TemplateError, with the template's own words if it rejects the messages."""
     pieces: list[str] = []
     length = 0
     try:

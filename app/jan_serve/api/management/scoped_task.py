@@ -1,4 +1,4 @@
-"""Tasks that end with a block."""
+"""A task that ends with a block."""
 
 from __future__ import annotations
 

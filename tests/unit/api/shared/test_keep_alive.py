@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from jan_serve.api.shared.durations import keep_alive_s
+from jan_serve.api.shared.keep_alive import keep_alive_s
 from jan_serve.errors import InvalidRequest
 
 

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from jan_serve.api import ending_threads
-from jan_serve.api.ending_threads import EndingThreads
+from jan_serve.api import daemon_threads
+from jan_serve.api.daemon_threads import DaemonThreads
 
 HANGS = """
 import asyncio, sys, threading
 sys.path.insert(0, {app!r})
-from jan_serve.api import ending_threads
-ending_threads.CLOSING_S = 0.1
+from jan_serve.api import daemon_threads
+daemon_threads.CLOSING_S = 0.1
 async def main():
     loop = asyncio.get_running_loop()
-    loop.set_default_executor(ending_threads.EndingThreads())
+    loop.set_default_executor(daemon_threads.DaemonThreads())
     began = asyncio.Event()
     def work():
         loop.call_soon_threadsafe(began.set)
@@ -40,7 +40,7 @@ def test_work_that_never_ends_does_not_hold_up_the_exit() -> None:
 
 def test_results_errors_and_threads_that_are_used_again() -> None:
     async def main() -> None:
-        asyncio.get_running_loop().set_default_executor(EndingThreads())
+        asyncio.get_running_loop().set_default_executor(DaemonThreads())
         first = await asyncio.to_thread(threading.current_thread)
         assert first.daemon
         with pytest.raises(ZeroDivisionError):
@@ -53,21 +53,21 @@ def test_results_errors_and_threads_that_are_used_again() -> None:
 
 
 def test_threads_are_bounded_and_work_waits_for_one() -> None:
-    threads = EndingThreads()
+    threads = DaemonThreads()
     gate = threading.Event()
-    holding = [threads.submit(gate.wait, 60) for _ in range(ending_threads.MAX_THREADS)]
+    holding = [threads.submit(gate.wait, 60) for _ in range(daemon_threads.MAX_THREADS)]
     waiting = threads.submit(threading.active_count)
     assert not waiting.done()
     gate.set()
     assert all(future.result(60) for future in holding)
-    assert waiting.result(60) <= ending_threads.MAX_THREADS + threading.active_count()
+    assert waiting.result(60) <= daemon_threads.MAX_THREADS + threading.active_count()
     threads.shutdown()
 
 
 def test_what_waits_at_the_end_is_cancelled() -> None:
-    threads = EndingThreads()
+    threads = DaemonThreads()
     gate = threading.Event()
-    holding = [threads.submit(gate.wait, 60) for _ in range(ending_threads.MAX_THREADS)]
+    holding = [threads.submit(gate.wait, 60) for _ in range(daemon_threads.MAX_THREADS)]
     waiting = threads.submit(int)
     threads.shutdown(wait=False)
     assert waiting.cancelled()
