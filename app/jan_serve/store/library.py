@@ -13,7 +13,7 @@ from jan_serve.errors import JanServeError, ModelNotFound
 from jan_serve.store.gguf.model_file import MAX_PARTS, PartName
 from jan_serve.store.index import ModelIndex, ModelRecord
 from jan_serve.store.model_entry import ModelEntry
-from jan_serve.store.remove import Removed, remove_model
+from jan_serve.store.remove import Removed, check_removable, remove_model
 from jan_serve.store.resolve import ModelResolver
 
 if TYPE_CHECKING:
@@ -67,6 +67,10 @@ class ModelLibrary:
     def find(self, name: str) -> str:
         """The canonical name of a model, or of an adapter's model. Raises as ModelResolver.resolve_with_adapter."""
         return self._resolver.resolve_with_adapter(name)[0].name
+
+    def check_removable(self, name: str) -> None:
+        """name: as `ModelResolver.resolve_exact`, and raises as that; InvalidRequest for a model that `remove` rejects."""
+        check_removable(self._resolver.resolve_exact(name), self._models_dir)
 
     def remove(self, name: str) -> Removed:
         """Delete the files of a model. name: canonical.

@@ -150,6 +150,19 @@ async def test_a_model_in_use_is_not_deleted_and_one_that_is_free_is(tmp_path: P
         assert (await managed.client.delete("/models/org/a")).status_code == 404
 
 
+async def test_a_refused_deletion_leaves_the_model_loaded(tmp_path: Path) -> None:
+    elsewhere = add_model(tmp_path, "mine")
+    folder = tmp_path / "models"
+    folder.mkdir()
+    async with managed_app(folder, model=str(elsewhere)) as managed:
+        await post(managed, "/models/load", model="mine")
+        pid = managed.manager.snapshot().models[0].pid
+        answer = await managed.client.delete("/models/mine")
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "model")
+        assert pid is not None and managed.manager.snapshot().models[0].pid == pid
+        assert elsewhere.exists()
+
+
 async def test_deleting_never_means_a_model_whose_name_only_begins_so(tmp_path: Path) -> None:
     add_model(tmp_path, "qwen3-0.6b")
     other = add_model(tmp_path, "qwen3-0.6b-instruct")

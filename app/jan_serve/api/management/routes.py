@@ -126,6 +126,7 @@ def _delete_routes(router: APIRouter, management: Management) -> None:
         """Delete a model's files, by a full name or alias that is unique, or by `NAME.gguf`, its path in the models
         folder. 409 while requests use it.
         """
+        await asyncio.to_thread(library.check_removable, name)  # a rejected deletion unloads nothing
         async with manager.removing(name) as source:
             removed = await asyncio.to_thread(library.remove, source.name)
         logger.info("deleted %s", removed.name)
