@@ -382,7 +382,7 @@ class Settings(ModelOptions, TgiOptions):
         if not self.is_loopback and not self.api_keys and not self.no_auth:
             raise ValueError(
                 f"host {self.host} can be reached from other machines, and no API key is set. Set one with"
-                " --api-key (or JAN_SERVE_API_KEYS), or say --no-auth to serve everyone."
+                " --api-key (or JAN_SERVE_API_KEYS), or pass --no-auth to serve everyone."
             )
         return self
 

@@ -128,9 +128,11 @@ def _file_values(file: ConfigFile) -> tuple[dict[str, Any], dict[str, str]]:
     """The settings at the top level of the file, and the line of each."""
     values = {name: value for name, value in file.values.items() if name != MODELS_KEY}
     origins = {name: file.place_of(name) for name in values}
-    for name in values:
-        if name not in Settings.model_fields:
-            raise SettingsError(f"{origins[name]}: there is no setting {name!r}{_near(name)}")
+    unknown = [name for name in values if name not in Settings.model_fields]
+    if unknown:
+        raise SettingsError(
+            "\n".join(f"{origins[name]}: there is no setting {name!r}{_near(name)}" for name in unknown)
+        )
     for name in _PATH_FIELDS:
         if isinstance(values.get(name), str) and values[name] != "none":
             values[name] = file.path.parent / Path(values[name]).expanduser()

@@ -155,6 +155,7 @@ def test_every_mistake_is_reported(config_file: Path, monkeypatch: pytest.Monkey
     [
         ("port = = 1", r"config\.toml: .*line 1"),
         ("prot = 1", r"config\.toml:1: there is no setting 'prot'; did you mean 'port'"),
+        ("prot = 1\nhots = 2", r"config\.toml:2: there is no setting 'hots'; did you mean 'host'"),
         ("\n[server]\nport = 1", r"config\.toml:2: there is no setting 'server'"),
         ('a."b" = 1', r"config\.toml:1: there is no setting 'a'"),
         ("port = true\nhost = 3", r"config\.toml:2: host must be a valid string"),

@@ -172,9 +172,7 @@ def _save(session: ChatSession, rest: str) -> None:
 def _load(session: ChatSession, rest: str) -> None:
     path = _path(rest)
     session.conversation.restore(read_file(path))
-    session.output.note(
-        f"Loaded {len(session.conversation.messages) // 2} questions and answers from {path}."
-    )
+    session.output.note(f"Loaded {len(session.conversation.messages)} messages from {path}.")
 
 
 def _path(rest: str) -> Path:

@@ -152,7 +152,7 @@ def test_files(session: ChatSession, capsys: pytest.CaptureFixture[str], tmp_pat
         session, capsys, "!say hello", f"/save {file}", "/clear", f"/load {file}", "/save", "/load /nope"
     )
     assert f"Saved to {file}." in err
-    assert "Loaded 1 questions and answers from" in err
+    assert "Loaded 2 messages from" in err
     assert "Name a file." in err
     assert "cannot read /nope" in err
     assert session.conversation.messages[1]["content"] == "hello"
