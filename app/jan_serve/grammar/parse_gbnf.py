@@ -65,7 +65,8 @@ class _Parser:
             name = self._name()
             self._space(newlines=False)
             if not self._text.startswith("::=", self._at):
-                raise self._fail(f"expected ::= after {name[:50]!r}")
+                hint = "; no grammar has that name" if self._text.strip() == name else ""
+                raise self._fail(f"expected ::= after {name[:50]!r}{hint}")
             self._at += 3
             self._space(newlines=True)
             rules[name] = self._alternatives(0)

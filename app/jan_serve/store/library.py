@@ -69,7 +69,7 @@ class ModelLibrary:
         return self._resolver.resolve_with_adapter(name)[0].name
 
     def check_removable(self, name: str) -> None:
-        """name: as `ModelResolver.resolve_exact`, and raises as that; InvalidRequest for a model that `remove` rejects."""
+        """Raises as `ModelResolver.resolve_exact`; InvalidRequest for a model that `remove` rejects."""
         check_removable(self._resolver.resolve_exact(name), self._models_dir)
 
     def remove(self, name: str) -> Removed:

@@ -43,7 +43,10 @@ def events(answer: httpx.Response) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines[:-1]]
 
 
-async def test_a_model_is_listed_loaded_and_unloaded(tmp_path: Path) -> None:
+async def test_a_model_is_listed_loaded_and_unloaded(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "jan_serve")
     add_model(tmp_path, "org/a")
     async with managed_app(tmp_path) as managed:
         before = await entry(managed, "org/a")
@@ -57,6 +60,7 @@ async def test_a_model_is_listed_loaded_and_unloaded(tmp_path: Path) -> None:
             "success": True,
             "model": "org/a",
         }
+        assert "on CPU, 1 thread, context 4096" in caplog.text
         loaded = await entry(managed, "org/a")
         assert loaded["status"] == {"value": "loaded"}
         assert loaded["context_length"] == loaded["max_model_len"] == 4096

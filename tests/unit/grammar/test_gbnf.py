@@ -38,6 +38,7 @@ ACCEPTED = {
 REFUSED = {
     "empty": ("", None, "no rule is named root"),
     "no root": ('start ::= "a"', None, "no rule is named root"),
+    "a name alone": ("nofile\n", 1, "after 'nofile'; no grammar has that name"),
     "not gbnf": ("this is not gbnf (((", 1, "expected ::="),
     "another language": ("%llguidance {}", 1, "expected a rule name"),
     "undefined rule": ('root ::= "a"\n\nx ::= y', 3, "'y' is not defined"),

@@ -40,7 +40,10 @@ def pull(
     ] = None,
     mmproj: Annotated[
         bool,
-        typer.Option("--mmproj/--no-mmproj", help="Include the projector of a vision model, which other programs need."),
+        typer.Option(
+            "--mmproj/--no-mmproj",
+            help="Include the projector of a vision model; jan-serve itself reads text only.",
+        ),
     ] = True,
     show_catalogue: Annotated[
         bool, typer.Option("--list", help="List the catalogue of suggested models instead.")

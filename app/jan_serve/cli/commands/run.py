@@ -75,7 +75,7 @@ def run(
         answer_format=read_format(answer_format) if answer_format is not None else None,
         keep_alive=keep_alive,
     )
-    question = _question(prompt or [], output)
+    question = _question(model, prompt or [], output)
     if question is None and as_json:
         raise CommandError("--json requires a prompt as an argument or on standard input.", status=WRONG_USE)
     with any_server(loaded, url, output, model=_file(model) or model) as client:
@@ -87,7 +87,7 @@ def run(
         _ask_once(client, conversation.request(question), output, as_json=as_json, statistics=statistics)
 
 
-def _question(words: list[str], output: Output) -> str | None:
+def _question(model: str | None, words: list[str], output: Output) -> str | None:
     """The arguments, then standard input. None for an interactive chat."""
     argument = " ".join(words).strip()
     if sys.stdin.isatty():
@@ -95,7 +95,9 @@ def _question(words: list[str], output: Output) -> str | None:
     piped = read_input(output).strip("\n")
     question = "\n\n".join(part for part in (argument, piped) if part.strip())
     if not question:
-        raise CommandError("There is no prompt.", "Pass one as an argument or on standard input.", WRONG_USE)
+        hint = "Pass one as an argument after the model, or on standard input."
+        read_as = f" {model!r} is the name of the model." if model else ""
+        raise CommandError(f"There is no prompt.{read_as}", hint, WRONG_USE)
     return question
 
 

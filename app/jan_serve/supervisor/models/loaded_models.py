@@ -273,7 +273,9 @@ class LoadedModels:
 
 def _summary(facts: ModelFacts) -> str:
     layers = f", {facts.n_gpu_layers} of {facts.n_layer + 1} layers offloaded" if facts.n_gpu_layers else ""
+    description = facts.description.replace(" ?B", "")  # llama.cpp's mark for a size that it does not know
+    threads = "1 thread" if facts.threads == 1 else f"{facts.threads} threads"
     return (
-        f"{facts.description} on {facts.device}{layers}, {facts.threads} threads,"
+        f"{description} on {facts.device}{layers}, {threads},"
         f" context {facts.n_ctx} for {facts.parallel} at once, loaded in {facts.load_seconds:.1f} s"
     )

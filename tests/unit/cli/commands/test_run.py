@@ -70,7 +70,7 @@ def test_a_failure_within_the_answer(ask: Run) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("alpha",), "There is no prompt."),
+        (("alpha",), "There is no prompt. 'alpha' is the name of the model."),
         (("alpha", "--json"), "There is no prompt."),
         (("alpha", "--set", "x=1", "hi"), "There is no parameter 'x'."),
         (("alpha", "--set", "seed", "hi"), "NAME=VALUE"),
