@@ -96,7 +96,7 @@ def test_it_ends_when_nobody_asks_and_starts_again(tmp_path: Path, tiny_llama: P
                 with urllib.request.urlopen(request, timeout=30) as answer:
                     assert answer.status == 200
                 assert server.wait(30) == 0
-                assert "ending until the next connection" in server.log
+                assert "stopping until the next connection" in server.log
 
 
 def test_an_address_that_the_settings_do_not_know(tmp_path: Path, tiny_llama: Path) -> None:
