@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator
 
 import pytest
 
+from jan_serve.api.guards import body
 from jan_serve.api.http import connection
 from tests.support.attacks import ATTACKS, Victim
 from tests.support.front_process import front_process
@@ -51,5 +52,5 @@ def test_a_hostile_connection_costs_little_and_ends(
 
 
 def test_the_deadlines_that_it_has_in_truth() -> None:
-    assert (connection.HttpConnection.timeout_s, connection.HttpConnection.idle_timeout_s) == (30.0, 75.0)
+    assert (connection.HttpConnection.timeout_s, body.BODY_TIMEOUT_S) == (30.0, 30.0)
     assert connection.HttpConnection.max_head_bytes == 64 * 1024

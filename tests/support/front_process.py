@@ -39,7 +39,7 @@ def main() -> int:
     folder, drain_s = Path(sys.argv[1]), float(sys.argv[2])
     api_keys, timeout_s = json.loads(sys.argv[3])
     if timeout_s:
-        HttpConnection.timeout_s = HttpConnection.idle_timeout_s = timeout_s
+        HttpConnection.timeout_s = timeout_s
     with socket.create_server(("127.0.0.1", 0)) as sock:
         if timeout_s:  # else megabytes of answers are on their way before a reader that is stuck is seen
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16384)

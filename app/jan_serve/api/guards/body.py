@@ -11,9 +11,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from jan_serve.api.errors import Envelopes, HttpError, http_problem
 from jan_serve.api.guards.guard import SAFE_METHODS, Guard, header_values
 
-BODY_TIMEOUT_S: Final = 60.0
-SLOWEST_BYTES_PER_S: Final = 1 << 20
-"""The time limit grows by one second for each of these in the size limit."""
+BODY_TIMEOUT_S: Final = 30.0
+BYTES_PER_EXTRA_S: Final = 1 << 20
+"""Received bytes that earn another second: a body that trickles earns none."""
 
 _CLOSE: Final = {"connection": "close"}
 
@@ -24,7 +24,7 @@ class BodyGuard(Guard):
     def __init__(self, app: ASGIApp, *, envelopes: Envelopes, max_bytes: int) -> None:
         super().__init__(app, envelopes)
         self._max_bytes = max_bytes
-        self._timeout_s = BODY_TIMEOUT_S + max_bytes / SLOWEST_BYTES_PER_S
+        self._timeout_s = BODY_TIMEOUT_S
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         limited = (
@@ -81,7 +81,9 @@ class _LimitedBody:
                 HTTPStatus.REQUEST_TIMEOUT, "request_timeout", "The body took too long to arrive.", _CLOSE
             ) from None
         if message["type"] == "http.request":
-            self._size += len(message.get("body", b""))
+            size = len(message.get("body", b""))
+            self._size += size
+            self._until += size / BYTES_PER_EXTRA_S
             self._complete = not message.get("more_body", False)
             if self._size > self._max_bytes:
                 raise too_large(self._max_bytes)

@@ -23,8 +23,6 @@ MAX_HEAD_BYTES: Final = 64 * 1024
 MAX_HEADERS: Final = 1000
 MAX_UNREAD_BYTES: Final = 32 * 1024 * 1024
 TIMEOUT_S: Final = 30.0
-IDLE_TIMEOUT_S: Final = 75.0
-"""Longer than the 60 s after which usual proxies drop an idle connection: the server must not drop it first."""
 PROBE_S: Final = 0.3
 
 _STEP: Final = 2048
@@ -60,11 +58,11 @@ class _Flow(FlowControl):
 
 
 class HttpConnection(HttpToolsProtocol):
-    """A client has `timeout_s` for each of: a head, the rest of a body that nobody reads, taking its answer.
+    """A client has `timeout_s` for each of: the next request, a head, the rest of an unread body, taking its answer.
 
-    The deadline belongs to the state and no byte renews it; between requests it is `idle_timeout_s`. There is
-    no deadline while the application works: it limits the time of bodies and answers itself. `max_head_bytes` limits a
-    head, and everything between two chunks of a body or after the last one (chunk extensions, trailers).
+    The deadline belongs to the state and no byte renews it. There is no deadline while the application works: it
+    limits the time of bodies and answers itself. `max_head_bytes` limits a head, and everything between two chunks of
+    a body or after the last one (chunk extensions, trailers).
 
     A client that sends FIN may still read (it shut down its sending side) or be gone: TCP shows no difference until
     something is written. So the answer continues, and every `probe_s` the server writes bytes that readers skip: an
@@ -73,7 +71,6 @@ class HttpConnection(HttpToolsProtocol):
     """
 
     timeout_s: float = TIMEOUT_S
-    idle_timeout_s: float = IDLE_TIMEOUT_S
     max_head_bytes: int = MAX_HEAD_BYTES
     probe_s: float = PROBE_S
 
@@ -234,8 +231,7 @@ class HttpConnection(HttpToolsProtocol):
         if state is _State.READER:
             self._buffered = self.transport.get_write_buffer_size()
         if state is not _State.ANSWER:
-            delay_s = self.idle_timeout_s if state is _State.IDLE else self.timeout_s
-            self._deadline = self.loop.call_later(delay_s, self._too_slow)
+            self._deadline = self.loop.call_later(self.timeout_s, self._too_slow)
 
     def _current_state(self) -> _State:
         answering = self._is_answering()
