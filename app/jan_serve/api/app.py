@@ -37,6 +37,7 @@ from jan_serve.api.guards.drain import DrainGuard
 from jan_serve.api.guards.host import HostGuard
 from jan_serve.api.guards.lingering import Lingering
 from jan_serve.api.guards.origin import OriginGuard
+from jan_serve.api.http.deferred_routes import DeferredRoutes, all_routes
 from jan_serve.api.http.request_context import RequestContext
 from jan_serve.api.http.request_record import record_of
 from jan_serve.api.http.sse import StreamSettings
@@ -116,9 +117,12 @@ def create_app(
         page_router(page),
         *([log_router(log, lifecycle, services.streams)] if log is not None else ()),
         *(_management_routers(management, models, services, settings) if management is not None else ()),
-        *(dialect.router for dialect in served),
     ]
-    return _application(settings, routers, served, metrics, AppParts(lifecycle, running))
+    routes = [
+        *(route for router in routers for route in router.routes),
+        *(DeferredRoutes(dialect.router) for dialect in served),
+    ]
+    return _application(settings, routes, served, metrics, AppParts(lifecycle, running))
 
 
 def _management_routers(
@@ -130,7 +134,7 @@ def _management_routers(
 
 def _application(
     settings: Settings,
-    routers: Sequence[APIRouter],
+    routes: Sequence[BaseRoute],
     dialects: Sequence[Dialect],
     metrics: Metrics,
     parts: AppParts,
@@ -145,14 +149,11 @@ def _application(
         redoc_url=None,
         redirect_slashes=False,
         middleware=_middleware(settings, envelopes, metrics, parts.lifecycle, dialects, open_paths),
-        exception_handlers=_exception_handlers(
-            envelopes, [route for router in routers for route in router.routes]
-        ),
+        exception_handlers=_exception_handlers(envelopes, routes),
     )
     app.state.max_json_depth = settings.max_json_depth
     app.state.parts = parts
-    for router in routers:
-        app.include_router(router)
+    app.router.routes.extend(routes)  # `include_router` would analyse each of them
     app.openapi = document_of(app, dialects, open_paths)
     return app
 
@@ -229,7 +230,7 @@ def _routing_problem(request: Request, error: HTTPException, routes: Sequence[Ba
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         allowed = {
             allowed
-            for route in routes
+            for route in all_routes(routes)
             if route.matches({"type": "http", "path": path, "method": method})[0] is not Match.NONE
             for allowed in getattr(route, "methods", ())
         }

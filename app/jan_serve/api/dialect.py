@@ -43,6 +43,7 @@ class Services:
 class Dialect:
     """A public protocol, made for one application.
 
+    router: called for the first path that no other route has; it imports the protocol's wire types and handlers.
     errors: by path prefix. Elsewhere errors have the server's default body.
     rewrite_head: changes a scope before any guard reads it, for requests that a header assigns to this dialect: a path
     set there decides the route, the guards' rules and the form of errors. It sees unchecked requests and must not read
@@ -52,7 +53,7 @@ class Dialect:
     drain_paths: served while the server drains. amend_document: changes the OpenAPI document in place.
     """
 
-    router: APIRouter
+    router: Callable[[], APIRouter]
     errors: Mapping[str, ErrorRenderer] = field(default_factory=dict[str, ErrorRenderer])
     rewrite_head: Callable[[Scope], None] | None = None
     middleware: tuple[Middleware, ...] = ()

@@ -9,6 +9,7 @@ from fastapi import FastAPI
 
 from jan_serve.api.dialect import Dialect
 from jan_serve.api.guards.auth import needs_key
+from jan_serve.api.http.deferred_routes import all_routes
 
 _SCHEME: Final = "HTTPBearer"
 
@@ -22,6 +23,7 @@ def document_of(
     def document() -> dict[str, Any]:
         if app.openapi_schema is not None:
             return app.openapi_schema
+        app.router.routes[:] = all_routes(app.router.routes)
         generated = generate()
         for dialect in dialects:
             if dialect.amend_document is not None:

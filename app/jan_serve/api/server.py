@@ -153,11 +153,12 @@ def run(
     observer: ServerObserver | None = None,
     profile_of: ProfileOf | None = None,
     control: ServerControl | None = None,
+    runner: asyncio.Runner | None = None,
 ) -> int:
     """Serve on `sock`, which already listens. Blocks until the server has stopped. Returns the exit status.
 
     library: None disables the management routes. profile_of: configuration of single models. control: None disables the
-    control plane.
+    control plane. runner: of the event loop on which parts of the server already live; None makes one.
     """
     with recent_log() as log:
         app = create_app(
@@ -173,14 +174,14 @@ def run(
             control=control,
         )
         config = server_config(app)
-        with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
+        with runner or asyncio.Runner(loop_factory=config.get_loop_factory()) as loop:
             parts: AppParts = app.state.parts
             drain_s = settings.drain_timeout_s
             server = DrainingServer(config, parts, models, drain_s, observer, (renderer, translator))
             serving = _serve(
                 server, models, renderer, translator, sock, settings.model, library=library, control=control
             )
-            return runner.run(serving)
+            return loop.run(serving)
 
 
 async def _serve(
@@ -196,7 +197,7 @@ async def _serve(
 ) -> int:
     """preload: the default model is loaded before the first request. library: its headers are read in advance."""
     asyncio.get_running_loop().set_default_executor(DaemonThreads())
-    preparing = [asyncio.create_task(renderer.start(), name="start renderer")]
+    preparing: list[asyncio.Task[None]] = []
     if preload is not None:
         preparing.append(asyncio.create_task(_load(models), name="preload"))
     if library is not None:

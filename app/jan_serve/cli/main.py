@@ -5,49 +5,12 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Sequence
-from typing import Annotated
-
-import typer
-import typer.main
 
 from jan_serve import __version__
-from jan_serve.cli.commands.completion import PROGRAM, enable_completion, is_completing
-from jan_serve.cli.errors import report
 from jan_serve.cli.interrupts import interrupts_end_at_once
-from jan_serve.cli.output import Output
-from jan_serve.cli.registry import COMMANDS, add_command
 from jan_serve.cli.standard_streams import discard_output
 
 _GLOBAL_FLAGS = frozenset({"--version", "--help", "-h"})
-
-
-def _print_version(requested: bool) -> None:
-    if requested:
-        Output().data(f"jan-serve {__version__}")
-        raise typer.Exit
-
-
-def _root(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
-    ] = False,
-) -> None:
-    """A local LLM server for GGUF models, with the HTTP APIs that common tools already use."""
-
-
-def build_app(names: Sequence[str] | None = None) -> typer.Typer:
-    """An app with all commands, or with these."""
-    app = typer.Typer(
-        name=PROGRAM,
-        add_completion=False,
-        no_args_is_help=False,
-        pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
-    app.callback()(_root)
-    for name in COMMANDS if names is None else names:
-        add_command(app, name)
-    return app
 
 
 def with_default_command(arguments: Sequence[str]) -> list[str]:
@@ -57,15 +20,6 @@ def with_default_command(arguments: Sequence[str]) -> list[str]:
     return list(arguments)
 
 
-def _commands_to_import(words: Sequence[str]) -> Sequence[str] | None:
-    """None means all: for help, completion, and suggestions for a misspelt name."""
-    if is_completing():
-        return None
-    if words[0] in COMMANDS:
-        return words[:1]
-    return () if words[0] == "--version" else None
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line, by default that of the process. Returns the exit status."""
     words = with_default_command(sys.argv[1:] if arguments is None else arguments)
@@ -73,16 +27,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):  # print the code of a character that the encoding lacks
             stream.reconfigure(errors="backslashreplace")
     try:
+        if words[0] == "--version":
+            sys.stdout.write(f"jan-serve {__version__}\n")
+            sys.exit()
         with interrupts_end_at_once():
-            names = _commands_to_import(words)
-            if names is None:
-                enable_completion()
-            command = typer.main.get_command(build_app(names))
+            from jan_serve.cli.app import command_for
+
+            command = command_for(words)
         # typer reports wrong flags itself and ends every command with SystemExit.
-        command.main(words, prog_name=PROGRAM)
+        command.main(words, prog_name="jan-serve")
     except BaseException as error:  # every exception becomes a message and a status
-        return report(_after_flush(error), Output())
+        return _status(_after_flush(error))
     return 0
+
+
+def _status(error: BaseException) -> int:
+    """Report the error; returns the exit status."""
+    if isinstance(error, SystemExit) and not error.code:
+        return 0
+    from jan_serve.cli.errors import report
+    from jan_serve.cli.output import Output
+
+    return report(error, Output())
 
 
 def _after_flush(error: BaseException) -> BaseException:

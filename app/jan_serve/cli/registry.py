@@ -3,41 +3,100 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Final
+from typing import Final, NamedTuple
 
 import typer
 
+
+class Command(NamedTuple):
+    """place: `module:attribute` in `cli.commands`, a function or a typer.Typer. summary: the start of its help."""
+
+    place: str
+    summary: str
+
+
 COMMANDS: Final = {
-    "serve": "serve:serve_command",
-    "pull": "pull:pull",
-    "import": "import_:import_",
-    "ls": "ls:ls",
-    "show": "show:show",
-    "rm": "rm:rm",
-    "run": "run:run",
-    "ps": "ps:ps",
-    "load": "load:load",
-    "stop": "stop:stop",
-    "logs": "logs:logs",
-    "embed": "embed:embed",
-    "tokenize": "tokenize:tokenize",
-    "doctor": "doctor:doctor",
-    "grammar": "grammar:grammar",
-    "watermark": "watermark:watermark",
-    "config": "config:config_app",
-    "completion": "completion:completion",
-    "connect": "connect:connect",
-    "service": "service:service_app",
-    "own-server": "own_server:own_server",
+    "serve": Command(
+        "serve:serve_command",
+        "Serve models over HTTP. Ctrl-C or SIGTERM lets running requests finish; the second one stops at once.",
+    ),
+    "pull": Command(
+        "pull:pull",
+        "Download a model. Without a quantisation, choose the best one that fits this machine.",
+    ),
+    "import": Command(
+        "import_:import_",
+        "Link models of other programs into the models folder. Without NAME or --all, list them.",
+    ),
+    "ls": Command("ls:ls", "List the local models with the names that requests use."),
+    "show": Command("show:show", "Show the files, source, digests, names and header of a model."),
+    "rm": Command("rm:rm", "Delete models. Asks before deleting files that were not pulled or imported."),
+    "run": Command(
+        "run:run",
+        "Answer a prompt, or chat if there is none. Starts a server if none runs, and stops it at the end.",
+    ),
+    "ps": Command(
+        "ps:ps",
+        "List the loaded models of the running server. The exit status is 3 if no server runs.",
+    ),
+    "load": Command("load:load", "Load models on the running server. Ctrl-C stops the current load."),
+    "stop": Command(
+        "stop:stop",
+        "Unload models; the server keeps running. The next request for a model loads it again.",
+    ),
+    "logs": Command("logs:logs", "Show the log of the running server. It never contains prompts or answers."),
+    "embed": Command(
+        "embed:embed",
+        "Print the embeddings of texts, in a pipe one vector per line. Starts a server if none runs.",
+    ),
+    "tokenize": Command(
+        "tokenize:tokenize",
+        "Show the tokens of a text, including special tokens that the model adds. Starts a server if none runs.",
+    ),
+    "doctor": Command(
+        "doctor:doctor",
+        "Check llama.cpp, devices, memory and folders. The exit status is 1 if the server cannot work.",
+    ),
+    "grammar": Command(
+        "grammar:grammar",
+        "Print the grammar of a JSON Schema, a regular expression or a GBNF text, or check a text against it.",
+    ),
+    "watermark": Command(
+        "watermark:watermark",
+        "Test whether a text has more preferred tokens than expected by chance: z score and p value.",
+    ),
+    "config": Command("config:config_app", "Show the settings and the sources of their values."),
+    "completion": Command(
+        "completion:completion",
+        "Print the script that completes commands, flags and model names with the Tab key.",
+    ),
+    "connect": Command(
+        "connect:connect",
+        "Show the settings with which a program uses this server. Without PROGRAM, list the programs.",
+    ),
+    "service": Command("service:service_app", "Run jan-serve in the background."),
+    "own-server": Command(
+        "own_server:own_server",
+        "Serve on a free local port until the end of standard input. The first line of output is the address.",
+    ),
 }
-"""Name → `module:attribute` in `cli.commands`, a function or a typer.Typer. In the order of the help."""
+"""By name, in the order of the help."""
 _HIDDEN: Final = frozenset({"own-server"})
 
 
 def add_command(app: typer.Typer, name: str) -> None:
-    module, _, attribute = COMMANDS[name].partition(":")
+    module, _, attribute = COMMANDS[name].place.partition(":")
     command = getattr(import_module(f"jan_serve.cli.commands.{module}"), attribute)
     if isinstance(command, typer.Typer):
         app.add_typer(command, name=name)
     else:
         app.command(name, hidden=name in _HIDDEN)(command)
+
+
+def add_summary(app: typer.Typer, name: str) -> None:
+    """Only its line in the list of commands: nothing is imported."""
+
+    def command() -> None:
+        raise NotImplementedError(name)
+
+    app.command(name, hidden=name in _HIDDEN, help=COMMANDS[name].summary)(command)

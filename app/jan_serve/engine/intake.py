@@ -48,6 +48,7 @@ class Intake:
         # Scratch space of the samplers: only the engine thread uses it.
         self._candidates = Candidates(vocab.n_tokens)
         self._grammars = GrammarFactory(vocab)
+        self.token_tables = self._grammars.tables
 
     def prepare(self, request: EngineRequest) -> list[Sequence]:
         """The `n` sequences of a request. Raises InvalidRequest and its subclasses."""

@@ -63,6 +63,9 @@ from jan_serve.ipc.parent_death import end_with_parent, write_no_core_dump
 IntakeItem = EngineRequest | EmbedRequest | TokenizeRequest | DetokenizeRequest | AbortRequest
 InboxItem = list[Sequence] | EmbedJob | AbortRequest | ShutdownRequest
 
+_REST_S = 0.5
+"""After the last request, until the worker uses its rest for work ahead."""
+
 # At shutdown: the wait for the current step, then for the disk. Together below WorkerLimits.stop_s.
 _SAVE_BEGINS_S = 1.0
 _SAVE_S = 5.0
@@ -206,7 +209,7 @@ class Worker:
 
     def _run_intake(self) -> None:
         while True:
-            message = self._intake_queue.get()
+            message = self._next_for_intake()
             if isinstance(message, AbortRequest):
                 self._aborted.discard(message.id)
                 self._inbox.put(message)
@@ -222,6 +225,19 @@ class Worker:
                         "The engine could not prepare the request. Its log has the reason."
                     )
                     self._channel.send(_failed(message.id, failure))
+
+    def _next_for_intake(self) -> IntakeItem:
+        """Waits. While the worker rests, makes the tables that its first grammar would wait for."""
+        engine, tables, wait_s = self._engine, self._intake.token_tables, _REST_S
+        while engine is not None and not tables.complete:
+            try:
+                return self._intake_queue.get(timeout=wait_s)
+            except queue.Empty:
+                wait_s = _REST_S
+                if not engine.has_work:
+                    tables.advance()
+                    wait_s = 0.0
+        return self._intake_queue.get()
 
     def _prepare(self, message: EngineRequest | EmbedRequest | TokenizeRequest | DetokenizeRequest) -> None:
         match message:

@@ -17,8 +17,8 @@ from typing import Final, Protocol, TypeVar
 import msgspec
 
 from jan_serve.errors import ProtocolError
-from jan_serve.ipc.channel import take_over_pipe
 from jan_serve.ipc.parent_death import end_with_parent, write_no_core_dump
+from jan_serve.ipc.stdio_pipe import take_over_pipe
 
 MAX_FRAME_BYTES: Final = 64 * 1024 * 1024
 LENGTH: Final = struct.Struct("<I")

@@ -9,7 +9,7 @@ import schemathesis
 
 from jan_serve.api.app import create_app
 from jan_serve.api.dialects.lmdeploy import lmdeploy_dialect
-from jan_serve.api.dialects.lmdeploy.control.routes import CONTROL_PATHS
+from jan_serve.api.dialects.lmdeploy.paths import CONTROL_PATHS
 from tests.support.compiling import InlineTranslator
 from tests.support.drawn_calls import CHECKS, drawn
 from tests.support.fake_client import FakeModels

@@ -124,7 +124,7 @@ def small_dialect(settings: Settings, services: Services) -> Dialect:
         document["paths"][PREFIX + "/ask"]["post"]["description"] = "Amended."
 
     return Dialect(
-        router,
+        lambda: router,
         errors={PREFIX: render_error},
         rewrite_head=rewrite_head,
         middleware=(Middleware(Version, version="7"),),

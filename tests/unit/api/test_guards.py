@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from jan_serve.api.dialects.tgi.routes import OPEN_PATHS as TGI_OPEN
+from jan_serve.api.dialects.tgi.paths import OPEN_PATHS as TGI_OPEN
 from tests.support.fake_client import FakeModels
 from tests.support.fronts import http_client
 

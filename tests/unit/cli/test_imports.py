@@ -1,27 +1,66 @@
-"""Commands that ask a server avoid slow imports."""
+"""What the command line imports. Counts have no noise, so these tests keep the start short."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+from typing import Any
 
 import pytest
+import typer.main
+
+from jan_serve.cli.app import build_app
+from jan_serve.cli.registry import COMMANDS
 
 _SHOW = """
 import json, sys
-from jan_serve.cli.main import build_app
+sys.argv = ["jan-serve", *sys.argv[1:]]
+from jan_serve.__main__ import main
+main()
+print()
+print(json.dumps(sorted(sys.modules)))
+"""
+_BUILD = """
+import json, sys
+from jan_serve.cli.app import build_app
 build_app([sys.argv[1]])
 print(json.dumps(sorted(sys.modules)))
 """
 
 
+def _loaded_by(program: str, argument: str) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", program, argument], capture_output=True, text=True, check=True, timeout=60
+    )
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
 @pytest.mark.parametrize("command", ["ps", "load", "stop", "logs"])
 def test_commands_that_ask_a_server(command: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", _SHOW, command], capture_output=True, text=True, check=True, timeout=60
-    )
-    loaded = set(json.loads(done.stdout))
+    loaded = _loaded_by(_BUILD, command)
     assert f"jan_serve.cli.commands.{command}" in loaded
     heavy = {"fastapi", "httpx2", "prompt_toolkit", "llama_cpp", "numpy", "ruamel", "jan_serve.supervisor"}
     assert not loaded & heavy
+
+
+_NEEDLESS = {
+    "--version": {"asyncio", "typer", "rich", "jan_serve.cli.output", "jan_serve.config"},
+    "--help": {"asyncio", "pydantic", "jan_serve.config", "jan_serve.store", "jan_serve.cli.commands.serve"},
+}
+
+
+@pytest.mark.parametrize("flag", _NEEDLESS)
+def test_flags_of_the_program(flag: str) -> None:
+    loaded = _loaded_by(_SHOW, flag)
+    assert "jan_serve.cli.main" in loaded
+    assert not loaded & _NEEDLESS[flag]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_list_of_commands_has_the_start_of_their_help(name: str) -> None:
+    summaries: Any = typer.main.get_command(build_app(summaries=True))
+    command: Any = typer.main.get_command(build_app([name]))
+    if hasattr(command, "commands"):
+        command = command.commands[name]
+    assert command.help.split("\n\n")[0] == summaries.commands[name].help

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from jan_serve import __version__
-from jan_serve.cli.main import build_app, main, with_default_command
+from jan_serve.cli.app import build_app
+from jan_serve.cli.main import main, with_default_command
 from jan_serve.cli.registry import COMMANDS
 from jan_serve.config import setting_options
 from tests.unit.store.gguf_builder import GgufBytes, uint_key

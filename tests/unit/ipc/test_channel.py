@@ -16,7 +16,8 @@ import pytest
 
 from jan_serve.errors import ProtocolError
 from jan_serve.ipc import codec
-from jan_serve.ipc.channel import AsyncChannel, BlockingChannel
+from jan_serve.ipc.async_channel import AsyncChannel
+from jan_serve.ipc.channel import BlockingChannel
 from jan_serve.ipc.messages import (
     Detokenized,
     DetokenizeRequest,

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import msgspec
 from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
 
+from jan_serve.api.http.deferred_routes import DeferredRoute
 from jan_serve.api.http.json_position import line_and_column
 from jan_serve.errors import InvalidJson
 
@@ -106,7 +106,7 @@ class JsonRequest(Request):
         return self._json
 
 
-class JsonRoute(APIRoute):
+class JsonRoute(DeferredRoute):
     """A route that reads its body as strict JSON before FastAPI validates it."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
+from jan_serve.api.http.deferred_routes import DeferredRoute
 from jan_serve.api.http.replies import json_reply
 from jan_serve.api.served_models import ServedModels
 from jan_serve.api.shared.model_cards import context_length, meta
@@ -41,7 +42,7 @@ class ClientList(BaseModel):
 
 
 def clients_router(models: ServedModels, library: ModelLibrary, *, needs_key: bool) -> APIRouter:
-    router = APIRouter(tags=["Extras"])
+    router = APIRouter(route_class=DeferredRoute, tags=["Extras"])
 
     @router.get("/extras/clients", summary="Clients", response_model=ClientList)
     async def clients(request: Request, model: str | None = None) -> Response:

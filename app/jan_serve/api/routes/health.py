@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from jan_serve import __version__
 from jan_serve.api.control_plane import ControlPlane
+from jan_serve.api.http.deferred_routes import DeferredRoute
 from jan_serve.api.http.replies import json_reply
 from jan_serve.api.lifecycle import Lifecycle
 from jan_serve.api.metrics import CONTENT_TYPE, Metrics
@@ -83,7 +84,7 @@ def health_router(
     control: ControlPlane | None = None,
 ) -> APIRouter:
     """health_now: from `health_of`."""
-    router = APIRouter(tags=["Server"])
+    router = APIRouter(route_class=DeferredRoute, tags=["Server"])
 
     @router.get("/health", response_model=Health, responses={503: {"model": Health}})
     @router.head("/health", include_in_schema=False)

@@ -12,6 +12,7 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
+from jan_serve.api.http.deferred_routes import DeferredRoute
 from jan_serve.api.http.replies import json_reply
 from jan_serve.api.http.sse import SSE_RESPONSE, EventStream, StreamSettings, frame
 from jan_serve.api.lifecycle import Lifecycle
@@ -31,7 +32,7 @@ class LogLines(TypedDict):
 
 
 def log_router(log: RecentLog, lifecycle: Lifecycle, streams: StreamSettings) -> APIRouter:
-    router = APIRouter(tags=["Server"])
+    router = APIRouter(route_class=DeferredRoute, tags=["Server"])
 
     @router.get("/logs", summary="The server's log", response_model=LogLines, responses=_RESPONSES)
     async def logs(

@@ -19,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from jan_serve.api.errors import http_problem
+from jan_serve.api.http.deferred_routes import DeferredRoute
 
 PAGE_PATH: Final = "/"
 ASSETS_PATH: Final = "/assets/"
@@ -104,7 +105,7 @@ def _read(path: Path) -> PageFile:
 def page_router(folder: Path | None) -> APIRouter:
     """folder: None if this installation has no page."""
     files = read_page(folder) if folder is not None else {}
-    router = APIRouter(include_in_schema=False)
+    router = APIRouter(route_class=DeferredRoute, include_in_schema=False)
 
     @router.api_route(PAGE_PATH, methods=["GET", "HEAD"])
     async def page(request: Request) -> Response:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import socket
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, TextIO
 
@@ -25,6 +26,7 @@ from jan_serve.errors import SettingsError
 from jan_serve.logs.log_file import LogFileHandler, LogFileUnavailable, open_log_file
 from jan_serve.logs.log_lines import configure_logging
 from jan_serve.store.resolve import DefaultModel, ModelResolver
+from jan_serve.supervisor.models.updated_sources import UpdatedSources
 from jan_serve.wiring.model_sources import ModelSources
 from jan_serve.wiring.parts import (
     build_compiler,
@@ -36,6 +38,8 @@ from jan_serve.wiring.parts import (
 
 if TYPE_CHECKING:
     from jan_serve.daemon.observer import ServerObserver
+    from jan_serve.supervisor.models.model_manager import ModelManager
+    from jan_serve.supervisor.template_renderer import TemplateRendererPool
 
 
 def serve(loaded: LoadedSettings) -> int:
@@ -124,17 +128,33 @@ def run_server(
     observer: ServerObserver | None = None,
 ) -> int:
     """Build the server and run it until it stops. Returns the exit status."""
-    # Slow imports, which the other commands avoid.
-    from jan_serve.api.server import run
-    from jan_serve.control.control_plane import ServerControl
-    from jan_serve.supervisor.models.updated_sources import UpdatedSources
-
-    library = build_library(resolver, settings, free_memory)
     updated = UpdatedSources(sources)
     manager = build_manager(updated, settings, free_memory)
-    control = ServerControl(settings, manager, updated)
     renderer, compiler = build_renderer(), build_compiler()
-    return run(settings, manager, renderer, compiler, sock, library, observer, sources.profile, control)
+    with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
+        # Other processes start while this one imports the application.
+        runner.run(_start_processes(manager, renderer, settings))
+        from jan_serve.api.server import run
+        from jan_serve.control.control_plane import ServerControl
+
+        library = build_library(resolver, settings, free_memory)
+        control = ServerControl(settings, manager, updated)
+        profile = sources.profile
+        return run(settings, manager, renderer, compiler, sock, library, observer, profile, control, runner)
+
+
+async def _start_processes(manager: ModelManager, renderer: TemplateRendererPool, settings: Settings) -> None:
+    await manager.start_worker(huge_pages=settings.huge_pages)
+    await renderer.start()
+
+
+def event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """As uvicorn chooses it."""
+    try:
+        import uvloop
+    except ImportError:  # it does not exist for Windows
+        return None
+    return uvloop.new_event_loop
 
 
 @contextmanager

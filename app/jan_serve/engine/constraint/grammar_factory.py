@@ -2,41 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import llguidance
-
 from jan_serve.core.constraint import CompiledGrammar, SpecialText
 from jan_serve.core.guide import Guide
 from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
 from jan_serve.engine.constraint.guide import GuidedExecutor, GuideTools
 from jan_serve.engine.constraint.lark_limits import check_lark
 from jan_serve.engine.constraint.token_search import TokenSearch
+from jan_serve.engine.constraint.token_tables import TokenTables
 from jan_serve.engine.llama.vocab import Vocab
 
 
-class _TokenizerAdapter:
-    """The tokenizer interface that llguidance.TokenizerWrapper expects."""
-
-    def __init__(self, vocab: Vocab) -> None:
-        self._vocab = vocab
-        eos = vocab.special.get("eos") or vocab.special.get("eot")
-        self.eos_token_id = eos.id if eos is not None else vocab.n_tokens - 1
-        self.bos_token_id: int | None = None
-        self.tokens = vocab.pieces()
-        self.special_token_ids = [token for token in range(vocab.n_tokens) if vocab.is_control(token)]
-
-    def __call__(self, text: str | bytes) -> list[int]:
-        text = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
-        return self._vocab.tokenize(text, add_special=False, parse_special=False)
-
-
 class GrammarFactory:
-    """Makes executors for one model. llguidance's token table (about 0.6 s for 152 k tokens) is built on first use."""
+    """Makes executors for one model. One thread."""
 
     def __init__(self, vocab: Vocab) -> None:
         self._vocab = vocab
-        self._tokenizer: Any = None
+        self.tables = TokenTables(vocab)
         self._search: TokenSearch | None = None
 
     def create(self, grammar: CompiledGrammar) -> GrammarExecutor:
@@ -46,7 +27,7 @@ class GrammarFactory:
         """
         lark = self._with_specials(grammar)
         check_lark(lark)
-        return GrammarExecutor(self._llguidance(), lark, self._vocab)
+        return GrammarExecutor(self.tables.tokenizer(), lark, self._vocab)
 
     def guided(self, guide: Guide) -> GuidedExecutor:
         """An executor at the start of an answer. Compiles every grammar of the guide now. Raises as `create`."""
@@ -56,7 +37,7 @@ class GrammarFactory:
 
     def _token_search(self) -> TokenSearch:
         if self._search is None:
-            self._search = TokenSearch(self._vocab.pieces())
+            self._search = TokenSearch(self.tables.pieces())
         return self._search
 
     def _with_specials(self, grammar: CompiledGrammar) -> str:
@@ -72,9 +53,3 @@ class GrammarFactory:
         if token is None:
             return special.spelled
         return '""' if self._vocab.is_eog(token) else f"<[{token}]>"
-
-    def _llguidance(self) -> Any:
-        if self._tokenizer is None:
-            wrapper = llguidance.TokenizerWrapper(_TokenizerAdapter(self._vocab))
-            self._tokenizer = llguidance.LLTokenizer(wrapper, n_vocab=self._vocab.n_tokens)
-        return self._tokenizer

@@ -122,6 +122,12 @@ class Vocab:
                 return buffer.raw[:size]
             capacity = -size
 
-    def pieces(self) -> list[bytes]:
-        """The bytes of every token; special ones have their text."""
-        return [self.piece(token, special=True) for token in range(self.n_tokens)]
+    def pieces(self, tokens: range | None = None) -> list[bytes]:
+        """The bytes of these tokens, by default of all; special ones have their text."""
+        to_piece, pointer, buffer = lib.llama_token_to_piece, self.pointer, ctypes.create_string_buffer(64)
+        tokens = range(self.n_tokens) if tokens is None else tokens
+        sizes = (to_piece(pointer, token, buffer, 64, 0, True) for token in tokens)
+        return [
+            ctypes.string_at(buffer, size) if size >= 0 else self.piece(token, special=True)
+            for token, size in zip(tokens, sizes, strict=True)
+        ]

@@ -36,6 +36,7 @@ from jan_serve.supervisor.models.load_preparation import GOOD_FOR_S, LoadPrepara
 from jan_serve.supervisor.models.model_history import ModelHistory
 from jan_serve.supervisor.models.model_slot import ModelSlot, SlotState
 from jan_serve.supervisor.models.source_resolver import Retention
+from jan_serve.supervisor.workers.spare_worker import SpareWorker
 from jan_serve.supervisor.workers.worker_process import WorkerEnd, WorkerProcess
 
 logger = logging.getLogger(__name__)
@@ -51,6 +52,7 @@ class LoadedModels:
         clock: Callable[[], float],
         preparation: LoadPreparation,
         on_change: Callable[[], None],
+        spare: SpareWorker,
     ) -> None:
         """on_change makes the manager's task call `advance` again; it must not block."""
         self.slots: dict[str, ModelSlot] = {}
@@ -67,6 +69,7 @@ class LoadedModels:
         self._clock = clock
         self._preparation = preparation
         self._on_change = on_change
+        self._spare = spare
 
     @property
     def busy(self) -> bool:
@@ -263,7 +266,9 @@ class LoadedModels:
                 prepared.settings, context_bytes=context_bytes, cache_ram_most=cache_bytes
             )
             prepared = dataclasses.replace(prepared, settings=settings)
-        worker = WorkerProcess(source.name, self._command, self._limits.worker, on_change=self._on_change)
+        worker = WorkerProcess(
+            source.name, self._command, self._limits.worker, on_change=self._on_change, spare=self._spare
+        )
         slot = ModelSlot(source, prepared, worker, self._on_change, self._clock)
         self.slots[source.name] = slot
         self._preparation.forget_all()

@@ -22,6 +22,7 @@ from jan_serve.supervisor.models.model_slot import ModelSlot, SlotState
 from jan_serve.supervisor.models.snapshot import model_status
 from jan_serve.supervisor.models.source_resolver import Retention, SourceResolver
 from jan_serve.supervisor.workers.engine_client import WorkerEngineClient
+from jan_serve.supervisor.workers.spare_worker import SpareWorker
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +61,11 @@ class ModelManager:
         self._limits = limits or ManagerLimits()
         self._clock = clock
         preparation = LoadPreparation(resolver, meter, self._notify, clock)
-        self._loaded = LoadedModels(worker_command, self._limits, clock, preparation, self._notify)
+        self._command = tuple(worker_command)
+        self._spare = SpareWorker()
+        self._loaded = LoadedModels(
+            self._command, self._limits, clock, preparation, self._notify, self._spare
+        )
         self._draining = False
         self._closed: JanServeError | None = None
         self._idle = asyncio.Event()
@@ -71,6 +76,10 @@ class ModelManager:
     @property
     def draining(self) -> bool:
         return self._draining
+
+    async def start_worker(self, *, huge_pages: bool) -> None:
+        """Start the first worker before its model is known. huge_pages: as models have it by default."""
+        await self._spare.start(self._command, huge_pages=huge_pages)
 
     async def models(self) -> tuple[ModelSource, ...]:
         """Every model that a request may name, loaded or not. Reads the disk, in a thread."""
@@ -204,6 +213,7 @@ class ModelManager:
         await self._end_all(
             Draining("The server is shutting down.", retry_after=_RETRY_AFTER_STOP_S), drain_s
         )
+        await self._spare.close()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

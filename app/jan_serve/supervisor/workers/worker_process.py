@@ -22,7 +22,7 @@ import msgspec
 
 from jan_serve.core.model_facts import ModelFacts
 from jan_serve.errors import JanServeError, ProtocolError, error_from_payload
-from jan_serve.ipc.channel import AsyncChannel
+from jan_serve.ipc.async_channel import AsyncChannel
 from jan_serve.ipc.messages import (
     LoadFailed,
     LoadModel,
@@ -41,6 +41,7 @@ from jan_serve.supervisor.workers.watchdog import Stall, Watchdog
 
 if TYPE_CHECKING:
     from jan_serve.supervisor.workers.engine_client import WorkerEngineClient
+    from jan_serve.supervisor.workers.spare_worker import SpareWorker
 
 logger = logging.getLogger(__name__)
 worker_log = logging.getLogger("jan_serve.worker")
@@ -116,8 +117,12 @@ class WorkerProcess:
         *,
         on_change: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
+        spare: SpareWorker | None = None,
     ) -> None:
-        """on_change is called after every change of `state`, `load_fraction` or `outcome`; it must not block."""
+        """on_change is called after every change of `state`, `load_fraction` or `outcome`; it must not block.
+
+        spare: a process that already runs is taken from it.
+        """
         self.state = WorkerState.STARTING
         self.load_fraction = 0.0
         self.outcome: LoadOutcome | None = None
@@ -131,6 +136,7 @@ class WorkerProcess:
         self._limits = limits
         self._on_change = on_change
         self._clock = clock
+        self._spare = spare
         self._client: WorkerEngineClient | None = None
         self._process: ChildProcess | None = None
         self._channel: AsyncChannel | None = None
@@ -158,10 +164,13 @@ class WorkerProcess:
         return self._tail.lines
 
     async def start(self, load: LoadModel) -> None:
-        """Spawn it and send the first frame. The load runs in the background; see `outcome`. Raises OSError."""
-        self._process = await ChildProcess.spawn(
-            self._command, worker_environment(os.environ, huge_pages=load.settings.huge_pages)
-        )
+        """Spawn it, unless there is a spare, and send the first frame. Raises OSError.
+
+        The load runs in the background; see `outcome`.
+        """
+        environment = worker_environment(os.environ, huge_pages=load.settings.huge_pages)
+        process = self._spare.take(environment) if self._spare is not None else None
+        self._process = process or await ChildProcess.spawn(self._command, environment)
         self._channel = AsyncChannel(self._process.stdout, self._process.stdin)
         self._watchdog.progressed(self._clock())
         self._set_state(WorkerState.LOADING)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fastapi import APIRouter
 from starlette.middleware import Middleware
 
 from jan_serve.api.dialect import Dialect, Services
@@ -9,7 +10,7 @@ from jan_serve.api.dialects.lmdeploy.errors import render_error
 from jan_serve.api.dialects.lmdeploy.generate.dispatch import GenerateDispatch
 from jan_serve.api.dialects.lmdeploy.generate.document import show_both_protocols
 from jan_serve.api.dialects.lmdeploy.metrics import LmdeployMetrics
-from jan_serve.api.dialects.lmdeploy.routes import PREFIX, ROOT_PATHS, lmdeploy_router
+from jan_serve.api.dialects.lmdeploy.paths import PREFIX, ROOT_PATHS
 from jan_serve.config import Settings
 
 
@@ -18,8 +19,14 @@ def lmdeploy_dialect(_: Settings, services: Services) -> Dialect:
     metrics = services.metrics
     metrics.observers.append(LmdeployMetrics(metrics.registry, services.models.snapshot).observe)
     state_paths = (f"{PREFIX}/health", f"{PREFIX}/metrics")
+
+    def router() -> APIRouter:
+        from jan_serve.api.dialects.lmdeploy.routes import lmdeploy_router
+
+        return lmdeploy_router(services)
+
     return Dialect(
-        lmdeploy_router(services),
+        router,
         errors=dict.fromkeys((PREFIX, *ROOT_PATHS), render_error),
         middleware=(Middleware(GenerateDispatch),),
         open_paths=(f"{PREFIX}/health",),

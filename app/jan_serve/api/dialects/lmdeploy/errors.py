@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from starlette.responses import Response
 
-from jan_serve.api.dialects.lmdeploy.wire_common import ErrorBody
 from jan_serve.api.errors import Problem
 from jan_serve.api.http.replies import json_reply
 from jan_serve.errors import ContextLengthExceeded, ModelNotFound
+
+if TYPE_CHECKING:
+    from jan_serve.api.dialects.lmdeploy.wire_common import ErrorBody
 
 _NO_KEY: Final = {
     "message": "Please request with valid api key!",

@@ -12,23 +12,20 @@ from starlette.responses import Response
 from jan_serve.api.dialect import Services
 from jan_serve.api.dialects.lmdeploy.chat.routes import add_chat_route
 from jan_serve.api.dialects.lmdeploy.completions.routes import add_completion_route
-from jan_serve.api.dialects.lmdeploy.control.routes import CONTROL_PATHS, add_control_routes
-from jan_serve.api.dialects.lmdeploy.distserve.routes import DISTSERVE, add_distserve_routes
+from jan_serve.api.dialects.lmdeploy.control.routes import add_control_routes
+from jan_serve.api.dialects.lmdeploy.distserve.routes import add_distserve_routes
 from jan_serve.api.dialects.lmdeploy.generate.routes import add_generate_route
 from jan_serve.api.dialects.lmdeploy.inputs.routes import (
     add_embedding_route,
     add_encode_route,
     add_pooling_route,
 )
+from jan_serve.api.dialects.lmdeploy.paths import DEPRECATED_CHAT, PREFIX
 from jan_serve.api.dialects.lmdeploy.routes_status import add_model_route, add_state_routes
 from jan_serve.api.dialects.lmdeploy.services import lmdeploy_services
 from jan_serve.api.dialects.lmdeploy.wire_common import ErrorBody, KeyErrorBody, ValidationErrorBody
 from jan_serve.api.http.json_body import JsonRoute
 from jan_serve.errors import InvalidRequest
-
-PREFIX: Final = "/lmdeploy"
-_DEPRECATED_CHAT: Final = "/v1/chat/interactive"
-ROOT_PATHS: Final = ("/v1/encode", "/pooling", _DEPRECATED_CHAT, DISTSERVE, *CONTROL_PATHS)
 
 _TAGS: Final[list[str | Enum]] = ["LMDeploy"]
 _ERROR: Final[dict[str, Any]] = {
@@ -70,9 +67,9 @@ def lmdeploy_router(services: Services) -> APIRouter:
 
 
 def _add_deprecated_route(router: APIRouter, prefix: str) -> None:
-    @router.post(f"{prefix}{_DEPRECATED_CHAT}", include_in_schema=False)
+    @router.post(f"{prefix}{DEPRECATED_CHAT}", include_in_schema=False)
     async def chat_interactive() -> Response:
         """Rejects LMDeploy's former chat route and names its replacement."""
         raise InvalidRequest(
-            f"{_DEPRECATED_CHAT} is deprecated: use /v1/chat/completions, whose prefixes are cached."
+            f"{DEPRECATED_CHAT} is deprecated: use /v1/chat/completions, whose prefixes are cached."
         )

@@ -6,17 +6,22 @@ server adds, `llama_server` those that editors use.
 
 from __future__ import annotations
 
+from fastapi import APIRouter
+
 from jan_serve.api.dialect import Dialect, Services
-from jan_serve.api.dialects.openai.routes import openai_router
 from jan_serve.config import Settings
 
 
 def openai_dialect(settings: Settings, services: Services) -> Dialect:
     """A configured default model also serves requests that name unknown models."""
-    return Dialect(
-        openai_router(
+
+    def router() -> APIRouter:
+        from jan_serve.api.dialects.openai.routes import openai_router
+
+        return openai_router(
             services,
             serves_unknown_names=settings.model is not None,
             response_store_bytes=settings.response_store_bytes,
         )
-    )
+
+    return Dialect(router)

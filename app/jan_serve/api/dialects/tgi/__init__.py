@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from fastapi import APIRouter
+
 from jan_serve.api.dialect import Dialect, Services
 from jan_serve.api.dialects.tgi.errors import render_error
 from jan_serve.api.dialects.tgi.launcher_limits import GenerateLimits
-from jan_serve.api.dialects.tgi.routes import OPEN_PATHS, PREFIX, ROOT_PATHS, tgi_router
+from jan_serve.api.dialects.tgi.metrics import TgiMetrics
+from jan_serve.api.dialects.tgi.paths import OPEN_PATHS, PREFIX, ROOT_PATHS
 from jan_serve.config import Settings
 from jan_serve.core.sampling import Watermark
 
@@ -24,8 +27,15 @@ def tgi_dialect(settings: Settings, services: Services) -> Dialect:
         compute_type=settings.tgi_compute_type,
         watermark=Watermark(settings.watermark_gamma, settings.watermark_delta),
     )
+    metrics = TgiMetrics(services.metrics.registry, services.models.snapshot)
+
+    def router() -> APIRouter:
+        from jan_serve.api.dialects.tgi.routes import tgi_router
+
+        return tgi_router(services, limits, metrics)
+
     return Dialect(
-        tgi_router(services, limits),
+        router,
         errors=dict.fromkeys((PREFIX, *ROOT_PATHS), render_error),
         open_paths=OPEN_PATHS,
         probe_paths=(f"{PREFIX}/health",),

@@ -9,11 +9,10 @@ import re
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from itertools import groupby
-from typing import Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from starlette.responses import PlainTextResponse, Response
 
-from jan_serve.api.dialects.tgi.generate.wire import ErrorBody
 from jan_serve.api.errors import Problem
 from jan_serve.api.http.json_position import line_and_column, span_of
 from jan_serve.api.http.replies import json_reply
@@ -31,6 +30,9 @@ from jan_serve.errors import (
     UnsupportedPattern,
     UnsupportedSchema,
 )
+
+if TYPE_CHECKING:
+    from jan_serve.api.dialects.tgi.generate.wire import ErrorBody
 
 Path = tuple[str | int, ...]
 

@@ -8,19 +8,21 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from jan_serve.api.dialects.tgi.batch_metrics import batch_series, counter, skipped_tokens
-from jan_serve.api.dialects.tgi.job import Job
 from jan_serve.core.engine_stats import STEP_SECONDS, EngineStats
 from jan_serve.core.events import Completed, Finished, Timings
 from jan_serve.core.model_status import ManagerSnapshot
 from jan_serve.errors import EngineFailure, InvalidRequest, JanServeError, Overloaded, TemplateError
-from jan_serve.generation.batch import PromptEvent
+
+if TYPE_CHECKING:
+    from jan_serve.api.dialects.tgi.job import Job
+    from jan_serve.generation.batch import PromptEvent
 
 _LENGTH_BUCKETS: Final = 100
 _MAX_SEQUENCES: Final = 1024

@@ -15,20 +15,14 @@ from jan_serve.api.dialects.tgi.errors import deserialize_error
 from jan_serve.api.dialects.tgi.generate.routes import add_native_routes
 from jan_serve.api.dialects.tgi.generate.wire import ErrorBody
 from jan_serve.api.dialects.tgi.launcher_limits import GenerateLimits
+from jan_serve.api.dialects.tgi.metrics import TgiMetrics
+from jan_serve.api.dialects.tgi.paths import PREFIX
 from jan_serve.api.dialects.tgi.platforms.routes import add_platform_routes
 from jan_serve.api.dialects.tgi.routes_facts import add_info_route, add_mounted_facts
 from jan_serve.api.dialects.tgi.serving import Serving
 from jan_serve.api.errors import HttpError, validation_problem
 from jan_serve.api.guards.body import too_large
 from jan_serve.api.http.json_body import JsonRoute
-
-PREFIX: Final = "/tgi"
-ROOT_PATHS: Final = (
-    "/", "/generate", "/generate_stream", "/tokenize", "/chat_tokenize", "/info", "/invocations", "/vertex", "/ping",
-)  # fmt: skip
-"""At the root, where no other protocol has them."""
-OPEN_PATHS: Final = ("/ping", PREFIX, f"{PREFIX}/", f"{PREFIX}/ping", f"{PREFIX}/health")
-"""Signs of life. TGI serves its facts and metrics without a key too; here facts load a model."""
 
 _TEXT: Final[dict[str, Any]] = {"content": {"text/plain": {"schema": {"type": "string"}}}}
 _ERROR: Final[dict[str, Any]] = {
@@ -69,12 +63,12 @@ class TgiRoute(JsonRoute):
         return HttpError(validation_problem([{"loc": ("body",), "msg": message, "type": "rejected"}]))
 
 
-def tgi_router(services: Services, limits: GenerateLimits) -> APIRouter:
+def tgi_router(services: Services, limits: GenerateLimits, metrics: TgiMetrics) -> APIRouter:
     class Limited(TgiRoute):
         max_body_bytes = limits.max_body_bytes
 
     router = APIRouter(route_class=Limited, responses=_ERRORS)
-    serving = Serving(services, limits)
+    serving = Serving(services, limits, metrics)
     for prefix in ("", PREFIX):
         add_native_routes(router, serving, prefix)
         add_platform_routes(router, serving, prefix)

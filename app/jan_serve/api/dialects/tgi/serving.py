@@ -45,14 +45,14 @@ _PING: Final = b":\n\n"
 class Serving:
     """Shared by all requests. Unknown names of models mean the default one."""
 
-    def __init__(self, services: Services, limits: GenerateLimits) -> None:
+    def __init__(self, services: Services, limits: GenerateLimits, metrics: TgiMetrics) -> None:
         leases = DefaultingLeases(services.models)
         self.generation = GenerationService(leases, services.preparer, services.running)
         self.models = services.models
         self.streams = replace(services.streams, ping=_PING)
         self.limits = limits
         self.metrics_page = services.metrics.page
-        self.metrics = TgiMetrics(services.metrics.registry, services.models.snapshot)
+        self.metrics = metrics
         self._open = 0
 
     @asynccontextmanager

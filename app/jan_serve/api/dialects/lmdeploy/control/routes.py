@@ -33,14 +33,6 @@ _NO_TERMINATE: Final = (
 _ABORT_DISABLED: Final[dict[int | str, dict[str, Any]]] = {
     501: {"description": "Aborting is not enabled", "content": {"text/plain": {"schema": {"type": "string"}}}}
 }
-CONTROL_PATHS: Final = (
-    "/abort_request",
-    "/sleep",
-    "/wakeup",
-    "/is_sleeping",
-    "/terminate",
-    "/update_weights",
-)
 
 
 def add_control_routes(

@@ -25,6 +25,7 @@ from jan_serve.api.dialects.lmdeploy.distserve.wire import (
     InitializeReply,
     InitializeRequest,
 )
+from jan_serve.api.dialects.lmdeploy.paths import DISTSERVE
 from jan_serve.api.dialects.lmdeploy.services import LmdeployServices
 from jan_serve.api.http.disconnect import while_connected
 from jan_serve.api.http.replies import json_bytes, json_reply
@@ -32,7 +33,6 @@ from jan_serve.core.kv_transfer import PeerEndpoint
 from jan_serve.errors import InvalidRequest, PeerFailed
 
 _TAGS: Final[list[str | Enum]] = ["LMDeploy"]
-DISTSERVE: Final = "/distserve"
 
 
 def add_distserve_routes(
