@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from benchmarks import cache_rows, load_rows
+from benchmarks import cache_rows, load_rows, start_rows
 from benchmarks.figures import Figures
 from benchmarks.load import Job, burst, words
 from benchmarks.servers import Running
@@ -131,6 +131,19 @@ def start(server: Running, seed: int) -> Figures:
 
 ROWS = (
     Row("start", "how long one waits after starting it", "first_token_s", "s", True, start),
+    Row("version", "the smallest command", "wall_s", "s", True, start_rows.version),
+    Row("help", "the list of commands", "wall_s", "s", True, start_rows.help_text),
+    Row("run-prompt", "a chat without a server", "prompt_s", "s", True, start_rows.run_prompt),
+    Row(
+        "first-constrained",
+        "the first schema after a load",
+        "extra_ms",
+        "ms",
+        True,
+        start_rows.first_constrained,
+    ),
+    Row("rest", "a server without a model", "rss_mb", "MB", True, start_rows.rest),
+    Row("loaded-rest", "a model that nobody asks", "wakeups_per_s", "/s", True, start_rows.loaded_rest),
     Row("one-stream", "how fast an answer reads", "between_ms", "ms", True, one_stream),
     Row("own-prompts-8", "an agent with several calls at once", "tokens_per_s", "tok/s", False, own_prompts),
     Row("shared-prefix-8", "agents that share a system prompt", "wall_s", "s", True, shared_prefix),

@@ -37,6 +37,8 @@ logger = logging.getLogger(__name__)
 _CLOSING_S: Final = 2.0
 """Lets the last error events reach their readers after every request has ended."""
 _IN_MEMORY: Final = frozenset({"loading", "ready", "stopping"})
+_HELPERS_KEPT_S: Final = 60.0
+"""How long processes for templates and constraints stay while no model is in memory."""
 _TICK_S: Final = 1.0
 """Interval between updates of the Date header, the only work of an idle server."""
 
@@ -63,6 +65,7 @@ class DrainingServer(uvicorn.Server):
         self._models = models
         self._drain_s = drain_s
         self._in_memory_at = -math.inf
+        self._was_loaded = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self.listening = asyncio.Event()
         self._stop = asyncio.Event()
@@ -87,13 +90,25 @@ class DrainingServer(uvicorn.Server):
         self._observer.listening(self._stop_soon)
         while not self.should_exit:
             await self.on_tick(0)
-            self._observer.alive(self._idle_s())
+            idle_s = self._idle_s()
+            self._observer.alive(idle_s)
+            await self._attend_helpers(idle_s)
             try:
                 async with asyncio.timeout(_TICK_S):
                     await self._stop.wait()
             except TimeoutError:
                 continue
             self.should_exit = True
+
+    async def _attend_helpers(self, idle_s: float) -> None:
+        """Have helper processes ready once a model is loaded, and none after a rest without models."""
+        is_loaded = any(model.state == "ready" for model in self._models.snapshot().models)
+        for helpers in self._helpers:
+            if is_loaded and not self._was_loaded:
+                await helpers.start()
+            if idle_s >= _HELPERS_KEPT_S:
+                await helpers.rest()
+        self._was_loaded = is_loaded
 
     def _idle_s(self) -> float:
         now = time.monotonic()

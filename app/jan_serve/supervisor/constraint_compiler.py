@@ -1,4 +1,4 @@
-"""Compiles constraints in killable processes. The first one starts with the first constraint.
+"""Compiles constraints in killable processes. The first one starts soon after a load.
 
 Implements `generation.ports.ConstraintTranslator`.
 """
@@ -46,6 +46,14 @@ class ConstraintCompilerPool:
         if compiled is None:
             raise ProtocolError("a reply without a grammar")
         return compiled
+
+    async def start(self) -> None:
+        """Start one process, so the first constraint does not wait for it."""
+        await self._pool.start()
+
+    async def rest(self) -> None:
+        """End the processes that have no request; the next one starts one."""
+        await self._pool.rest()
 
     async def close(self) -> None:
         await self._pool.close()

@@ -1,4 +1,4 @@
-"""Renders chat templates in killable processes. The first one starts with the server.
+"""Renders chat templates in killable processes. The first one starts with the server, or with a load after a rest.
 
 Implements `generation.ports.TemplateRenderer`.
 """
@@ -29,10 +29,21 @@ class TemplateRendererPool:
             command, decode_reply, name="template renderer", wall_limit_s=wall_limit_s
         )
         self._tasks: set[asyncio.Task[str]] = set()
+        self._starts: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Start one process, so the first chat does not wait for it. A failure shows up in the first chat."""
         await self._pool.start()
+
+    def start_soon(self) -> None:
+        """As `start`, beside what the caller does."""
+        task = asyncio.create_task(self._pool.start())
+        self._starts.add(task)
+        task.add_done_callback(self._starts.discard)
+
+    async def rest(self) -> None:
+        """End the processes that have no request; the next one starts one."""
+        await self._pool.rest()
 
     async def render(self, request: RenderRequest) -> str:
         """The prompt's text. Raises the template's error, EngineCrashed and Unavailable.
@@ -46,7 +57,7 @@ class TemplateRendererPool:
 
     async def close(self) -> None:
         await self._pool.close()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks, *self._starts, return_exceptions=True)
 
     def _done(self, task: asyncio.Task[str]) -> None:
         self._tasks.discard(task)

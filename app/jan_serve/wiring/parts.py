@@ -82,11 +82,17 @@ def build_compiler() -> ConstraintCompilerPool:
 
 
 def build_manager(
-    sources: SourceResolver, settings: Settings, free_memory: Callable[[], FreeMemory] | None = None
+    sources: SourceResolver,
+    settings: Settings,
+    free_memory: Callable[[], FreeMemory] | None = None,
+    renderer: TemplateRendererPool | None = None,
 ) -> ModelManager:
     """The model manager. The first lease starts a worker.
 
-    free_memory: called in a thread before a load; None disables the memory check.
+    free_memory: called in a thread before a load; None disables the memory check. renderer: has a process ready when a
+    model is loaded.
     """
     meter = free_memory if settings.memory_budget != "off" else None
-    return ModelManager(sources, default_worker_command(), manager_limits(settings), meter=meter)
+    on_load = renderer.start_soon if renderer is not None else lambda: None
+    limits = manager_limits(settings)
+    return ModelManager(sources, default_worker_command(), limits, meter=meter, on_load=on_load)

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import jan_serve
 from tests.support.documented import document
 
@@ -20,6 +22,28 @@ def test_the_front_does_not_import_llama_cpp() -> None:
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert run.stdout.strip() == "[]"
+
+
+def test_a_server_starts_without_the_handlers_of_its_protocols() -> None:
+    """Each is imported by the first request to its paths. Imports are most of a start."""
+    code = (
+        f"import sys; sys.path.insert(0, {_APP!r}); import jan_serve.cli.commands.serve, jan_serve.api.server;"
+        " print(*sorted(m for m in sys.modules if m.startswith('jan_serve.api.dialects.') and"
+        " m.endswith(('.routes', '.wire', '.wire_common'))), *sorted(sys.modules.keys() & {'httpx2',"
+        " 'huggingface_hub', 'prompt_toolkit', 'jinja2', 'ruamel', 'requests'}))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert run.stdout.strip() == ""
+
+
+@pytest.mark.parametrize("process", ["engine", "rendering", "compiling"])
+def test_the_other_processes_have_no_event_loop(process: str) -> None:
+    code = (
+        f"import sys; sys.path.insert(0, {_APP!r}); import jan_serve.{process}.worker;"
+        " print(*sorted(sys.modules.keys() & {'asyncio', 'fastapi', 'pydantic', 'rich', 'typer'}))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert run.stdout.strip() == ""
 
 
 def test_what_the_document_refers_to_is_there() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
+from jan_serve.core.model_facts import SpecialToken
 from jan_serve.engine.llama.vocab import Vocab
 
 LETTERS = "<>abcdefgh"
@@ -14,6 +15,7 @@ class SmallVocab:
     """`<` is BOS, `>` is EOS; every other letter is a token."""
 
     n_tokens = len(LETTERS)
+    special: ClassVar = {"eos": SpecialToken(EOS, LETTERS[EOS])}
     eog_ids = (EOS,)
     bos_id = BOS
     add_bos = True
@@ -29,6 +31,9 @@ class SmallVocab:
 
     def piece(self, token: int, *, special: bool) -> bytes:
         return LETTERS[token].encode() if special or not self.is_control(token) else b""
+
+    def pieces(self, tokens: range) -> list[bytes]:
+        return [self.piece(token, special=True) for token in tokens]
 
     def entry(self, token: int) -> str:
         return LETTERS[token]

@@ -55,6 +55,17 @@ async def test_it_renders_one_after_the_other_in_one_process() -> None:
         assert children() == [process]
 
 
+async def test_a_rest_ends_the_idle_ones_and_the_next_request_starts_one() -> None:
+    async with renderers() as pool:
+        await pool.start()
+        await pool.start()
+        assert len(children()) == 1
+        await pool.rest()
+        assert children() == []
+        assert await pool.render(request(SHOW)) == "Hi"
+        assert len(children()) == 1
+
+
 async def test_several_at_once_share_a_few_processes() -> None:
     async with renderers() as pool:
         texts = await asyncio.gather(

@@ -129,8 +129,8 @@ def run_server(
 ) -> int:
     """Build the server and run it until it stops. Returns the exit status."""
     updated = UpdatedSources(sources)
-    manager = build_manager(updated, settings, free_memory)
     renderer, compiler = build_renderer(), build_compiler()
+    manager = build_manager(updated, settings, free_memory, renderer)
     with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
         # Other processes start while this one imports the application.
         runner.run(_start_processes(manager, renderer, settings))

@@ -53,8 +53,9 @@ class LoadedModels:
         preparation: LoadPreparation,
         on_change: Callable[[], None],
         spare: SpareWorker,
+        on_load: Callable[[], None],
     ) -> None:
-        """on_change makes the manager's task call `advance` again; it must not block."""
+        """on_change makes the manager's task call `advance` again; on_load: a load begins. They must not block."""
         self.slots: dict[str, ModelSlot] = {}
         """By name: loaded, loading or unloading models."""
         self.histories: dict[str, ModelHistory] = {}
@@ -70,6 +71,7 @@ class LoadedModels:
         self._preparation = preparation
         self._on_change = on_change
         self._spare = spare
+        self._on_load = on_load
 
     @property
     def busy(self) -> bool:
@@ -274,6 +276,7 @@ class LoadedModels:
         self._preparation.forget_all()
         logger.info("loading %s", source.name)
         slot.load()
+        self._on_load()
 
 
 def _summary(facts: ModelFacts) -> str:

@@ -52,10 +52,11 @@ class ModelManager:
         *,
         meter: MemoryMeter | None = None,
         timer: Timer = wait_at_most,
+        on_load: Callable[[], None] = lambda: None,
     ) -> None:
         """worker_command: see `worker_process.default_worker_command`. clock: monotonic seconds; timer follows it.
 
-        meter: None does not measure memory.
+        meter: None does not measure memory. on_load: called when a load begins; it must not block.
         """
         self._resolver = resolver
         self._limits = limits or ManagerLimits()
@@ -64,7 +65,7 @@ class ModelManager:
         self._command = tuple(worker_command)
         self._spare = SpareWorker()
         self._loaded = LoadedModels(
-            self._command, self._limits, clock, preparation, self._notify, self._spare
+            self._command, self._limits, clock, preparation, self._notify, self._spare, on_load
         )
         self._draining = False
         self._closed: JanServeError | None = None

@@ -74,20 +74,31 @@ class HelperPool(Generic[R]):
         self._places = _Places(PROCESSES)
         self._wait_limit_s = wait_limit_s
         self._idle: list[ChildProcess] = []
+        self._starting = False
         self._tasks: set[asyncio.Task[R]] = set()
         self._closed = False
 
     async def start(self) -> None:
         """Have one process ready, so that the first request does not wait for it. Failing is left to that."""
+        if self._idle or self._tasks or self._starting or self._closed:
+            return
+        self._starting = True
         try:
             process = await self._spawn()
         except Unavailable as error:
             logger.warning("%s", error.message)
             return
+        finally:
+            self._starting = False
         if self._closed:
             await _end(process)
         else:
             self._idle.append(process)
+
+    async def rest(self) -> None:
+        """End the processes that have no request. The next one starts another."""
+        while self._idle:
+            await _end(self._idle.pop())
 
     async def ask(self, data: bytes) -> R:
         """The reply to a framed request. Cancelling the call ends the process that works on it.
@@ -113,9 +124,7 @@ class HelperPool(Generic[R]):
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for process in self._idle:
-            await _end(process)
-        self._idle.clear()
+        await self.rest()
 
     async def _ask(self, data: bytes) -> R:
         async with self._place(len(data)):

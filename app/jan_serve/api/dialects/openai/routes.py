@@ -11,7 +11,7 @@ from jan_serve.api.dialects.openai.embeddings.routes import add_embedding_route
 from jan_serve.api.dialects.openai.jan_extras.routes import add_extra_routes
 from jan_serve.api.dialects.openai.jan_extras.routes_models import add_model_routes
 from jan_serve.api.dialects.openai.llama_server.routes import add_llama_routes
-from jan_serve.api.dialects.openai.responses.routes import add_response_routes
+from jan_serve.api.http.deferred_routes import DeferredRoutes
 from jan_serve.api.http.json_body import JsonRoute
 from jan_serve.api.shared.default_errors import ERROR_RESPONSES
 from jan_serve.generation.leases import DefaultingLeases
@@ -27,5 +27,13 @@ def openai_router(services: Services, *, serves_unknown_names: bool, response_st
     add_model_routes(router, services)
     add_extra_routes(router, services, leases)
     add_llama_routes(router, services, leases)
-    add_response_routes(router, services, leases, response_store_bytes)
+
+    def responses() -> APIRouter:
+        from jan_serve.api.dialects.openai.responses.routes import add_response_routes
+
+        router = APIRouter(route_class=JsonRoute, responses=ERROR_RESPONSES)
+        add_response_routes(router, services, leases, response_store_bytes)
+        return router
+
+    router.routes.append(DeferredRoutes(responses))
     return router

@@ -1,0 +1,91 @@
+"""A worker process that starts before its model is known."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from jan_serve.core.model_facts import ModelFacts
+from jan_serve.ipc.messages import EngineSettings, LoadModel
+from jan_serve.supervisor.limits import WorkerLimits
+from jan_serve.supervisor.models.model_manager import ModelManager
+from jan_serve.supervisor.workers.spare_worker import SpareWorker
+from jan_serve.supervisor.workers.worker_process import WorkerProcess, worker_environment
+from tests.support.engines import FAKE_ENGINE, FakeResolver
+from tests.support.processes import children, until
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_load_takes_it() -> None:
+    spare = SpareWorker()
+    await spare.start(FAKE_ENGINE, huge_pages=True)
+    [process] = children()
+    worker = WorkerProcess("tiny", FAKE_ENGINE, WorkerLimits(), on_change=lambda: None, spare=spare)
+    await worker.start(LoadModel(path="tiny.gguf"))
+    try:
+        assert worker.pid == process.pid
+        await until(lambda: isinstance(worker.outcome, ModelFacts))
+        assert spare.take(worker_environment(os.environ, huge_pages=True)) is None
+        await spare.close()
+        assert worker.end is None
+    finally:
+        await worker.stop()
+    assert children() == []
+
+
+async def test_a_load_with_another_environment_starts_its_own() -> None:
+    spare = SpareWorker()
+    await spare.start(FAKE_ENGINE, huge_pages=True)
+    [process] = children()
+    worker = WorkerProcess("tiny", FAKE_ENGINE, WorkerLimits(), on_change=lambda: None, spare=spare)
+    await worker.start(LoadModel(path="tiny.gguf", settings=EngineSettings(huge_pages=False)))
+    assert worker.pid != process.pid
+    await worker.stop()
+    await spare.close()
+    assert children() == []
+
+
+async def test_one_that_ended_is_not_taken() -> None:
+    spare = SpareWorker()
+    await spare.start(FAKE_ENGINE, huge_pages=True)
+    [process] = children()
+    process.kill()
+    ours = spare._process  # pyright: ignore[reportPrivateUsage]
+    assert ours is not None
+    await ours.exited.wait()
+    assert spare.take(worker_environment(os.environ, huge_pages=True)) is None
+    await spare.close()
+
+
+async def test_it_ends_if_no_load_takes_it() -> None:
+    spare = SpareWorker(kept_s=0.0)
+    await spare.start(FAKE_ENGINE, huge_pages=True)
+    await until(lambda: children() == [])
+    assert spare.take(worker_environment(os.environ, huge_pages=True)) is None
+    await spare.close()
+
+
+async def test_a_failed_start_is_left_to_the_load() -> None:
+    spare = SpareWorker()
+    await spare.start(("/nonexistent/worker",), huge_pages=True)
+    assert spare.take(worker_environment(os.environ, huge_pages=True)) is None
+    await spare.close()
+
+
+async def test_a_manager_starts_and_ends_it(tmp_path: Path) -> None:
+    loads: list[bool] = []
+    manager = ModelManager(FakeResolver(tmp_path), FAKE_ENGINE, on_load=lambda: loads.append(True))
+    await manager.start_worker(huge_pages=True)
+    [process] = children()
+    async with manager.lease("fake"):
+        assert children() == [process]
+    assert loads == [True]
+    await manager.shutdown(0.0)
+    assert children() == []
+    unused = ModelManager(FakeResolver(tmp_path), FAKE_ENGINE)
+    await unused.start_worker(huge_pages=True)
+    await unused.shutdown(0.0)
+    assert children() == []
