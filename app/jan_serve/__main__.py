@@ -7,19 +7,24 @@ from __future__ import annotations
 
 import sys
 
+from jan_serve.quick_imports import quick_imports
+
 
 def main() -> int:
     """Run the command of `sys.argv`. Returns the exit status."""
     if sys.argv[1:2] == ["worker"]:
-        from jan_serve.engine.worker import main as worker_main
+        with quick_imports():
+            from jan_serve.engine.worker import main as worker_main
 
         return worker_main()
     if sys.argv[1:2] == ["render"]:
-        from jan_serve.rendering.worker import main as render_main
+        with quick_imports():
+            from jan_serve.rendering.worker import main as render_main
 
         return render_main()
     if sys.argv[1:2] == ["compile"]:
-        from jan_serve.compiling.worker import main as compile_main
+        with quick_imports():
+            from jan_serve.compiling.worker import main as compile_main
 
         return compile_main()
     try:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from jan_serve import __version__
 from jan_serve.cli.interrupts import interrupts_end_at_once
 from jan_serve.cli.standard_streams import discard_output
+from jan_serve.quick_imports import quick_imports
 
 _GLOBAL_FLAGS = frozenset({"--version", "--help", "-h"})
 
@@ -30,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if words[0] == "--version":
             sys.stdout.write(f"jan-serve {__version__}\n")
             sys.exit()
-        with interrupts_end_at_once():
+        with interrupts_end_at_once(), quick_imports():
             from jan_serve.cli.app import command_for
 
             command = command_for(words)

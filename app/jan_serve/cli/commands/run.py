@@ -23,7 +23,7 @@ from jan_serve.cli.errors import INTERRUPTED, WRONG_USE, CommandError
 from jan_serve.cli.input import read_input
 from jan_serve.cli.options import ConfigOption, JsonOption, KeepAliveOption, UrlOption
 from jan_serve.cli.output import Output, on_terminal
-from jan_serve.config import LoadedSettings, load_settings
+from jan_serve.config import load_settings
 
 
 def run(
@@ -79,11 +79,17 @@ def run(
     if question is None and as_json:
         raise CommandError("--json requires a prompt as an argument or on standard input.", status=WRONG_USE)
     with any_server(loaded, url, output, model=_file(model) or model) as client:
-        conversation.model, full_name = _ready(client, model, output)
         if question is None:
+            # Slow, and only chats need it. A server that was started for this chat gets ready meanwhile.
+            from jan_serve.cli.chat.line_editor import LineEditor
+
+            conversation.model, full_name = _ready(client, model, output)
             output.note(f"{full_name}: /help lists the commands, Ctrl-D leaves.")
-            _chat(ChatSession(client, conversation, output, statistics), loaded, history=history)
+            session = ChatSession(client, conversation, output, statistics)
+            file = loaded.settings.data_dir / "chat-history" if history else None
+            chat(session, LineEditor(file, lambda: model_names(client)).read)
             return
+        conversation.model, _ = _ready(client, model, output)
         _ask_once(client, conversation.request(question), output, as_json=as_json, statistics=statistics)
 
 
@@ -158,10 +164,3 @@ def _as_json(answer: ChatAnswer) -> dict[str, Any]:
         "usage": answer.usage,
         "timings": answer.timings,
     }
-
-
-def _chat(session: ChatSession, loaded: LoadedSettings, *, history: bool) -> None:
-    from jan_serve.cli.chat.line_editor import LineEditor  # slow, and only chats need it
-
-    file = loaded.settings.data_dir / "chat-history" if history else None
-    chat(session, LineEditor(file, lambda: model_names(session.client)).read)

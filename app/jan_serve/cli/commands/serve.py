@@ -25,6 +25,7 @@ from jan_serve.daemon.notify import systemd_notifier
 from jan_serve.errors import SettingsError
 from jan_serve.logs.log_file import LogFileHandler, LogFileUnavailable, open_log_file
 from jan_serve.logs.log_lines import configure_logging
+from jan_serve.quick_imports import quick_imports
 from jan_serve.store.resolve import DefaultModel, ModelResolver
 from jan_serve.supervisor.models.updated_sources import UpdatedSources
 from jan_serve.wiring.model_sources import ModelSources
@@ -134,8 +135,9 @@ def run_server(
     with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
         # Other processes start while this one imports the application.
         runner.run(_start_processes(manager, renderer, settings))
-        from jan_serve.api.server import run
-        from jan_serve.control.control_plane import ServerControl
+        with quick_imports():
+            from jan_serve.api.server import run
+            from jan_serve.control.control_plane import ServerControl
 
         library = build_library(resolver, settings, free_memory)
         control = ServerControl(settings, manager, updated)
