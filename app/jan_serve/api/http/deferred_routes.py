@@ -54,7 +54,7 @@ class DeferredRoutes(BaseRoute):
         partial_match: tuple[Match, Scope] = (Match.NONE, {})
         for route in self.routes:
             match, child_scope = route.matches(scope)
-            child_scope[_CHOSEN] = route
+            child_scope.setdefault(_CHOSEN, route)  # deferred routes inside have chosen already
             if match is Match.FULL:
                 return match, child_scope
             if match is Match.PARTIAL and partial_match[0] is Match.NONE:

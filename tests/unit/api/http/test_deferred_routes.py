@@ -67,6 +67,15 @@ def test_a_router_is_made_once_for_the_first_path_that_no_route_before_has() -> 
     assert len(made) == 1
 
 
+def test_deferred_routes_may_be_inside_others() -> None:
+    outer = APIRouter(route_class=DeferredRoute)
+    outer.routes.append(DeferredRoutes(_router))
+    client = TestClient(_app(DeferredRoutes(lambda: outer)))
+    assert client.get("/first/1").json() == {"number": 1}
+    assert client.get("/second").status_code == 405
+    assert client.get("/none").status_code == 404
+
+
 def test_all_routes_are_in_order() -> None:
     inner, outer = _router(), _router()
     inner.routes.append(DeferredRoutes(lambda: outer))
