@@ -46,8 +46,11 @@ def finish(steps: Steps[str]) -> str:
 
 def until(*markers: str, cut_off: bool = False) -> Read:
     def read(stream: TextStream, output: list[str]) -> Steps[object]:
-        cut = (lambda text: output.append(f"({text})")) if cut_off else None
-        return (yield from stream.read_until(MarkerSet(markers), output.append, cut_off=cut))
+        def cut(text: str) -> None:
+            output.append(f"({text})")
+
+        wanted = cut if cut_off else None
+        return (yield from stream.read_until(MarkerSet(markers), output.append, cut_off=wanted))
 
     return read
 
@@ -58,6 +61,14 @@ def accept(*literals: str) -> Read:
 
 def is_next(literal: str) -> Read:
     return lambda stream, output: stream.is_next(literal)
+
+
+def peek(size: int) -> Read:
+    return lambda stream, output: stream.peek(size)
+
+
+def take(size: int) -> Read:
+    return lambda stream, output: stream.take(size)
 
 
 def digits(stream: TextStream, output: list[str]) -> Steps[object]:
@@ -90,10 +101,10 @@ def space(stream: TextStream, output: list[str]) -> Steps[object]:
         (digits, "123", None, "123", ""),
         (digits, "a", None, "", "a"),
         (space, " \n\tx ", None, "", "x "),
-        (lambda stream, output: stream.peek(2), "abc", "ab", "", "abc"),
-        (lambda stream, output: stream.peek(5), "abc", "abc", "", "abc"),
-        (lambda stream, output: stream.take(2), "abc", "ab", "", "c"),
-        (lambda stream, output: stream.take(5), "abc", "abc", "", ""),
+        (peek(2), "abc", "ab", "", "abc"),
+        (peek(5), "abc", "abc", "", "abc"),
+        (take(2), "abc", "ab", "", "c"),
+        (take(5), "abc", "abc", "", ""),
     ],
 )
 def test_a_read_is_the_same_at_every_split(
@@ -114,7 +125,13 @@ def test_text_before_a_marker_arrives_before_the_marker() -> None:
         stream.feed(part)
         next(steps, None)
         seen.append("".join(output))
-    assert seen == ["some text ", "some text and ", "some text and ", "some text and </b", "some text and </b"]
+    assert seen == [
+        "some text ",
+        "some text and ",
+        "some text and ",
+        "some text and </b",
+        "some text and </b",
+    ]
 
 
 def test_a_recording_holds_all_that_is_read() -> None:

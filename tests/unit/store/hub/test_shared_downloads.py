@@ -100,19 +100,21 @@ async def test_a_caller_that_leaves_does_not_end_the_transfer_of_the_others() ->
 
 
 async def test_the_last_caller_that_leaves_ends_the_transfer_and_waits_for_its_end() -> None:
-    shared, transfers = SharedDownloads(), Transfers()
+    shared, transfers, again = SharedDownloads(), Transfers(), Transfers()
     transfers.cleaned.clear()
     caller = asyncio.create_task(shared.join(TARGET, Watcher(), transfers.start))
     await transfers.running.wait()
     caller.cancel()
     await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    transfers.release.set()
-    late = asyncio.create_task(shared.join(TARGET, Watcher(), transfers.start))
-    await late
-    assert (transfers.started, transfers.ended) == (2, ["done"]), "the late one has a transfer of its own"
+    late = asyncio.create_task(shared.join(TARGET, Watcher(), again.start))
+    await again.running.wait()
     assert not caller.done()
     transfers.cleaned.set()
     with pytest.raises(asyncio.CancelledError):
         await caller
-    assert transfers.ended == ["done", "cancelled"]
+    assert transfers.ended == ["cancelled"]
+    later = asyncio.create_task(shared.join(TARGET, Watcher(), again.start))
+    await asyncio.sleep(0)
+    again.release.set()
+    await asyncio.gather(late, later)
+    assert (transfers.started, again.started, again.ended) == (1, 1, ["done"])

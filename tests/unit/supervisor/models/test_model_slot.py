@@ -45,9 +45,7 @@ class Pulse(WorkerProcess):
 
 def slot(command: tuple[str, ...] = FAKE_ENGINE, clock: TurnedClock | None = None) -> tuple[ModelSlot, Pulse]:
     worker = Pulse("m", command, WorkerLimits(), on_change=lambda: None)
-    made = ModelSlot(
-        ModelSource(name="m", path="/m"), PREPARED, worker, lambda: None, clock or TurnedClock()
-    )
+    made = ModelSlot(ModelSource(name="m", path="/m"), PREPARED, worker, lambda: None, clock or TurnedClock())
     return made, worker
 
 

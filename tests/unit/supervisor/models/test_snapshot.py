@@ -30,6 +30,10 @@ def history(crashes: int = 0) -> ModelHistory:
 
 def slot(state: SlotState, *, ending: bool = False) -> Any:
     """The members that a status reads."""
+
+    def keep_alive_left_s(retention: Retention, now: float) -> float:
+        return retention.keep_alive_s + now
+
     pong = SimpleNamespace(stats=EngineStats(cache_ram_bytes=5))
     return SimpleNamespace(
         state=state,
@@ -37,7 +41,7 @@ def slot(state: SlotState, *, ending: bool = False) -> Any:
         client=SimpleNamespace(facts=fake_facts()),
         leases=2,
         memory=SimpleNamespace(total=160),
-        keep_alive_left_s=lambda retention, now: retention.keep_alive_s + now,
+        keep_alive_left_s=keep_alive_left_s,
     )
 
 
