@@ -47,8 +47,8 @@ class WeightUpdater:
         """Add GGUF files with tensors for a model; None is the default one. Returns after checking them; with
         `finished`, after the model is served with them.
 
-        Raises ModelNotFound; InvalidRequest and StoreError, which discard the update; as ModelManager.load. The model is
-        then unchanged.
+        Raises ModelNotFound; InvalidRequest and StoreError, which discard the update; and as ModelManager.load. The
+        model is then unchanged.
         """
         async with self._lock:
             source = await asyncio.to_thread(self._sources.resolve, model)
