@@ -67,7 +67,8 @@ def single_models() -> list[str]:
     lines = [
         "## Single models",
         "",
-        'A table `[models."NAME"]` in the file holds for one model, over what holds for all of them, flags included.',
+        'A table `[models."NAME"]` in the file applies to one model. It takes precedence over the settings for all models,',
+        "flags included.",
         "NAME is any full name of the model: as `jan-serve ls` shows it, the file's own name, or `org/repo:QUANT`.",
         "`--chat-template MODEL=...` is `template` of such a table, and wins over it.",
         "",
@@ -85,7 +86,7 @@ def single_models() -> list[str]:
         "```",
         "",
         "The tables are read again when the file has changed; `jan-serve config check` shows mistakes with their line,",
-        "and a running server keeps what it had. A key marked *live* counts from the next request on. For the others",
+        "and a running server keeps the old values. A key marked *live* counts from the next request on. For the others",
         "the model is loaded again at its next request, once no other request uses it.",
         "",
     ]
