@@ -77,5 +77,6 @@ def test_links_and_files_in_the_root_are_not_touched(tmp_path: Path) -> None:
     (root / "note").touch()
     folder = ProcessFolder(root)
     folder.path()
-    assert (outside / "file").exists() and (root / "link").is_symlink() and (root / "note").exists()
+    assert [path.name for path in outside.iterdir()] == ["file"]
+    assert (root / "link").is_symlink() and (root / "note").exists()
     folder.close()
