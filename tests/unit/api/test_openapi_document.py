@@ -10,7 +10,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_the_document_has_a_route_that_logs_and_metrics_know() -> None:
-    async with http_client() as client:
+    async with http_client(fresh=True) as client:
         whole = (await client.get("/openapi.json")).json()
         assert whole["info"]["title"] == "jan-serve"
         assert "/openapi.json" not in whole["paths"]
