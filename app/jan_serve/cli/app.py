@@ -9,7 +9,10 @@ import typer
 import typer.main
 
 from jan_serve.cli.commands.completion import PROGRAM, enable_completion, is_completing
+from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.registry import COMMANDS, add_command, add_summary
+
+_GLOBAL_FLAGS = frozenset({"--version", "--help", "-h"})
 
 
 def _root(
@@ -31,6 +34,32 @@ def build_app(names: Sequence[str] | None = None, *, summaries: bool = False) ->
     for name in COMMANDS if names is None else names:
         (add_summary if summaries else add_command)(app, name)
     return app
+
+
+def with_default_command(arguments: Sequence[str]) -> list[str]:
+    """Prepend `serve` where the arguments begin with no command: `jan-serve --port 1` is `jan-serve serve --port 1`.
+
+    Raises CommandError if they begin with an option of another command, and its name follows.
+    """
+    if not arguments:
+        return ["serve"]
+    flag = arguments[0]
+    if not flag.startswith("-") or flag in _GLOBAL_FLAGS:
+        return list(arguments)
+    command = next((word for word in arguments[1:] if word in COMMANDS), None)
+    if command not in (None, "serve") and flag.partition("=")[0] not in _serve_flags():
+        raise CommandError(
+            f"{flag} comes before the command.",
+            f"Options follow it: {PROGRAM} {command} {flag} …; without a command, they are those of serve.",
+            WRONG_USE,
+        )
+    return ["serve", *arguments]
+
+
+def _serve_flags() -> set[str]:
+    from jan_serve.config import setting_options  # slow, and needed for this mistake only
+
+    return {"--config", *(flag for option in setting_options() for flag in option.flag.split("/"))}
 
 
 def command_for(words: Sequence[str]) -> Any:

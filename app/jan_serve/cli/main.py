@@ -11,29 +11,21 @@ from jan_serve.cli.interrupts import interrupts_end_at_once
 from jan_serve.cli.standard_streams import discard_output
 from jan_serve.quick_imports import quick_imports
 
-_GLOBAL_FLAGS = frozenset({"--version", "--help", "-h"})
-
-
-def with_default_command(arguments: Sequence[str]) -> list[str]:
-    """Prepend `serve` where the arguments begin with no command: `jan-serve --port 1` is `jan-serve serve --port 1`."""
-    if not arguments or (arguments[0].startswith("-") and arguments[0] not in _GLOBAL_FLAGS):
-        return ["serve", *arguments]
-    return list(arguments)
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line, by default that of the process. Returns the exit status."""
-    words = with_default_command(sys.argv[1:] if arguments is None else arguments)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # print the code of a character that the encoding lacks
             stream.reconfigure(errors="backslashreplace")
     try:
-        if words[0] == "--version":
+        arguments = sys.argv[1:] if arguments is None else arguments
+        if arguments[:1] == ["--version"]:
             sys.stdout.write(f"jan-serve {__version__}\n")
             sys.exit()
         with interrupts_end_at_once(), quick_imports():
-            from jan_serve.cli.app import command_for
+            from jan_serve.cli.app import command_for, with_default_command
 
+            words = with_default_command(arguments)
             command = command_for(words)
         # typer reports wrong flags itself and ends every command with SystemExit.
         command.main(words, prog_name="jan-serve")

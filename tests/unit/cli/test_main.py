@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from jan_serve import __version__
-from jan_serve.cli.app import build_app
-from jan_serve.cli.main import main, with_default_command
+from jan_serve.cli.app import build_app, with_default_command
+from jan_serve.cli.main import main
 from jan_serve.cli.registry import COMMANDS
 from jan_serve.config import setting_options
 from tests.unit.store.gguf_builder import GgufBytes, uint_key
@@ -43,6 +43,24 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 )
 def test_serve_is_the_default_command(words: list[str], meant: list[str]) -> None:
     assert with_default_command(words) == meant
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "says"),
+    [
+        (["--url", "http://x", "run"], 2, "jan-serve run --url …"),
+        (["--json", "service", "status"], 2, "jan-serve service --json …"),
+        (["--url=http://x", "ps"], 2, "jan-serve ps --url=http://x …"),
+        (["--nonsense", "1"], 2, "No such option: --nonsense"),
+        (["--model", "run", "--nonsense"], 2, "No such option: --nonsense"),
+        (["--no-auth", "run"], 2, "unexpected extra argument"),
+    ],
+)
+def test_an_option_before_the_command(
+    words: list[str], status: int, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == status
+    assert says in capsys.readouterr().err
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

@@ -158,11 +158,6 @@ class WorkerProcess:
         """The last pulse; its stats are as old as that."""
         return self._watchdog.pong
 
-    @property
-    def stderr_lines(self) -> tuple[str, ...]:
-        """Its last stderr lines, sanitised, oldest first."""
-        return self._tail.lines
-
     async def start(self, load: LoadModel) -> None:
         """Spawn it, unless there is a spare, and send the first frame. Raises OSError.
 
