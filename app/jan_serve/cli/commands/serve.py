@@ -147,7 +147,7 @@ def run_server(
             library = build_library(resolver, settings, free_memory)
             control = ServerControl(settings, manager, updated)
             profile = sources.profile
-        # Until uvicorn installs its handlers, and after it removes them, an interrupt is a cancellation by the event loop.
+        # Before and after uvicorn has its own handlers, the event loop makes an interrupt a cancellation.
         return run(settings, manager, renderer, compiler, sock, library, observer, profile, control, runner)
 
 
