@@ -77,7 +77,7 @@ class RequestContext:
                 if status:
                     abort_connection(scope)
                 else:
-                    response = self._envelopes.render(scope["path"], internal_problem())
+                    response = self._envelopes.render(scope["path"], internal_problem(), record.request_id)
                     await response(scope, receive, send_with_headers)
             finally:
                 record.cancelled = record.cancelled or status in (0, CLIENT_CLOSED)

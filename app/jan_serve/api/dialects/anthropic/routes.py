@@ -1,0 +1,66 @@
+"""All routes of the Anthropic dialect, and the paths that it serves them at."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from fastapi import APIRouter
+from pydantic import TypeAdapter
+from starlette.types import Scope
+
+from jan_serve.api.dialect import Services, reroute
+from jan_serve.api.dialects.anthropic.claude_names import ClaudeLeases
+from jan_serve.api.dialects.anthropic.messages.routes import add_message_routes
+from jan_serve.api.dialects.anthropic.messages.wire_reply import ErrorBody
+from jan_serve.api.dialects.anthropic.models.routes import add_model_routes
+from jan_serve.api.guards.guard import header_values
+from jan_serve.api.http.json_body import JsonRoute
+from jan_serve.generation.leases import DefaultingLeases
+
+PREFIX: Final = "/anthropic"
+"""Of paths that another dialect has at the root."""
+MESSAGES: Final = "/v1/messages"
+_SHARED: Final = ("/v1/models", "/v1/files")
+"""Anthropic's for requests with its header. It has no files here: such a request gets its form of 404."""
+_DOUBLED: Final = "/v1" + MESSAGES
+"""Where a base URL ends with /v1, though clients add it."""
+_VERSION: Final = b"anthropic-version"
+
+_ERROR: Final[dict[str, Any]] = {
+    # Written out once: FastAPI would make a validator of the model for each status of each route.
+    "content": {"application/json": {"schema": TypeAdapter(ErrorBody).json_schema()}}
+}
+_ERRORS: Final[dict[int | str, dict[str, Any]]] = {
+    400: {**_ERROR, "description": "The request is refused"},
+    401: {**_ERROR, "description": "A key is needed"},
+    403: {**_ERROR, "description": "Host or Origin is not allowed"},
+    404: {**_ERROR, "description": "There is no model"},
+    413: {**_ERROR, "description": "The body is too large"},
+    415: {**_ERROR, "description": "The body is not JSON"},
+    500: {**_ERROR, "description": "The server failed"},
+    504: {**_ERROR, "description": "The request took too long"},
+    529: {**_ERROR, "description": "The queue is full, loading failed, or the server stops"},
+}
+
+
+def rewrite_head(scope: Scope) -> None:
+    path: str = scope["path"]
+    if _is_under(path, (_DOUBLED,)):
+        reroute(scope, path.removeprefix("/v1"))
+    elif _is_under(path, (PREFIX + MESSAGES,)):
+        reroute(scope, path.removeprefix(PREFIX))
+    elif _is_under(path, _SHARED) and header_values(scope, _VERSION):
+        reroute(scope, PREFIX + path)
+
+
+def anthropic_router(services: Services, *, serves_unknown_names: bool) -> APIRouter:
+    """serves_unknown_names: the default model answers for models that do not exist."""
+    router = APIRouter(route_class=JsonRoute, responses=_ERRORS, tags=["Anthropic"])
+    leases = ClaudeLeases(services.models)
+    add_message_routes(router, services, DefaultingLeases(leases) if serves_unknown_names else leases)
+    add_model_routes(router, services, PREFIX)
+    return router
+
+
+def _is_under(path: str, roots: tuple[str, ...]) -> bool:
+    return any(path == root or path.startswith(root + "/") for root in roots)
