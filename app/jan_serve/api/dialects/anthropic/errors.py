@@ -11,7 +11,7 @@ from typing import Final
 from starlette.responses import Response
 
 from jan_serve.api.dialects.anthropic.claude_names import names_for
-from jan_serve.api.dialects.anthropic.messages.wire_reply import ErrorBody
+from jan_serve.api.dialects.anthropic.messages.wire_reply import AnthropicError
 from jan_serve.api.errors import Problem
 from jan_serve.api.http.replies import json_reply
 from jan_serve.errors import ContextLengthExceeded, InvalidModel, ModelNotFound, Unavailable
@@ -35,7 +35,7 @@ def render_error(problem: Problem) -> Response:
     return json_reply(body, _status(problem), {REQUEST_ID_HEADER: problem.request_id})
 
 
-def error_body(problem: Problem) -> ErrorBody:
+def error_body(problem: Problem) -> AnthropicError:
     """The body, also as the last event of a stream that failed."""
     status = _status(problem)
     kind = _TYPES.get(status, "invalid_request_error" if status < 500 else "api_error")

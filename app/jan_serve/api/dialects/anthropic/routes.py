@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 from fastapi import APIRouter
-from pydantic import TypeAdapter
 from starlette.types import Scope
 
 from jan_serve.api.dialect import Services, reroute
 from jan_serve.api.dialects.anthropic.claude_names import ClaudeLeases
 from jan_serve.api.dialects.anthropic.messages.routes import add_message_routes
-from jan_serve.api.dialects.anthropic.messages.wire_reply import ErrorBody
+from jan_serve.api.dialects.anthropic.messages.wire_reply import AnthropicError
 from jan_serve.api.dialects.anthropic.models.routes import add_model_routes
 from jan_serve.api.guards.guard import header_values
 from jan_serve.api.http.json_body import JsonRoute
@@ -27,11 +26,11 @@ _DOUBLED: Final = "/v1" + MESSAGES
 _VERSION: Final = b"anthropic-version"
 
 _ERROR: Final[dict[str, Any]] = {
-    # Written out once: FastAPI would make a validator of the model for each status of each route.
-    "content": {"application/json": {"schema": TypeAdapter(ErrorBody).json_schema()}}
+    # FastAPI would make a validator of a model for each status of each route: only status 400 has the model.
+    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/AnthropicError"}}}
 }
 _ERRORS: Final[dict[int | str, dict[str, Any]]] = {
-    400: {**_ERROR, "description": "The request is refused"},
+    400: {"model": AnthropicError, "description": "The request is refused"},
     401: {**_ERROR, "description": "A key is needed"},
     403: {**_ERROR, "description": "Host or Origin is not allowed"},
     404: {**_ERROR, "description": "There is no model"},

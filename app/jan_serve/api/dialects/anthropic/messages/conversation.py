@@ -40,7 +40,9 @@ _ERROR: Final = "Error: "
 class Conversation:
     """messages: for the template. warnings: parts that are left out. ends_with_result: the model answers a result."""
 
-    def __init__(self, system: str | Sequence[TextBlock] | None, messages: Sequence[wire.Message]) -> None:
+    def __init__(
+        self, system: str | Sequence[TextBlock] | None, messages: Sequence[wire.InputMessage]
+    ) -> None:
         """Raises InvalidRequest and UnsupportedContent."""
         self.warnings: list[str] = []
         self._instructions = [system] if isinstance(system, str) else [block.text for block in system or ()]
@@ -56,7 +58,7 @@ class Conversation:
             *(turn for role, blocks in self._turns for turn in self._translated(role, blocks)),
         )
 
-    def _add(self, message: wire.Message, where: str) -> None:
+    def _add(self, message: wire.InputMessage, where: str) -> None:
         blocks = _blocks(message.content)
         for block in blocks:
             if isinstance(block, OtherBlock):

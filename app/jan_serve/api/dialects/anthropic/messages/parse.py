@@ -9,9 +9,9 @@ from jan_serve.api.dialects.anthropic.messages import wire
 from jan_serve.api.dialects.anthropic.messages.conversation import Conversation
 from jan_serve.api.dialects.anthropic.messages.wire_tools import (
     AnthropicTool,
-    AnyToolChoice,
-    CustomTool,
-    NamedToolChoice,
+    ClientTool,
+    ToolByName,
+    ToolMode,
 )
 from jan_serve.api.shared.explicit_fields import explicit_fields
 from jan_serve.api.shared.reasoning_effort import REASONING_BUDGETS
@@ -100,7 +100,7 @@ def _tools(body: wire.CountTokensRequest) -> tuple[tuple[Tool, ...], list[str]]:
         match tool:
             case AnthropicTool():
                 warnings.append(f"tools[{index}]: {tool.type[:60]} is not on this server, and left out")
-            case CustomTool():
+            case ClientTool():
                 if tool.name in found:
                     raise InvalidRequest(
                         f"tools[{index}].name: a tool named {tool.name[:80]!r} is there already",
@@ -115,15 +115,15 @@ def _tools(body: wire.CountTokensRequest) -> tuple[tuple[Tool, ...], list[str]]:
     return tuple(found.values()), warnings
 
 
-def _tool_choice(choice: AnyToolChoice | NamedToolChoice | None) -> ToolChoice:
+def _tool_choice(choice: ToolMode | ToolByName | None) -> ToolChoice:
     match choice:
-        case None | AnyToolChoice(type="auto"):
+        case None | ToolMode(type="auto"):
             return ToolChoice("auto")
-        case AnyToolChoice(type="any"):
+        case ToolMode(type="any"):
             return ToolChoice("required")
-        case AnyToolChoice():
+        case ToolMode():
             return ToolChoice("none")
-        case NamedToolChoice():
+        case ToolByName():
             return ToolChoice("named", choice.name)
 
 

@@ -13,8 +13,8 @@ from jan_serve.api.dialects.anthropic.messages.wire_reply import (
     ContentBlock,
     Event,
     MessageBody,
+    MessageUsage,
     StopReason,
-    Usage,
 )
 from jan_serve.core.events import Completed, Finished, ReasoningDelta, Started, TextDelta, ToolCallDelta
 from jan_serve.core.events import Usage as CoreUsage
@@ -171,7 +171,7 @@ class MessageAnswer:
         return self._events.message
 
 
-def _usage(usage: CoreUsage) -> Usage:
+def _usage(usage: CoreUsage) -> MessageUsage:
     return {
         "input_tokens": max(0, usage.prompt_tokens - usage.cached_tokens),
         "cache_creation_input_tokens": 0,

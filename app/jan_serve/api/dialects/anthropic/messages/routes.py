@@ -14,7 +14,7 @@ from jan_serve.api.dialects.anthropic.errors import REQUEST_ID_HEADER, error_bod
 from jan_serve.api.dialects.anthropic.messages.parse import chat_prompt, message_request
 from jan_serve.api.dialects.anthropic.messages.render import PING, MessageAnswer, MessageEvents
 from jan_serve.api.dialects.anthropic.messages.wire import CountTokensRequest, CreateMessageRequest
-from jan_serve.api.dialects.anthropic.messages.wire_reply import ErrorBody, MessageBody, TokenCount
+from jan_serve.api.dialects.anthropic.messages.wire_reply import AnthropicError, MessageBody, TokenCount
 from jan_serve.api.errors import Problem
 from jan_serve.api.http.disconnect import while_connected
 from jan_serve.api.http.replies import json_reply
@@ -48,7 +48,7 @@ def add_message_routes(router: APIRouter, services: Services, leases: ModelLease
         )
         request_id = record_of(request.scope).request_id
 
-        def render_error(problem: Problem) -> ErrorBody:
+        def render_error(problem: Problem) -> AnthropicError:
             return error_body(replace(problem, request_id=request_id))
 
         if body.stream:

@@ -15,7 +15,7 @@ Count = Annotated[Int, Between(0)]
 Display = Literal["summarized", "omitted"]
 
 
-class Message(WireModel):
+class InputMessage(WireModel):
     """A turn. A system message may come anywhere."""
 
     role: Literal["user", "assistant", "system"]
@@ -63,7 +63,7 @@ class CountTokensRequest(WireModel):
 
     model: str
     messages: Annotated[
-        list[Message],
+        list[InputMessage],
         FirstError(),
         AtMost(limits.MAX_MESSAGES, "messages"),
         Field(

@@ -12,18 +12,18 @@ Event = dict[str, Any]
 StopReason = Literal["end_turn", "max_tokens", "stop_sequence", "tool_use", "model_context_window_exceeded"]
 
 
-class OutputTokensDetails(TypedDict):
+class ThinkingTokens(TypedDict):
     thinking_tokens: int
 
 
-class Usage(TypedDict):
+class MessageUsage(TypedDict):
     """The prompt has input_tokens and cache_read_input_tokens, which were in the prefix cache."""
 
     input_tokens: int
     cache_creation_input_tokens: int
     cache_read_input_tokens: int
     output_tokens: int
-    output_tokens_details: NotRequired[OutputTokensDetails]
+    output_tokens_details: NotRequired[ThinkingTokens]
 
 
 class ContentBlock(TypedDict):
@@ -48,21 +48,21 @@ class MessageBody(TypedDict):
     content: list[ContentBlock]
     stop_reason: StopReason | None
     stop_sequence: str | None
-    usage: Usage
+    usage: MessageUsage
 
 
 class TokenCount(TypedDict):
     input_tokens: int
 
 
-class ErrorDetail(TypedDict):
+class AnthropicErrorDetail(TypedDict):
     type: str
     message: str
 
 
-class ErrorBody(TypedDict):
+class AnthropicError(TypedDict):
     """Every rejection and failure."""
 
     type: Literal["error"]
-    error: ErrorDetail
+    error: AnthropicErrorDetail
     request_id: str

@@ -11,7 +11,7 @@ from jan_serve.api.dialects.anthropic.messages.wire_blocks import tag_of
 from jan_serve.api.shared.wire_types import AtMost, FirstError, WireModel
 
 
-class CustomTool(WireModel):
+class ClientTool(WireModel):
     """A tool of the client. input_schema: a JSON Schema."""
 
     type: Literal["custom"] | None = None
@@ -38,22 +38,22 @@ def _tag(value: object) -> str:
 
 
 Tool = Annotated[
-    Annotated[CustomTool, Tag(_CUSTOM)] | Annotated[AnthropicTool, Tag("other")], Discriminator(_tag)
+    Annotated[ClientTool, Tag(_CUSTOM)] | Annotated[AnthropicTool, Tag("other")], Discriminator(_tag)
 ]
 Tools = Annotated[list[Tool], FirstError(), AtMost(limits.MAX_TOOLS, "tools")]
 
 
-class AnyToolChoice(WireModel):
+class ToolMode(WireModel):
     """auto: the model decides. any: it calls one of the tools. none: it calls none."""
 
     type: Literal["auto", "any", "none"]
     disable_parallel_tool_use: bool | None = None
 
 
-class NamedToolChoice(WireModel):
+class ToolByName(WireModel):
     type: Literal["tool"]
     name: str
     disable_parallel_tool_use: bool | None = None
 
 
-ToolChoice = Annotated[AnyToolChoice | NamedToolChoice, Discriminator("type")]
+ToolChoice = Annotated[ToolMode | ToolByName, Discriminator("type")]
