@@ -47,7 +47,7 @@ ANSWER: Final = (
     '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Tromsø"}}\n</tool_call>\n'
     '<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>'
 )
-CONTENT: Final = [
+CONTENT: Final[list[Any]] = [
     {"type": "thinking", "thinking": "Hmm, é🙂.", "signature": "jan-serve"},
     {"type": "text", "text": "Let me see."},
     {"type": "tool_use", "name": "get_weather", "input": {"city": "Tromsø"}},
