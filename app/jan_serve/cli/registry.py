@@ -27,6 +27,7 @@ COMMANDS: Final = {
     "config": "config:config_app",
     "completion": "completion:completion",
     "connect": "connect:connect",
+    "launch": "launch:launch",
     "service": "service:service_app",
     "own-server": "own_server:own_server",
 }
