@@ -66,8 +66,3 @@ def test_opencode_begins_with_the_model() -> None:
 def test_cline_reads_the_folder_of_its_file() -> None:
     folder = Path("/h/.cline")
     assert start("cline").arguments[:4] == ("--config", str(folder), "--data-dir", str(folder / "data"))
-        "--config",
-        str(Path("/h/.cline")),
-        "--data-dir",
-        str(Path("/h/.cline/data")),
-    )
