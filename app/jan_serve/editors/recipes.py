@@ -33,12 +33,14 @@ class Recipe:
     """steps: instructions for the user. change: None if the program has no settings file to edit.
 
     aliases: names that the model should also have on the server, because clients of the same API send them.
+    has_context: the settings or steps contain the size of the model's context.
     """
 
     title: str
     steps: tuple[str, ...]
     change: Change | None = None
     aliases: tuple[str, ...] = ()
+    has_context: bool = True
 
 
 def _continue(facts: ServerFacts, folders: Folders) -> Recipe:
@@ -179,6 +181,7 @@ def _jetbrains(facts: ServerFacts, folders: Folders) -> Recipe:
             f"API Key: {'YOUR-KEY' if facts.needs_key else NO_KEY}",
             "Tool calling: on. Then Test Connection, and choose models for the features.",
         ),
+        has_context=False,
     )
 
 
@@ -271,6 +274,7 @@ def _aider(facts: ServerFacts, folders: Folders) -> Recipe:
         "aider",
         (*secret, "Start aider in a repository."),
         Change(folders.home / ".aider.conf.yml", lambda text: set_keys(text, values)),
+        has_context=False,
     )
 
 
@@ -284,6 +288,7 @@ def _open_webui(facts: ServerFacts, folders: Folders) -> Recipe:
             f"If it is running already: Admin Settings, Connections, OpenAI API: URL {facts.base_url}, key {key}.",
             "In a container, 127.0.0.1 is the container itself: use --network=host (Linux).",
         ),
+        has_context=False,
     )
 
 
