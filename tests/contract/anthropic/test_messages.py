@@ -310,6 +310,13 @@ async def test_what_is_left_out_is_named_in_a_header() -> None:
         assert response.headers["x-jan-serve-warning"].startswith("tools[2]: web_search_20250305")
 
 
+async def test_warnings_do_not_fill_the_head() -> None:
+    blocks = [{"type": "server_tool_use"}] * 40 + [{"type": f"other_{number}"} for number in range(40)]
+    turns = [*HI["messages"], {"role": "assistant", "content": blocks}, {"role": "user", "content": "Go"}]
+    found = (await post(messages=turns)).headers.get_list("x-jan-serve-warning")
+    assert len(found) == len(set(found)) == 16
+
+
 async def test_images_of_the_user_are_refused_without_being_opened() -> None:
     source = {"type": "url", "url": "http://127.0.0.1:1/x.png"}
     turns = [{"role": "user", "content": [{"type": "image", "source": source}]}]
