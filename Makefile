@@ -40,6 +40,7 @@ test-clients: install ## clients of other projects; those in JavaScript need nod
 	@scripts/install-clients
 	@scripts/install-lmdeploy-client
 	cd tests/clients/node && npm ci --no-audit --no-fund --loglevel=error
+	cd tests/clients/claude_code && npm ci --no-audit --no-fund --loglevel=error || echo "==> Claude Code could not be installed: its tests are skipped" >&2
 	$(BIN)/python -m pytest tests/clients $(ARGS)
 
 test-page: install ## the page in a headless Chromium, which must be installed (ARGS: as pytest)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from benchmarks import cache_rows, load_rows, start_rows
+from benchmarks import agent_rows, cache_rows, load_rows, start_rows
 from benchmarks.figures import Figures
 from benchmarks.load import Job, burst, words
 from benchmarks.servers import Running
@@ -167,6 +167,15 @@ ROWS = (
         True,
         cache_rows.alternating,
         needs_ctx=4608,
+    ),
+    Row(
+        "agent-turns",
+        "an agent's next turn reads only what is new",
+        "wall_s",
+        "s",
+        True,
+        agent_rows.agent_turns,
+        needs_ctx=40_960,
     ),
     Row("repeated-text", "editing repeats what is there", "tokens_per_s", "tok/s", False, load_rows.repeated),
     Row(

@@ -25,6 +25,7 @@ TOOL: Any = {
     "function": {"name": "get_weather", "description": "Get the weather in a city", "parameters": SCHEMA},
 }
 PROMPT = "<|im_start|>user\nHello!<|im_end|>\n<|im_start|>assistant\n"
+GREEDY = {"temperature": 0}  # newer versions of Anthropic's client have no field for it
 EXTRACT = "My name is Omar, I am 37 years old and live in Oslo. Give name, age and city as JSON."
 
 
@@ -133,6 +134,140 @@ def openai_responses(url: str) -> None:
         assert error.code == "previous_response_not_found"
     else:
         raise AssertionError("an answer that was deleted is not gone on from")
+
+
+def anthropic_messages(url: str) -> None:
+    import anthropic
+
+    client = anthropic.Anthropic(base_url=url.removesuffix("/v1"), api_key="none", max_retries=0)
+    messages: Any = [{"role": "user", "content": "Hello!"}]
+    asked: dict[str, Any] = {"model": MODEL, "max_tokens": 64, "messages": messages}
+    hello = client.messages.create(**asked)
+    assert hello.content[0].type == "text"
+    assert (hello.model, hello.stop_reason, hello._request_id is not None) == (MODEL, "end_turn", True)
+    counted = client.messages.count_tokens(model=MODEL, messages=messages)
+    assert counted.input_tokens == hello.usage.input_tokens + (hello.usage.cache_read_input_tokens or 0)
+    again = client.messages.create(**asked)
+    assert again.usage.cache_read_input_tokens
+    with client.messages.stream(**asked, extra_body=GREEDY) as stream:
+        text = "".join(stream.text_stream)
+        final = stream.get_final_message()
+    assert final.content[0].type == "text"
+    assert final.content[0].text == text
+    assert final.usage.output_tokens > 0
+    short = client.messages.create(**asked | {"max_tokens": 2})
+    assert (short.stop_reason, short.usage.output_tokens) == ("max_tokens", 2)
+    assert client.messages.create(**asked | {"max_tokens": 0}).content == []
+    stopped = client.messages.create(**asked, extra_body=GREEDY, stop_sequences=[text.split()[1]])
+    assert (stopped.stop_reason, stopped.stop_sequence) == ("stop_sequence", text.split()[1])
+    thought = client.messages.create(**asked, thinking={"type": "enabled", "budget_tokens": 1024})
+    assert thought.content
+    assert [model.id for model in client.models.list()] == [MODEL]
+    assert client.models.retrieve(MODEL).display_name == MODEL
+
+
+def anthropic_tools(url: str) -> None:
+    import anthropic
+    from pydantic import BaseModel
+
+    class Person(BaseModel):
+        name: str
+        age: int
+        city: str
+
+    client = anthropic.Anthropic(base_url=url.removesuffix("/v1"), api_key="none", max_retries=0)
+    tool: Any = {"name": "get_weather", "description": "Get the weather in a city", "input_schema": SCHEMA}
+    question: Any = {"role": "user", "content": WEATHER}
+    asked: dict[str, Any] = {"model": MODEL, "max_tokens": 200, "tools": [tool], "extra_body": GREEDY}
+    first = client.messages.create(messages=[question], **asked)
+    assert first.stop_reason == "tool_use"
+    call = first.content[-1]
+    assert call.type == "tool_use"
+    assert call.input == {"city": "Oslo"}
+    with client.messages.stream(messages=[question], **asked) as stream:
+        pieces = [event.partial_json for event in stream if event.type == "input_json"]
+        streamed = stream.get_final_message().content[-1]
+    assert json.loads("".join(pieces)) == {"city": "Oslo"}
+    assert streamed.type == "tool_use"
+    assert streamed.input == {"city": "Oslo"}
+    result: Any = {"type": "tool_result", "tool_use_id": call.id, "content": '{"sky": "rain"}'}
+    turns: Any = [
+        question,
+        {"role": "assistant", "content": first.content},
+        {"role": "user", "content": [result]},
+    ]
+    assert client.messages.create(messages=turns, **asked).content
+    forced = client.messages.create(
+        messages=[{"role": "user", "content": "Hello!"}],
+        tool_choice={"type": "tool", "name": "get_weather"},
+        **asked,
+    )
+    assert [block.type for block in forced.content] == ["tool_use"]
+
+    extract: Any = [{"role": "user", "content": EXTRACT}]
+    parsed = client.messages.parse(
+        model=MODEL, max_tokens=200, messages=extract, output_format=Person, extra_body=GREEDY
+    )
+    assert isinstance(parsed.parsed_output, Person)
+
+
+def anthropic_errors(url: str) -> None:
+    import anthropic
+
+    client = anthropic.Anthropic(base_url=url.removesuffix("/v1"), api_key="none", max_retries=0)
+    hello: Any = [{"role": "user", "content": "Hello!"}]
+    long: Any = [{"role": "user", "content": "word " * 20_000}]
+    try:
+        client.messages.create(model=MODEL, max_tokens=9, messages=long)
+    except anthropic.BadRequestError as error:
+        assert "prompt is too long: " in str(error)
+        assert error.type == "invalid_request_error"
+    else:
+        raise AssertionError("a prompt that is too long is refused")
+    try:
+        client.messages.create(model=MODEL, max_tokens=9, messages=hello, extra_body={"temperature": 9})
+    except anthropic.BadRequestError as error:
+        assert "temperature" in str(error)
+    else:
+        raise AssertionError("a temperature out of range is refused")
+    try:
+        client.messages.batches.list()
+    except anthropic.NotFoundError:
+        pass
+    else:
+        raise AssertionError("there are no batches")
+    with client.messages.stream(model=MODEL, max_tokens=4000, messages=hello) as stream:
+        for _ in stream:
+            break
+    assert client.messages.create(model=MODEL, max_tokens=9, messages=hello).content
+
+
+def anthropic_thinking(url: str) -> None:
+    """Against a scripted model that thinks, speaks and calls."""
+    import anthropic
+
+    client = anthropic.Anthropic(base_url=url.removesuffix("/v1"), api_key="none", max_retries=0)
+    tool: Any = {"name": "now", "input_schema": {"type": "object"}}
+    asked: dict[str, Any] = {
+        "model": "any",
+        "max_tokens": 99,
+        "tools": [tool],
+        "thinking": {"type": "adaptive"},
+    }
+    with client.messages.stream(messages=[{"role": "user", "content": "Hi"}], **asked) as stream:
+        kinds = {event.type for event in stream}
+        message = stream.get_final_message()
+    assert {"thinking", "signature", "text", "input_json"} <= kinds
+    thought, text, call = message.content
+    assert (thought.type, text.type, call.type) == ("thinking", "text", "tool_use")
+    assert (thought.thinking, text.text) == ("Hmm.", "Let me see.")
+    assert message.model == "any"
+    turns: Any = [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": message.content},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": call.id, "content": "noon"}]},
+    ]
+    assert client.messages.create(messages=turns, **asked).content
 
 
 def langchain(url: str) -> None:
@@ -309,6 +444,10 @@ CASES: dict[str, Callable[[str], None]] = {
         openai_tools,
         openai_parse,
         openai_responses,
+        anthropic_messages,
+        anthropic_tools,
+        anthropic_errors,
+        anthropic_thinking,
         langchain,
         instructor,
         litellm,

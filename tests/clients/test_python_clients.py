@@ -11,7 +11,8 @@ from tests.clients.running import run_client
 PYTHON = Path(__file__).parents[2] / ".venv-clients" / "bin" / "python"
 RUN = Path(__file__).with_name("run.py")
 CASES = (
-    "openai_chat", "openai_tools", "openai_parse", "openai_responses", "langchain", "instructor", "litellm",
+    "openai_chat", "openai_tools", "openai_parse", "openai_responses", "anthropic_messages",
+    "anthropic_tools", "anthropic_errors", "langchain", "instructor", "litellm",
     "pydantic_ai", "text_generation", "huggingface_endpoint",
 )  # fmt: skip
 

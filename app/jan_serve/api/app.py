@@ -197,8 +197,9 @@ def _exception_handlers(
     envelopes: Envelopes, routes: Sequence[BaseRoute]
 ) -> dict[int | type[Exception], Any]:
     def answer(request: Request, problem: Problem) -> Response:
-        record_of(request.scope).error = problem.code
-        return envelopes.render(request.scope["path"], problem)
+        record = record_of(request.scope)
+        record.error = problem.code
+        return envelopes.render(request.scope["path"], problem, record.request_id)
 
     async def ours(request: Request, error: JanServeError) -> Response:
         return answer(request, problem_of(error))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -80,7 +80,10 @@ class FieldError:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why a request was rejected or failed. code: stable. error: the exception, for dialects that need details."""
+    """Why a request was rejected or failed. code: stable. error: the exception, for dialects that need details.
+
+    request_id: empty until `Envelopes` renders it.
+    """
 
     status: int
     code: str
@@ -89,6 +92,7 @@ class Problem:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     fields: tuple[FieldError, ...] = ()
     error: JanServeError | None = None
+    request_id: str = ""
 
 
 class HttpError(Exception):
@@ -114,7 +118,7 @@ class Envelopes:
         self._renderers = sorted(renderers.items(), key=lambda item: len(item[0]), reverse=True)
         self._default = default
 
-    def render(self, path: str, problem: Problem) -> Response:
+    def render(self, path: str, problem: Problem, request_id: str = "") -> Response:
         """The response to a problem on this path, with the problem's headers."""
         found = (
             renderer
@@ -122,7 +126,7 @@ class Envelopes:
             if path == prefix or (prefix != "/" and path.startswith(prefix + "/"))
         )
         renderer = next(found, self._default)
-        response = renderer(problem)
+        response = renderer(replace(problem, request_id=request_id))
         response.headers.update(problem.headers)
         return response
 

@@ -12,7 +12,10 @@ import msgspec
 
 from jan_serve.core.messages import Message, TextPart
 
-_LINE = re.compile(r"\s*x-anthropic-billing-header:[^\n]*\n*", re.IGNORECASE)
+_LINE = re.compile(
+    r"\s*x-anthropic-billing-header:(?:[ \t]+[\w-]+=[^;\s]*;?)*(?:[ \t]*\n+|[ \t]*\Z)?", re.IGNORECASE
+)
+"""Its fields are `name=value;`. What follows the last one on the same line is the prompt."""
 
 
 def without_billing_line(messages: tuple[Message, ...]) -> tuple[Message, ...]:

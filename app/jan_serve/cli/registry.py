@@ -74,6 +74,10 @@ COMMANDS: Final = {
         "connect:connect",
         "Show the settings with which a program uses this server. Without PROGRAM, list the programs.",
     ),
+    "launch": Command(
+        "launch:launch",
+        "Start a program that uses this server. Starts a server if none runs, and stops it at the end.",
+    ),
     "service": Command("service:service_app", "Run jan-serve in the background."),
     "own-server": Command(
         "own_server:own_server",

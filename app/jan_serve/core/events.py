@@ -115,7 +115,7 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
     stop: the stop string that ended it, if any. eos: an end-of-generation token ended it.
     mean_logprob: of its tokens; None if log-probabilities were not computed. seed: None when greedy.
     reasoning_tokens: part of completion_tokens. end_token: the end-of-generation token that ended it, if tokens were
-    requested; not counted in completion_tokens.
+    requested; not counted in completion_tokens. context_full: the reason `length` is the end of the context.
     """
 
     index: int
@@ -127,6 +127,7 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
     seed: int | None = None
     reasoning_tokens: int = 0
     end_token: TokenInfo | None = None
+    context_full: bool = False
 
 
 class Completed(msgspec.Struct, frozen=True, kw_only=True):

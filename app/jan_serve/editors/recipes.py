@@ -16,6 +16,9 @@ from jan_serve.editors.jsonc import Named, set_value
 from jan_serve.editors.toml_file import set_table, set_values
 from jan_serve.editors.yaml_file import set_keys, set_models
 
+CLAUDE_ALIASES: Final = ("opus", "sonnet", "haiku", "claude")
+"""The families of Claude's names, and the alias for all others."""
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -29,12 +32,14 @@ class Change:
 class Recipe:
     """steps: instructions for the user. change: None if the program has no settings file to edit.
 
+    aliases: names that the model should also have on the server, because clients of the same API send them.
     has_context: the settings or steps contain the size of the model's context.
     """
 
     title: str
     steps: tuple[str, ...]
     change: Change | None = None
+    aliases: tuple[str, ...] = ()
     has_context: bool = True
 
 
@@ -229,6 +234,37 @@ def _codex(facts: ServerFacts, folders: Folders) -> Recipe:
     )
 
 
+def _claude(facts: ServerFacts, folders: Folders) -> Recipe:
+    model = facts.model
+    names = ("MODEL", "DEFAULT_OPUS_MODEL", "DEFAULT_SONNET_MODEL", "DEFAULT_HAIKU_MODEL")
+    environment = {
+        "ANTHROPIC_BASE_URL": facts.url,
+        **{f"ANTHROPIC_{name}": model.name for name in names},
+        "CLAUDE_CODE_SUBAGENT_MODEL": model.name,
+        "CLAUDE_CODE_ATTRIBUTION_HEADER": "0",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    }
+    if model.n_ctx is not None:
+        environment["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] = str(model.n_ctx)
+    if not facts.needs_key:
+        environment["ANTHROPIC_AUTH_TOKEN"] = NO_KEY
+    # A file of its own leaves the defaults of Claude Code unchanged.
+    path = folders.home / ".claude" / f"{PROVIDER}.settings.json"
+    secret = ("Set ANTHROPIC_AUTH_TOKEN to the server's key.",) if facts.needs_key else ()
+
+    def merge(text: str) -> str:
+        for name, value in environment.items():
+            text = set_value(text, ("env", name), value)
+        return text
+
+    return Recipe(
+        "Claude Code",
+        (*secret, f"claude --settings {path.as_posix()}", "Or, without a file: jan-serve launch claude"),
+        Change(path, merge),
+        aliases=CLAUDE_ALIASES,
+    )
+
+
 def _aider(facts: ServerFacts, folders: Folders) -> Recipe:
     values = {"openai-api-base": facts.base_url, "model": f"openai/{facts.model.name}"}
     if not facts.needs_key:
@@ -268,6 +304,7 @@ RECIPES: Final[dict[str, Callable[[ServerFacts, Folders], Recipe]]] = {
     "jetbrains": _jetbrains,
     "opencode": _opencode,
     "codex": _codex,
+    "claude": _claude,
     "aider": _aider,
     "open-webui": _open_webui,
 }

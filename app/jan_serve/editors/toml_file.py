@@ -12,7 +12,7 @@ from tomlkit.exceptions import TOMLKitError
 
 def set_values(text: str, values: Mapping[str, Any]) -> str:
     """Set top-level values, before the tables. Raises ValueError for invalid TOML."""
-    document = _parsed(text)
+    document = parsed(text)
     table = cast(dict[str, Any], document)
     for key, value in values.items():
         if table.get(key) != value:
@@ -22,7 +22,7 @@ def set_values(text: str, values: Mapping[str, Any]) -> str:
 
 def set_table(text: str, path: Sequence[str], values: Mapping[str, Any]) -> str:
     """Replace the table at `path` by these values. Raises ValueError for invalid TOML."""
-    document = _parsed(text)
+    document = parsed(text)
     table = cast(dict[str, Any], document)
     for key in path[:-1]:
         if key not in table:
@@ -39,7 +39,8 @@ def set_table(text: str, path: Sequence[str], values: Mapping[str, Any]) -> str:
     return tomlkit.dumps(document)
 
 
-def _parsed(text: str) -> TOMLDocument:
+def parsed(text: str) -> TOMLDocument:
+    """Raises ValueError for invalid TOML."""
     try:
         return tomlkit.parse(text)
     except TOMLKitError as error:

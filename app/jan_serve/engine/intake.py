@@ -206,6 +206,7 @@ class Intake:
             sampler=sampler,
             text=text,
             max_new=max_new,
+            fills_context=len(prompt) + max_new == self._n_ctx and max_new != request.stopping.max_tokens,
             seed=seed if sampling.temperature > 0.0 else None,
             guide=grammar if isinstance(grammar, GuidedExecutor) else None,
             resumed=resumed,

@@ -63,7 +63,7 @@ class Sequence:
     num_cached: how many of them came from the prefix cache at the last admission.
     prefill_end: number of tokens at the last admission; computing them is its prefill.
     guide: the sampler's guide, which counts reasoning tokens.
-    max_new: max tokens to generate, bounded by the context and the server's ceiling.
+    max_new: max tokens to generate, bounded by the context and the server's ceiling. fills_context: by the context.
     checkpoints: numbers of tokens at which the prefill saves its state, in ascending order.
     fork: number of tokens at which the prefill stops once, for the other choices of its request; 0: no stop.
     passed: how often a later sequence with a cached prefix was admitted first.
@@ -95,6 +95,7 @@ class Sequence:
     num_drafted: int = 0
     passed: int = 0
     mark: PrefixMark | None = None
+    fills_context: bool = False
 
     @property
     def request(self) -> EngineRequest:

@@ -213,6 +213,7 @@ class SequenceOutput:
                 reason = "stop"
             self._emit_text(sequence, emission)
         scored = request.logprobs is not None and sequence.num_generated > 0
+        context_full = reason == "length" and sequence.fills_context
         self._events.append(
             SequenceFinished(
                 id=request.id,
@@ -227,6 +228,7 @@ class SequenceOutput:
                 if end is not None and _wants_tokens(request)
                 else None,
                 reasoning_tokens=0 if sequence.guide is None else sequence.guide.reasoning_tokens,
+                context_full=context_full and sequence.num_generated >= sequence.max_new,
             )
         )
         self._retire(sequence)

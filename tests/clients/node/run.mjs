@@ -74,6 +74,43 @@ async function openaiResponses() {
   assert.equal(kept.output_text, answered.output_text);
 }
 
+async function anthropicNode() {
+  const { default: Anthropic, APIError } = await import("@anthropic-ai/sdk");
+  const client = new Anthropic({ baseURL: url, apiKey: "none", maxRetries: 0 });
+  const messages = [{ role: "user", content: "Hello!" }];
+  const hello = await client.messages.create({ model, max_tokens: 64, messages });
+  assert.ok(hello.content[0].text);
+  const counted = await client.messages.countTokens({ model, messages });
+  const { input_tokens, cache_read_input_tokens } = hello.usage;
+  assert.equal(counted.input_tokens, input_tokens + cache_read_input_tokens);
+  let text = "";
+  const stream = client.messages.stream({ model, max_tokens: 64, temperature: 0, messages });
+  stream.on("text", (piece) => (text += piece));
+  const final = await stream.finalMessage();
+  assert.equal(final.content[0].text, text);
+  const tools = [{ name: "get_weather", description: "Get the weather in a city", input_schema: schema }];
+  const asked = { model, max_tokens: 200, temperature: 0, tools };
+  const turns = [{ role: "user", content: question }];
+  const called = await client.messages.stream({ ...asked, messages: turns }).finalMessage();
+  const call = called.content.find(({ type }) => type === "tool_use");
+  assert.deepEqual(call.input, { city: "Oslo" });
+  turns.push({ role: "assistant", content: called.content });
+  turns.push({
+    role: "user",
+    content: [{ type: "tool_result", tool_use_id: call.id, content: '{"sky": "rain"}' }],
+  });
+  assert.ok((await client.messages.create({ ...asked, messages: turns })).content[0].text);
+  const output_config = { format: { type: "json_schema", schema } };
+  const formed = await client.messages.create({ model, max_tokens: 99, messages: turns.slice(0, 1), output_config });
+  assert.ok(JSON.parse(formed.content[0].text).city !== undefined);
+  const left = client.messages.stream({ model, max_tokens: 2000, messages });
+  left.on("streamEvent", () => left.abort());
+  await assert.rejects(left.finalMessage());
+  await assert.rejects(client.messages.create({ model, max_tokens: -1, messages }), (error) => {
+    return error instanceof APIError && error.status === 400 && /max_tokens/.test(error.message);
+  });
+}
+
 async function aiSdk() {
   const { createOpenAICompatible } = await import("@ai-sdk/openai-compatible");
   await aiSdkWith(createOpenAICompatible({ name: "jan", baseURL: base, includeUsage: true })(model));
@@ -120,4 +157,4 @@ async function aiSdkWith(chat) {
   assert.deepEqual(calls, [{ city: "Oslo" }]);
 }
 
-await { openaiNode, openaiResponses, aiSdk, aiSdkResponses }[name]();
+await { openaiNode, openaiResponses, anthropicNode, aiSdk, aiSdkResponses }[name]();

@@ -53,6 +53,7 @@ def test_the_table_of_programs(url: str, home: Path, capsys: pytest.CaptureFixtu
         "jetbrains",
         "opencode",
         "codex",
+        "claude",
         "aider",
         "open-webui",
     ):
@@ -153,3 +154,40 @@ def test_the_route_for_codex_exists(url: str, home: Path) -> None:
     assert base == f"{url}/v1"
     answer = post(url, f"/v1/{wire_api}", body)
     assert (answer.status, answer.json()["object"]) == (200, "response")
+
+
+def test_claudes_names_become_aliases_of_the_model(
+    tiny_llama: Path, home: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path_factory.mktemp("aliases")
+    config = folder / "config.toml"
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        port = sock.getsockname()[1]
+    config.write_text(f'data_dir = "data"\nport = {port}\nmodels_dir = "{tiny_llama.parent}"\n')
+    body = {"model": "claude-opus-4-8", "max_tokens": 4, "messages": [{"role": "user", "content": "a"}]}
+    with serving(folder) as server:
+        url = server.url()
+        refused = post(url, "/v1/messages", body)
+        assert refused.status == 404
+        assert "jan-serve connect claude --write" in refused.json()["error"]["message"]
+        assert (
+            main(["connect", "claude", "--model", "tiny-llama", "--write", "--yes", "--config", str(config)])
+            == 0
+        )
+        answer = post(url, "/v1/messages", body)
+        assert (answer.status, answer.json()["model"]) == (200, "claude-opus-4-8")
+    written = json.loads((home / ".claude" / "jan-serve.settings.json").read_text())
+    assert written["env"]["ANTHROPIC_BASE_URL"] == url
+    assert tomllib.loads(config.read_text())["models"]["tiny-llama"]["aliases"] == [
+        "opus",
+        "sonnet",
+        "haiku",
+        "claude",
+    ]
+
+
+def test_the_configuration_of_another_machine_is_not_written(
+    url: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["connect", "claude", "--write", "--yes", "--url", url]) == 0
+    assert "add the aliases opus, sonnet, haiku, claude to tiny-llama there" in capsys.readouterr().err

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.anyio
 
 CHAT = {"messages": [{"role": "user", "content": "Hi"}]}
 
+ANTHROPIC_PATHS = ("/anthropic", "/v1/messages")
 LMDEPLOY_PATHS = ("/lmdeploy", "/v1/encode", "/pooling")
 """Their errors are LMDeploy's."""
 
@@ -236,6 +237,10 @@ class TestKey:
                     elif path.startswith(LMDEPLOY_PATHS):
                         assert response.status_code == 401
                         assert response.json()["detail"]["error"]["code"] == "invalid_api_key"
+                    elif path.startswith(ANTHROPIC_PATHS):
+                        assert response.status_code == 401
+                        assert response.json()["error"]["type"] == "authentication_error"
+                        assert response.headers["www-authenticate"] == "Bearer"
                     else:
                         refused(response, 401, "invalid_api_key")
                         assert response.json()["detail"] == "Invalid API key"

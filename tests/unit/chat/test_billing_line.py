@@ -29,6 +29,9 @@ def system(content: str | tuple[ContentPart, ...]) -> Message:
         ((TextPart(LINE), TextPart("You")), [(TextPart("You"),), "Hi"]),
         ((TextPart(LINE + "\nAnd"), TextPart("You")), [(TextPart("And"), TextPart("You")), "Hi"]),
         ((TextPart(LINE),), ["Hi"]),
+        # Some clients join the blocks of a system prompt without anything between them.
+        (LINE + "You are a=b; helpful.\nAnd", ["You are a=b; helpful.\nAnd", "Hi"]),
+        ("x-anthropic-billing-header: cch=1\nYou", ["You", "Hi"]),
         # Not at the start, or not that line.
         ("You are helpful.\n" + LINE, ["You are helpful.\n" + LINE, "Hi"]),
         ("x-anthropic-billing: 1\nYou", ["x-anthropic-billing: 1\nYou", "Hi"]),

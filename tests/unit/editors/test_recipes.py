@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -41,7 +42,7 @@ def parsed(name: str, *, needs_key: bool = False) -> Any:
 def test_every_recipe_contains_the_address(name: str) -> None:
     recipe = RECIPES[name](facts(), FOLDERS)
     text = "\n".join(recipe.steps) + (recipe.change.merge("") if recipe.change else "")
-    assert "http://127.0.0.1:1337/v1" in text
+    assert facts().url in text
     if recipe.change is not None:
         text = recipe.change.merge("")
         assert recipe.change.merge(text) == text
@@ -52,7 +53,7 @@ def test_every_recipe_has_a_place_for_the_key(name: str) -> None:
     recipe = RECIPES[name](facts(needs_key=True), FOLDERS)
     text = "\n".join(recipe.steps) + (recipe.change.merge("") if recipe.change else "")
     assert "key" in text.casefold()
-    assert "none" not in text.casefold().replace("none of", "")
+    assert re.search(r"\bnone\b(?! of)", text.casefold()) is None
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -140,3 +141,18 @@ def test_aider() -> None:
         "openai-api-key": "none",
     }
     assert "openai-api-key" not in parsed("aider", needs_key=True)
+
+
+def test_claude() -> None:
+    recipe = RECIPES["claude"](facts(), FOLDERS)
+    assert recipe.change is not None
+    assert recipe.change.path == Path("/h/.claude/jan-serve.settings.json")
+    assert recipe.aliases == ("opus", "sonnet", "haiku", "claude")
+    environment = parsed("claude")["env"]
+    assert environment["ANTHROPIC_BASE_URL"] == "http://127.0.0.1:1337"
+    assert environment["ANTHROPIC_AUTH_TOKEN"] == "none"
+    assert environment["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] == "8192"
+    models = {value for name, value in environment.items() if name.endswith("_MODEL")}
+    assert models == {"org/chat:Q4"}
+    assert "ANTHROPIC_AUTH_TOKEN" not in parsed("claude", needs_key=True)["env"]
+    assert json.loads(recipe.change.merge('{"model": "opus", "env": {"A": "1"}}'))["env"]["A"] == "1"

@@ -50,15 +50,23 @@ def test_a_prompt_becomes_tokens(
 
 
 @pytest.mark.parametrize(
-    ("length", "max_tokens", "ceiling", "max_new"),
-    [(10, None, 0, 6), (10, 3, 0, 3), (10, 30, 0, 6), (10, None, 2, 2), (10, 1, 2, 1), (16, 0, 0, 0)],
+    ("length", "max_tokens", "ceiling", "max_new", "fills_context"),
+    [
+        (10, None, 0, 6, True),
+        (10, 3, 0, 3, False),
+        (10, 30, 0, 6, True),
+        (10, 6, 0, 6, False),
+        (10, None, 2, 2, False),
+        (10, 1, 2, 1, False),
+        (16, 0, 0, 0, False),
+    ],
 )
 def test_the_context_the_request_and_the_server_bound_an_answer(
-    length: int, max_tokens: int | None, ceiling: int, max_new: int
+    length: int, max_tokens: int | None, ceiling: int, max_new: int, *, fills_context: bool
 ) -> None:
     request = request_of((BOS,) * length, stopping=StopConditions(max_tokens=max_tokens))
     [sequence] = intake(max_tokens_ceiling=ceiling).prepare(request)
-    assert sequence.max_new == max_new
+    assert (sequence.max_new, sequence.fills_context) == (max_new, fills_context)
 
 
 @pytest.mark.parametrize(("length", "max_tokens"), [(17, None), (17, 0), (16, 1), (16, None)])

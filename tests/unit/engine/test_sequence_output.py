@@ -133,6 +133,18 @@ def test_the_end_of_a_sequence(bench: Bench, text: str, reason: str, tokens: int
     assert isinstance(events[-1], RequestCompleted)
 
 
+@pytest.mark.parametrize(("letters", "context_full"), [("abcd", True), ("a>", False)])
+def test_the_end_of_the_context_is_told_from_other_limits(letters: str, *, context_full: bool) -> None:
+    bench = Bench(Script(letters), max_new=2)
+    bench.sequences[0].fills_context = True
+    events: list[Any] = []
+    while not bench.retired:
+        events += bench.advance()
+    assert finish_of(events).context_full is context_full
+    plain = Bench(Script("abcd"), max_new=1)
+    assert not finish_of(plain.advance()).context_full
+
+
 def test_a_request_completes_with_its_last_sequence() -> None:
     bench = Bench(Script("a>b>"), n=2)
     first = bench.advance(2, index=0)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from jan_serve.api.dialect import Dialect, Services
+from jan_serve.api.dialects.anthropic import anthropic_dialect
 from jan_serve.api.dialects.lmdeploy import lmdeploy_dialect
 from jan_serve.api.dialects.openai import openai_dialect
 from jan_serve.api.dialects.tgi import tgi_dialect
@@ -14,5 +15,10 @@ from jan_serve.config import Settings
 DialectFactory = Callable[[Settings, Services], Dialect]
 """Called once per application. Takes the dialect's options from the settings."""
 
-DIALECTS: Final[tuple[DialectFactory, ...]] = (openai_dialect, tgi_dialect, lmdeploy_dialect)
+DIALECTS: Final[tuple[DialectFactory, ...]] = (
+    openai_dialect,
+    anthropic_dialect,
+    tgi_dialect,
+    lmdeploy_dialect,
+)
 """In route order: the first dialect that has a path serves it."""

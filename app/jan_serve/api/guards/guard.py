@@ -30,8 +30,9 @@ class Guard(ABC):
         try:
             self.check(scope)
         except HttpError as error:
-            record_of(scope).error = error.problem.code
-            response = self._envelopes.render(scope["path"], error.problem)
+            record = record_of(scope)
+            record.error = error.problem.code
+            response = self._envelopes.render(scope["path"], error.problem, record.request_id)
             await response(scope, receive, send)
             return
         await self.app(scope, receive, send)

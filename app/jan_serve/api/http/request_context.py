@@ -23,6 +23,9 @@ _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,128}\Z")
 WARNING_HEADER: Final = "x-jan-serve-warning"
 """Names a part of the request that is enforced only partly. May occur several times."""
 
+_MAX_WARNINGS: Final = 16
+"""Further ones are not sent: clients and proxies limit the size of a head."""
+
 _PROBE_PATHS: Final = frozenset({"/health", "/ready", "/metrics", "/logs"})
 """Polled about the server: they get no log line, and a drain does not wait for them."""
 
@@ -63,7 +66,7 @@ class RequestContext:
                 headers = MutableHeaders(scope=message)
                 headers["x-request-id"] = record.request_id
                 headers["openai-processing-ms"] = str(round(record.elapsed_s() * 1000))
-                for warning in record.warnings:
+                for warning in list(dict.fromkeys(record.warnings))[:_MAX_WARNINGS]:
                     headers.append(WARNING_HEADER, _header_text(warning))
             await send(message)
 
@@ -77,7 +80,7 @@ class RequestContext:
                 if status:
                     abort_connection(scope)
                 else:
-                    response = self._envelopes.render(scope["path"], internal_problem())
+                    response = self._envelopes.render(scope["path"], internal_problem(), record.request_id)
                     await response(scope, receive, send_with_headers)
             finally:
                 record.cancelled = record.cancelled or status in (0, CLIENT_CLOSED)

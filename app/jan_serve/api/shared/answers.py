@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Iterable
 from typing import Any, Protocol
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -46,6 +47,17 @@ async def answer_whole(request: Request, events: Events, renderer: WholeRenderer
 
     await while_connected(request, collect())
     return json_reply(renderer.body())
+
+
+async def with_warnings(events: Events, warnings: tuple[str, ...]) -> Events:
+    """The events, with the warnings of parsing before those of preparation."""
+    async with closing(events):
+        async for event in events:
+            if warnings and isinstance(event.event, Started):
+                started = msgspec.structs.replace(event.event, warnings=(*warnings, *event.event.warnings))
+                yield PromptEvent(event.prompt, started)
+            else:
+                yield event
 
 
 async def answer_stream(

@@ -27,13 +27,19 @@ _SHOWN_LOG_LINES: Final = 20
 
 @contextlib.contextmanager
 def any_server(
-    loaded: LoadedSettings, url: str | None, output: Output, *, model: str | Path | None = None
+    loaded: LoadedSettings,
+    url: str | None,
+    output: Output,
+    *,
+    model: str | Path | None = None,
+    n_ctx: int | None = None,
 ) -> Generator[ServerClient]:
     """The running server; if none runs and none was named, one that runs until the block ends. Raises CommandError.
 
     model: the model that the command will use. A path names a GGUF file, which only such a server can serve.
+    n_ctx: the context that the command wants, which also only such a server has.
     """
-    if not isinstance(model, Path) and has_address(loaded, url):
+    if not isinstance(model, Path) and n_ctx is None and has_address(loaded, url):
         address = server_address(loaded, url)
         with ServerClient(address) as client:
             try:
@@ -44,12 +50,14 @@ def any_server(
             else:
                 yield client
                 return
-    with _own_server(loaded, model, output) as address, ServerClient(address) as client:
+    with _own_server(loaded, model, output, n_ctx) as address, ServerClient(address) as client:
         yield client
 
 
 @contextlib.contextmanager
-def _own_server(loaded: LoadedSettings, model: str | Path | None, output: Output) -> Generator[ServerAddress]:
+def _own_server(
+    loaded: LoadedSettings, model: str | Path | None, output: Output, n_ctx: int | None
+) -> Generator[ServerAddress]:
     command = [*_python_command(), "own-server"]
     if loaded.config_file_read:
         command += ["--config", str(loaded.config_file)]
@@ -58,7 +66,10 @@ def _own_server(loaded: LoadedSettings, model: str | Path | None, output: Output
         output.note(f"Starting a server for {model.name}.")
     else:
         command += ["--no-default"] if model is not None else []
-        output.note("No server runs: starting one for this command.")
+        reason = "No server runs" if n_ctx is None else f"For a context of {n_ctx} tokens"
+        output.note(f"{reason}: starting one for this command.")
+    if n_ctx is not None:
+        command += ["--n-ctx", str(n_ctx)]
     with tempfile.TemporaryDirectory(prefix="jan-serve-") as folder:
         log = Path(folder) / "log"
         process = _start(command, log)

@@ -5,18 +5,20 @@ from __future__ import annotations
 import difflib
 import sys
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated
 
 import platformdirs
 import typer
 
 from jan_serve.cli.client.server_client import ServerClient
+from jan_serve.cli.client.server_facts import read_facts
 from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.options import ConfigOption, UrlOption
 from jan_serve.cli.output import Output
 from jan_serve.config import load_settings, server_address
-from jan_serve.core.default_context import MAX_DEFAULT_N_CTX
-from jan_serve.editors.facts import Folders, ServerFacts, editor_model
+from jan_serve.config.settings_loader import URL_VARIABLE
+from jan_serve.editors.facts import Folders, ServerFacts
+from jan_serve.editors.model_aliases import set_aliases
 from jan_serve.editors.recipes import RECIPES, Change, Recipe
 from jan_serve.store.files.atomic_file import write_atomically
 
@@ -52,8 +54,14 @@ def connect(
     recipe = RECIPES[program](facts, folders)
     if write:
         _write(recipe, output, ask=not yes)
+        if recipe.aliases:
+            _write_aliases(recipe, facts, url, config, output, ask=not yes)
     else:
         _show(recipe, output)
+        if recipe.aliases:
+            output.note(
+                f"--write also lets {facts.model.name} answer to {', '.join(recipe.aliases)} on this server."
+            )
     for step in recipe.steps:
         output.note(step)
     if recipe.has_context and not facts.model.is_exact:
@@ -69,25 +77,7 @@ def server_facts(model: str | None, url: str | None, config: Path | None) -> Ser
     loaded = load_settings(config_file=config)
     address = server_address(loaded, url)
     with ServerClient(address) as client:
-        rows = cast(list[dict[str, Any]], client.get("/v1/models")["data"])
-    models = tuple(editor_model(row, MAX_DEFAULT_N_CTX) for row in rows)
-    chats = [each for each in models if each.is_chat]
-    name = model or loaded.settings.model
-    first = next((each for each in chats if each.name == name), None)
-    if first is None and model is not None:
-        raise CommandError(
-            f"{model}: the server has no chat model with this name.",
-            "`jan-serve ls` lists the models.",
-            WRONG_USE,
-        )
-    if first is None and not chats:
-        raise CommandError("the server has no chat model.", "`jan-serve pull --list` suggests some.")
-    return ServerFacts(
-        url=address.url,
-        needs_key=address.key is not None,
-        models=models,
-        model=first or chats[0],
-    )
+        return read_facts(client, model, loaded.settings.model, needs_key=address.key is not None)
 
 
 def editor_folders() -> Folders:
@@ -125,6 +115,27 @@ def _write(recipe: Recipe, output: Output, *, ask: bool) -> None:
             "Run the command without --write for instructions.",
             WRONG_USE,
         )
+    _write_change(change, output, ask=ask)
+
+
+def _write_aliases(
+    recipe: Recipe, facts: ServerFacts, url: str | None, config: Path | None, output: Output, *, ask: bool
+) -> None:
+    """In the configuration file of this machine's server, which reads it again at the next request."""
+    loaded = load_settings(config_file=config)
+    if server_address(loaded, url).origin in ("--url", URL_VARIABLE):
+        output.note(
+            f"The configuration file of {facts.url} is not known here: add the aliases"
+            f" {', '.join(recipe.aliases)} to {facts.model.name} there."
+        )
+        return
+    model, aliases = facts.model.name, recipe.aliases
+    _write_change(Change(loaded.config_file, lambda text: set_aliases(text, model, aliases)), output, ask=ask)
+    if not loaded.config_file_read:
+        output.note("Restart the server: it had no configuration file.")
+
+
+def _write_change(change: Change, output: Output, *, ask: bool) -> None:
     # Write to the target of a symbolic link and keep the link.
     path = change.path.resolve()
     old = _read(path)

@@ -26,9 +26,15 @@ def own_server(
     no_default: Annotated[
         bool, typer.Option("--no-default", help="Do not load the default model at the start.")
     ] = False,
+    n_ctx: Annotated[int | None, typer.Option("--n-ctx", help="Context length in tokens.")] = None,
 ) -> None:
     """Serve on a free local port until the end of standard input. The first line of output is the address."""
-    flags = {"host": "127.0.0.1", "port": 0, "model": str(model) if model is not None else None}
+    flags = {
+        "host": "127.0.0.1",
+        "port": 0,
+        "model": str(model) if model is not None else None,
+        "n_ctx": n_ctx,
+    }
     loaded = load_settings(flags, config)
     settings = loaded.settings
     if no_default:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from typing import Final
+
 from jan_serve.core.constraint import CompiledGrammar, SpecialText
 from jan_serve.core.guide import Guide
 from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
@@ -11,14 +14,23 @@ from jan_serve.engine.constraint.token_search import TokenSearch
 from jan_serve.engine.constraint.token_tables import TokenTables
 from jan_serve.engine.llama.vocab import Vocab
 
+_MAX_KEPT: Final = 16
+_MAX_KEPT_CHARACTERS: Final = 4 << 20
+
 
 class GrammarFactory:
-    """Makes executors for one model. One thread."""
+    """Makes executors for one model. One thread.
+
+    Keeps the executors of recent grammars: an agent sends the same tools with each request, and those of some formats
+    take half a second to compile.
+    """
 
     def __init__(self, vocab: Vocab) -> None:
         self._vocab = vocab
         self.tables = TokenTables(vocab)
         self._search: TokenSearch | None = None
+        self._kept: OrderedDict[str, GrammarExecutor] = OrderedDict()
+        """At their start, by Lark text, the least recently used first. Only the calling thread uses them."""
 
     def create(self, grammar: CompiledGrammar) -> GrammarExecutor:
         """An executor at the start of the grammar. Raises InvalidGrammar, GrammarTooComplex.
@@ -26,8 +38,20 @@ class GrammarFactory:
         The calling thread needs `lark_limits.STACK_BYTES` of stack.
         """
         lark = self._with_specials(grammar)
-        check_lark(lark)
-        return GrammarExecutor(self.tables.tokenizer(), lark, self._vocab)
+        kept = self._kept.get(lark)
+        if kept is None:
+            check_lark(lark)
+            kept = self._kept[lark] = GrammarExecutor(self.tables.tokenizer(), lark, self._vocab)
+            self._forget_old()
+        self._kept.move_to_end(lark)
+        return kept.copy()
+
+    def _forget_old(self) -> None:
+        """The newest stays, whatever its size."""
+        while len(self._kept) > 1 and (
+            len(self._kept) > _MAX_KEPT or sum(map(len, self._kept)) > _MAX_KEPT_CHARACTERS
+        ):
+            self._kept.popitem(last=False)
 
     def guided(self, guide: Guide) -> GuidedExecutor:
         """An executor at the start of an answer. Compiles every grammar of the guide now. Raises as `create`."""

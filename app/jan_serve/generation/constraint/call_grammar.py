@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from jan_serve.chat.call_layout import (
     CALL_ID_PATTERN,
@@ -38,6 +38,7 @@ from jan_serve.grammar.json_schema.arguments import ArgumentNotation, ArgumentSl
 _REFUSALS: Final = (UnsupportedSchema, InvalidSchema, UnsupportedPattern, GrammarTooComplex)
 _KEY: Final = r"[A-Za-z_][A-Za-z0-9_-]{0,63}"
 _SCALAR: Final = r"true|false|null|-?(0|[1-9][0-9]{0,15})(\.[0-9]{1,15})?"
+MAX_BOUND: Final = 4_096
 _ARGUMENT_SLOTS: Final = {
     Slot.KEY: ArgumentSlot.KEY,
     Slot.VALUE: ArgumentSlot.VALUE,
@@ -80,15 +81,27 @@ class _ToolArguments:
         self.grammars = [(tool.name, self._grammar(tool)) for tool in tools]
 
     def _grammar(self, tool: Tool) -> Grammar:
+        schema = _object_schema(tool.parameters)
         try:
-            return self._translate(tool, _object_schema(tool.parameters))
+            return self._translate(tool, schema)
         except _REFUSALS as error:
             if tool.strict:
                 raise
-            self.warnings.append(
-                f"tool {tool.name}: its arguments are held to any JSON object, not to its schema: {error}"
-            )
-            return self._translate(tool, {"type": "object"})
+            refused = error
+        if (shorter := without_large_bounds(schema)) != schema:
+            try:
+                grammar = self._translate(tool, shorter)
+            except _REFUSALS as error:
+                refused = error
+            else:
+                self.warnings.append(
+                    f"tool {tool.name}: lengths above {MAX_BOUND} are not enforced in the notation of this model"
+                )
+                return grammar
+        self.warnings.append(
+            f"tool {tool.name}: its arguments are held to any JSON object, not to its schema: {refused}"
+        )
+        return self._translate(tool, {"type": "object"})
 
     def _translate(self, tool: Tool, schema: Any) -> Grammar:
         if isinstance(self._syntax, JsonArguments):
@@ -102,6 +115,22 @@ class _ToolArguments:
         if isinstance(self._syntax, GemmaArguments):
             return _braced(translated.grammar)
         return translated.grammar
+
+
+def without_large_bounds(schema: Any) -> Any:
+    """The schema without each `maxLength` above MAX_BOUND, which no notation of free text can be held to.
+
+    Data in it (`const`, `enum`) stays.
+    """
+    if isinstance(schema, list):
+        return [without_large_bounds(item) for item in cast(list[Any], schema)]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        key: value if key in ("const", "enum") else without_large_bounds(value)
+        for key, value in cast(dict[str, Any], schema).items()
+        if not (key == "maxLength" and isinstance(value, int | float) and value > MAX_BOUND)
+    }
 
 
 class _CallWriter:

@@ -22,9 +22,6 @@ MAX_LOGIT_BIAS: Final = 1_024
 MAX_BIAS: Final = 100.0
 MAX_TEMPERATURE: Final = 100.0
 MAX_REPEAT_PENALTY: Final = 100.0
-REASONING_BUDGETS: Final = {"none": 0, "minimal": 256, "low": 1_024, "medium": 8_192}
-"""Maximum tokens of thought by reasoning_effort; an effort without an entry has no limit."""
-
 MAX_SEED: Final = (1 << 32) - 1
 MAX_EMBEDDING_INPUTS: Final = 2_048
 MAX_PROMPT_TOKENS: Final = 1 << 22

@@ -14,6 +14,7 @@ from jan_serve.api.dialects.openai.wire_common import (
     TemplateFields,
 )
 from jan_serve.api.shared.explicit_fields import explicit_fields
+from jan_serve.api.shared.reasoning_effort import REASONING_BUDGETS
 from jan_serve.api.shared.wire_types import MAX_INT
 from jan_serve.core.request import AdapterChoice
 from jan_serve.errors import InvalidRequest
@@ -78,7 +79,7 @@ def reasoning_budget(body: TemplateFields, effort: Effort | None) -> int | None:
     """Maximum tokens of thought; None is no limit. `reasoning_budget` takes precedence over the effort."""
     if body.reasoning_budget is not None:
         return min(body.reasoning_budget, MAX_INT) if body.reasoning_budget >= 0 else None
-    return limits.REASONING_BUDGETS.get(effort or "")
+    return REASONING_BUDGETS.get(effort or "")
 
 
 def template_kwargs(body: TemplateFields, effort: Effort | None) -> dict[str, Any]:

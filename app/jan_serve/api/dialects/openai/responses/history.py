@@ -11,7 +11,6 @@ from typing import Final
 import msgspec
 
 from jan_serve.api.dialects.openai.responses.custom_input import custom_arguments
-from jan_serve.api.dialects.openai.responses.thoughts import unpacked_thought
 from jan_serve.api.dialects.openai.responses.tools import flat_name
 from jan_serve.api.dialects.openai.responses.wire_items import (
     CallOutputItem,
@@ -26,6 +25,7 @@ from jan_serve.api.dialects.openai.responses.wire_items import (
     RefusalPart,
     TextPart,
 )
+from jan_serve.api.shared.packed_thoughts import unpacked_thought
 from jan_serve.core.messages import FunctionCall, Message, ToolCall
 from jan_serve.errors import InvalidRequest, UnsupportedContent
 

@@ -13,7 +13,6 @@ from typing import Any
 from jan_serve.api.dialects.openai.chat.wire import TokenLogprob
 from jan_serve.api.dialects.openai.logprobs import chat_logprobs
 from jan_serve.api.dialects.openai.responses.custom_input import CustomInput
-from jan_serve.api.dialects.openai.responses.thoughts import packed_thought
 from jan_serve.api.dialects.openai.responses.tools import Callee
 from jan_serve.api.dialects.openai.responses.wire_reply import (
     Event,
@@ -26,6 +25,7 @@ from jan_serve.api.dialects.openai.responses.wire_reply import (
     OutputText,
     ReasoningPart,
 )
+from jan_serve.api.shared.packed_thoughts import packed_thought
 from jan_serve.core.events import TokenInfo
 
 

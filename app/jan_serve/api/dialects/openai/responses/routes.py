@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from http import HTTPStatus
 
-import msgspec
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
@@ -25,12 +24,10 @@ from jan_serve.api.errors import HttpError, Problem, http_problem
 from jan_serve.api.http.disconnect import while_connected
 from jan_serve.api.http.replies import json_reply
 from jan_serve.api.http.sse import SSE_RESPONSE, named_frame
-from jan_serve.api.shared.answers import answer_stream, answer_whole
-from jan_serve.core.events import Started
+from jan_serve.api.shared.answers import answer_stream, answer_whole, with_warnings
 from jan_serve.core.request import ChatPrompt
 from jan_serve.errors import InvalidRequest
-from jan_serve.generation.batch import PromptEvent, generate_batch
-from jan_serve.generation.closing import closing
+from jan_serve.generation.batch import generate_batch
 from jan_serve.generation.ports import ModelLeases
 from jan_serve.generation.service import GenerationService
 
@@ -57,7 +54,7 @@ def add_response_routes(router: APIRouter, services: Services, leases: ModelLeas
 
         now = int(time.time())
         head = ReplyHead(new_id("resp"), now, body.model)
-        events = _with_warnings(generate_batch(service.generate, [parsed.generation]), parsed.warnings)
+        events = with_warnings(generate_batch(service.generate, [parsed.generation]), parsed.warnings)
         renderer = ResponseEvents(head, ResponseForm(body, parsed, lambda: int(time.time()), keep))
         with _renamed_fields(body):
             if not body.stream:
@@ -137,19 +134,6 @@ def _parsed(
     items = store.resolved(body.input)
     with _renamed_fields(body):
         return previous, items, response_request(body, previous.items if previous is not None else (), items)
-
-
-async def _with_warnings(
-    events: AsyncGenerator[PromptEvent], warnings: tuple[str, ...]
-) -> AsyncGenerator[PromptEvent]:
-    """The events, with the warnings of parsing before those of preparation."""
-    async with closing(events):
-        async for event in events:
-            if warnings and isinstance(event.event, Started):
-                started = msgspec.structs.replace(event.event, warnings=(*warnings, *event.event.warnings))
-                yield PromptEvent(event.prompt, started)
-            else:
-                yield event
 
 
 @contextmanager

@@ -6,8 +6,8 @@ import pytest
 from pydantic import TypeAdapter
 
 from jan_serve.api.dialects.openai.responses.history import IMAGE_NOTE, History
-from jan_serve.api.dialects.openai.responses.thoughts import packed_thought, unpacked_thought
 from jan_serve.api.dialects.openai.responses.wire_items import InputItem
+from jan_serve.api.shared.packed_thoughts import packed_thought, unpacked_thought
 from jan_serve.core.messages import FunctionCall, Message, ToolCall
 from jan_serve.errors import InvalidRequest, UnsupportedContent
 

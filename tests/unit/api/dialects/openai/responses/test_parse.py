@@ -9,6 +9,7 @@ from jan_serve.api.dialects.openai import limits
 from jan_serve.api.dialects.openai.responses.parse import ParsedResponse, response_request
 from jan_serve.api.dialects.openai.responses.wire import CreateResponseRequest
 from jan_serve.api.dialects.openai.responses.wire_items import InputItem
+from jan_serve.api.shared.reasoning_effort import REASONING_BUDGETS
 from jan_serve.core.constraint import Constraint, JsonObjectConstraint, JsonSchemaConstraint
 from jan_serve.core.messages import Message
 from jan_serve.core.request import ChatPrompt, GenerationRequest
@@ -95,7 +96,7 @@ def test_formats(text: Any, expected: Constraint | None) -> None:
     [
         (None, None, {}),
         ({"summary": "auto"}, None, {}),
-        ({"effort": "low"}, limits.REASONING_BUDGETS["low"], {"reasoning_effort": "low"}),
+        ({"effort": "low"}, REASONING_BUDGETS["low"], {"reasoning_effort": "low"}),
         ({"effort": "max"}, None, {"reasoning_effort": "max"}),
         ({"effort": "none"}, 0, {"reasoning_effort": "none", "enable_thinking": False}),
     ],

@@ -1,4 +1,4 @@
-"""Thoughts as `encrypted_content`, for clients that send back nothing else of a thought (Codex). Pure.
+"""Thoughts packed as an opaque text, for clients that send back nothing else of a thought. Pure.
 
 Nothing is encrypted: base64 with a mark of this server.
 """

@@ -1,0 +1,201 @@
+"""Translates messages to the turns that chat templates know. Pure.
+
+Templates want one system message, at the start. A later one keeps its place in the prompt, so that what was read before
+it stays in the prefix cache: before the first answer it ends the instructions, after it it is part of a user's turn.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Final, Literal
+
+from jan_serve.api.dialects.anthropic.messages import wire
+from jan_serve.api.dialects.anthropic.messages.signature import signed_thought
+from jan_serve.api.dialects.anthropic.messages.wire_blocks import (
+    Base64Source,
+    Block,
+    ContentSource,
+    DocumentBlock,
+    ImageBlock,
+    OtherBlock,
+    PlainTextSource,
+    RedactedThinkingBlock,
+    ResultBlock,
+    SearchResultBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    UrlSource,
+)
+from jan_serve.core.messages import ContentPart, FunctionCall, ImagePart, Message, TextPart, ToolCall
+from jan_serve.errors import InvalidRequest, UnsupportedContent
+
+_BETWEEN: Final = "\n\n"
+_IMAGE_NOTE: Final = "[An image, which this model cannot see]"
+_ERROR: Final = "Error: "
+
+
+class Conversation:
+    """messages: for the template. warnings: parts that are left out. ends_with_result: the model answers a result."""
+
+    def __init__(
+        self, system: str | Sequence[TextBlock] | None, messages: Sequence[wire.InputMessage]
+    ) -> None:
+        """Raises InvalidRequest and UnsupportedContent."""
+        self.warnings: list[str] = []
+        self._instructions = [system] if isinstance(system, str) else [block.text for block in system or ()]
+        self._turns: list[tuple[Literal["user", "assistant"], list[Block]]] = []
+        for index, message in enumerate(messages):
+            self._add(message, f"messages[{index}]")
+        if not self._turns:
+            raise InvalidRequest("messages: at least one message is needed", param="messages")
+        self.ends_with_result = any(isinstance(block, ToolResultBlock) for block in self._turns[-1][1])
+        instructions = _BETWEEN.join(text for text in self._instructions if text)
+        self.messages = (
+            *((Message(role="system", content=instructions),) if instructions else ()),
+            *(turn for role, blocks in self._turns for turn in self._translated(role, blocks)),
+        )
+
+    def _add(self, message: wire.InputMessage, where: str) -> None:
+        blocks = _blocks(message.content)
+        for block in blocks:
+            if isinstance(block, OtherBlock):
+                self.warnings.append(f"{where}: {block.type[:60]} is not on this server, and left out")
+        if message.role != "system":
+            self._append(message.role, blocks)
+        elif any(role == "assistant" for role, _ in self._turns):
+            reminder = f"<system-reminder>\n{self._text(blocks)}\n</system-reminder>"
+            self._append("user", [TextBlock(type="text", text=reminder)])
+        else:
+            self._instructions.append(self._text(blocks))
+
+    def _append(self, role: Literal["user", "assistant"], blocks: list[Block]) -> None:
+        """Consecutive turns of one role are one turn."""
+        if self._turns and self._turns[-1][0] == role:
+            self._turns[-1][1].extend(blocks)
+        else:
+            self._turns.append((role, blocks))
+
+    def _translated(self, role: str, blocks: Sequence[Block]) -> Iterable[Message]:
+        if role == "assistant":
+            yield _answer(blocks)
+            return
+        results = [block for block in blocks if isinstance(block, ToolResultBlock)]
+        for result in results:
+            yield Message(role="tool", content=self._result(result), tool_call_id=result.tool_use_id)
+        if len(results) < len(blocks) or not blocks:
+            yield Message(role="user", content=_content(blocks))
+
+    def _result(self, result: ToolResultBlock) -> str:
+        """A note replaces an image in a result: rejecting it would end the conversation."""
+        text = self._text(_blocks(result.content or ""), notes=True)
+        return _ERROR + text if result.is_error else text
+
+    def _text(self, blocks: Iterable[Block | ResultBlock], *, notes: bool = False) -> str:
+        texts: list[str] = []
+        for part in _parts(blocks):
+            if isinstance(part, TextPart):
+                texts.append(part.text)
+            elif notes:
+                self.warnings.append("messages: an image in the result of a call was left out")
+                texts.append(_IMAGE_NOTE)
+            else:
+                raise UnsupportedContent("messages: a system message holds an image", param="messages")
+        return _BETWEEN.join(texts)
+
+
+def _blocks(content: str | Sequence[Block | ResultBlock]) -> list[Block]:
+    return [TextBlock(type="text", text=content)] if isinstance(content, str) else [*content]
+
+
+def _content(blocks: Iterable[Block]) -> str | tuple[ContentPart, ...]:
+    """A text if there are no images."""
+    content: list[ContentPart] = []
+    for part in _parts(blocks):
+        if content and isinstance(part, TextPart) and isinstance(content[-1], TextPart):
+            content[-1] = TextPart(content[-1].text + _BETWEEN + part.text)
+        else:
+            content.append(part)
+    match content:
+        case []:
+            return ""
+        case [TextPart(text)]:
+            return text
+        case _:
+            return tuple(content)
+
+
+def _parts(blocks: Iterable[Block | ResultBlock]) -> Iterable[ContentPart]:
+    """The parts that a model reads of a user's turn or a result. Raises UnsupportedContent."""
+    for block in blocks:
+        match block:
+            case TextBlock():
+                yield TextPart(block.text)
+            case ImageBlock():
+                yield _image(block)
+            case SearchResultBlock():
+                texts = [part.text for part in block.content]
+                yield TextPart(_BETWEEN.join([f"{block.title} ({block.source})", *texts]))
+            case DocumentBlock():
+                yield from _document(block)
+            case _:
+                pass
+
+
+def _image(block: ImageBlock) -> ImagePart:
+    match block.source:
+        case Base64Source(media_type=media_type, data=data):
+            return ImagePart(f"data:{media_type};base64,{data}")
+        case UrlSource(url=url):
+            return ImagePart(url)
+        case _:
+            raise UnsupportedContent(
+                "messages: an image of source file cannot be read: this server keeps no files; send base64",
+                param="messages",
+            )
+
+
+def _document(block: DocumentBlock) -> Iterable[ContentPart]:
+    yield from (TextPart(text) for text in (block.title, block.context) if text)
+    match block.source:
+        case PlainTextSource(data=text):
+            yield TextPart(text)
+        case ContentSource(content=content):
+            yield from _parts(_blocks(content))
+        case source:
+            raise UnsupportedContent(
+                f"messages: a document of source {source.type} cannot be read here; send its text"
+                " (source of type text or content)",
+                param="messages",
+            )
+
+
+def _answer(blocks: Sequence[Block]) -> Message:
+    texts: list[str] = []
+    thoughts: list[str] = []
+    calls: list[ToolCall] = []
+    for block in blocks:
+        match block:
+            case TextBlock():
+                texts.append(block.text)
+            case ThinkingBlock():
+                thoughts.append(signed_thought(block.thinking, block.signature))
+            case ToolUseBlock():
+                arguments = json.dumps(block.input, ensure_ascii=False)
+                calls.append(ToolCall(block.id, FunctionCall(block.name, arguments)))
+            case RedactedThinkingBlock() | OtherBlock():
+                pass
+            case _:
+                raise InvalidRequest(
+                    f"messages: an assistant's message cannot hold {block.type}", param="messages"
+                )
+    thought = _BETWEEN.join(text for text in thoughts if text)
+    text = "".join(texts)
+    return Message(
+        role="assistant",
+        content=text if text or not calls else None,
+        reasoning_content=thought or None,
+        tool_calls=tuple(calls),
+    )

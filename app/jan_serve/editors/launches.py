@@ -1,0 +1,101 @@
+"""How to start programs with this server: their command, arguments and environment. Pure.
+
+Settings that need a file are those of the program's recipe, in a folder of the caller.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from jan_serve.editors.cline_file import OPENAI_COMPATIBLE
+from jan_serve.editors.facts import KEY_VARIABLE, PROVIDER, ServerFacts
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """environment: added to the user's; an empty value hides one of theirs."""
+
+    arguments: tuple[str, ...] = ()
+    environment: dict[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """command: its name on the path. n_ctx: tokens of context that it needs to be of use.
+
+    start: from the facts, the server's key and the settings file of its recipe.
+    """
+
+    command: str
+    n_ctx: int
+    start: Callable[[ServerFacts, str, Path], Start]
+
+
+def _claude(facts: ServerFacts, key: str, file: Path) -> Start:
+    # An API key of the user's own would be sent to this server.
+    return Start(
+        ("--settings", str(file)),
+        {"ANTHROPIC_BASE_URL": facts.url, "ANTHROPIC_AUTH_TOKEN": key, "ANTHROPIC_API_KEY": ""},
+    )
+
+
+def _codex(facts: ServerFacts, key: str, file: Path) -> Start:
+    provider = f"model_providers.{PROVIDER}"
+    values: dict[str, str | int] = {
+        "model_provider": PROVIDER,
+        f"{provider}.name": PROVIDER,
+        f"{provider}.base_url": facts.base_url,
+        f"{provider}.wire_api": "responses",
+        f"{provider}.env_key": KEY_VARIABLE,
+    }
+    if facts.model.n_ctx is not None:
+        values["model_context_window"] = facts.model.n_ctx
+    options = (word for name, value in values.items() for word in ("-c", f"{name}={json.dumps(value)}"))
+    return Start(("--model", facts.model.name, *options), {KEY_VARIABLE: key})
+
+
+def _opencode(facts: ServerFacts, key: str, file: Path) -> Start:
+    default = json.dumps({"model": f"{PROVIDER}/{facts.model.name}"})
+    return Start((), {"OPENCODE_CONFIG": str(file), "OPENCODE_CONFIG_CONTENT": default, KEY_VARIABLE: key})
+
+
+def _aider(facts: ServerFacts, key: str, file: Path) -> Start:
+    return Start(
+        ("--model", f"openai/{facts.model.name}"),
+        {"OPENAI_API_BASE": facts.base_url, "OPENAI_API_KEY": key},
+    )
+
+
+def _continue(facts: ServerFacts, key: str, file: Path) -> Start:
+    return Start(("--config", str(file)), {KEY_VARIABLE: key})
+
+
+def _cline(facts: ServerFacts, key: str, file: Path) -> Start:
+    folder = file.parents[2]  # of .cline/data/settings/providers.json
+    return Start(
+        ("--config", str(folder), "--data-dir", str(folder / "data"), "--provider", OPENAI_COMPATIBLE),
+        {"OPENAI_API_KEY": key},
+    )
+
+
+def _open_webui(facts: ServerFacts, key: str, file: Path) -> Start:
+    return Start(
+        ("serve",),
+        {"OPENAI_API_BASE_URL": facts.base_url, "OPENAI_API_KEY": key, "ENABLE_OLLAMA_API": "False"},
+    )
+
+
+LAUNCHES: Final[dict[str, Launch]] = {
+    "claude": Launch("claude", 32_768, _claude),
+    "codex": Launch("codex", 32_768, _codex),
+    "opencode": Launch("opencode", 32_768, _opencode),
+    "cline": Launch("cline", 32_768, _cline),
+    "continue": Launch("cn", 16_384, _continue),
+    "aider": Launch("aider", 8_192, _aider),
+    "open-webui": Launch("open-webui", 4_096, _open_webui),
+}
+"""By the program's name in RECIPES."""

@@ -1,0 +1,39 @@
+"""A coding agent's 24 tools in every format: exact but for what a format's notation cannot show, once compiled kept."""
+
+from __future__ import annotations
+
+import pytest
+
+from jan_serve.chat.chat_format import ChatFormat
+from jan_serve.chat.detect import FORMATS
+from jan_serve.generation.constraint.grammar_cache import GrammarCache
+from jan_serve.ipc.compiling import Compiled
+from tests.support.compiling import InlineTranslator
+from tests.unit.generation.constraint.test_agent_tools import LONG, tools
+
+pytestmark = pytest.mark.anyio
+
+
+class Counting(InlineTranslator):
+    """Counts compilations."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    async def translate(self, request: bytes) -> Compiled:
+        self.count += 1
+        return await super().translate(request)
+
+
+@pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
+async def test_they_are_enforced_and_compiled_once(form: ChatFormat) -> None:
+    translator = Counting()
+    cache = GrammarCache(translator)
+    for _ in range(2):
+        calls = await cache.compile_calls(form, tools(), parallel=True, constraint=None)
+        others = [warning for warning in calls.warnings if warning != LONG]
+        if form.name == "gemma4":  # its notation of nested values holds no schema
+            assert all("arrays and objects among its arguments" in warning for warning in others)
+        else:
+            assert others == []
+    assert translator.count == 1

@@ -1,0 +1,70 @@
+"""/v1/messages over real llama.cpp: the ends of answers, and the count of a prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.integration.http.support import N_CTX, serving_models
+from tests.support.message_events import events_of, replayed
+from tests.support.raw_http import RawResponse, post
+
+pytestmark = pytest.mark.integration
+
+HI: Final[dict[str, Any]] = {
+    "model": "exact-llama",
+    "temperature": 0,
+    "max_tokens": 8,
+    "messages": [{"role": "user", "content": "Hello!"}],
+}
+
+
+@pytest.fixture(scope="module")
+def url(exact_llama: Path, tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
+    folder = tmp_path_factory.mktemp("messages")
+    with serving_models(folder, exact_llama, flags=("--n-ctx", str(N_CTX), "--parallel", "1")) as server:
+        yield server.url()
+
+
+def asked(url: str, **fields: Any) -> RawResponse:
+    return post(url, "/v1/messages", HI | fields)
+
+
+@pytest.mark.parametrize(
+    ("max_tokens", "reason"),
+    [(8, "max_tokens"), (0, "max_tokens"), (32_000, "model_context_window_exceeded")],
+)
+def test_an_answer_ends_with_its_tokens_or_with_the_context(url: str, max_tokens: int, reason: str) -> None:
+    whole = asked(url, max_tokens=max_tokens).json()
+    streamed = replayed(events_of(asked(url, max_tokens=max_tokens, stream=True).body.decode()))
+    assert (whole["stop_reason"], streamed["stop_reason"]) == (reason, reason)
+    assert streamed["content"] == whole["content"]
+    usage = whole["usage"]
+    prompt = usage["input_tokens"] + usage["cache_read_input_tokens"]
+    assert usage["output_tokens"] == min(max_tokens, N_CTX - prompt)
+
+
+def test_a_stop_sequence_is_named(url: str) -> None:
+    text = asked(url).json()["content"][0]["text"]
+    stopped = asked(url, stop_sequences=["never written", text[-1]]).json()
+    assert (stopped["stop_reason"], stopped["stop_sequence"]) == ("stop_sequence", text[-1])
+
+
+def test_a_prompt_is_counted_as_it_is_read(url: str) -> None:
+    body = {name: value for name, value in HI.items() if name not in ("max_tokens", "temperature")}
+    body |= {"system": "Be kind.", "tools": [{"name": "ls", "input_schema": {"type": "object"}}]}
+    counted = post(url, "/v1/messages/count_tokens", body).json()["input_tokens"]
+    usage = asked(url, **body).json()["usage"]
+    assert counted == usage["input_tokens"] + usage["cache_read_input_tokens"]
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_prompt_that_is_too_long_is_a_400_with_both_numbers(url: str, *, streamed: bool) -> None:
+    refused = asked(url, messages=[{"role": "user", "content": "a" * 2000}], stream=streamed)
+    assert refused.status == 400
+    message = refused.json()["error"]["message"]
+    assert message.startswith("prompt is too long: ")
+    assert message.endswith(f" tokens > {N_CTX} maximum")
