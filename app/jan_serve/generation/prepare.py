@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
@@ -163,8 +163,11 @@ class RequestPreparer:
 
     def shows_tools(self, client: EngineClient) -> bool:
         """Whether the model's template writes the tools of a chat."""
-        override = self._profile(client.name).template
-        return knows_tools(template_of(client.name, client.facts, override, with_tools=True))
+        return knows_tools(self.template(client.name, client.facts.chat_templates, with_tools=True))
+
+    def template(self, model: str, templates: Mapping[str, str], *, with_tools: bool = False) -> str | None:
+        """The chat template of a model, configured or its own; None if it has none. templates: its own, by name."""
+        return template_of(model, templates, self._profile(model).template, with_tools=with_tools)
 
     async def compile(self, constraint: Constraint) -> CompiledGrammar:
         """As GrammarCache.compile."""
@@ -174,8 +177,7 @@ class RequestPreparer:
         return ModelProfile() if self._profile_of is None else self._profile_of(model)
 
     def _template(self, client: EngineClient, prompt: ChatPrompt) -> str | None:
-        override = self._profile(client.name).template
-        template = template_of(client.name, client.facts, override, with_tools=bool(prompt.tools))
+        template = self.template(client.name, client.facts.chat_templates, with_tools=bool(prompt.tools))
         if template is None and client.name not in self._without_template:
             self._without_template.add(client.name)
             logger.warning("%s has no chat template: chats are rendered as ChatML", client.name)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jan_serve.core.listed_model import HeaderFacts, ListedModel
 from jan_serve.errors import JanServeError, ModelNotFound
+from jan_serve.store.gguf.gguf_header import GgufHeader, read_gguf_header
 from jan_serve.store.gguf.model_file import MAX_PARTS, PartName
 from jan_serve.store.index import ModelIndex, ModelRecord
 from jan_serve.store.model_entry import ModelEntry
@@ -68,6 +70,12 @@ class ModelLibrary:
         """The canonical name of a model, or of an adapter's model. Raises as ModelResolver.resolve_with_adapter."""
         return self._resolver.resolve_with_adapter(name)[0].name
 
+    def details(self, name: str) -> tuple[ListedModel, GgufHeader]:
+        """A model and the header of its first file. Raises as `find`, and InvalidModel for a file that is damaged."""
+        entry = self._resolver.resolve_with_adapter(name)[0]
+        facts = self._resolver.facts(entry)
+        return replace(self._listed(entry), facts=facts, problem=None), read_gguf_header(entry.path)
+
     def check_removable(self, name: str) -> None:
         """Raises as `ModelResolver.resolve_exact`; InvalidRequest for a model that `remove` rejects."""
         check_removable(self._resolver.resolve_exact(name), self._models_dir)
@@ -115,6 +123,7 @@ class ModelLibrary:
             can_remove=is_in_folder,
             facts=facts if isinstance(facts, HeaderFacts) else None,
             problem=facts if isinstance(facts, str) else None,
+            sha256=record.files[0].sha256 if record is not None else None,
         )
 
 

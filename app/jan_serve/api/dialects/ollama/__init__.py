@@ -1,0 +1,18 @@
+"""Ollama's API, at /api: for programs that look for Ollama before anything else. docs/ollama.md."""
+
+from __future__ import annotations
+
+from jan_serve.api.dialect import Dialect, Services
+from jan_serve.api.dialects.ollama.errors import render_error
+from jan_serve.api.dialects.ollama.routes import PREFIX, ollama_router
+from jan_serve.config import Settings
+
+
+def ollama_dialect(_: Settings, services: Services) -> Dialect:
+    """Its clients often send no Content-Type, and look for the greeting at `/`."""
+    return Dialect(
+        ollama_router(services),
+        errors={PREFIX: render_error},
+        greeting="Ollama is running",
+        json_paths=(PREFIX,),
+    )
