@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from jan_serve.core.listed_model import ListedModel
+from jan_serve.core.variant import Variant
 
 MetadataValue = str | int | float | bool | Sequence[str | int | float | bool]
 
@@ -23,7 +24,7 @@ class TensorFacts:
 class ModelDetails:
     """metadata: of the GGUF file; empty lists for arrays of more than 256 elements.
 
-    n_ctx: tokens of context that a load gives, as far as that is known before.
+    n_ctx: tokens of context that a load gives, as far as that is known before. variant: the one that was asked for.
     """
 
     model: ListedModel
@@ -31,6 +32,7 @@ class ModelDetails:
     tensors: tuple[TensorFacts, ...]
     n_embd: int
     n_ctx: int
+    variant: Variant | None = None
 
     @property
     def templates(self) -> dict[str, str]:

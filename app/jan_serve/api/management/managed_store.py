@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
 from jan_serve.api.management import Management
 from jan_serve.api.management.pulls import Pulls
@@ -12,7 +12,9 @@ from jan_serve.core.default_context import MAX_DEFAULT_N_CTX, MIN_DEFAULT_N_CTX
 from jan_serve.core.listed_model import ListedModel
 from jan_serve.core.model_details import MetadataValue, ModelDetails, TensorFacts
 from jan_serve.core.pull_step import PulledFile, PullStep
+from jan_serve.core.variant import Variant
 from jan_serve.generation.closing import closing
+from jan_serve.store.blobs import digest_of
 from jan_serve.store.gguf.gguf_header import ArrayValue, GgufHeader
 
 logger = logging.getLogger(__name__)
@@ -43,6 +45,7 @@ class ManagedStore:
             tensors=tuple(TensorFacts(each.name, each.shape, each.type) for each in header.tensors),
             n_embd=header.integer(f"{header.text('general.architecture')}.embedding_length") or 0,
             n_ctx=n_ctx,
+            variant=await asyncio.to_thread(self._library.variant, name),
         )
 
     async def pull(self, name: str) -> AsyncGenerator[PullStep]:
@@ -59,7 +62,27 @@ class ManagedStore:
                     plan.name, files, received, note=data.get("message"), done=kind == "download_finished"
                 )
 
+    async def add_variant(self, variant: Variant) -> None:
+        await asyncio.to_thread(self._library.add_variant, variant)
+
+    async def has_upload(self, digest: str) -> bool:
+        return await asyncio.to_thread(self._library.blobs.path_of, digest_of(digest)) is not None
+
+    async def receive_upload(self, digest: str, n_bytes: int, chunks: AsyncIterator[bytes]) -> None:
+        await self._library.blobs.receive(digest_of(digest), n_bytes, chunks)
+
+    async def make_model(self, digest: str, name: str) -> str:
+        record = await asyncio.to_thread(self._library.blobs.make_model, digest_of(digest), name)
+        logger.info("made %s of an upload", record.name)
+        return record.name
+
     async def delete(self, name: str) -> None:
+        if await asyncio.to_thread(self._library.variant, name) is not None:
+            base = await asyncio.to_thread(self._library.remove_variant, name)
+            logger.info("deleted %s", name)
+            if base is None:
+                return
+            name = base
         await asyncio.to_thread(self._library.check_removable, name)  # a rejected deletion unloads nothing
         async with self._manager.removing(name) as source:
             removed = await asyncio.to_thread(self._library.remove, source.name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jan_serve.api.dialect import Dialect, Services
 from jan_serve.api.dialects.ollama.errors import render_error
+from jan_serve.api.dialects.ollama.management.routes import UPLOADS
 from jan_serve.api.dialects.ollama.routes import PREFIX, ollama_router
 from jan_serve.config import Settings
 
@@ -15,4 +16,5 @@ def ollama_dialect(_: Settings, services: Services) -> Dialect:
         errors={PREFIX: render_error},
         greeting="Ollama is running",
         json_paths=(PREFIX,),
+        upload_paths=(UPLOADS,),
     )

@@ -20,7 +20,7 @@ _TOO_LONG: Final = "the prompt is longer than the context length currently avail
 _INPUT_TOO_LONG: Final = "the input length exceeds the context length"
 
 
-class ErrorBody(TypedDict):
+class OllamaError(TypedDict):
     """Every rejection and failure."""
 
     error: str
@@ -33,7 +33,7 @@ class Unsupported(InvalidRequest):
         super().__init__(f'"{name}" does not support {what}', param="model")
 
 
-def error_body(problem: Problem) -> ErrorBody:
+def error_body(problem: Problem) -> OllamaError:
     return {"error": _text(problem)}
 
 

@@ -17,8 +17,8 @@ def tagged(name: str) -> str:
 def shown_names(model: ListedModel) -> tuple[str, ...]:
     """The names of a model in lists, the main one first: its own, its aliases, and its adapters as tags.
 
-    A model imported from Ollama keeps its name there.
+    A model that was imported from Ollama, or made of an upload, has the name that it got there alone.
     """
-    own = () if model.source == "ollama" and model.aliases else (model.name,)
+    own = () if model.source in ("ollama", "created") and model.aliases else (model.name,)
     adapters = (f"{model.name}:{adapter}" for adapter in model.adapters)
     return tuple(dict.fromkeys(tagged(name) for name in (*own, *model.aliases, *adapters)))

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 from typing_extensions import TypedDict
 
-from jan_serve.api.dialects.ollama.wire_common import CandidateLogprob, Counters, TokenLogprob
+from jan_serve.api.dialects.ollama.wire_common import Counters, OllamaCandidate, OllamaLogprob
 from jan_serve.api.http.replies import json_bytes
 from jan_serve.api.shared.choices import FoldedCall, FoldedChoice
 from jan_serve.core.events import (
@@ -28,7 +28,7 @@ from jan_serve.generation.batch import PromptEvent
 _NS: Final = 1_000_000_000
 
 
-class CalledFunction(TypedDict):
+class OllamaFunction(TypedDict):
     """index: number of the call in the answer."""
 
     index: int
@@ -36,12 +36,12 @@ class CalledFunction(TypedDict):
     arguments: dict[str, Any]
 
 
-class CallBody(TypedDict):
+class OllamaCall(TypedDict):
     id: str
-    function: CalledFunction
+    function: OllamaFunction
 
 
-Shape = Callable[[str, str, Sequence[CallBody]], dict[str, Any]]
+Shape = Callable[[str, str, Sequence[OllamaCall]], dict[str, Any]]
 """The members for this text, thought and calls: a `message` in chats, `response` and `thinking` in texts."""
 
 
@@ -69,7 +69,7 @@ class ReplyHead:
         """The model is there from now on."""
         self._load_ns = time.perf_counter_ns() - self._started_ns
 
-    def body(self, text: str, thought: str, calls: Sequence[CallBody], *, done: bool) -> dict[str, Any]:
+    def body(self, text: str, thought: str, calls: Sequence[OllamaCall], *, done: bool) -> dict[str, Any]:
         head = {"model": self._name, "created_at": time_text(self._now())}
         return {**head, **self.shape(text, thought, calls), "done": done}
 
@@ -159,26 +159,26 @@ class AnswerLines:
             yield self._head.body(unread, "", calls, done=False)
 
 
-def token_logprobs(tokens: Iterable[TokenInfo]) -> list[TokenLogprob]:
+def token_logprobs(tokens: Iterable[TokenInfo]) -> list[OllamaLogprob]:
     """Entries of the tokens that have a log-probability."""
-    entries: list[TokenLogprob] = []
+    entries: list[OllamaLogprob] = []
     for token in tokens:
         if token.logprob is None:
             continue
-        entry: TokenLogprob = {**_candidate(token.piece, token.logprob)}
+        entry: OllamaLogprob = {**_candidate(token.piece, token.logprob)}
         if token.top:
             entry["top_logprobs"] = [_candidate(each.piece, each.logprob) for each in token.top]
         entries.append(entry)
     return entries
 
 
-def _candidate(piece: bytes, logprob: float) -> CandidateLogprob:
+def _candidate(piece: bytes, logprob: float) -> OllamaCandidate:
     return {"token": piece.decode("utf-8", "replace"), "logprob": logprob, "bytes": list(piece)}
 
 
-def _calls(folded: Sequence[FoldedCall], first: int) -> tuple[list[CallBody], str]:
+def _calls(folded: Sequence[FoldedCall], first: int) -> tuple[list[OllamaCall], str]:
     """The calls, and the arguments of those that are not an object, as text: their answer was cut off."""
-    calls: list[CallBody] = []
+    calls: list[OllamaCall] = []
     unread: list[str] = []
     for index, call in enumerate(folded, first):
         arguments = _object(call.arguments)

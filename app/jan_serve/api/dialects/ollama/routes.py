@@ -9,9 +9,13 @@ from fastapi import APIRouter
 from jan_serve.api.dialect import Services
 from jan_serve.api.dialects.ollama.chat.routes import add_chat_route
 from jan_serve.api.dialects.ollama.embed.routes import add_embedding_routes
-from jan_serve.api.dialects.ollama.errors import ErrorBody
+from jan_serve.api.dialects.ollama.errors import OllamaError
 from jan_serve.api.dialects.ollama.generate.routes import add_generate_route
-from jan_serve.api.dialects.ollama.management.routes import add_management_routes, add_refusals
+from jan_serve.api.dialects.ollama.management.routes import (
+    add_management_routes,
+    add_refusals,
+    add_upload_routes,
+)
 from jan_serve.api.dialects.ollama.models.routes import add_model_routes, add_server_routes
 from jan_serve.api.dialects.ollama.serving import Serving
 from jan_serve.api.http.json_body import JsonRoute
@@ -25,7 +29,7 @@ _ERROR: Final[dict[str, Any]] = {
         "error": {"type": "string"}}}}}
 }  # fmt: skip
 _ERRORS: Final[dict[int | str, dict[str, Any]]] = {
-    400: {"model": ErrorBody, "description": "The body, a value or the whole request is refused"},
+    400: {"model": OllamaError, "description": "The body, a value or the whole request is refused"},
     401: {**_ERROR, "description": "A key is needed"},
     403: {**_ERROR, "description": "Host or Origin is not allowed, or the hub refuses access"},
     404: {**_ERROR, "description": "There is no model"},
@@ -58,5 +62,6 @@ def ollama_router(services: Services) -> APIRouter:
     if services.store is not None:
         add_model_routes(router, serving, services.store)
         add_management_routes(router, serving, services.store)
+        add_upload_routes(router, services.store)
     add_refusals(router)
     return router

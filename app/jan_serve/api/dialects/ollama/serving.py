@@ -56,7 +56,7 @@ class Serving:
         asked = job.request
         async with self.generation.open(asked.model, asked.keep_alive_s) as model:
             head.loaded()
-            fitted = _fitted(job, model.facts, model.template)
+            fitted = _fitted(job, model.facts, model.template(asked.model))
             warnings = (*job.warnings, *_context_warning(job.num_ctx, model.facts.n_ctx))
             try:
                 async with closing(model.generate(fitted)) as events:

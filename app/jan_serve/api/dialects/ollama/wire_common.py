@@ -51,7 +51,7 @@ class AnswerFields(ModelFields):
     top_logprobs: Annotated[Int, Between(0, limits.MAX_TOP_LOGPROBS)] | None = None
 
 
-class CandidateLogprob(TypedDict):
+class OllamaCandidate(TypedDict):
     """bytes: of the token, which may be part of a character."""
 
     token: str
@@ -59,8 +59,8 @@ class CandidateLogprob(TypedDict):
     bytes: list[int]
 
 
-class TokenLogprob(CandidateLogprob):
-    top_logprobs: NotRequired[list[CandidateLogprob]]
+class OllamaLogprob(OllamaCandidate):
+    top_logprobs: NotRequired[list[OllamaCandidate]]
 
 
 class Counters(TypedDict):

@@ -6,14 +6,14 @@ import itertools
 import json
 from collections.abc import Iterator, Sequence
 
-from jan_serve.api.dialects.ollama.chat.wire import ChatMessage, ChatRequest, SentCall
+from jan_serve.api.dialects.ollama.chat.wire import OllamaChatRequest, SentCall, SentMessage
 from jan_serve.api.dialects.ollama.parse_common import Job, content_of, job_of
 from jan_serve.core.messages import FunctionCall, Message, Tool, ToolCall
 from jan_serve.core.request import ChatPrompt
 from jan_serve.errors import InvalidRequest
 
 
-def chat_job(body: ChatRequest) -> Job:
+def chat_job(body: OllamaChatRequest) -> Job:
     """Raises InvalidRequest."""
     tools = tuple(
         Tool(
@@ -26,7 +26,7 @@ def chat_job(body: ChatRequest) -> Job:
     return job_of(body, ChatPrompt(messages=tuple(messages_of(body.messages or ())), tools=tools), "chat")
 
 
-def messages_of(sent: Sequence[ChatMessage]) -> Iterator[Message]:
+def messages_of(sent: Sequence[SentMessage]) -> Iterator[Message]:
     """Results of tools get the id of their call: the one they name, else the first unanswered one of the last turn."""
     ids = (f"call_{number}" for number in itertools.count())
     unanswered: list[ToolCall] = []
@@ -54,7 +54,7 @@ def messages_of(sent: Sequence[ChatMessage]) -> Iterator[Message]:
         )
 
 
-def _answered(message: ChatMessage, unanswered: Sequence[ToolCall]) -> ToolCall | None:
+def _answered(message: SentMessage, unanswered: Sequence[ToolCall]) -> ToolCall | None:
     """The call that a result is for, None if there is none."""
     if message.tool_call_id:
         return next((call for call in unanswered if call.id == message.tool_call_id), None)

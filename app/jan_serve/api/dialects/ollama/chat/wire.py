@@ -8,12 +8,12 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from jan_serve.api.dialects.ollama import limits
-from jan_serve.api.dialects.ollama.render_common import CallBody
-from jan_serve.api.dialects.ollama.wire_common import AnswerFields, Images, TokenLogprob
+from jan_serve.api.dialects.ollama.render_common import OllamaCall
+from jan_serve.api.dialects.ollama.wire_common import AnswerFields, Images, OllamaLogprob
 from jan_serve.api.shared.wire_types import AtMost, FirstError, WireModel
 
 
-class CalledFunction(WireModel):
+class SentFunction(WireModel):
     name: str
     arguments: Annotated[
         dict[str, Any] | str | None, Field(description="An object; JSON text is accepted too.")
@@ -24,10 +24,10 @@ class SentCall(WireModel):
     """A call of an earlier turn."""
 
     id: str | None = None
-    function: CalledFunction
+    function: SentFunction
 
 
-class ChatMessage(WireModel):
+class SentMessage(WireModel):
     """tool_name, tool_call_id: the call that a tool's result answers; without both, results follow the calls' order."""
 
     role: str
@@ -54,31 +54,31 @@ class OfferedTool(WireModel):
     function: OfferedFunction
 
 
-class ChatRequest(AnswerFields):
+class OllamaChatRequest(AnswerFields):
     """A conversation to answer. Without messages, the model is loaded, or unloaded if keep_alive is 0."""
 
-    messages: Annotated[list[ChatMessage], FirstError(), AtMost(limits.MAX_MESSAGES, "messages")] | None = (
+    messages: Annotated[list[SentMessage], FirstError(), AtMost(limits.MAX_MESSAGES, "messages")] | None = (
         None
     )
     tools: Annotated[list[OfferedTool], FirstError(), AtMost(limits.MAX_TOOLS, "tools")] | None = None
 
 
-class ReplyMessage(TypedDict):
+class OllamaMessage(TypedDict):
     role: Literal["assistant"]
     content: str
     thinking: NotRequired[str]
-    tool_calls: NotRequired[list[CallBody]]
+    tool_calls: NotRequired[list[OllamaCall]]
 
 
-class ChatReply(TypedDict):
+class OllamaChatReply(TypedDict):
     """A whole answer, or a line of a stream: the last one has done_reason and the counters."""
 
     model: str
     created_at: str
-    message: ReplyMessage
+    message: OllamaMessage
     done: bool
     done_reason: NotRequired[str]
-    logprobs: NotRequired[list[TokenLogprob]]
+    logprobs: NotRequired[list[OllamaLogprob]]
     total_duration: NotRequired[int]
     load_duration: NotRequired[int]
     prompt_eval_count: NotRequired[int]

@@ -10,10 +10,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from jan_serve.api.dialects.ollama.embed.wire import (
-    EmbeddingsReply,
-    EmbeddingsRequest,
-    EmbedReply,
-    EmbedRequest,
+    OllamaEmbeddingsReply,
+    OllamaEmbeddingsRequest,
+    OllamaEmbedReply,
+    OllamaEmbedRequest,
 )
 from jan_serve.api.dialects.ollama.options import parse_options
 from jan_serve.api.dialects.ollama.parse_common import model_name
@@ -28,8 +28,8 @@ from jan_serve.generation.embeddings import Embeddings
 
 
 def add_embedding_routes(router: APIRouter, serving: Serving) -> None:
-    @router.post("/api/embed", summary="Embeddings", response_model=EmbedReply)
-    async def embed(request: Request, body: EmbedRequest) -> Response:
+    @router.post("/api/embed", summary="Embeddings", response_model=OllamaEmbedReply)
+    async def embed(request: Request, body: OllamaEmbedRequest) -> Response:
         """Embed texts as vectors of unit length."""
         started = time.perf_counter_ns()
         name, keep = model_name(body), keep_alive_s(body.keep_alive)
@@ -53,8 +53,8 @@ def add_embedding_routes(router: APIRouter, serving: Serving) -> None:
             }
         )
 
-    @router.post("/api/embeddings", summary="Embedding of one text", response_model=EmbeddingsReply)
-    async def embeddings(request: Request, body: EmbeddingsRequest) -> Response:
+    @router.post("/api/embeddings", summary="Embedding of one text", response_model=OllamaEmbeddingsReply)
+    async def embeddings(request: Request, body: OllamaEmbeddingsRequest) -> Response:
         """Embed one text; replaced by /api/embed."""
         name, keep = model_name(body), keep_alive_s(body.keep_alive)
         parse_options(body.options)

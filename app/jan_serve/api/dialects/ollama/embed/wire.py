@@ -22,7 +22,7 @@ def _texts(value: Any) -> Any:
     return texts  # pyright: ignore[reportUnknownVariableType]
 
 
-class EmbedRequest(ModelFields):
+class OllamaEmbedRequest(ModelFields):
     """Texts to embed. Without any, the model is loaded."""
 
     input: Annotated[
@@ -42,7 +42,7 @@ class EmbedRequest(ModelFields):
     options: OptionValues = None
 
 
-class EmbeddingsRequest(ModelFields):
+class OllamaEmbeddingsRequest(ModelFields):
     """A text to embed. Without one, the model is loaded."""
 
     prompt: str | None = None
@@ -50,7 +50,7 @@ class EmbeddingsRequest(ModelFields):
     options: OptionValues = None
 
 
-class EmbedReply(TypedDict):
+class OllamaEmbedReply(TypedDict):
     """Vectors of unit length, in the order of the inputs. Durations in nanoseconds."""
 
     model: str
@@ -60,7 +60,7 @@ class EmbedReply(TypedDict):
     prompt_eval_count: int
 
 
-class EmbeddingsReply(BaseModel):
+class OllamaEmbeddingsReply(BaseModel):
     """A vector of unit length."""
 
     embedding: list[float]

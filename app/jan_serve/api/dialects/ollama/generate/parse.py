@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from jan_serve.api.dialects.ollama.generate.wire import GenerateRequest
+from jan_serve.api.dialects.ollama.generate.wire import OllamaGenerateRequest
 from jan_serve.api.dialects.ollama.parse_common import Job, content_of, job_of
 from jan_serve.core.messages import Message
 from jan_serve.core.request import ChatPrompt, InfillPrompt, Prompt, TextPrompt
@@ -15,11 +15,11 @@ _PROMPT_ALONE: Final = re.compile(r"\s*\{\{-?\s*\.Prompt\s*-?\}\}\s*\Z")
 _CONTEXT: Final = "context: ignored; send a conversation to /api/chat"
 
 
-def has_no_prompt(body: GenerateRequest) -> bool:
+def has_no_prompt(body: OllamaGenerateRequest) -> bool:
     return not body.prompt and not body.suffix and not body.images
 
 
-def generate_job(body: GenerateRequest) -> Job:
+def generate_job(body: OllamaGenerateRequest) -> Job:
     """Raises InvalidRequest."""
     if body.raw and (body.template or body.system or body.context):
         raise InvalidRequest("raw mode does not support template, system, or context", param="raw")
@@ -28,7 +28,7 @@ def generate_job(body: GenerateRequest) -> Job:
     return job_of(body, _prompt(body), "generate", (_CONTEXT,) if body.context else ())
 
 
-def _prompt(body: GenerateRequest) -> Prompt:
+def _prompt(body: OllamaGenerateRequest) -> Prompt:
     text = body.prompt or ""
     if body.suffix:
         return InfillPrompt(text, body.suffix)

@@ -8,11 +8,11 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from jan_serve.api.dialects.ollama import limits
-from jan_serve.api.dialects.ollama.wire_common import AnswerFields, Images, TokenLogprob
+from jan_serve.api.dialects.ollama.wire_common import AnswerFields, Images, OllamaLogprob
 from jan_serve.api.shared.wire_types import AtMost, Int, Ints
 
 
-class GenerateRequest(AnswerFields):
+class OllamaGenerateRequest(AnswerFields):
     """A text to answer or continue. Without a prompt, the model is loaded, or unloaded if keep_alive is 0."""
 
     prompt: str | None = None
@@ -33,7 +33,7 @@ class GenerateRequest(AnswerFields):
     steps: Int | None = None
 
 
-class GenerateReply(TypedDict):
+class OllamaGenerateReply(TypedDict):
     """A whole answer, or a line of a stream: the last one has done_reason and the counters."""
 
     model: str
@@ -42,7 +42,7 @@ class GenerateReply(TypedDict):
     thinking: NotRequired[str]
     done: bool
     done_reason: NotRequired[str]
-    logprobs: NotRequired[list[TokenLogprob]]
+    logprobs: NotRequired[list[OllamaLogprob]]
     total_duration: NotRequired[int]
     load_duration: NotRequired[int]
     prompt_eval_count: NotRequired[int]

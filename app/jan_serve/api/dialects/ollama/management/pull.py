@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jan_serve.api.dialects.ollama.management.wire import Progress
+from jan_serve.api.dialects.ollama.management.wire import OllamaProgress
 from jan_serve.core.pull_step import PullStep
 
 
 class PullLines:
-    """Progress by file, in order of transfer: the bytes received so far belong to the first files."""
+    """OllamaProgress by file, in order of transfer: the bytes received so far belong to the first files."""
 
     def __init__(self) -> None:
-        self._last: Progress | None = None
+        self._last: OllamaProgress | None = None
 
-    def chunks(self, step: PullStep) -> Iterator[Progress]:
+    def chunks(self, step: PullStep) -> Iterator[OllamaProgress]:
         """Each line once: a pull reports more often than its progress changes."""
         for line in self._lines(step):
             if line != self._last:
                 self._last = line
                 yield line
 
-    def _lines(self, step: PullStep) -> Iterator[Progress]:
+    def _lines(self, step: PullStep) -> Iterator[OllamaProgress]:
         if self._last is None:
             yield {"status": "pulling manifest"}
         if step.note is not None:

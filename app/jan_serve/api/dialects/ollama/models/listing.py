@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Final
 
-from jan_serve.api.dialects.ollama.models.wire import Details, ListedRow, LoadedRow
+from jan_serve.api.dialects.ollama.models.wire import ListedRow, LoadedRow, OllamaDetails
 from jan_serve.api.dialects.ollama.names import shown_names
 from jan_serve.api.dialects.ollama.render_common import time_text
 from jan_serve.core.listed_model import HeaderFacts, ListedModel
@@ -72,7 +72,7 @@ def digest(model: ListedModel) -> str:
     return sha256(f"{model.name}\0{model.size_bytes}\0{model.modified_at}".encode()).hexdigest()
 
 
-def details(facts: HeaderFacts | None) -> Details:
+def details(facts: HeaderFacts | None) -> OllamaDetails:
     """facts: None if the header was not read yet."""
     family = facts.architecture if facts is not None else ""
     return {

@@ -23,12 +23,13 @@ VERSION: Final = "0.32.0"
 
 
 def add_server_routes(router: APIRouter) -> None:
-    @router.api_route("/api/version", methods=["GET", "HEAD"], response_model=wire.Version)
+    @router.head("/api/version", include_in_schema=False)
+    @router.get("/api/version", response_model=wire.OllamaVersion)
     async def version() -> Response:
         """The release of Ollama whose API this is."""
         return json_reply({"version": VERSION})
 
-    @router.get("/api/status", response_model=wire.Status)
+    @router.get("/api/status", response_model=wire.OllamaStatus)
     async def status() -> Response:
         """There are no models elsewhere."""
         return json_reply({"cloud": {"disabled": True, "source": "none"}})
@@ -40,7 +41,8 @@ def add_server_routes(router: APIRouter) -> None:
 
 
 def add_model_routes(router: APIRouter, serving: Serving, store: ModelStore) -> None:
-    @router.api_route("/api/tags", methods=["GET", "HEAD"], summary="Models", response_model=wire.ModelRows)
+    @router.head("/api/tags", include_in_schema=False)
+    @router.get("/api/tags", summary="Models", response_model=wire.ModelRows)
     async def tags() -> Response:
         """All models that requests can name. Waits for no load."""
         return json_reply({"models": listed_rows(await store.models())})
@@ -51,11 +53,11 @@ def add_model_routes(router: APIRouter, serving: Serving, store: ModelStore) -> 
         rows = loaded_rows(await store.models(), serving.models.snapshot().models, serving.now())
         return json_reply({"models": rows})
 
-    @router.post("/api/show", summary="Model", response_model=wire.ShowReply)
-    async def show(request: Request, body: wire.ShowRequest) -> Response:
+    @router.post("/api/show", summary="Model", response_model=wire.OllamaShowReply)
+    async def show(request: Request, body: wire.OllamaShowRequest) -> Response:
         """Header, template and abilities of a model, which is not loaded for that."""
         name = model_name(body)
         found = await store.details(name)
-        template = serving.preparer.template(found.model.name, found.templates)
+        template = serving.preparer.template(found.model.name, found.templates, name)
         titled = request.headers.get("user-agent", "").startswith(_COPILOT)
         return json_reply(shown(found, name, template, verbose=bool(body.verbose), titled=titled))

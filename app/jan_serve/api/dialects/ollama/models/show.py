@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
 
 from jan_serve.api.dialects.ollama.models.listing import details, modified_at
-from jan_serve.api.dialects.ollama.models.wire import ShowReply
+from jan_serve.api.dialects.ollama.models.wire import OllamaShowReply
 from jan_serve.api.dialects.ollama.names import shown_names
 from jan_serve.chat.detect import knows_thoughts
+from jan_serve.core.listed_model import ListedModel
 from jan_serve.core.model_details import ModelDetails
+from jan_serve.core.variant import Variant
 
 _LONG_ARRAY: Final = 5
 _LEFT_OUT: Final = ("general.name", "tokenizer.chat_template")
@@ -17,15 +21,17 @@ _INSERT_KEYS: Final = ("prefix", "suffix", "middle")
 
 def shown(
     found: ModelDetails, name: str, template: str | None, *, verbose: bool, titled: bool = False
-) -> ShowReply:
+) -> OllamaShowReply:
     """name: as requested. template: the chat template that the server uses.
 
     titled: the client shows `general.basename` as the model's name, so it is the requested one.
     """
     facts = found.model.facts
     architecture = str(found.metadata.get("general.architecture", ""))
-    reply: ShowReply = {
-        "modelfile": f"# Modelfile of jan-serve\nFROM {shown_names(found.model)[0]}\n",
+    variant = found.variant or Variant(name=name, base=found.model.name, created_at=0)
+    parameters = parameter_lines(variant.parameters)
+    reply: OllamaShowReply = {
+        "modelfile": _modelfile(found.model, variant, parameters),
         "details": {
             **details(facts),
             "context_length": found.n_ctx,
@@ -37,7 +43,13 @@ def shown(
     }
     if template is not None:
         reply["template"] = template
-    text = found.metadata.get("general.license")
+    if parameters:
+        reply["parameters"] = "\n".join(parameters)
+    if variant.system is not None:
+        reply["system"] = variant.system
+    if variant.messages:
+        reply["messages"] = [{"role": each.role, "content": each.content} for each in variant.messages]
+    text = variant.license or found.metadata.get("general.license")
     if isinstance(text, str):
         reply["license"] = text
     if verbose:
@@ -46,6 +58,27 @@ def shown(
             for tensor in found.tensors
         ]
     return reply
+
+
+def parameter_lines(parameters: Mapping[str, Any]) -> list[str]:
+    """`NAME VALUE`, one line for each item of a list."""
+    lines: list[str] = []
+    for name, value in parameters.items():
+        for item in cast(list[Any], value) if isinstance(value, list) else [value]:
+            lines.append(f"{name:<30} {json.dumps(item, ensure_ascii=False)}")
+    return lines
+
+
+def _modelfile(model: ListedModel, variant: Variant, parameters: Sequence[str]) -> str:
+    quoted = {"TEMPLATE": variant.template, "SYSTEM": variant.system, "LICENSE": variant.license}
+    lines = [
+        "# Modelfile of jan-serve",
+        f"FROM {shown_names(model)[0]}",
+        *(f'{word} """{text}"""' for word, text in quoted.items() if text is not None),
+        *(f"PARAMETER {line}" for line in parameters),
+        *(f'MESSAGE {each.role} """{each.content}"""' for each in variant.messages),
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def capabilities(found: ModelDetails, template: str | None) -> list[str]:

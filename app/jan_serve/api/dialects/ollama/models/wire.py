@@ -9,7 +9,7 @@ from typing_extensions import TypedDict
 from jan_serve.api.dialects.ollama.wire_common import ModelFields, OptionValues
 
 
-class Details(TypedDict):
+class OllamaDetails(TypedDict):
     """parameter_size: as `8.2B`. quantization_level: as `Q4_K_M`. context_length: what the server gives."""
 
     parent_model: str
@@ -30,7 +30,7 @@ class ListedRow(TypedDict):
     modified_at: str
     size: int
     digest: str
-    details: Details
+    details: OllamaDetails
 
 
 class ModelRows(TypedDict):
@@ -44,7 +44,7 @@ class LoadedRow(TypedDict):
     model: str
     size: int
     digest: str
-    details: Details
+    details: OllamaDetails
     expires_at: str
     size_vram: int
     context_length: int
@@ -54,7 +54,7 @@ class LoadedRows(TypedDict):
     models: list[LoadedRow]
 
 
-class ShowRequest(ModelFields):
+class OllamaShowRequest(ModelFields):
     """A model to show. verbose: with long arrays of its header, and its tensors."""
 
     verbose: bool | None = None
@@ -63,13 +63,18 @@ class ShowRequest(ModelFields):
     options: OptionValues = None
 
 
-class Tensor(TypedDict):
+class OllamaTensor(TypedDict):
     name: str
     type: str
     shape: list[int]
 
 
-class ShowReply(TypedDict):
+class ShownMessage(TypedDict):
+    role: str
+    content: str
+
+
+class OllamaShowReply(TypedDict):
     """model_info: the file's header; its context_length is the one that the server gives.
 
     capabilities: of completion, tools, thinking, insert, embedding.
@@ -80,26 +85,27 @@ class ShowReply(TypedDict):
     template: NotRequired[str]
     system: NotRequired[str]
     license: NotRequired[str]
-    details: Details
+    messages: NotRequired[list[ShownMessage]]
+    details: OllamaDetails
     model_info: dict[str, Any]
-    tensors: NotRequired[list[Tensor]]
+    tensors: NotRequired[list[OllamaTensor]]
     capabilities: list[str]
     modified_at: str
 
 
-class Version(TypedDict):
+class OllamaVersion(TypedDict):
     version: str
 
 
-class Cloud(TypedDict):
+class OllamaCloud(TypedDict):
     disabled: bool
     source: str
 
 
-class Status(TypedDict):
+class OllamaStatus(TypedDict):
     """cloud: there is none."""
 
-    cloud: Cloud
+    cloud: OllamaCloud
 
 
 class Recommendations(TypedDict):
