@@ -87,12 +87,18 @@ class ModelLibrary:
         """The variant of this name, if there is one."""
         return self._variants.get(name)
 
+    def check_variant_name(self, name: str, base: str | None = None) -> None:
+        """Raises InvalidRequest if another model than `base` has this name already."""
+        check_name(name)
+        if self._variants.get(name) is not None:
+            return
+        for entry in exact_matches(name, self._resolver.entries()):
+            if entry.name != base or name == base:
+                raise InvalidRequest(f"`{name}` is a name of the model {entry.name}", param="model")
+
     def add_variant(self, variant: Variant) -> None:
-        """Add or replace a variant. Raises InvalidRequest if a model has its name already; StoreError."""
-        check_name(variant.name)
-        taken = exact_matches(variant.name, self._resolver.entries())
-        if taken and self._variants.get(variant.name) is None:
-            raise InvalidRequest(f"`{variant.name}` is a name of the model {taken[0].name}", param="model")
+        """Add or replace a variant. Raises as `check_variant_name`; StoreError."""
+        self.check_variant_name(variant.name, variant.base)
         try:
             self._variants.put(variant)
         except OSError as error:

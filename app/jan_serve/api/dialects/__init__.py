@@ -7,6 +7,7 @@ from typing import Final
 
 from jan_serve.api.dialect import Dialect, Services
 from jan_serve.api.dialects.lmdeploy import lmdeploy_dialect
+from jan_serve.api.dialects.lmstudio import lmstudio_dialect
 from jan_serve.api.dialects.ollama import ollama_dialect
 from jan_serve.api.dialects.openai import openai_dialect
 from jan_serve.api.dialects.tgi import tgi_dialect
@@ -15,5 +16,11 @@ from jan_serve.config import Settings
 DialectFactory = Callable[[Settings, Services], Dialect]
 """Called once per application. Takes the dialect's options from the settings."""
 
-DIALECTS: Final[tuple[DialectFactory, ...]] = (openai_dialect, tgi_dialect, lmdeploy_dialect, ollama_dialect)
+DIALECTS: Final[tuple[DialectFactory, ...]] = (
+    openai_dialect,
+    tgi_dialect,
+    lmdeploy_dialect,
+    ollama_dialect,
+    lmstudio_dialect,
+)
 """In route order: the first dialect that has a path serves it."""

@@ -72,6 +72,7 @@ class ManagedStore:
         await self._library.blobs.receive(digest_of(digest), n_bytes, chunks)
 
     async def make_model(self, digest: str, name: str) -> str:
+        await asyncio.to_thread(self._library.check_variant_name, name)
         record = await asyncio.to_thread(self._library.blobs.make_model, digest_of(digest), name)
         logger.info("made %s of an upload", record.name)
         return record.name
