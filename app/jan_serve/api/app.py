@@ -37,6 +37,7 @@ from jan_serve.api.guards.drain import DrainGuard
 from jan_serve.api.guards.host import HostGuard
 from jan_serve.api.guards.lingering import Lingering
 from jan_serve.api.guards.origin import OriginGuard
+from jan_serve.api.guards.trusted_networks import TrustedNetworks
 from jan_serve.api.http.request_context import RequestContext
 from jan_serve.api.http.request_record import record_of
 from jan_serve.api.http.sse import StreamSettings
@@ -191,7 +192,13 @@ def _middleware(
         ),
         Middleware(HostGuard, envelopes=envelopes, bound=settings.host, allowed=settings.allowed_hosts),
         Middleware(OriginGuard, envelopes=envelopes, allowed=settings.allowed_origins, open_paths=open_paths),
-        Middleware(KeyGuard, envelopes=envelopes, keys=keys, open_paths=open_paths),
+        Middleware(
+            KeyGuard,
+            envelopes=envelopes,
+            keys=keys,
+            open_paths=open_paths,
+            trusted=TrustedNetworks(settings.open_networks, settings.open_routes),
+        ),
         Middleware(
             DrainGuard,
             envelopes=envelopes,

@@ -153,8 +153,11 @@ def run(
     observer: ServerObserver | None = None,
     profile_of: ProfileOf | None = None,
     control: ServerControl | None = None,
+    more_sockets: Sequence[socket.socket] = (),
 ) -> int:
-    """Serve on `sock`, which already listens. Blocks until the server has stopped. Returns the exit status.
+    """Serve on `sock` and more_sockets, which already listen. Blocks until the server has stopped.
+
+    Returns the exit status.
 
     library: None disables the management routes. profile_of: configuration of single models. control: None disables the
     control plane.
@@ -177,8 +180,16 @@ def run(
             parts: AppParts = app.state.parts
             drain_s = settings.drain_timeout_s
             server = DrainingServer(config, parts, models, drain_s, observer, (renderer, translator))
+            sockets = [sock, *more_sockets]
             serving = _serve(
-                server, models, renderer, translator, sock, settings.model, library=library, control=control
+                server,
+                models,
+                renderer,
+                translator,
+                sockets,
+                settings.model,
+                library=library,
+                control=control,
             )
             return runner.run(serving)
 
@@ -188,7 +199,7 @@ async def _serve(
     models: ModelManager,
     renderer: TemplateRendererPool,
     translator: ConstraintCompilerPool,
-    sock: socket.socket,
+    sockets: list[socket.socket],
     preload: str | None,
     *,
     library: ModelLibrary | None = None,
@@ -202,7 +213,7 @@ async def _serve(
     if library is not None:
         preparing.append(asyncio.create_task(library.read_headers(), name="read headers"))
     try:
-        await server.serve(sockets=[sock])
+        await server.serve(sockets=sockets)
     finally:
         for task in preparing:
             task.cancel()

@@ -11,6 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from jan_serve.api.errors import Envelopes, HttpError, http_problem
 from jan_serve.api.guards.guard import SAFE_METHODS, Guard, header_values
+from jan_serve.api.guards.paths import is_below
 
 BODY_TIMEOUT_S: Final = 30.0
 BYTES_PER_EXTRA_S: Final = 1 << 20
@@ -49,7 +50,7 @@ class BodyGuard(Guard):
         await super().__call__(scope, limited, send)
 
     def _max_of(self, scope: Scope) -> int:
-        return MAX_UPLOAD_BYTES if _is_below(scope["path"], self._upload_paths) else self._max_bytes
+        return MAX_UPLOAD_BYTES if is_below(scope["path"], self._upload_paths) else self._max_bytes
 
     def check(self, scope: Scope) -> None:
         """Raises 413 or 415. A body that is JSON whatever its type says gets the type of JSON."""
@@ -67,9 +68,9 @@ class BodyGuard(Guard):
         if scope["method"] in SAFE_METHODS:
             return
         if not _is_from_page(scope):
-            if _is_below(scope["path"], self._upload_paths):
+            if is_below(scope["path"], self._upload_paths):
                 return
-            if _is_below(scope["path"], self._json_paths):
+            if is_below(scope["path"], self._json_paths):
                 others = [header for header in scope["headers"] if header[0] != b"content-type"]
                 scope["headers"] = [*others, (b"content-type", b"application/json")]
                 return
@@ -130,10 +131,6 @@ def too_large(max_bytes: int) -> HttpError:
 def _is_from_page(scope: Scope) -> bool:
     """Browsers send one of these with every request of a page that has a body."""
     return bool(header_values(scope, b"origin") or header_values(scope, b"sec-fetch-site"))
-
-
-def _is_below(path: str, prefixes: tuple[str, ...]) -> bool:
-    return any(path == prefix or path.startswith(prefix + "/") for prefix in prefixes)
 
 
 def _is_json(value: bytes) -> bool:

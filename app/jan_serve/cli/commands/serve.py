@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, TextIO
 
@@ -15,7 +15,7 @@ from jan_serve.cli.interrupts import interrupts_end_at_once
 from jan_serve.cli.options import with_setting_flags
 from jan_serve.cli.output import Output
 from jan_serve.cli.server.free_memory import free_memory
-from jan_serve.cli.server.listen import AlreadyServing, listen, url_of
+from jan_serve.cli.server.listen import AlreadyServing, listen, listen_also, url_of
 from jan_serve.cli.server.probe import ProbeFailed, device_names, probe_engine
 from jan_serve.config import LoadedSettings, Settings
 from jan_serve.daemon.activation import WrongSocket, inherited_socket
@@ -88,15 +88,19 @@ def serve_on(
     default = resolver.default()
     if settings.device is not None:
         _check_device(settings.device)
-    sock = inherited if inherited is not None else listen(settings.host, settings.port)
-    with sock, log_file(settings, output) as file:
+    with ExitStack() as taken:
+        sock = taken.enter_context(
+            inherited if inherited is not None else listen(settings.host, settings.port)
+        )
+        more = [taken.enter_context(listen_also(settings.host, port)) for port in settings.also_listen]
+        file = taken.enter_context(log_file(settings, output))
         configure_logging(settings.log_level, as_json=settings.log_json, stream=log_stream, file=file)
         for warning in loaded.warnings:
             output.warning(warning)
         if not settings.is_loopback and not settings.api_keys:
             output.warning(f"other machines can reach {settings.host}, and no API key is set")
-        print_banner(output, settings, default, sock)
-        return run_server(settings, resolver, sources, sock, observer)
+        print_banner(output, settings, default, sock, more)
+        return run_server(settings, resolver, sources, sock, observer, more)
 
 
 def _as_inherited(settings: Settings, sock: socket.socket, output: Output) -> Settings:
@@ -122,8 +126,9 @@ def run_server(
     sources: ModelSources,
     sock: socket.socket,
     observer: ServerObserver | None = None,
+    more: Sequence[socket.socket] = (),
 ) -> int:
-    """Build the server and run it until it stops. Returns the exit status."""
+    """Build the server and run it until it stops. Returns the exit status. more: further sockets that listen."""
     # Slow imports, which the other commands avoid.
     from jan_serve.api.server import run
     from jan_serve.control.control_plane import ServerControl
@@ -134,7 +139,7 @@ def run_server(
     manager = build_manager(updated, settings, free_memory)
     control = ServerControl(settings, manager, updated)
     renderer, compiler = build_renderer(), build_compiler()
-    return run(settings, manager, renderer, compiler, sock, library, observer, sources.profile, control)
+    return run(settings, manager, renderer, compiler, sock, library, observer, sources.profile, control, more)
 
 
 @contextmanager
@@ -162,13 +167,20 @@ def _check_device(name: str) -> None:
         raise SettingsError(f"device: there is no {name!r}; llama.cpp has {', '.join(known)}")
 
 
-def print_banner(output: Output, settings: Settings, default: DefaultModel, sock: socket.socket) -> None:
+def print_banner(
+    output: Output,
+    settings: Settings,
+    default: DefaultModel,
+    sock: socket.socket,
+    more: Sequence[socket.socket] = (),
+) -> None:
     url = url_of(sock)
     model = f"{default.entry.name} ({default.reason})" if default.entry else f"none: {default.reason}"
     output.headline(f"jan-serve {__version__}")
     output.pairs(
         [
             ("url", url),
+            *(("also", url_of(each)) for each in more),
             ("model", model),
             ("device", _device_text(settings)),
             ("models", str(settings.models_dir)),
