@@ -40,7 +40,7 @@ def parsed(name: str, *, needs_key: bool = False) -> Any:
 def test_every_recipe_contains_the_address(name: str) -> None:
     recipe = RECIPES[name](facts(), FOLDERS)
     text = "\n".join(recipe.steps) + (recipe.change.merge("") if recipe.change else "")
-    assert "http://127.0.0.1:1337/v1" in text
+    assert "http://127.0.0.1:1337" in text
     if recipe.change is not None:
         text = recipe.change.merge("")
         assert recipe.change.merge(text) == text
@@ -129,3 +129,33 @@ def test_aider() -> None:
         "openai-api-key": "none",
     }
     assert "openai-api-key" not in parsed("aider", needs_key=True)
+
+
+def test_goose() -> None:
+    assert parsed("goose") == {
+        "GOOSE_MODEL": "org/chat:Q4",
+        "GOOSE_PROVIDER": "ollama",
+        "OLLAMA_HOST": "http://127.0.0.1:1337",
+    }
+    # Its Ollama provider cannot send a key.
+    assert parsed("goose", needs_key=True)["GOOSE_PROVIDER"] == "openai"
+
+
+@pytest.mark.parametrize(
+    ("name", "needs_key", "words"),
+    [
+        ("copilot", True, "--open-network 127.0.0.1/32"),
+        ("copilot", True, "--open-route /v1/chat/completions"),
+        ("raycast", True, "--open-network 127.0.0.1/32, which"),
+        ("home-assistant", False, "--host 0.0.0.0 --api-key KEY --open-network 192.168.1.0/24"),
+        ("home-assistant", True, "http://THIS-MACHINE:1337"),
+        ("n8n", False, "--allowed-host host.docker.internal"),
+        ("n8n", True, "http://host.docker.internal:1337"),
+        ("langchain", True, '"Authorization": "Bearer YOUR-KEY"'),
+        ("obsidian", False, "app://obsidian.md"),
+        ("cursor", False, "Cursor's own servers"),
+        ("windsurf", False, "no setting"),
+    ],
+)
+def test_what_programs_need_of_the_server(name: str, needs_key: bool, words: str) -> None:
+    assert words in "\n".join(RECIPES[name](facts(needs_key=needs_key), FOLDERS).steps)

@@ -17,7 +17,8 @@ from jan_serve.cli.output import Output
 from jan_serve.config import load_settings, server_address
 from jan_serve.core.default_context import MAX_DEFAULT_N_CTX
 from jan_serve.editors.facts import Folders, ServerFacts, editor_model
-from jan_serve.editors.recipes import RECIPES, Change, Recipe
+from jan_serve.editors.recipe import Change, Recipe
+from jan_serve.editors.recipes import RECIPES
 from jan_serve.store.files.atomic_file import write_atomically
 
 _MAX_FILE_BYTES = 4 << 20
