@@ -21,7 +21,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("case", ["openaiNode", "openaiResponses", "aiSdk", "aiSdkResponses"])
+@pytest.mark.parametrize("case", ["openaiNode", "openaiResponses", "aiSdk", "aiSdkResponses", "ollamaNode"])
 def test_a_client_does_what_its_users_do(url: str, case: str) -> None:
     assert NODE is not None
     run_client(NODE, FOLDER / "run.mjs", case, url)

@@ -12,7 +12,7 @@ PYTHON = Path(__file__).parents[2] / ".venv-clients" / "bin" / "python"
 RUN = Path(__file__).with_name("run.py")
 CASES = (
     "openai_chat", "openai_tools", "openai_parse", "openai_responses", "langchain", "instructor", "litellm",
-    "pydantic_ai", "text_generation", "huggingface_endpoint",
+    "pydantic_ai", "text_generation", "huggingface_endpoint", "ollama_chat", "ollama_models", "langchain_ollama",
 )  # fmt: skip
 
 pytestmark = [
