@@ -419,6 +419,27 @@ def ollama_models(url: str) -> None:
     assert client.ps().models == []
 
 
+def ollama_pull(url: str) -> None:
+    """The server's hub has this model."""
+    import ollama
+
+    client = _ollama(url)
+    name = "hf.co/org/Tiny-GGUF:Q8_0"
+    steps = list(client.pull(name, stream=True))
+    assert [steps[0].status, steps[-1].status] == ["pulling manifest", "success"]
+    assert max(step.completed or 0 for step in steps) == max(step.total or 0 for step in steps) > 0
+    assert client.pull(name).status == "success"
+    [pulled] = [each.model for each in client.list().models if "Tiny" in (each.model or "")]
+    assert client.show(name).details.format == "gguf"
+    assert client.delete(pulled).status == "success"
+    try:
+        client.pull("org/absent:Q8_0")
+    except ollama.ResponseError as error:
+        assert error.status_code == 404
+    else:
+        raise AssertionError("the hub does not have it")
+
+
 def langchain_ollama(url: str) -> None:
     from langchain_core.messages import HumanMessage, ToolMessage
     from langchain_core.tools import tool
@@ -473,6 +494,7 @@ CASES: dict[str, Callable[[str], None]] = {
         huggingface_endpoint,
         ollama_chat,
         ollama_models,
+        ollama_pull,
         langchain_ollama,
     )
 }

@@ -8,7 +8,7 @@ from http import HTTPStatus
 from typing import Final
 
 from fastapi import APIRouter
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from jan_serve.api.dialects.ollama.answering import NDJSON_RESPONSE
@@ -26,7 +26,7 @@ from jan_serve.api.dialects.ollama.names import LATEST
 from jan_serve.api.dialects.ollama.parse_common import model_name
 from jan_serve.api.dialects.ollama.render_common import line
 from jan_serve.api.dialects.ollama.serving import Serving
-from jan_serve.api.errors import http_problem
+from jan_serve.api.errors import ClientGone, http_problem
 from jan_serve.api.http.disconnect import while_connected
 from jan_serve.api.http.replies import json_reply
 from jan_serve.api.http.request_record import record_of
@@ -77,7 +77,7 @@ def add_management_routes(router: APIRouter, serving: Serving, store: ModelStore
         )
         return EventStream(frames, serving.streams)
 
-    @router.post("/api/copy", summary="Name a model again")
+    @router.post("/api/copy", summary="Name a model again", response_class=Response)
     async def copy(body: OllamaCopyRequest) -> Response:
         """A second name for a model, or for a variant as it is now."""
         try:
@@ -109,7 +109,7 @@ def add_management_routes(router: APIRouter, serving: Serving, store: ModelStore
             return json_reply(lines[-1])
         return Response(b"".join(map(line, lines)), media_type=serving.streams.media_type)
 
-    @router.delete("/api/delete", summary="Delete a model")
+    @router.delete("/api/delete", summary="Delete a model", response_class=Response)
     async def delete(body: OllamaDeleteRequest) -> Response:
         """Delete a model's files. 409 while requests use it."""
         await store.delete(model_name(body))
@@ -125,14 +125,23 @@ def add_upload_routes(router: APIRouter, store: ModelStore) -> None:
         found = await store.has_upload(digest)
         return Response(status_code=HTTPStatus.OK if found else HTTPStatus.NOT_FOUND)
 
-    @router.post(path, summary="Upload a GGUF file", status_code=201, responses={200: {}})
+    @router.post(
+        path,
+        summary="Upload a GGUF file",
+        status_code=201,
+        response_class=Response,
+        responses={200: {"description": "It is there already"}},
+    )
     async def upload(request: Request, digest: str) -> Response:
         """Keep a file, the body, for /api/create."""
         if await store.has_upload(digest):
             return Response()
         length = request.headers.get("content-length", "")
         n_bytes = int(length) if length.isdigit() else 0
-        await store.receive_upload(digest, n_bytes, request.stream())
+        try:
+            await store.receive_upload(digest, n_bytes, request.stream())
+        except ClientDisconnect:
+            raise ClientGone from None
         return Response(status_code=HTTPStatus.CREATED)
 
 
