@@ -48,6 +48,7 @@ def _copilot(facts: ServerFacts, folders: Folders) -> Recipe:
             "Choose models in the list. It keeps what it learned of a model: add it again after a change of n_ctx.",
             "Agent mode offers models with tools. `jan-serve connect vscode` is the way with a key.",
         ),
+        has_context=False,
     )
 
 
@@ -77,6 +78,7 @@ def _n8n(facts: ServerFacts, folders: Folders) -> Recipe:
             _beyond_loopback(facts, f" --allowed-host {_CONTAINER}"),
             f"Ollama Chat Model: model {facts.model.name}.",
         ),
+        has_context=False,
     )
 
 
@@ -88,6 +90,7 @@ def _raycast(facts: ServerFacts, folders: Folders) -> Recipe:
             f"Settings, AI, Local Models: Ollama Host {facts.url}, then Sync Models.",
             f"Choose {facts.model.name} in AI Chat.",
         ),
+        has_context=False,
     )
 
 
@@ -103,6 +106,7 @@ def _goose(facts: ServerFacts, folders: Folders) -> Recipe:
         "Goose",
         (*steps, "Start it: goose session"),
         Change(folders.config / "goose" / "config.yaml", lambda text: set_keys(text, values)),
+        has_context=False,
     )
 
 
@@ -115,6 +119,7 @@ def _langchain(facts: ServerFacts, folders: Folders) -> Recipe:
             f'chat = ChatOllama(model="{facts.model.name}", base_url="{facts.url}"{key})',
             f"langchain-openai works too: base_url={facts.base_url}",
         ),
+        has_context=False,
     )
 
 
@@ -126,6 +131,7 @@ def _cherry_studio(facts: ServerFacts, folders: Folders) -> Recipe:
             f"Settings, Model Provider, Ollama: API Host {facts.url}, API Key {key}.",
             f"Manage adds the models that the server lists: {facts.model.name} and others.",
         ),
+        has_context=False,
     )
 
 
@@ -139,6 +145,7 @@ def _obsidian(facts: ServerFacts, folders: Folders) -> Recipe:
             "Other plugins: provider Ollama and the same address.",
             "Obsidian's origin app://obsidian.md is allowed without a setting.",
         ),
+        has_context=False,
     )
 
 
@@ -150,6 +157,7 @@ def _cursor(facts: ServerFacts, folders: Folders) -> Recipe:
             "It would need a public https address of this server, with a key: everything that you send would leave this"
             " machine. `jan-serve connect zed` or `vscode` keep it here.",
         ),
+        has_context=False,
     )
 
 
@@ -160,6 +168,7 @@ def _windsurf(facts: ServerFacts, folders: Folders) -> Recipe:
             f"Windsurf has no setting for the address of a model, so neither {facts.url} nor a key can be entered.",
             "`jan-serve connect zed`, `cline` or `continue` can.",
         ),
+        has_context=False,
     )
 
 

@@ -17,8 +17,12 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """steps: instructions for the user. change: None if the program has no settings file to edit."""
+    """steps: instructions for the user. change: None if the program has no settings file to edit.
+
+    has_context: the settings or steps contain the size of the model's context.
+    """
 
     title: str
     steps: tuple[str, ...]
     change: Change | None = None
+    has_context: bool = True

@@ -156,6 +156,7 @@ def _jetbrains(facts: ServerFacts, folders: Folders) -> Recipe:
             f"API Key: {'YOUR-KEY' if facts.needs_key else NO_KEY}",
             "Tool calling: on. Then Test Connection, and choose models for the features.",
         ),
+        has_context=False,
     )
 
 
@@ -217,6 +218,7 @@ def _aider(facts: ServerFacts, folders: Folders) -> Recipe:
         "aider",
         (*secret, "Start aider in a repository."),
         Change(folders.home / ".aider.conf.yml", lambda text: set_keys(text, values)),
+        has_context=False,
     )
 
 
@@ -230,6 +232,7 @@ def _open_webui(facts: ServerFacts, folders: Folders) -> Recipe:
             f"If it is running already: Admin Settings, Connections, OpenAI API: URL {facts.base_url}, key {key}.",
             "In a container, 127.0.0.1 is the container itself: use --network=host (Linux).",
         ),
+        has_context=False,
     )
 
 

@@ -82,7 +82,7 @@ async def test_zed(managed: Managed) -> None:
     shown = (await managed.client.post("/api/show", json={"model": "thinks:latest"})).json()
     assert shown["capabilities"] == ["completion", "tools", "thinking"]
     assert shown["model_info"]["general.architecture"] == "llama"
-    tool = {
+    tool: Any = {
         "type": "function",
         "function": {
             "name": "read_file",
@@ -90,7 +90,7 @@ async def test_zed(managed: Managed) -> None:
             "parameters": {"type": "object", "properties": {}},
         },
     }
-    request = {
+    request: Any = {
         "model": "thinks:latest",
         "messages": [
             {"role": "system", "content": "s"},

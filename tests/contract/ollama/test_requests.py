@@ -31,7 +31,8 @@ PROMPT = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
 
 
 def sampled(**changes: Any) -> SamplingParams:
-    return SamplingParams(**({"temperature": 0.8, "top_k": 40, "top_p": 0.9, "seed": 1} | changes))
+    values: dict[str, Any] = {"temperature": 0.8, "top_k": 40, "top_p": 0.9, "seed": 1}
+    return SamplingParams(**(values | changes))
 
 
 @pytest.mark.parametrize(
@@ -213,7 +214,7 @@ async def test_calls_without_ids_get_different_ones() -> None:
         "{% for m in messages %}{% for c in m.tool_calls or [] %}[{{ c.id }}]{% endfor %}"
         "({{ m.tool_call_id }}){% endfor %}"
     )
-    called = [{"function": {"name": "f", "arguments": {}}}]
+    called: Any = [{"function": {"name": "f", "arguments": {}}}]
     turn = [
         {"role": "assistant", "tool_calls": called * 2},
         {"role": "tool", "content": ""},
@@ -276,7 +277,8 @@ CONTENT = {
 @pytest.mark.parametrize("path", CONTENT)
 async def test_without_a_prompt_the_model_is_loaded_or_unloaded(path: str) -> None:
     models = model()
-    for body in ({"model": "m"}, {"model": "m", "messages": [], "prompt": "", "keep_alive": "10m"}):
+    empty: Any = {"model": "m", "messages": [], "prompt": "", "keep_alive": "10m"}
+    for body in ({"model": "m"}, empty):
         assert await call(path, body, models) == (200, LOADED % (CONTENT[path], "load"))
     assert models.keep_alives == [None, 600.0]
     for value in (0, "0", "0s"):
@@ -364,7 +366,8 @@ async def test_embeddings() -> None:
     assert vector == pytest.approx([0.6, 0.8, 0, 0])
     _, one = await call("/api/embed", {"model": "m", "input": "a", "dimensions": 1}, models)
     assert json.loads(one)["embeddings"] == [[1.0]]
-    for nothing in ({}, {"input": ""}, {"input": []}):
+    no_inputs: list[Any] = [{}, {"input": ""}, {"input": []}]
+    for nothing in no_inputs:
         _, empty = await call("/api/embed", {"model": "m"} | nothing, models)
         assert json.loads(empty)["embeddings"] == []
     _, old = await call("/api/embeddings", {"model": "m", "prompt": "a"}, models)
