@@ -6,7 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
-_HIDDEN = ("OPENAI", "ANTHROPIC", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+_HIDDEN = ("OPENAI", "ANTHROPIC", "OLLAMA", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 
 
 def run_client(*command: str | Path) -> None:

@@ -22,7 +22,7 @@ pytestmark = [
 
 
 @pytest.mark.parametrize(
-    "case", ["openaiNode", "openaiResponses", "anthropicNode", "aiSdk", "aiSdkResponses"]
+    "case", ["openaiNode", "openaiResponses", "anthropicNode", "aiSdk", "aiSdkResponses", "ollamaNode"]
 )
 def test_a_client_does_what_its_users_do(url: str, case: str) -> None:
     assert NODE is not None

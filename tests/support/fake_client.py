@@ -204,6 +204,7 @@ class FakeModels:
         self.held = 0
         self.leased: list[str | None] = []
         self.keep_alives: list[float | None] = []
+        self.unloaded: list[str] = []
         self.refusal: Exception | None = None
 
     @contextlib.asynccontextmanager
@@ -225,6 +226,13 @@ class FakeModels:
     async def models(self) -> Sequence[ModelSource]:
         """All of them."""
         return [ModelSource(name=client.name, path=f"{client.name}.gguf") for client in self.clients]
+
+    async def unload(self, name: str) -> bool:
+        """Records the name. Raises ModelNotFound."""
+        if all(name != client.name for client in self.clients):
+            raise ModelNotFound(name)
+        self.unloaded.append(name)
+        return True
 
     def snapshot(self) -> ManagerSnapshot:
         """All of them, loaded once, in the state `state`."""

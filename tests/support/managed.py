@@ -58,11 +58,17 @@ async def managed_app(
     """The application over the models in `folder`; its workers end with the block. hub: its endpoint."""
     made = Settings(data_dir=folder / ".data", models_dir=folder, **settings)
     resolver = build_resolver(made)
-    manager = ModelManager(ModelSources(resolver, made), FAKE_ENGINE, manager_limits(made))
+    sources = ModelSources(resolver, made)
+    manager = ModelManager(sources, FAKE_ENGINE, manager_limits(made))
     access = HubAccess(hub) if hub is not None else HubAccess()
     library = ModelLibrary(resolver, folder, lambda: Puller(folder, access, retry_policy=retry_policy))
     app = create_app(
-        made, manager, InlineRenderer(), InlineTranslator(), management=Management(manager, library)
+        made,
+        manager,
+        InlineRenderer(),
+        InlineTranslator(),
+        profile_of=sources.profile,
+        management=Management(manager, library),
     )
     transport = httpx.ASGITransport(app, raise_app_exceptions=True)
     try:

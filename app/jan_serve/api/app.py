@@ -37,12 +37,15 @@ from jan_serve.api.guards.drain import DrainGuard
 from jan_serve.api.guards.host import HostGuard
 from jan_serve.api.guards.lingering import Lingering
 from jan_serve.api.guards.origin import OriginGuard
+from jan_serve.api.guards.trusted_networks import TrustedNetworks
 from jan_serve.api.http.deferred_routes import DeferredRoutes, all_routes
 from jan_serve.api.http.request_context import RequestContext
 from jan_serve.api.http.request_record import record_of
 from jan_serve.api.http.sse import StreamSettings
 from jan_serve.api.lifecycle import Lifecycle
 from jan_serve.api.management import Management
+from jan_serve.api.management.managed_store import ManagedStore
+from jan_serve.api.management.pulls import Pulls
 from jan_serve.api.management.routes import management_router
 from jan_serve.api.metrics import Metrics
 from jan_serve.api.openapi_document import add_document
@@ -92,6 +95,7 @@ def create_app(
     management, log, control: without one, the application does not have its routes.
     """
     lifecycle = Lifecycle()
+    pulls = Pulls(management.library) if management is not None else None
     metrics = Metrics(models.snapshot, lifecycle)
     running = RunningRequests(settings.request_timeout_s or None)
     health = health_of(models, lifecycle, control)
@@ -109,14 +113,19 @@ def create_app(
         metrics=metrics,
         health=health,
         list_models=management.library.models if management is not None else None,
+        store=ManagedStore(management, pulls) if management is not None and pulls is not None else None,
         control=control,
     )
     served = [make(settings, services) for make in dialects]
     routers = [
         health_router(health, models, metrics, control),
-        page_router(page),
+        page_router(page, "".join(dialect.greeting for dialect in served)),
         *([log_router(log, lifecycle, services.streams)] if log is not None else ()),
-        *(_management_routers(management, models, services, settings) if management is not None else ()),
+        *(
+            _management_routers(management, pulls, models, services, settings)
+            if management is not None and pulls is not None
+            else ()
+        ),
     ]
     routes = [
         *(route for router in routers for route in router.routes),
@@ -126,10 +135,14 @@ def create_app(
 
 
 def _management_routers(
-    management: Management, models: ServedModels, services: Services, settings: Settings
+    management: Management, pulls: Pulls, models: ServedModels, services: Services, settings: Settings
 ) -> list[APIRouter]:
     clients = clients_router(models, management.library, needs_key=bool(settings.api_keys))
-    return [management_router(management, services.streams), clients, catalogue_router(catalogue_file())]
+    return [
+        management_router(management, pulls, services.streams),
+        clients,
+        catalogue_router(catalogue_file()),
+    ]
 
 
 def _application(
@@ -181,14 +194,26 @@ def _middleware(
         ),
         Middleware(HostGuard, envelopes=envelopes, bound=settings.host, allowed=settings.allowed_hosts),
         Middleware(OriginGuard, envelopes=envelopes, allowed=settings.allowed_origins, open_paths=open_paths),
-        Middleware(KeyGuard, envelopes=envelopes, keys=keys, open_paths=open_paths),
+        Middleware(
+            KeyGuard,
+            envelopes=envelopes,
+            keys=keys,
+            open_paths=open_paths,
+            trusted=TrustedNetworks(settings.open_networks, settings.open_routes),
+        ),
         Middleware(
             DrainGuard,
             envelopes=envelopes,
             lifecycle=lifecycle,
             open_paths=[path for dialect in dialects for path in dialect.drain_paths],
         ),
-        Middleware(BodyGuard, envelopes=envelopes, max_bytes=settings.max_body_bytes),
+        Middleware(
+            BodyGuard,
+            envelopes=envelopes,
+            max_bytes=settings.max_body_bytes,
+            json_paths=[path for dialect in dialects for path in dialect.json_paths],
+            upload_paths=[path for dialect in dialects for path in dialect.upload_paths],
+        ),
         *(middleware for dialect in dialects for middleware in dialect.middleware),
     ]
 

@@ -14,6 +14,7 @@ from jan_serve.api.control_plane import ControlPlane
 from jan_serve.api.errors import ErrorRenderer
 from jan_serve.api.http.sse import StreamSettings
 from jan_serve.api.metrics import Metrics
+from jan_serve.api.model_store import ModelStore
 from jan_serve.api.routes.health import Health
 from jan_serve.api.served_models import ServedModels
 from jan_serve.core.listed_model import ListedModel
@@ -26,7 +27,7 @@ class Services:
     """The server as dialects see it. Each dialect makes its own generation services over these.
 
     metrics: a dialect registers its series and observers there. list_models: None if only names are known.
-    control: None if the server has no control plane.
+    store: None if models are not managed. control: None if the server has no control plane.
     """
 
     models: ServedModels
@@ -36,6 +37,7 @@ class Services:
     metrics: Metrics
     health: Callable[[], Health]
     list_models: Callable[[], Awaitable[Sequence[ListedModel]]] | None = None
+    store: ModelStore | None = None
     control: ControlPlane | None = None
 
 
@@ -51,6 +53,8 @@ class Dialect:
     open_paths: signs of life that need no key and that any page may read (GET).
     probe_paths: polled about the server; neither logged nor waited for by a drain.
     drain_paths: served while the server drains. amend_document: changes the OpenAPI document in place.
+    greeting: what `GET /` answers to programs. json_paths: prefixes whose bodies are JSON whatever their Content-Type
+    says, unless a web page sends them. upload_paths: prefixes whose bodies are files, of any type and size.
     """
 
     router: Callable[[], APIRouter]
@@ -61,6 +65,9 @@ class Dialect:
     probe_paths: tuple[str, ...] = ()
     drain_paths: tuple[str, ...] = ()
     amend_document: Callable[[dict[str, Any]], None] | None = None
+    greeting: str = ""
+    json_paths: tuple[str, ...] = ()
+    upload_paths: tuple[str, ...] = ()
 
 
 def reroute(scope: Scope, path: str) -> None:

@@ -17,6 +17,10 @@ class ServedModels(ModelLeases, Protocol):
         """Every model that a request may name, loaded or not. May read the disk, off the event loop."""
         ...
 
+    async def unload(self, name: str) -> bool:
+        """Unload a model once its requests have finished; False if it was not loaded. Raises ModelNotFound."""
+        ...
+
     def snapshot(self) -> ManagerSnapshot:
         """The models that were requested since the start. Never waits for a worker."""
         ...

@@ -170,8 +170,11 @@ def run(
     profile_of: ProfileOf | None = None,
     control: ServerControl | None = None,
     runner: asyncio.Runner | None = None,
+    more_sockets: Sequence[socket.socket] = (),
 ) -> int:
-    """Serve on `sock`, which already listens. Blocks until the server has stopped. Returns the exit status.
+    """Serve on `sock` and more_sockets, which already listen. Blocks until the server has stopped.
+
+    Returns the exit status.
 
     library: None disables the management routes. profile_of: configuration of single models. control: None disables the
     control plane. runner: of the event loop on which parts of the server already live; None makes one.
@@ -194,8 +197,16 @@ def run(
             parts: AppParts = app.state.parts
             drain_s = settings.drain_timeout_s
             server = DrainingServer(config, parts, models, drain_s, observer, (renderer, translator))
+            sockets = [sock, *more_sockets]
             serving = serve_and_close(
-                server, models, renderer, translator, sock, settings.model, library=library, control=control
+                server,
+                models,
+                renderer,
+                translator,
+                sockets,
+                settings.model,
+                library=library,
+                control=control,
             )
             return loop.run(serving)
 
@@ -205,7 +216,7 @@ async def serve_and_close(
     models: ModelManager,
     renderer: TemplateRendererPool,
     translator: ConstraintCompilerPool,
-    sock: socket.socket,
+    sockets: list[socket.socket],
     preload: str | None,
     *,
     library: ModelLibrary | None = None,
@@ -229,7 +240,7 @@ async def serve_and_close(
         # Returns at once after a drain; after a failed start it ends what was started.
         closing.push_async_callback(models.shutdown, 0.0)
         closing.push_async_callback(_cancelled, preparing)
-        await server.serve(sockets=[sock])
+        await server.serve(sockets=sockets)
     return 0 if server.started else 1
 
 

@@ -36,6 +36,10 @@ class Thought:
     ends: tuple[str, ...] = ()
     anywhere: bool = False
 
+    def is_in(self, template: str | None) -> bool:
+        """Whether a chat template writes one of its markers."""
+        return any(mark.strip() in (template or "") for mark in (*self.opens, *self.closes))
+
 
 @dataclass(frozen=True, slots=True)
 class Signature:

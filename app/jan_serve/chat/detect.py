@@ -101,6 +101,12 @@ def knows_tools(template: str | None) -> bool:
     return _TOOL_VARIABLES.search(_STRINGS.sub('""', code)) is not None
 
 
+def knows_thoughts(template: str | None) -> bool:
+    """Whether a chat template writes thoughts: the model thinks before it answers."""
+    thought = detect_format(template).thought
+    return thought is not None and thought.is_in(template)
+
+
 def writes_calls(template: str | None) -> bool:
     """Whether a chat template writes the calls of a history. If not, they must become text."""
     return "tool_calls" in (template or "")

@@ -51,6 +51,9 @@ def _bytes_of_size(value: object) -> object:
 
 
 StrList = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split_list)]
+PortList = Annotated[
+    tuple[Annotated[int, Field(ge=1, le=65535)], ...], NoDecode, BeforeValidator(_split_list)
+]
 SecretList = Annotated[tuple[SecretStr, ...], NoDecode, BeforeValidator(_split_list)]
 Folder = Annotated[Path, AfterValidator(_absolute)]
 OptionalFile = Annotated[Folder | None, BeforeValidator(_none_word)]
@@ -67,6 +70,7 @@ GROUPS: Final = (
 """In display order."""
 
 _ORIGIN = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^\s/?#@]+\Z")
+_ROUTE = re.compile(r"(/[A-Za-z0-9._-]+)+\Z")
 _SIZE = re.compile(
     r"(?P<number>\d{1,15}(\.\d{1,6})?) ?((?P<prefix>[kmgt])(?P<binary>i)?)?b?\Z", re.IGNORECASE
 )
@@ -98,6 +102,14 @@ class Settings(ModelOptions, TgiOptions):
     port: Annotated[
         int, Field(ge=0, le=65535, description="TCP port to listen on. 0 picks a free port."), Flag(_SERVER)
     ] = 1337
+    also_listen: Annotated[
+        PortList,
+        Field(
+            description="Further port on the same address, with the same routes and guards: programs look for Ollama at"
+            " 11434. May be repeated."
+        ),
+        Flag(_SERVER, metavar="PORT"),
+    ] = ()
     idle_exit_s: Annotated[
         float,
         Field(
@@ -131,11 +143,34 @@ class Settings(ModelOptions, TgiOptions):
     allowed_origins: Annotated[
         StrList,
         Field(
-            description="Web origins that may call the API besides loopback ones. `*` allows every origin."
+            description="Web origins that may call the API besides loopback ones and those of desktop applications"
+            " (Tauri, Obsidian, VS Code). `*` allows every origin."
         ),
         Flag(_GUARDS, name="--allowed-origin", metavar="ORIGIN"),
     ] = ()
 
+    open_networks: Annotated[
+        StrList,
+        Field(
+            description="Networks, as `192.168.1.0/24`, whose clients need no key on `open_routes`: for programs that"
+            " cannot send one. Requests that a proxy forwards always need it."
+        ),
+        Flag(_GUARDS, name="--open-network", metavar="NETWORK"),
+    ] = ()
+    open_routes: Annotated[
+        StrList,
+        Field(description="Routes, with all below them, that `open_networks` may use without a key."),
+        Flag(_GUARDS, name="--open-route", metavar="PATH"),
+    ] = (
+        "/api/version",
+        "/api/tags",
+        "/api/ps",
+        "/api/show",
+        "/api/chat",
+        "/api/generate",
+        "/api/embed",
+        "/api/embeddings",
+    )
     enable_abort_handling: Annotated[
         bool,
         Field(description="Let clients abort each other's requests (LMDeploy's `/abort_request`)."),
@@ -376,6 +411,26 @@ class Settings(ModelOptions, TgiOptions):
             if origin != "*" and not _ORIGIN.match(origin):
                 raise ValueError(f"{origin!r} is not an origin: scheme://host, with an optional port")
         return origins
+
+    @field_validator("open_networks")
+    @classmethod
+    def _check_networks(cls, networks: tuple[str, ...]) -> tuple[str, ...]:
+        for text in networks:
+            try:
+                network = ipaddress.ip_network(text)
+            except ValueError:
+                raise ValueError(f"{text!r} is not a network such as 192.168.1.0/24") from None
+            if network.prefixlen == 0:
+                raise ValueError(f"{text} is every address; --no-auth serves everyone")
+        return networks
+
+    @field_validator("open_routes")
+    @classmethod
+    def _check_routes(cls, routes: tuple[str, ...]) -> tuple[str, ...]:
+        for route in routes:
+            if not _ROUTE.match(route):
+                raise ValueError(f"{route!r} is not a route such as /api/chat")
+        return routes
 
     @model_validator(mode="after")
     def _check_exposure(self) -> Self:

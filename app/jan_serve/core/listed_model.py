@@ -24,7 +24,7 @@ class ListedModel:
     """A model on this machine. size_bytes: all its files. source: `hub`, `ollama` …, `folder`, `built in`, `--model`.
 
     adapters: names of the LoRA adapters that it is loaded with. modified_at: seconds since 1970. facts: None if the
-    header was not read yet, or cannot be read, for the reason in `problem`.
+    header was not read yet, or cannot be read, for the reason in `problem`. sha256: of the first file, if recorded.
     """
 
     name: str
@@ -37,3 +37,4 @@ class ListedModel:
     can_remove: bool
     facts: HeaderFacts | None
     problem: str | None
+    sha256: str | None = None

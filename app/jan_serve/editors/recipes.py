@@ -6,41 +6,18 @@ Formats: the programs' documentation, listed in docs/clients.md.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from jan_serve.editors.cline_file import OPENAI_COMPATIBLE, set_provider
 from jan_serve.editors.facts import KEY_VARIABLE, NO_KEY, PROVIDER, EditorModel, Folders, ServerFacts
 from jan_serve.editors.jsonc import Named, set_value
+from jan_serve.editors.ollama_recipes import OLLAMA_RECIPES
+from jan_serve.editors.recipe import Change, Recipe
 from jan_serve.editors.toml_file import set_table, set_values
 from jan_serve.editors.yaml_file import set_keys, set_models
 
 CLAUDE_ALIASES: Final = ("opus", "sonnet", "haiku", "claude")
 """The families of Claude's names, and the alias for all others."""
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """merge: maps the text of the settings file to its new text. Raises ValueError for an unreadable file."""
-
-    path: Path
-    merge: Callable[[str], str]
-
-
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """steps: instructions for the user. change: None if the program has no settings file to edit.
-
-    aliases: names that the model should also have on the server, because clients of the same API send them.
-    has_context: the settings or steps contain the size of the model's context.
-    """
-
-    title: str
-    steps: tuple[str, ...]
-    change: Change | None = None
-    aliases: tuple[str, ...] = ()
-    has_context: bool = True
 
 
 def _continue(facts: ServerFacts, folders: Folders) -> Recipe:
@@ -127,6 +104,7 @@ def _zed(facts: ServerFacts, folders: Folders) -> Recipe:
         (
             f"Zed requires a key: start it with {KEY_VARIABLE} set to {key}, or enter it in Settings, LLM Providers.",
             f"Choose {facts.model.name} in the agent panel.",
+            f"Its Ollama provider needs no list of models: language_models.ollama.api_url {facts.url}.",
         ),
         Change(
             folders.zed / "settings.json",
@@ -307,4 +285,5 @@ RECIPES: Final[dict[str, Callable[[ServerFacts, Folders], Recipe]]] = {
     "claude": _claude,
     "aider": _aider,
     "open-webui": _open_webui,
+    **OLLAMA_RECIPES,
 }

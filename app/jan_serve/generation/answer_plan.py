@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from jan_serve.chat.call_ids import CallIds, ids_in
-from jan_serve.chat.chat_format import ChatFormat, Thought
+from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.stream_parser import StreamParser
 from jan_serve.core.constraint import CompiledGrammar, Constraint
 from jan_serve.core.events import Finished, ReasoningDelta, TextDelta, ToolCallDelta
@@ -121,7 +121,7 @@ def thought_guide(
     """Where the answer to the rendered `text` may contain thoughts; None if the model has none."""
     thought = chat_format.thought
     is_open = chat_format.prompt_opens_thought(text)
-    if thought is None or not (is_open or _mentions(template, thought)):
+    if thought is None or not (is_open or thought.is_in(template)):
         return None
     closed = any(text.rstrip().endswith(mark.strip()) for mark in thought.closes)
     enabled = prompt.template_kwargs.get("enable_thinking")
@@ -149,10 +149,6 @@ def _thinks_by_default(chat_format: ChatFormat, template: str | None) -> bool:
         return True
     empty = rf"{re.escape(thought.opens[0].strip())}(\s|\\n)*{re.escape(thought.closes[0].strip())}"
     return re.search(empty, template or "") is not None
-
-
-def _mentions(template: str | None, thought: Thought) -> bool:
-    return any(mark.strip() in (template or "") for mark in (*thought.opens, *thought.closes))
 
 
 class AnswerParsers:

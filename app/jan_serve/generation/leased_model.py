@@ -68,6 +68,10 @@ class LeasedModel:
         """Whether the chat template writes the tools of a chat."""
         return self._preparer.shows_tools(self._client)
 
+    def template(self, requested: str | None) -> str | None:
+        """The chat template for a request with this name; None if the model has none. May read a template file."""
+        return self._preparer.template(self.name, self.facts.chat_templates, requested)
+
     async def chat_text(self, prompt: ChatPrompt) -> str:
         """The chat as the model reads it. Raises TemplateError and InvalidRequest."""
         return await self._deadline.wait(self._preparer.chat_text(prompt, self._client))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
@@ -104,10 +104,10 @@ class RequestPreparer:
     async def prepare(self, request: GenerationRequest, client: EngineClient) -> PreparedRequest:
         """Raises InvalidRequest and its subclasses."""
         _check_generates(client.facts)
-        request = with_defaults(request, self._profile(client.name))
+        request = with_defaults(request, self._profile(client.name, request.model))
         chat: _ChatAnswer | None = None
         if isinstance(request.prompt, ChatPrompt):
-            prompt, chat = await self._chat(request.prompt, request.constraint, client)
+            prompt, chat = await self._chat(request.prompt, request.constraint, client, request.model)
             answer_constraint = chat.constraint
         else:
             prompt = await self._plain_prompt(request, client)
@@ -145,9 +145,9 @@ class RequestPreparer:
         )
 
     async def _chat(
-        self, prompt: ChatPrompt, constraint: Constraint | None, client: EngineClient
+        self, prompt: ChatPrompt, constraint: Constraint | None, client: EngineClient, requested: str | None
     ) -> tuple[EnginePrompt, _ChatAnswer]:
-        template = self._template(client, prompt)
+        template = self._template(client, prompt, requested)
         chat_format = detect_format(template)
         text = await self._render(prompt, template, client.facts)
         thought = thought_guide(prompt, chat_format, template, text)
@@ -163,19 +163,33 @@ class RequestPreparer:
 
     def shows_tools(self, client: EngineClient) -> bool:
         """Whether the model's template writes the tools of a chat."""
-        override = self._profile(client.name).template
-        return knows_tools(template_of(client.name, client.facts, override, with_tools=True))
+        return knows_tools(self.template(client.name, client.facts.chat_templates, with_tools=True))
+
+    def template(
+        self,
+        model: str,
+        templates: Mapping[str, str],
+        requested: str | None = None,
+        *,
+        with_tools: bool = False,
+    ) -> str | None:
+        """The chat template of a model, configured or its own; None if it has none.
+
+        templates: its own, by name. requested: its name in the request.
+        """
+        override = self._profile(model, requested).template
+        return template_of(model, templates, override, with_tools=with_tools)
 
     async def compile(self, constraint: Constraint) -> CompiledGrammar:
         """As GrammarCache.compile."""
         return await self._grammars.compile(constraint)
 
-    def _profile(self, model: str) -> ModelProfile:
-        return ModelProfile() if self._profile_of is None else self._profile_of(model)
+    def _profile(self, model: str, requested: str | None) -> ModelProfile:
+        return ModelProfile() if self._profile_of is None else self._profile_of(model, requested)
 
-    def _template(self, client: EngineClient, prompt: ChatPrompt) -> str | None:
-        override = self._profile(client.name).template
-        template = template_of(client.name, client.facts, override, with_tools=bool(prompt.tools))
+    def _template(self, client: EngineClient, prompt: ChatPrompt, requested: str | None = None) -> str | None:
+        templates = client.facts.chat_templates
+        template = self.template(client.name, templates, requested, with_tools=bool(prompt.tools))
         if template is None and client.name not in self._without_template:
             self._without_template.add(client.name)
             logger.warning("%s has no chat template: chats are rendered as ChatML", client.name)

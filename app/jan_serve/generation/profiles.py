@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from jan_serve.core.request import GenerationRequest
+from jan_serve.core.messages import Message
+from jan_serve.core.request import ChatPrompt, GenerationRequest
 from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.generation.template_choice import TemplateOverride
 
@@ -16,18 +17,28 @@ _STOPPING = frozenset(StopConditions.__struct_fields__)
 
 
 class ModelProfile(msgspec.Struct, frozen=True, kw_only=True):
-    """template: replaces the model's own. defaults: by fields of SamplingParams and StopConditions."""
+    """template: replaces the model's own. defaults: by fields of SamplingParams and StopConditions.
+
+    system: of chats that have no system message. messages: precede every chat.
+    """
 
     template: TemplateOverride | None = None
     defaults: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    system: str | None = None
+    messages: tuple[Message, ...] = ()
 
 
-ProfileOf = Callable[[str], ModelProfile]
-"""The current profile of a model by its canonical name. May look at the modification time of a file or two."""
+ProfileOf = Callable[[str, str | None], ModelProfile]
+"""The current profile of a model, by its canonical name and the name of the request, which may be a variant's.
+
+May look at the modification time of a file or two.
+"""
 
 
 def with_defaults(request: GenerationRequest, profile: ModelProfile) -> GenerationRequest:
-    """The request with the profile's values for fields that its caller did not set."""
+    """The request with the profile's messages, and its values for fields that its caller did not set."""
+    if isinstance(request.prompt, ChatPrompt) and (profile.system or profile.messages):
+        request = msgspec.structs.replace(request, prompt=_with_messages(request.prompt, profile))
     if request.given is None or not profile.defaults:
         return request
     defaults = {name: value for name, value in profile.defaults.items() if name not in request.given}
@@ -36,6 +47,14 @@ def with_defaults(request: GenerationRequest, profile: ModelProfile) -> Generati
         sampling=msgspec.structs.replace(request.sampling, **_part(defaults, _SAMPLING)),
         stopping=msgspec.structs.replace(request.stopping, **_part(defaults, _STOPPING)),
     )
+
+
+def _with_messages(prompt: ChatPrompt, profile: ModelProfile) -> ChatPrompt:
+    has_system = bool(prompt.messages) and prompt.messages[0].role == "system"
+    system = (Message(role="system", content=profile.system),) if profile.system and not has_system else ()
+    own = (prompt.messages[0],) if has_system else ()
+    rest = prompt.messages[len(own) :]
+    return msgspec.structs.replace(prompt, messages=(*system, *own, *profile.messages, *rest))
 
 
 def _part(values: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:

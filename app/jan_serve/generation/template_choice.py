@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
 from jan_serve.chat.chatml import CHATML
-from jan_serve.core.model_facts import ModelFacts
 from jan_serve.errors import TemplateError
 
 BUILT_IN: Final = {"chatml": CHATML}
@@ -21,13 +21,13 @@ class TemplateOverride(msgspec.Struct, frozen=True):
 
 
 def template_of(
-    model: str, facts: ModelFacts, override: TemplateOverride | None, *, with_tools: bool
+    model: str, templates: Mapping[str, str], override: TemplateOverride | None, *, with_tools: bool
 ) -> str | None:
     """The template's text; None if there is none. Raises TemplateError if the override names no template.
 
-    Without an override: the GGUF's template for tools if there are tools, else its default one.
+    templates: of the model, by name. Without an override: its template for tools if there are tools, else its default
+    one.
     """
-    templates = facts.chat_templates
     if override is None:
         return templates.get("tool_use" if with_tools and "tool_use" in templates else "default")
     if override.source is not None:

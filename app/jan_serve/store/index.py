@@ -29,7 +29,7 @@ RECORD_STEPS: Steps = {}
 
 _log: Final = logging.getLogger("jan_serve.store")
 
-SourceKind = Literal["hub", "ollama", "lmstudio", "jan", "hf-cache", "folder"]
+SourceKind = Literal["hub", "ollama", "lmstudio", "jan", "hf-cache", "created", "folder"]
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

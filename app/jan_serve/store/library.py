@@ -5,16 +5,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jan_serve.core.listed_model import HeaderFacts, ListedModel
-from jan_serve.errors import JanServeError, ModelNotFound
+from jan_serve.core.variant import Variant
+from jan_serve.errors import InvalidRequest, JanServeError, ModelNotFound
+from jan_serve.store.blobs import Blobs
+from jan_serve.store.files.disk_space import storage_error
+from jan_serve.store.gguf.gguf_header import GgufHeader, read_gguf_header
 from jan_serve.store.gguf.model_file import MAX_PARTS, PartName
 from jan_serve.store.index import ModelIndex, ModelRecord
 from jan_serve.store.model_entry import ModelEntry
+from jan_serve.store.name_matching import exact_matches
 from jan_serve.store.remove import Removed, check_removable, remove_model
-from jan_serve.store.resolve import ModelResolver
+from jan_serve.store.resolve import ModelResolver, check_name
+from jan_serve.store.variants import VariantIndex
 
 if TYPE_CHECKING:
     # Imported with the first pull: importing the HTTP client is slow.
@@ -35,6 +42,8 @@ class ModelLibrary:
         self._resolver = resolver
         self._models_dir = models_dir
         self._index = ModelIndex(models_dir)
+        self._variants = VariantIndex(models_dir)
+        self.blobs = Blobs(models_dir, self._index)
         self._make_puller = make_puller
         self._puller: Puller | None = None
         self._facts: dict[tuple[str, int, int], HeaderFacts | str] = {}
@@ -68,9 +77,58 @@ class ModelLibrary:
         """The canonical name of a model, or of an adapter's model. Raises as ModelResolver.resolve_with_adapter."""
         return self._resolver.resolve_with_adapter(name)[0].name
 
+    def details(self, name: str) -> tuple[ListedModel, GgufHeader]:
+        """A model and the header of its first file. Raises as `find`, and InvalidModel for a file that is damaged."""
+        entry = self._resolver.resolve_with_adapter(name)[0]
+        facts = self._resolver.facts(entry)
+        return replace(self._listed(entry), facts=facts, problem=None), read_gguf_header(entry.path)
+
+    def variant(self, name: str) -> Variant | None:
+        """The variant of this name, if there is one."""
+        return self._variants.get(name)
+
+    def check_variant_name(self, name: str, base: str | None = None) -> None:
+        """Raises InvalidRequest if another model than `base` has this name already."""
+        check_name(name)
+        if self._variants.get(name) is not None:
+            return
+        for entry in exact_matches(name, self._resolver.entries()):
+            if entry.name != base or name == base:
+                raise InvalidRequest(f"`{name}` is a name of the model {entry.name}", param="model")
+
+    def add_variant(self, variant: Variant) -> None:
+        """Add or replace a variant. Raises as `check_variant_name`; StoreError."""
+        self.check_variant_name(variant.name, variant.base)
+        try:
+            self._variants.put(variant)
+        except OSError as error:
+            raise storage_error(error, self._models_dir) from error
+
+    def remove_variant(self, name: str) -> str | None:
+        """Delete a variant, if there is one. Raises StoreError.
+
+        Returns the model whose file was uploaded for it, if no other variant uses that.
+        """
+        variant = self._variants.get(name)
+        if variant is None:
+            return None
+        try:
+            self._variants.remove(variant.name)
+        except OSError as error:
+            raise storage_error(error, self._models_dir) from error
+        base = next((entry for entry in self._resolver.entries() if entry.name == variant.base), None)
+        is_own = base is not None and base.record is not None and base.record.source.kind == "created"
+        return base.name if base is not None and is_own and not base.variants else None
+
     def check_removable(self, name: str) -> None:
         """Raises as `ModelResolver.resolve_exact`; InvalidRequest for a model that `remove` rejects."""
-        check_removable(self._resolver.resolve_exact(name), self._models_dir)
+        entry = self._resolver.resolve_exact(name)
+        check_removable(entry, self._models_dir)
+        if entry.variants:
+            raise InvalidRequest(
+                f"`{entry.name}` is the file of {', '.join(entry.variants[:5])}: delete these first",
+                param="model",
+            )
 
     def remove(self, name: str) -> Removed:
         """Delete the files of a model. name: canonical.
@@ -106,7 +164,7 @@ class ModelLibrary:
         is_in_folder = entry.origin == "models folder"
         return ListedModel(
             name=entry.name,
-            aliases=(*(record.aliases if record is not None else ()), *entry.aliases),
+            aliases=(*(record.aliases if record is not None else ()), *entry.aliases, *entry.variants),
             adapters=entry.adapters,
             source=record.source.kind if record is not None else "folder" if is_in_folder else entry.origin,
             source_name=record.source.name if record is not None else "",
@@ -115,6 +173,7 @@ class ModelLibrary:
             can_remove=is_in_folder,
             facts=facts if isinstance(facts, HeaderFacts) else None,
             problem=facts if isinstance(facts, str) else None,
+            sha256=record.files[0].sha256 if record is not None else None,
         )
 
 

@@ -14,7 +14,7 @@ class ModelEntry:
 
     size_bytes and modified_ns (nanoseconds since 1970) are those of a split model's first file. record: from the index;
     None if the user added the file and nothing read it yet. table: its name in the configuration, which also gives
-    aliases and adapters (names of LoRA adapters).
+    aliases and adapters (names of LoRA adapters). variants: names of its variants.
     """
 
     name: str
@@ -26,6 +26,7 @@ class ModelEntry:
     table: str | None = None
     aliases: tuple[str, ...] = ()
     adapters: tuple[str, ...] = ()
+    variants: tuple[str, ...] = ()
 
     @property
     def all_aliases(self) -> tuple[str, ...]:

@@ -23,13 +23,25 @@ def best_matches(name: str, entries: Sequence[ModelEntry]) -> list[ModelEntry]:
     The rules, each first case-sensitive and then not: the canonical name; the file name; an alias; the repository,
     alone or with `:QUANT`; a prefix of the canonical or file name.
     """
-    wanted = without_suffix(_without_hub(name))
+    wanted = without_suffix(_without_hub(without_latest(name)))
     return exact_matches(name, entries) or _with_prefix(wanted.casefold(), entries)
 
 
 def exact_matches(name: str, entries: Sequence[ModelEntry]) -> list[ModelEntry]:
-    wanted = without_suffix(_without_hub(name))
-    for names_of in (_canonical, _file_stem, _aliases, _repo_names):
+    """As `best_matches`, without prefixes."""
+    found = _exact_matches(without_suffix(_without_hub(name)), entries)
+    if not found and name.endswith(_LATEST):
+        # Ollama's clients name a tag always.
+        return exact_matches(without_latest(name), entries)
+    return found
+
+
+def without_latest(name: str) -> str:
+    return name.removesuffix(_LATEST)
+
+
+def _exact_matches(wanted: str, entries: Sequence[ModelEntry]) -> list[ModelEntry]:
+    for names_of in (_canonical, _variants, _file_stem, _aliases, _repo_names):
         for fold in (str, str.casefold):
             matches = _matching(fold(wanted), entries, names_of, fold)
             if matches:
@@ -48,11 +60,14 @@ def deletion_matches(name: str, entries: Sequence[ModelEntry]) -> list[ModelEntr
         return [entry for entry in entries if entry.name in (wanted, without_suffix(wanted))]
     folded = wanted.casefold()
     rules = (_canonical, _file_stem, _aliases, _repo_names)
-    return [
+    found = [
         entry
         for entry in entries
         if any(folded == known.casefold() for rule in rules for known in rule(entry))
     ]
+    if not found and name.endswith(_LATEST):
+        return deletion_matches(without_latest(name), entries)
+    return found
 
 
 def adapter_matches(name: str, entries: Sequence[ModelEntry]) -> list[tuple[ModelEntry, str]]:
@@ -133,6 +148,10 @@ def _file_stem(entry: ModelEntry) -> tuple[str, ...]:
 def _aliases(entry: ModelEntry) -> tuple[str, ...]:
     aliases = entry.all_aliases
     return (*aliases, *(alias[: -len(_LATEST)] for alias in aliases if alias.endswith(_LATEST)))
+
+
+def _variants(entry: ModelEntry) -> tuple[str, ...]:
+    return tuple(without_latest(name) for name in entry.variants)
 
 
 def _repo_names(entry: ModelEntry) -> tuple[str, ...]:

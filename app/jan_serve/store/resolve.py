@@ -18,6 +18,7 @@ from stat import S_ISREG
 from typing import Final
 
 from jan_serve.core.listed_model import HeaderFacts
+from jan_serve.core.variant import Variant
 from jan_serve.errors import InvalidRequest, ModelNotFound, SettingsError
 from jan_serve.store.configured_names import ConfiguredEntries, ConfiguredNames
 from jan_serve.store.gguf.model_file import ModelFile, PartName, read_model_file
@@ -31,6 +32,7 @@ from jan_serve.store.name_matching import (
     exact_matches,
     without_suffix,
 )
+from jan_serve.store.variants import VariantIndex
 
 MAX_NAME_LENGTH: Final = 255
 _MAX_DEPTH: Final = 8
@@ -57,17 +59,19 @@ class ModelResolver:
         default: str | None = None,
         builtin: tuple[str, Path] | None = None,
         index: ModelIndex | None = None,
+        variants: VariantIndex | None = None,
         names: Callable[[], Mapping[str, ConfiguredNames]] | None = None,
     ) -> None:
         """default: --model, a path or a name. builtin: name and file of the shipped model. index: gives sources and
-        aliases; without it, models have only their names. names: returns the current configuration, by full model name;
-        called for each list.
+        aliases; without it, models have only their names. variants: their names also mean their models. names: returns
+        the current configuration, by full model name; called for each list.
 
         Raises ModelNotFound if `default` is unknown, SettingsError if it is a path without a GGUF file.
         """
         self._models_dir = models_dir
         self._builtin = builtin
         self._index = index
+        self._variants = variants
         self._configured = ConfiguredEntries(names) if names is not None else None
         self._headers: dict[tuple[str, int, int], ModelFile] = {}
         self._lock = threading.Lock()
@@ -90,7 +94,10 @@ class ModelResolver:
             if built_in is not None:
                 found.setdefault(name, built_in)
         entries = tuple(found.values())
-        return entries if self._configured is None else self._configured.apply(entries)
+        if self._configured is not None:
+            entries = self._configured.apply(entries)
+        variants = self._variants.all() if self._variants is not None else ()
+        return tuple(_with_variants(entry, variants) for entry in entries) if variants else entries
 
     def resolve(self, name: str | None) -> ModelEntry:
         """The model of that name (None: the default one), by the rules of `name_matching.best_matches`.
@@ -99,16 +106,20 @@ class ModelResolver:
         """
         if name is None:
             return self._resolve_default()
-        _check_name(name)
+        check_name(name)
         entries = self.entries()
         return _only(name, best_matches(name, entries), entries)
+
+    def variant(self, name: str) -> Variant | None:
+        """The variant of this name, if there is one."""
+        return self._variants.get(name) if self._variants is not None else None
 
     def resolve_exact(self, name: str) -> ModelEntry:
         """The model to delete, see `name_matching.deletion_matches`. Raises as `resolve`.
 
         For an ambiguous name, the error lists file names, each of which is unambiguous.
         """
-        _check_name(name)
+        check_name(name)
         entries = self.entries()
         matches = deletion_matches(name, entries)
         if len(matches) > 1:
@@ -122,7 +133,7 @@ class ModelResolver:
         """
         if name is None:
             return self._resolve_default(), None
-        _check_name(name)
+        check_name(name)
         entries = self.entries()
         if not exact_matches(name, entries):
             adapters = adapter_matches(name, entries)
@@ -273,7 +284,12 @@ def _with_record(entry: ModelEntry, record: ModelRecord | None) -> ModelEntry:
     return replace(entry, record=record)
 
 
-def _check_name(name: str) -> None:
+def _with_variants(entry: ModelEntry, variants: Sequence[Variant]) -> ModelEntry:
+    names = tuple(variant.name for variant in variants if variant.base == entry.name)
+    return replace(entry, variants=names) if names else entry
+
+
+def check_name(name: str) -> None:
     """Raises InvalidRequest for an invalid name. Safety does not depend on this check: names never become paths."""
     reason = None
     if not name:

@@ -7,13 +7,17 @@ import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import msgspec
 
 from jan_serve.config import ModelBook, ModelOptions, ModelSettings, Settings, engine_settings
 from jan_serve.config.model_settings import LIVE_OPTIONS
+from jan_serve.core.messages import Message
 from jan_serve.core.model_source import ModelSource
+from jan_serve.core.variant import Variant
 from jan_serve.generation.profiles import ModelProfile
+from jan_serve.generation.template_choice import TemplateOverride
 from jan_serve.ipc.messages import AdapterFile, EngineSettings
 from jan_serve.store.configured_names import ConfiguredNames
 from jan_serve.store.files.file_stamp import file_stamp
@@ -124,11 +128,13 @@ class ModelSources:
             table = self._tables.get(name)
         return self._settings(table)
 
-    def profile(self, model: str) -> ModelProfile:
-        """The defaults for requests to a model. May read a template file."""
+    def profile(self, model: str, requested: str | None = None) -> ModelProfile:
+        """The defaults for requests to a model, or to its variant `requested`. May read a template file."""
         settings = self.model_settings(model)
         template = None if settings.template is None else self._templates.get(settings.template)
-        return ModelProfile(template=template, defaults=settings.sampling.model_dump(exclude_none=True))
+        profile = ModelProfile(template=template, defaults=settings.sampling.model_dump(exclude_none=True))
+        variant = self._resolver.variant(requested) if requested is not None else None
+        return profile if variant is None or variant.base != model else _of_variant(profile, variant)
 
     def _settings(self, table: str | None) -> ModelSettings:
         tables = self._book.tables()
@@ -145,6 +151,24 @@ class ModelSources:
             revision=(entry.size_bytes, entry.modified_ns, _load_digest(self._settings(entry.table))),
             adapters=entry.adapters,
         )
+
+
+def _of_variant(profile: ModelProfile, variant: Variant) -> ModelProfile:
+    own = TemplateOverride(variant.name, variant.template) if variant.template is not None else None
+    return ModelProfile(
+        template=own or profile.template,
+        defaults={**profile.defaults, **_values(variant.defaults)},
+        system=variant.system,
+        messages=tuple(Message(role=each.role, content=each.content) for each in variant.messages),
+    )
+
+
+def _values(defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON's lists as the tuples of StopConditions."""
+    return {
+        name: tuple(cast(list[Any], value)) if isinstance(value, list) else value
+        for name, value in defaults.items()
+    }
 
 
 def configured_names(book: ModelBook) -> Mapping[str, ConfiguredNames]:

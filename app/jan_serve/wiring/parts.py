@@ -12,6 +12,7 @@ from jan_serve.store.index import ModelIndex
 from jan_serve.store.library import ModelLibrary
 from jan_serve.store.memory.free_memory import FreeMemory
 from jan_serve.store.resolve import ModelResolver
+from jan_serve.store.variants import VariantIndex
 from jan_serve.supervisor.constraint_compiler import ConstraintCompilerPool, default_compile_command
 from jan_serve.supervisor.limits import ManagerLimits, WorkerLimits
 from jan_serve.supervisor.models.model_manager import ModelManager
@@ -33,6 +34,7 @@ def build_resolver(settings: Settings, book: ModelBook | None = None) -> ModelRe
         default=settings.model,
         builtin=(BUILTIN_MODEL, builtin) if builtin is not None else None,
         index=ModelIndex(settings.models_dir),
+        variants=VariantIndex(settings.models_dir),
         names=lambda: configured_names(tables),
     )
 

@@ -157,4 +157,42 @@ async function aiSdkWith(chat) {
   assert.deepEqual(calls, [{ city: "Oslo" }]);
 }
 
-await { openaiNode, openaiResponses, anthropicNode, aiSdk, aiSdkResponses }[name]();
+async function ollamaNode() {
+  const { Ollama } = await import("ollama");
+  const client = new Ollama({ host: url });
+  const messages = [{ role: "user", content: "Hello!" }];
+  const whole = await client.chat({ model, messages, options: { temperature: 0 } });
+  assert.ok(whole.message.content);
+  let text = "";
+  let last;
+  for await (const part of await client.chat({ model, messages, stream: true, options: { temperature: 0 } })) {
+    text += part.message.content;
+    last = part;
+  }
+  assert.equal(text, whole.message.content);
+  assert.equal(last.done_reason, "stop");
+  assert.ok(last.eval_count > 0 && last.eval_duration > 0);
+  const tools = [
+    { type: "function", function: { name: "get_weather", description: "Get the weather in a city", parameters: schema } },
+  ];
+  const asked = { model, tools, options: { temperature: 0 } };
+  const turn = [{ role: "user", content: question }];
+  const called = await client.chat({ ...asked, messages: turn });
+  assert.deepEqual(called.message.tool_calls[0].function.arguments, { city: "Oslo" });
+  const result = { role: "tool", tool_name: "get_weather", content: '{"sky": "rain"}' };
+  assert.ok((await client.chat({ ...asked, messages: [...turn, called.message, result] })).message.content);
+  const formed = await client.generate({ model, prompt: "Give a city as JSON.", format: schema });
+  assert.ok("city" in JSON.parse(formed.response));
+  assert.equal((await client.embed({ model, input: ["a", "b"] })).embeddings.length, 2);
+  assert.ok((await client.list()).models.some((each) => each.name === `${model}:latest`));
+  assert.ok((await client.show({ model })).capabilities.includes("tools"));
+  assert.equal((await client.ps()).models[0].name, `${model}:latest`);
+  await client.copy({ source: model, destination: "node-copy" });
+  assert.equal((await client.delete({ model: "node-copy" })).status, "success");
+  await assert.rejects(client.chat({ model: "absent", messages }), /model 'absent' not found/);
+  await assert.rejects(async () => {
+    for await (const part of await client.chat({ model: "absent", messages, stream: true })) void part;
+  }, /model 'absent' not found/);
+}
+
+await { openaiNode, openaiResponses, anthropicNode, aiSdk, aiSdkResponses, ollamaNode }[name]();

@@ -75,6 +75,20 @@ def test_a_port_of_another_program(tmp_path: Path, tiny_llama: Path) -> None:
         assert len(server.lines) == 2
 
 
+def test_a_further_port_serves_the_same(tmp_path: Path, tiny_llama: Path) -> None:
+    with serving(tmp_path, "--port", "0", "--also-listen", str(port := free_port())) as server:
+        server.url()
+        assert f"also    http://127.0.0.1:{port}" in server.log
+        assert ask(f"http://127.0.0.1:{port}", "/api/version")["version"]
+        assert ask(server.url(), "/health")["pid"] == ask(f"http://127.0.0.1:{port}", "/health")["pid"]
+        with serving(tmp_path, "--port", "0", "--also-listen", str(port)) as second:
+            assert second.wait() == 2
+        assert second.lines == [
+            f"error: also_listen: port {port} is in use by jan-serve (pid {server.process.pid})",
+            "Stop that program, or leave out --also-listen.",
+        ]
+
+
 def test_of_two_starts_at_once_exactly_one_serves(tiny_llama: Path, tmp_path: Path) -> None:
     for _ in range(3):
         flags = ("--port", str(free_port()), "--model", str(tiny_llama))

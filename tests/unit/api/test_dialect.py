@@ -147,7 +147,7 @@ async def test_a_header_chooses_the_dialect_of_a_shared_path() -> None:
         other_root = await client.get("/")
     assert ours.json() == {"small_models": ["fake"], "body_limit": 1234}
     assert others.json()["object"] == "list"
-    assert (root.text, other_root.text) == ("small is running", "")
+    assert (root.text, other_root.text) == ("small is running", "Ollama is running")
     assert (root_head.status_code, root_head.content) == (200, b"")
 
 

@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from jan_serve.api.dialects.tgi.paths import OPEN_PATHS as TGI_OPEN
+from jan_serve.api.guards.trusted_networks import TrustedNetworks
 from tests.support.fake_client import FakeModels
 from tests.support.fronts import http_client
 
@@ -241,6 +242,8 @@ class TestKey:
                         assert response.status_code == 401
                         assert response.json()["error"]["type"] == "authentication_error"
                         assert response.headers["www-authenticate"] == "Bearer"
+                    elif path.startswith("/api/"):
+                        assert (response.status_code, response.json()) == (401, {"error": "Invalid API key"})
                     else:
                         refused(response, 401, "invalid_api_key")
                         assert response.json()["detail"] == "Invalid API key"
@@ -412,3 +415,67 @@ class TestRequestId:
             response = await client.get(path)
             assert response.headers["x-request-id"].startswith("req_")
             assert int(response.headers["openai-processing-ms"]) >= 0
+
+
+class TestDesktopApplications:
+    @pytest.mark.parametrize(
+        "origin",
+        [
+            "app://obsidian.md", "capacitor://localhost", "vscode-file://vscode-app", "https://tauri.localhost",
+            "vscode-webview://1l1ocsum2m9ft4fcr0l4b6rdvqvgbc2hmi0vnl3j9ipsvr6n0h3q", "tauri://localhost",
+        ],
+    )  # fmt: skip
+    async def test_their_pages_may_call(self, client: httpx.AsyncClient, origin: str) -> None:
+        response = await client.get("/api/version", headers={"origin": origin})
+        assert response.status_code == 200
+        assert response.headers["access-control-allow-origin"] == origin
+
+    @pytest.mark.parametrize(
+        "origin",
+        [
+            "app://evil.md", "app://obsidian.md.evil", "https://obsidian.md", "http://tauri.localhost.evil",
+            "vscode-webview://a.b", "chrome-extension://abcdefghijklmnopabcdefghijklmnop", "file://", "null",
+            "vscode-webview://", "capacitor://localhost:1",
+        ],
+    )  # fmt: skip
+    async def test_no_others(self, client: httpx.AsyncClient, origin: str) -> None:
+        response = await client.post("/api/chat", json=CHAT, headers={"origin": origin})
+        assert (response.status_code, "access-control-allow-origin" in response.headers) == (403, False)
+
+
+class TestTrustedNetworks:
+    @staticmethod
+    def may_call(address: str, path: str = "/api/chat", *headers: bytes) -> bool:
+        networks = TrustedNetworks(("192.168.1.0/24", "fd00::/8"), ("/api/chat", "/api/tags"))
+        scope = {"path": path, "client": (address, 1), "headers": [(name, b"x") for name in headers]}
+        return networks.may_call(scope)
+
+    def test_addresses_and_routes(self) -> None:
+        for address in ("192.168.1.7", "fd12::1", "::ffff:192.168.1.7"):
+            assert self.may_call(address)
+            assert self.may_call(address, "/api/tags/x")
+            assert not self.may_call(address, "/api/chats")
+            assert not self.may_call(address, "/v1/chat/completions")
+        for address in ("192.168.2.7", "127.0.0.1", "::1", "fe80::1%eth0", "testclient", ""):
+            assert not self.may_call(address)
+
+    @pytest.mark.parametrize("header", [b"forwarded", b"x-forwarded-for", b"x-real-ip", b"via"])
+    def test_what_a_proxy_forwards_is_from_anywhere(self, header: bytes) -> None:
+        assert not self.may_call("192.168.1.7", "/api/chat", header)
+
+    def test_a_client_without_an_address(self) -> None:
+        networks = TrustedNetworks(("192.168.1.0/24",), ("/api",))
+        assert not networks.may_call({"path": "/api/chat", "client": None, "headers": []})
+
+    async def test_no_network_is_trusted_by_default(self) -> None:
+        async with http_client(api_keys=("k",)) as client:
+            assert (await client.get("/api/version")).status_code == 401
+
+    async def test_the_others_need_the_key(self) -> None:
+        async with http_client(api_keys=("k",), open_networks=("127.0.0.0/8",)) as client:
+            assert (await client.get("/api/version")).status_code == 200
+            assert (await client.get("/v1/models")).status_code == 401
+            assert (await client.post("/api/pull", json={"model": "x"})).status_code == 401
+            assert (await client.get("/api/version", headers={"via": "1.1 x"})).status_code == 401
+        async with http_client(api_keys=("k",), open_networks=("10.0.0.0/8",)) as client:
+            assert (await client.get("/api/version")).status_code == 401

@@ -121,6 +121,10 @@ WRONG_FLAGS: list[tuple[dict[str, Any], str]] = [
     ({"log_level": "loud"}, "'debug', 'info', 'warning' or 'error'"),
     ({"allowed_origins": ["example.org"]}, "is not an origin"),
     ({"allowed_origins": ["http://user@example.org"]}, "is not an origin"),
+    ({"also_listen": [0]}, "greater than or equal to 1"),
+    ({"open_networks": ["192.168.1.1/24"]}, "is not a network such as"),
+    ({"open_networks": ["0.0.0.0/0"]}, "is every address; --no-auth serves everyone"),
+    ({"open_routes": ["/"]}, "is not a route such as"),
     ({"allowed_hosts": ["http://a"]}, "is not a host name"),
 ]
 

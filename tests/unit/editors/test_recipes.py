@@ -156,3 +156,33 @@ def test_claude() -> None:
     assert models == {"org/chat:Q4"}
     assert "ANTHROPIC_AUTH_TOKEN" not in parsed("claude", needs_key=True)["env"]
     assert json.loads(recipe.change.merge('{"model": "opus", "env": {"A": "1"}}'))["env"]["A"] == "1"
+
+
+def test_goose() -> None:
+    assert parsed("goose") == {
+        "GOOSE_MODEL": "org/chat:Q4",
+        "GOOSE_PROVIDER": "ollama",
+        "OLLAMA_HOST": "http://127.0.0.1:1337",
+    }
+    # Its Ollama provider cannot send a key.
+    assert parsed("goose", needs_key=True)["GOOSE_PROVIDER"] == "openai"
+
+
+@pytest.mark.parametrize(
+    ("name", "needs_key", "words"),
+    [
+        ("copilot", True, "--open-network 127.0.0.1/32"),
+        ("copilot", True, "--open-route /v1/chat/completions"),
+        ("raycast", True, "--open-network 127.0.0.1/32, which"),
+        ("home-assistant", False, "--host 0.0.0.0 --api-key KEY --open-network 192.168.1.0/24"),
+        ("home-assistant", True, "http://THIS-MACHINE:1337"),
+        ("n8n", False, "--allowed-host host.docker.internal"),
+        ("n8n", True, "http://host.docker.internal:1337"),
+        ("langchain", True, '"Authorization": "Bearer YOUR-KEY"'),
+        ("obsidian", False, "app://obsidian.md"),
+        ("cursor", False, "Cursor's own servers"),
+        ("windsurf", False, "no setting"),
+    ],
+)
+def test_what_programs_need_of_the_server(name: str, needs_key: bool, words: str) -> None:
+    assert words in "\n".join(RECIPES[name](facts(needs_key=needs_key), FOLDERS).steps)

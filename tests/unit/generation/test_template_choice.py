@@ -7,7 +7,6 @@ import pytest
 from jan_serve.chat.chatml import CHATML
 from jan_serve.errors import TemplateError
 from jan_serve.generation.template_choice import TemplateOverride, template_of
-from tests.support.fake_client import fake_facts
 
 BOTH = {"default": "D", "tool_use": "T", "rag": "R"}
 
@@ -29,9 +28,9 @@ BOTH = {"default": "D", "tool_use": "T", "rag": "R"}
 def test_the_template(
     templates: dict[str, str], override: TemplateOverride | None, with_tools: bool, source: str | None
 ) -> None:
-    assert template_of("m", fake_facts(chat_templates=templates), override, with_tools=with_tools) == source
+    assert template_of("m", templates, override, with_tools=with_tools) == source
 
 
 def test_an_unknown_name_is_an_error_that_lists_the_known_ones() -> None:
     with pytest.raises(TemplateError, match=r"'rga' .* for m .* chatml, default, rag, tool_use"):
-        template_of("m", fake_facts(chat_templates=BOTH), TemplateOverride("rga"), with_tools=False)
+        template_of("m", BOTH, TemplateOverride("rga"), with_tools=False)

@@ -47,10 +47,15 @@ def test_files_that_are_no_templates(tmp_path: Path) -> None:
 
 def test_which_template_a_model_is_asked_with() -> None:
     facts = fake_facts(chat_templates=OWN)
-    assert template_of("m", facts, None, with_tools=False) == "own"
-    assert template_of("m", facts, None, with_tools=True) == "with tools"
-    assert template_of("m", facts, TemplateOverride("x", "y"), with_tools=True) == "y"
-    assert template_of("m", facts, TemplateOverride("tool_use"), with_tools=False) == "with tools"
-    assert template_of("m", facts, TemplateOverride("chatml"), with_tools=False) == BUILT_IN["chatml"]
+    assert template_of("m", facts.chat_templates, None, with_tools=False) == "own"
+    assert template_of("m", facts.chat_templates, None, with_tools=True) == "with tools"
+    assert template_of("m", facts.chat_templates, TemplateOverride("x", "y"), with_tools=True) == "y"
+    assert (
+        template_of("m", facts.chat_templates, TemplateOverride("tool_use"), with_tools=False) == "with tools"
+    )
+    assert (
+        template_of("m", facts.chat_templates, TemplateOverride("chatml"), with_tools=False)
+        == BUILT_IN["chatml"]
+    )
     with pytest.raises(TemplateError, match="chatml, default, tool_use"):
-        template_of("m", facts, TemplateOverride("none"), with_tools=False)
+        template_of("m", facts.chat_templates, TemplateOverride("none"), with_tools=False)

@@ -8,6 +8,8 @@ from typing import Final
 from jan_serve.api.dialect import Dialect, Services
 from jan_serve.api.dialects.anthropic import anthropic_dialect
 from jan_serve.api.dialects.lmdeploy import lmdeploy_dialect
+from jan_serve.api.dialects.lmstudio import lmstudio_dialect
+from jan_serve.api.dialects.ollama import ollama_dialect
 from jan_serve.api.dialects.openai import openai_dialect
 from jan_serve.api.dialects.tgi import tgi_dialect
 from jan_serve.config import Settings
@@ -20,5 +22,7 @@ DIALECTS: Final[tuple[DialectFactory, ...]] = (
     anthropic_dialect,
     tgi_dialect,
     lmdeploy_dialect,
+    ollama_dialect,
+    lmstudio_dialect,
 )
 """In route order: the first dialect that has a path serves it."""

@@ -12,11 +12,13 @@ from starlette.types import ASGIApp, Scope
 
 from jan_serve.api.errors import Envelopes, http_problem
 from jan_serve.api.guards.guard import Guard, header_values
+from jan_serve.api.guards.trusted_networks import TrustedNetworks
 from jan_serve.api.routes.page import is_page_path
 from jan_serve.generation.cache_salt import cache_salt
 
 OPEN_PATHS: Final = frozenset({"/health"})
 _BEARER: Final = b"bearer "
+_TRUSTED_SALT: Final = "trusted network"
 
 
 def needs_key(method: str, path: str, open_paths: Collection[str]) -> bool:
@@ -30,10 +32,17 @@ class KeyGuard(Guard):
     """Accepts a configured key in `Authorization: Bearer` or `x-api-key`."""
 
     def __init__(
-        self, app: ASGIApp, *, envelopes: Envelopes, keys: Iterable[str], open_paths: Iterable[str] = ()
+        self,
+        app: ASGIApp,
+        *,
+        envelopes: Envelopes,
+        keys: Iterable[str],
+        open_paths: Iterable[str] = (),
+        trusted: TrustedNetworks | None = None,
     ) -> None:
-        """keys: without one, the guard accepts every request; empty texts do not count."""
+        """keys: without one, the guard accepts every request; empty texts do not count. trusted: need no key."""
         super().__init__(app, envelopes)
+        self._trusted = trusted or TrustedNetworks((), ())
         self._open_paths = frozenset(open_paths)
         self._digests = tuple(dict.fromkeys(sha256(key.encode()).digest() for key in keys if key))
 
@@ -41,6 +50,9 @@ class KeyGuard(Guard):
         """Raises 401. With several keys, prompts are shared in the cache only between requests of one key."""
         cache_salt.set("")
         if not self._digests or not needs_key(scope["method"], scope["path"], self._open_paths):
+            return
+        if self._trusted.may_call(scope):
+            cache_salt.set(_TRUSTED_SALT if len(self._digests) > 1 else "")
             return
         known = [digest for key in _presented(scope) if (digest := self._known(key)) is not None]
         if not known:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Final
 
@@ -10,10 +11,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from jan_serve.api.errors import Envelopes, HttpError, http_problem
 from jan_serve.api.guards.guard import SAFE_METHODS, Guard, header_values
+from jan_serve.api.guards.paths import is_below
 
 BODY_TIMEOUT_S: Final = 30.0
 BYTES_PER_EXTRA_S: Final = 1 << 20
 """Received bytes that earn another second: a body that trickles earns none."""
+
+MAX_UPLOAD_BYTES: Final = 1 << 40
 
 _CLOSE: Final = {"connection": "close"}
 
@@ -21,22 +25,39 @@ _CLOSE: Final = {"connection": "close"}
 class BodyGuard(Guard):
     """Rejects a body by its headers or while it is read, so chunked bodies have the same limits."""
 
-    def __init__(self, app: ASGIApp, *, envelopes: Envelopes, max_bytes: int) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        envelopes: Envelopes,
+        max_bytes: int,
+        json_paths: Iterable[str] = (),
+        upload_paths: Iterable[str] = (),
+    ) -> None:
+        """json_paths, upload_paths: see Dialect."""
         super().__init__(app, envelopes)
         self._max_bytes = max_bytes
         self._timeout_s = BODY_TIMEOUT_S
+        self._json_paths = tuple(json_paths)
+        self._upload_paths = tuple(upload_paths)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         limited = (
-            _LimitedBody(receive, self._max_bytes, self._timeout_s) if scope["type"] == "http" else receive
+            _LimitedBody(receive, self._max_of(scope), self._timeout_s)
+            if scope["type"] == "http"
+            else receive
         )
         await super().__call__(scope, limited, send)
 
+    def _max_of(self, scope: Scope) -> int:
+        return MAX_UPLOAD_BYTES if is_below(scope["path"], self._upload_paths) else self._max_bytes
+
     def check(self, scope: Scope) -> None:
-        """Raises 413 or 415."""
+        """Raises 413 or 415. A body that is JSON whatever its type says gets the type of JSON."""
         lengths = header_values(scope, b"content-length")
-        if any(value.isdigit() and int(value[:20]) > self._max_bytes for value in lengths):
-            raise too_large(self._max_bytes)
+        limit = self._max_of(scope)
+        if any(value.isdigit() and int(value[:20]) > limit for value in lengths):
+            raise too_large(limit)
         encodings = header_values(scope, b"content-encoding")
         if any(value.strip().lower() not in (b"", b"identity") for value in encodings):
             raise http_problem(
@@ -46,6 +67,13 @@ class BodyGuard(Guard):
             )
         if scope["method"] in SAFE_METHODS:
             return
+        if not _is_from_page(scope):
+            if is_below(scope["path"], self._upload_paths):
+                return
+            if is_below(scope["path"], self._json_paths):
+                others = [header for header in scope["headers"] if header[0] != b"content-type"]
+                scope["headers"] = [*others, (b"content-type", b"application/json")]
+                return
         # Web pages can send any other type without a preflight (CORS-safelisted types).
         types = header_values(scope, b"content-type")
         has_body = bool(header_values(scope, b"transfer-encoding")) or any(value != b"0" for value in lengths)
@@ -98,6 +126,11 @@ def too_large(max_bytes: int) -> HttpError:
         f"The body is longer than {max_bytes} bytes, the limit of this server.",
         _CLOSE,
     )
+
+
+def _is_from_page(scope: Scope) -> bool:
+    """Browsers send one of these with every request of a page that has a body."""
+    return bool(header_values(scope, b"origin") or header_values(scope, b"sec-fetch-site"))
 
 
 def _is_json(value: bytes) -> bool:

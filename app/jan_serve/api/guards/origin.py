@@ -12,11 +12,9 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from jan_serve.api.errors import Envelopes, http_problem
+from jan_serve.api.guards.app_origins import is_app_origin
 from jan_serve.api.guards.guard import SAFE_METHODS, Guard, header_values
 from jan_serve.api.routes.page import is_page_path
-
-APP_ORIGINS: Final = frozenset({"tauri://localhost", "http://tauri.localhost", "https://tauri.localhost"})
-"""Pages bundled with a desktop app, on macOS and Linux, on Windows and Android."""
 
 _LOOPBACK: Final = re.compile(r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d{1,5})?\Z")
 _METHODS: Final = "GET, POST, PUT, PATCH, DELETE, OPTIONS"
@@ -33,10 +31,13 @@ class OriginGuard(Guard):
     def __init__(
         self, app: ASGIApp, *, envelopes: Envelopes, allowed: Iterable[str], open_paths: Iterable[str] = ()
     ) -> None:
-        """allowed: origins besides loopback ones; `*` is every origin. open_paths: readable by any page."""
+        """allowed: origins besides loopback ones and those of desktop applications; `*` is every origin.
+
+        open_paths: readable by any page.
+        """
         super().__init__(app, envelopes)
         self._open_paths = frozenset(open_paths)
-        self._allowed = APP_ORIGINS | frozenset(origin.lower().rstrip("/") for origin in allowed)
+        self._allowed = frozenset(origin.lower().rstrip("/") for origin in allowed)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         origin = _origin(scope) if scope["type"] == "http" else None
@@ -60,7 +61,9 @@ class OriginGuard(Guard):
     def allows(self, origin: str, scope: Scope) -> bool:
         """The server's own origin, the one with the (checked) Host, is always allowed."""
         lowered = origin.lower()
-        if lowered in self._allowed or "*" in self._allowed or _LOOPBACK.match(lowered):
+        if lowered in self._allowed or "*" in self._allowed:
+            return True
+        if _LOOPBACK.match(lowered) or is_app_origin(lowered):
             return True
         own = header_values(scope, b"host")
         return len(own) == 1 and lowered == f"{scope['scheme']}://{own[0].decode('latin-1').lower()}"

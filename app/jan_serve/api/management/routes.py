@@ -37,9 +37,8 @@ _ERRORS: Final[_Responses] = {
 _STREAMED: Final[_Responses] = {**_ERRORS, 200: {"content": SSE_RESPONSE}}
 
 
-def management_router(management: Management, streams: StreamSettings) -> APIRouter:
+def management_router(management: Management, pulls: Pulls, streams: StreamSettings) -> APIRouter:
     router = APIRouter(route_class=JsonRoute, tags=["Models"], responses=_ERRORS)
-    pulls = Pulls(management.library)
     _list_routes(router, management, pulls, streams)
     _memory_routes(router, management, pulls, streams)
     _pull_routes(router, management, pulls, streams)

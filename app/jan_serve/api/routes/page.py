@@ -1,4 +1,4 @@
-"""The web page at `/`, and its assets. Other clients get an empty 200, as from Text Generation Inference.
+"""The web page at `/`, and its assets. Programs get a 200 with the greeting that they look for.
 
 The files of one folder are read once; a request path is looked up among them and never joined to a folder. The page
 needs no key, because it contains no secrets; it asks the user for the key of the routes that it calls.
@@ -100,17 +100,19 @@ def _read(path: Path) -> PageFile:
     return PageFile(content, media_type, f'"{sha256(content).hexdigest()[:32]}"')
 
 
-def page_router(folder: Path | None) -> APIRouter:
-    """folder: None if this installation has no page."""
+def page_router(folder: Path | None, greeting: str = "") -> APIRouter:
+    """folder: None if this installation has no page. greeting: for clients that are no browsers."""
     files = read_page(folder) if folder is not None else {}
     router = APIRouter(route_class=DeferredRoute, include_in_schema=False)
 
     @router.api_route(PAGE_PATH, methods=["GET", "HEAD"])
     async def page(request: Request) -> Response:
-        """HTML for browsers; an empty 200 for other clients."""
+        """HTML for browsers; the greeting for other clients."""
         index = files.get(INDEX)
         if index is None or not accepts_html(request.headers.get("accept", "")):
-            return Response(headers={"vary": "Accept"})
+            return Response(
+                greeting, headers={"vary": "Accept"}, media_type="text/plain" if greeting else None
+            )
         return _answer(request, index, {**_PAGE_HEADERS, "vary": "Accept"})
 
     @router.api_route(ASSETS_PATH + "{name}", methods=["GET", "HEAD"])

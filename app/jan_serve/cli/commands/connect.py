@@ -19,7 +19,8 @@ from jan_serve.config import load_settings, server_address
 from jan_serve.config.settings_loader import URL_VARIABLE
 from jan_serve.editors.facts import Folders, ServerFacts
 from jan_serve.editors.model_aliases import set_aliases
-from jan_serve.editors.recipes import RECIPES, Change, Recipe
+from jan_serve.editors.recipe import Change, Recipe
+from jan_serve.editors.recipes import RECIPES
 from jan_serve.store.files.atomic_file import write_atomically
 
 _MAX_FILE_BYTES = 4 << 20

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import socket
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, TextIO
 
@@ -15,7 +15,7 @@ from jan_serve.cli.errors import CommandError
 from jan_serve.cli.interrupts import interrupts_end_at_once
 from jan_serve.cli.options import with_setting_flags
 from jan_serve.cli.output import Output
-from jan_serve.cli.server.listen import AlreadyServing, listen, url_of
+from jan_serve.cli.server.listen import AlreadyServing, listen, listen_also, url_of
 from jan_serve.cli.server.memory_meter import free_memory, is_cpu_only
 from jan_serve.cli.server.probe import ProbeFailed, device_names, probe_engine
 from jan_serve.config import LoadedSettings, Settings
@@ -97,15 +97,16 @@ def serve_on(
             if settings.device is not None:
                 _check_device(settings.device)
             sock = inherited if inherited is not None else listen(settings.host, settings.port)
-            file = opened.enter_context(log_file(settings, output))
             opened.enter_context(sock)
+            more = [opened.enter_context(listen_also(settings.host, port)) for port in settings.also_listen]
+            file = opened.enter_context(log_file(settings, output))
             configure_logging(settings.log_level, as_json=settings.log_json, stream=log_stream, file=file)
             for warning in loaded.warnings:
                 output.warning(warning)
             if not settings.is_loopback and not settings.api_keys:
                 output.warning(f"other machines can reach {settings.host}, and no API key is set")
-            print_banner(output, settings, default, sock)
-        return run_server(settings, resolver, sources, sock, observer)
+            print_banner(output, settings, default, sock, more)
+        return run_server(settings, resolver, sources, sock, observer, more)
 
 
 def _as_inherited(settings: Settings, sock: socket.socket, output: Output) -> Settings:
@@ -130,8 +131,9 @@ def run_server(
     sources: ModelSources,
     sock: socket.socket,
     observer: ServerObserver | None = None,
+    more: Sequence[socket.socket] = (),
 ) -> int:
-    """Build the server and run it until it stops. Returns the exit status."""
+    """Build the server and run it until it stops. Returns the exit status. more: further sockets that listen."""
     with ExitStack() as opened:
         with interrupts_end_at_once():
             updated = UpdatedSources(sources)
@@ -148,7 +150,9 @@ def run_server(
             control = ServerControl(settings, manager, updated)
             profile = sources.profile
         # Before and after uvicorn has its own handlers, the event loop makes an interrupt a cancellation.
-        return run(settings, manager, renderer, compiler, sock, library, observer, profile, control, runner)
+        return run(
+            settings, manager, renderer, compiler, sock, library, observer, profile, control, runner, more
+        )
 
 
 async def _start_processes(manager: ModelManager, renderer: TemplateRendererPool, settings: Settings) -> None:
@@ -190,13 +194,20 @@ def _check_device(name: str) -> None:
         raise SettingsError(f"device: there is no {name!r}; llama.cpp has {', '.join(known)}")
 
 
-def print_banner(output: Output, settings: Settings, default: DefaultModel, sock: socket.socket) -> None:
+def print_banner(
+    output: Output,
+    settings: Settings,
+    default: DefaultModel,
+    sock: socket.socket,
+    more: Sequence[socket.socket] = (),
+) -> None:
     url = url_of(sock)
     model = f"{default.entry.name} ({default.reason})" if default.entry else f"none: {default.reason}"
     output.headline(f"jan-serve {__version__}")
     output.pairs(
         [
             ("url", url),
+            *(("also", url_of(each)) for each in more),
             ("model", model),
             ("device", _device_text(settings)),
             ("models", str(settings.models_dir)),

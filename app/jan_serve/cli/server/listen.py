@@ -81,6 +81,18 @@ def listen(host: str, port: int) -> socket.socket:
     return sock
 
 
+def listen_also(host: str, port: int) -> socket.socket:
+    """As `listen`, on a further port (setting also_listen). Raises CommandError."""
+    try:
+        return listen(host, port)
+    except AlreadyServing as running:
+        reason = f"port {port} is in use by {running.holder.description}"
+    except AddressUnavailable as error:
+        reason = error.message
+    hint = "Stop that program, or leave out --also-listen."
+    raise CommandError(f"also_listen: {reason}", hint, WRONG_USE)
+
+
 def url_of(sock: socket.socket) -> str:
     """The URL of the socket for clients on this machine."""
     host, port = sock.getsockname()[:2]

@@ -15,6 +15,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from jan_serve.core.model_source import ModelSource
 from jan_serve.core.model_status import ManagerSnapshot
 from jan_serve.errors import Draining, JanServeError, ModelInUse, Overloaded, Unavailable, copy_error
+from jan_serve.ipc.messages import EngineSettings
 from jan_serve.supervisor.limits import ManagerLimits
 from jan_serve.supervisor.models.load_preparation import LoadPreparation, MemoryMeter
 from jan_serve.supervisor.models.loaded_models import LoadedModels
@@ -127,6 +128,13 @@ class ModelManager:
         source = self._resolver.resolve(name)
         adapter = self._resolver.adapter(name) if source.adapters else None
         return source, self._resolver.retention(source), adapter
+
+    async def load_settings(self, name: str) -> EngineSettings:
+        """The settings with which a load of this model starts. Reads its header, in a thread.
+
+        Raises ModelNotFound, InvalidModel.
+        """
+        return await asyncio.to_thread(lambda: self._resolver.engine_settings(self._resolver.resolve(name)))
 
     async def load(self, name: str | None, keep_alive_s: float | None = None) -> str:
         """Load a model; returns its canonical name. Raises as `lease`; cancelling stops the load."""

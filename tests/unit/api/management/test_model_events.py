@@ -116,6 +116,10 @@ def requested_and_failed(world: World) -> None:
     world.set("m", "failed", reason="crash")
 
 
+def changed(name: str, state: ModelState) -> Callable[[World], None]:
+    return lambda world: world.set(name, state)
+
+
 def downloaded(name: str, done: int) -> dict[str, Any]:
     return {"model": name, "event": "download_progress", "data": {f"{name}.gguf": {"done": done, "total": 9}}}
 
@@ -127,9 +131,9 @@ def folder(name: str, event: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "steps",
     [
-        [(lambda world: world.set("new", "loading"), [status_event("new", "loading", progress=progress(0))])],
+        [(changed("new", "loading"), [status_event("new", "loading", progress=progress(0))])],
         [(requested_and_failed, [status_event("m", "failed", failed=True, reason="crash")])],
-        [(lambda world: world.set("m", "stopping"), [status_event("m", "unloading")])],
+        [(changed("m", "stopping"), [status_event("m", "unloading")])],
         [(disk("m", "a"), [folder("*", "models_reload")])],
         [(disk(), [folder("m", "model_remove")])],
         [(disk("b"), [folder("m", "model_remove"), folder("*", "models_reload")])],

@@ -56,14 +56,14 @@ def test_who_is_a_browser(accept: str, expected: bool) -> None:
     assert accepts_html(accept) is expected
 
 
-async def test_browsers_get_the_page_and_others_an_empty_answer(folder: Path) -> None:
+async def test_browsers_get_the_page_and_programs_the_greeting(folder: Path) -> None:
     async with page_client(folder) as client:
         page = await client.get("/", headers={"accept": BROWSER})
         program = await client.get("/", headers={"accept": "*/*"})
         head = await client.head("/", headers={"accept": BROWSER})
     assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert page.text == "<!doctype html><title>é</title>"
-    assert (program.status_code, program.content) == (200, b"")
+    assert (program.status_code, program.content) == (200, b"Ollama is running")
     assert "content-security-policy" not in program.headers
     assert {page.headers["vary"], program.headers["vary"]} == {"Accept"}
     assert head.status_code == 200
@@ -131,10 +131,10 @@ async def test_a_foreign_host_name_does_not_get_it(folder: Path) -> None:
     assert response.status_code == 403
 
 
-async def test_without_a_page_all_get_the_empty_answer() -> None:
+async def test_without_a_page_all_get_the_greeting() -> None:
     async with http_client() as client:
         response = await client.get("/", headers={"accept": BROWSER})
-    assert (response.status_code, response.content) == (200, b"")
+    assert (response.status_code, response.content) == (200, b"Ollama is running")
 
 
 def test_a_damaged_folder_is_an_error_at_the_start(tmp_path: Path) -> None:

@@ -15,12 +15,14 @@ from contextlib import contextmanager
 import pytest
 
 from jan_serve.api.routes.health import Health
+from jan_serve.cli.errors import CommandError
 from jan_serve.cli.server.listen import (
     AddressUnavailable,
     AlreadyServing,
     find_holder,
     is_our_command,
     listen,
+    listen_also,
     url_of,
 )
 from tests.support.deadline import deadline
@@ -66,6 +68,14 @@ def test_a_port_that_another_program_has() -> None:
     assert caught.value.status == 2
     assert "--port" in (caught.value.next_step or "")
     assert "\n" not in caught.value.message
+
+
+def test_a_further_port_that_another_program_has() -> None:
+    with listen_also(HOST, 0) as sock, pytest.raises(CommandError) as caught:
+        listen_also(HOST, sock.getsockname()[1])
+    assert caught.value.message.startswith("also_listen: port ")
+    assert caught.value.next_step == "Stop that program, or leave out --also-listen."
+    assert caught.value.status == 2
 
 
 @pytest.mark.parametrize(("host", "words"), [("192.0.2.1", "is not an address of this machine")])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.api.dialects.anthropic.routes import rewrite_head
+from jan_serve.api.dialects.anthropic.paths import rewrite_head
 
 
 @pytest.mark.parametrize(

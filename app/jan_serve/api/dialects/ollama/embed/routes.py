@@ -1,0 +1,93 @@
+"""POST /api/embed, and the older POST /api/embeddings."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from jan_serve.api.dialects.ollama.embed.wire import (
+    OllamaEmbeddingsReply,
+    OllamaEmbeddingsRequest,
+    OllamaEmbedReply,
+    OllamaEmbedRequest,
+)
+from jan_serve.api.dialects.ollama.options import parse_options
+from jan_serve.api.dialects.ollama.parse_common import model_name
+from jan_serve.api.dialects.ollama.serving import Serving
+from jan_serve.api.http.disconnect import while_connected
+from jan_serve.api.http.replies import json_reply
+from jan_serve.api.http.request_record import record_of
+from jan_serve.api.shared.embedding_list import embedding_list
+from jan_serve.api.shared.keep_alive import keep_alive_s
+from jan_serve.errors import ContextLengthExceeded
+from jan_serve.generation.embeddings import Embeddings
+
+
+def add_embedding_routes(router: APIRouter, serving: Serving) -> None:
+    @router.post("/api/embed", summary="Embeddings", response_model=OllamaEmbedReply)
+    async def embed(request: Request, body: OllamaEmbedRequest) -> Response:
+        """Embed texts as vectors of unit length."""
+        started = time.perf_counter_ns()
+        name, keep = model_name(body), keep_alive_s(body.keep_alive)
+        parse_options(body.options)
+        load_ns = await serving.load(request, name, keep)
+        vectors, count = [], 0
+        if body.input:
+            work = _embed(serving, name, body.input, body.dimensions or None, keep, cut=body.truncate is True)
+            result = await while_connected(request, work)
+            record = record_of(request.scope)
+            record.model, record.prompt_tokens = result.model, result.prompt_tokens
+            vectors = [item.embedding for item in await embedding_list(result.vectors, as_base64=False)]
+            count = result.prompt_tokens
+        return json_reply(
+            {
+                "model": name,
+                "embeddings": vectors,
+                "total_duration": time.perf_counter_ns() - started,
+                "load_duration": load_ns,
+                "prompt_eval_count": count,
+            }
+        )
+
+    @router.post("/api/embeddings", summary="Embedding of one text", response_model=OllamaEmbeddingsReply)
+    async def embeddings(request: Request, body: OllamaEmbeddingsRequest) -> Response:
+        """Embed one text; replaced by /api/embed."""
+        name, keep = model_name(body), keep_alive_s(body.keep_alive)
+        parse_options(body.options)
+        if not body.prompt:
+            await serving.load(request, name, keep)
+            return json_reply({"embedding": []})
+        work = _embed(serving, name, [body.prompt], None, keep, cut=False)
+        result = await while_connected(request, work)
+        record = record_of(request.scope)
+        record.model, record.prompt_tokens = result.model, result.prompt_tokens
+        [item] = await embedding_list(result.vectors, as_base64=False)
+        return json_reply({"embedding": item.embedding})
+
+
+async def _embed(
+    serving: Serving,
+    name: str,
+    texts: Sequence[str],
+    dimensions: int | None,
+    keep_alive_s: float | None,
+    *,
+    cut: bool,
+) -> Embeddings:
+    """cut: shorten inputs that are too long. Raises as EmbeddingService.embed."""
+    inputs: list[str | tuple[int, ...]] = list(texts)
+    for _ in range(len(inputs) + 1):
+        try:
+            return await serving.embeddings.embed(name, inputs, dimensions, keep_alive_s=keep_alive_s)
+        except ContextLengthExceeded as error:
+            index = error.item or 0
+            text = inputs[index]
+            if not cut or not isinstance(text, str):
+                raise
+            tokens = (await serving.generation.tokenize(name, text)).tokens
+            inputs[index] = tokens[: error.n_ctx]
+    raise AssertionError("every input was cut once")

@@ -1,0 +1,97 @@
+"""ModelStore over the manager and the library."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+
+from jan_serve.api.management import Management
+from jan_serve.api.management.pulls import Pulls
+from jan_serve.core.default_context import MAX_DEFAULT_N_CTX, MIN_DEFAULT_N_CTX
+from jan_serve.core.listed_model import ListedModel
+from jan_serve.core.model_details import MetadataValue, ModelDetails, TensorFacts
+from jan_serve.core.pull_step import PulledFile, PullStep
+from jan_serve.core.variant import Variant
+from jan_serve.generation.closing import closing
+from jan_serve.store.blobs import digest_of
+from jan_serve.store.gguf.gguf_header import ArrayValue, GgufHeader
+
+logger = logging.getLogger(__name__)
+
+
+class ManagedStore:
+    """The models of one server. Event loop only."""
+
+    def __init__(self, management: Management, pulls: Pulls) -> None:
+        self._manager = management.manager
+        self._library = management.library
+        self._pulls = pulls
+
+    async def models(self) -> Sequence[ListedModel]:
+        return await self._library.models()
+
+    async def details(self, name: str) -> ModelDetails:
+        listed, header = await asyncio.to_thread(self._library.details, name)
+        state = next((each for each in self._manager.snapshot().models if each.name == listed.name), None)
+        if state is not None and state.facts is not None:
+            n_ctx = state.facts.n_ctx
+        else:
+            settings = await self._manager.load_settings(listed.name)
+            n_ctx = settings.n_ctx or min(settings.n_ctx_train or MIN_DEFAULT_N_CTX, MAX_DEFAULT_N_CTX)
+        return ModelDetails(
+            model=listed,
+            metadata=_metadata(header),
+            tensors=tuple(TensorFacts(each.name, each.shape, each.type) for each in header.tensors),
+            n_embd=header.integer(f"{header.text('general.architecture')}.embedding_length") or 0,
+            n_ctx=n_ctx,
+            variant=await asyncio.to_thread(self._library.variant, name),
+        )
+
+    async def pull(self, name: str) -> AsyncGenerator[PullStep]:
+        plan = await self._library.plan(name, None)
+        files = tuple(PulledFile(file.path, file.size_bytes, file.sha256) for file in plan.files)
+        received = 0
+        async with closing(self._pulls.events(name, plan)) as events:
+            async for event in events:
+                data, kind = event["data"], event["event"]
+                if kind == "download_progress":
+                    [progress] = data.values()
+                    received = progress["done"]
+                yield PullStep(
+                    plan.name, files, received, note=data.get("message"), done=kind == "download_finished"
+                )
+
+    async def add_variant(self, variant: Variant) -> None:
+        await asyncio.to_thread(self._library.add_variant, variant)
+
+    async def has_upload(self, digest: str) -> bool:
+        return await asyncio.to_thread(self._library.blobs.path_of, digest_of(digest)) is not None
+
+    async def receive_upload(self, digest: str, n_bytes: int, chunks: AsyncIterator[bytes]) -> None:
+        await self._library.blobs.receive(digest_of(digest), n_bytes, chunks)
+
+    async def make_model(self, digest: str, name: str) -> str:
+        await asyncio.to_thread(self._library.check_variant_name, name)
+        record = await asyncio.to_thread(self._library.blobs.make_model, digest_of(digest), name)
+        logger.info("made %s of an upload", record.name)
+        return record.name
+
+    async def delete(self, name: str) -> None:
+        if await asyncio.to_thread(self._library.variant, name) is not None:
+            base = await asyncio.to_thread(self._library.remove_variant, name)
+            logger.info("deleted %s", name)
+            if base is None:
+                return
+            name = base
+        await asyncio.to_thread(self._library.check_removable, name)  # a rejected deletion unloads nothing
+        async with self._manager.removing(name) as source:
+            removed = await asyncio.to_thread(self._library.remove, source.name)
+        logger.info("deleted %s", removed.name)
+
+
+def _metadata(header: GgufHeader) -> dict[str, MetadataValue]:
+    return {
+        key: list(value.items) if isinstance(value, ArrayValue) else value
+        for key, value in header.metadata.items()
+    }

@@ -1,0 +1,141 @@
+"""Uploaded files, by digest, until a model is made of them.
+
+They are in a hidden folder of the models folder; a file becomes visible there only once its digest is checked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import secrets
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from jan_serve.errors import InvalidRequest
+from jan_serve.store.files.atomic_file import TEMPORARY_SUFFIX
+from jan_serve.store.files.disk_space import check_room, storage_error
+from jan_serve.store.files.file_hash import in_thread
+from jan_serve.store.gguf.model_file import read_model_file
+from jan_serve.store.hub.references import is_safe_file
+from jan_serve.store.index import STATE_FOLDER, FileRecord, ModelIndex, ModelRecord, Source
+
+CREATED_FOLDER: Final = "created"
+_DIGEST: Final = re.compile(r"sha256[:-]([0-9a-f]{64})\Z")
+_KEPT_FOR_S: Final = 86_400
+_WRITE_BYTES: Final = 1 << 20
+
+
+def digest_of(text: str) -> str:
+    """The hexadecimal digits of `sha256:HEX`. Raises InvalidRequest."""
+    match = _DIGEST.match(text)
+    if match is None:
+        raise InvalidRequest("digest: must be `sha256:` and 64 hexadecimal digits", param="digest")
+    return match[1]
+
+
+class Blobs:
+    """The uploads of one models folder. Methods that are not coroutines block on the disk."""
+
+    def __init__(self, models_dir: Path, index: ModelIndex) -> None:
+        self._models_dir = models_dir
+        self._index = index
+        self._folder = models_dir / STATE_FOLDER / "blobs"
+
+    def path_of(self, sha256: str) -> Path | None:
+        """The upload with this digest, else a file of a model that was pulled or made here."""
+        blob = self._folder / f"sha256-{sha256}"
+        if blob.is_file():
+            return blob
+        for record in self._index.records().values():
+            first = record.files[0]
+            path = self._models_dir / first.path
+            if record.source.kind in ("hub", "created") and first.sha256 == sha256 and len(record.files) == 1:
+                with contextlib.suppress(OSError):
+                    status = path.stat()
+                    if record.describes(status.st_size, status.st_mtime_ns):
+                        return path
+        return None
+
+    async def receive(self, sha256: str, n_bytes: int, chunks: AsyncIterator[bytes]) -> None:
+        """Store an upload. n_bytes: its announced size, 0 if unknown.
+
+        Raises InvalidRequest for another digest; InsufficientStorage, StoreError; and what `chunks` raises.
+        """
+        temporary = self._folder / f"{sha256}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}"
+        try:
+            await in_thread(lambda: self._prepare(n_bytes))
+            with temporary.open("xb") as file:
+                found = await _write(file, chunks)
+            if found != sha256:
+                raise InvalidRequest(
+                    f"digest mismatch: the file has sha256:{found}, not sha256:{sha256}", param="digest"
+                )
+            os.replace(temporary, self._folder / f"sha256-{sha256}")
+        except OSError as error:
+            raise storage_error(error, self._models_dir) from error
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def make_model(self, sha256: str, name: str) -> ModelRecord:
+        """A model of this name from an upload. Raises InvalidRequest, InvalidModel, StoreError."""
+        blob = self.path_of(sha256)
+        if blob is None:
+            raise InvalidRequest(f"files: sha256:{sha256} was not uploaded to /api/blobs", param="files")
+        path = f"{CREATED_FOLDER}/{name.replace(':', '-')}.gguf"
+        if not is_safe_file(path):
+            raise InvalidRequest("model: the name cannot be that of a file", param="model")
+        facts = read_model_file(blob).facts()
+        target = self._models_dir / path
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            os.link(blob, target)
+            if blob.parent == self._folder:
+                blob.unlink()
+            status = target.stat()
+            record = ModelRecord(
+                name=path.removesuffix(".gguf"),
+                source=Source(kind="created", name=name),
+                files=(FileRecord(path=path, size_bytes=status.st_size, sha256=sha256),),
+                modified_ns=status.st_mtime_ns,
+                added_at=time.time(),
+                facts=facts,
+            )
+            self._index.put(record)
+        except FileExistsError:
+            raise InvalidRequest(
+                f"model: there is a model {name} already; delete it first", param="model"
+            ) from None
+        except OSError as error:
+            raise storage_error(error, self._models_dir) from error
+        return record
+
+    def _prepare(self, n_bytes: int) -> None:
+        """Make room: uploads that nobody used for a day are deleted. Raises InsufficientStorage, OSError."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for entry in os.scandir(self._folder):
+            with contextlib.suppress(OSError):
+                if time.time() - entry.stat().st_mtime > _KEPT_FOR_S:
+                    os.unlink(entry.path)
+        check_room(self._models_dir, n_bytes)
+
+
+async def _write(file: BinaryIO, chunks: AsyncIterator[bytes]) -> str:
+    """Returns the SHA-256 digest."""
+    hasher = hashlib.sha256()
+    waiting = bytearray()
+
+    def write() -> None:
+        hasher.update(waiting)
+        file.write(waiting)
+        waiting.clear()
+
+    async for chunk in chunks:
+        waiting += chunk
+        if len(waiting) >= _WRITE_BYTES:
+            await in_thread(write)
+    await in_thread(write)
+    return hasher.hexdigest()

@@ -1,0 +1,92 @@
+"""The named variants of models, one small file each beside the index."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import threading
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from jan_serve.core.variant import Variant
+from jan_serve.store.files.atomic_file import write_atomically
+from jan_serve.store.index import STATE_FOLDER
+from jan_serve.store.name_matching import without_latest
+from jan_serve.store.versions import LaterVersion, Steps, latest, upgrade
+
+_MAX_VARIANT_BYTES: Final = 4 << 20
+_MAX_VARIANTS: Final = 1_000
+VARIANT_STEPS: Steps = {}
+"""See `versions`."""
+
+_log: Final = logging.getLogger("jan_serve.store")
+
+
+class VariantIndex:
+    """The variants of one models folder. Thread-safe; every method blocks briefly on the disk."""
+
+    def __init__(self, models_dir: Path) -> None:
+        self._folder = models_dir / STATE_FOLDER / "variants"
+        self._lock = threading.Lock()
+        self._stamp: int | None = None
+        self._known: dict[str, Variant] = {}
+
+    def all(self) -> tuple[Variant, ...]:
+        """By name. Reads the files again if one was added, replaced or removed."""
+        try:
+            stamp = self._folder.stat().st_mtime_ns
+        except OSError:
+            return ()
+        with self._lock:
+            if stamp != self._stamp:
+                paths = sorted(Path(entry.path) for entry in os.scandir(self._folder))[:_MAX_VARIANTS]
+                read = (_read(path) for path in paths if path.suffix == ".json")
+                self._known = {_key(variant.name): variant for variant in read if variant is not None}
+                self._stamp = stamp
+            return tuple(sorted(self._known.values(), key=lambda variant: variant.name))
+
+    def get(self, name: str) -> Variant | None:
+        """Ignores case, and the tag `latest`."""
+        wanted = _key(name)
+        return next((variant for variant in self.all() if _key(variant.name) == wanted), None)
+
+    def put(self, variant: Variant) -> None:
+        """Write a variant, replacing an older one of that name atomically. Raises OSError."""
+        current = msgspec.structs.replace(variant, version=latest(VARIANT_STEPS))
+        write_atomically(
+            self._path(variant.name), msgspec.json.format(msgspec.json.encode(current), indent=1)
+        )
+        with self._lock:
+            self._stamp = None
+
+    def remove(self, name: str) -> None:
+        """Delete a variant, if there is one of this name. Raises OSError."""
+        self._path(name).unlink(missing_ok=True)
+        with self._lock:
+            self._stamp = None
+
+    def _path(self, name: str) -> Path:
+        digest = hashlib.sha256(_key(name).encode("utf-8", "surrogatepass")).hexdigest()
+        return self._folder / f"{digest[:32]}.json"
+
+
+def _key(name: str) -> str:
+    return without_latest(name).casefold()
+
+
+def _read(path: Path) -> Variant | None:
+    """None if damaged or of a later version: the file stays."""
+    try:
+        if path.stat().st_size > _MAX_VARIANT_BYTES:
+            raise ValueError("it is too large")
+        values = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+        upgrade(values, "version", VARIANT_STEPS)
+        return msgspec.convert(values, Variant)
+    except LaterVersion:
+        return None
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        _log.warning("a variant of a model cannot be read", extra={"file": path.name, "reason": str(error)})
+        return None

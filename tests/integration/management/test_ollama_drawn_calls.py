@@ -1,0 +1,136 @@
+"""Calls drawn from the document of Ollama's and LM Studio's routes, over fake engines, a real folder and a hub.
+
+Names are those of models that think, have no template, embed, fill gaps, fail to load or are broken files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import zlib
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any, Final, cast
+
+import pytest
+import schemathesis
+
+from jan_serve.api.app import create_app
+from jan_serve.api.dialects.lmstudio import lmstudio_dialect
+from jan_serve.api.dialects.ollama import ollama_dialect
+from jan_serve.api.management import Management
+from jan_serve.store.library import ModelLibrary
+from jan_serve.store.resolve import ModelResolver
+from tests.integration.store.conftest import FILE, REPO, model_bytes
+from tests.support.compiling import InlineTranslator
+from tests.support.drawn_calls import CHECKS, drawn
+from tests.support.fake_client import FakeModels
+from tests.support.fake_hub import FakeRepo, running_hub
+from tests.support.fronts import make_settings
+from tests.support.managed import add_model, listening, managed_app
+from tests.support.raw_http import get
+from tests.support.rendering import InlineRenderer
+from tests.unit.store.gguf_builder import GgufBytes, uint_key
+
+pytestmark = pytest.mark.integration
+
+_ASKED: Final = (
+    "chat",
+    "thinks:latest",
+    "no-template",
+    "embeds",
+    "infills",
+    "fail-load",
+    "broken",
+    "absent:1b",
+)
+_DELETED: Final = ("c", "org/same", "broken", "drawn", "absent")
+_PULLED: Final = (f"hf.co/{REPO}:Q8_0", f"{REPO}/{FILE}", REPO, "absent")
+_SCHEMATHESIS: Any = schemathesis
+
+
+def _document() -> dict[str, Any]:
+    """The document of an application with these routes; making it calls none of them."""
+
+    def nothing() -> Any:
+        raise NotImplementedError
+
+    nowhere = Path("nowhere")
+    control: Any = FakeModels()
+    management = Management(control, ModelLibrary(ModelResolver(nowhere), nowhere, nothing))
+    application = create_app(
+        make_settings(),
+        FakeModels(),
+        InlineRenderer(),
+        InlineTranslator(),
+        dialects=(ollama_dialect, lmstudio_dialect),
+        management=management,
+    )
+    return application.openapi()
+
+
+_DRAWN: Final[Any] = _SCHEMATHESIS.openapi.from_dict(_document()).include(path_regex="^/api/")
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
+    """A server in its own thread: drawn calls come from this one."""
+    folder = tmp_path_factory.mktemp("drawn")
+    ready, end = threading.Event(), asyncio.Event()
+    address: list[str] = []
+
+    async def serve(hub: str) -> None:
+        async with managed_app(folder, hub=hub) as managed, listening(managed) as port:
+            address.append(f"http://localhost:{port}")
+            ready.set()
+            await end.wait()
+
+    for name in ("chat", "thinks", "no-template", "infills", "fail-load", "c", "org/same"):
+        add_model(folder, name)
+    add_model(folder, "embeds", GgufBytes(keys=(uint_key("llama.pooling_type", 1),)).build())
+    add_model(folder, "broken", b"GGUF")
+    with running_hub() as hub:
+        hub.repos[REPO] = FakeRepo({FILE: model_bytes(1 << 16)})
+        loop = asyncio.new_event_loop()
+        thread = threading.Thread(target=lambda: loop.run_until_complete(serve(hub.url)))
+        thread.start()
+        try:
+            assert ready.wait(30)
+            yield address[0]
+        finally:
+            loop.call_soon_threadsafe(end.set)
+            thread.join(60)
+            assert not thread.is_alive()
+            loop.close()
+
+
+def _with_known_names(case: Any) -> None:
+    """For most calls, chosen by the drawn values, so that a failing call fails again."""
+    number = zlib.crc32(repr((case.path, case.body)).encode("utf-8", "surrogatepass"))
+    sent: object = case.body
+    if number % 4 == 0 or not isinstance(sent, dict):
+        return
+    body = cast(dict[str, Any], sent)
+    names = {"/api/delete": _DELETED, "/api/pull": _PULLED}.get(case.path, _ASKED)
+    name = names[number // 4 % len(names)]
+    if case.path == "/api/copy":
+        body |= {"source": name, "destination": "drawn"}
+    elif case.path == "/api/create":
+        body |= {"model": "drawn", "from": name, "files": None}
+    else:
+        body["model"] = name
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@_DRAWN.parametrize()
+@drawn(40)
+def test_no_documented_call_fails(url: str, case: Any) -> None:
+    _with_known_names(case)
+    case.call_and_validate(base_url=url, checks=CHECKS)
+
+
+def test_every_route_is_drawn(url: str) -> None:
+    paths = {path for path in get(url, "/openapi.json").json()["paths"] if path.startswith("/api/")}
+    assert {operation.ok().path for operation in _DRAWN.get_all_operations()} == paths
+    assert len(paths) == 17
+    assert get(url, "/health").status == 200
