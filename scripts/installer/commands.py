@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +20,17 @@ _KEPT_LINES: Final = 400
 def say(text: str) -> None:
     """A line of the installation's progress."""
     print(f"==> {text}", file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def _ended_with_us(process: subprocess.Popen[str]) -> Generator[None]:
+    """End the process and its children if the block is interrupted."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+        raise
 
 
 def run(
@@ -45,12 +58,15 @@ def run(
                 env={**os.environ, **(variables or {})},
                 encoding="utf-8",
                 errors="replace",
+                start_new_session=True,
             ) as process,
+            _ended_with_us(process),
         ):
             assert process.stdout is not None
             for line in process.stdout:
                 last.append(line)
                 file.write(line)
+                file.flush()
                 if on_line is not None:
                     on_line(line)
             status = process.wait()

@@ -28,6 +28,8 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 _LEFT_OUT: Final = ("llama_cpp/include/**", "llama_cpp/lib/cmake/**", "llama_cpp/lib/pkgconfig/**")
 # The oldest C library that a portable build runs with: that of the other compiled packages.
 _GLIBC: Final = "2.28"
+# CMake links the program by which it identifies a compiler, but is content with its object file.
+_COMPILE_ONLY: Final = 'case "$*" in *CompilerId.c*) set -- -c "$@" ;; esac\n'
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ class Build:
             values |= {"GGML_NATIVE": "OFF", "GGML_BACKEND_DL": "ON", "GGML_CPU_ALL_VARIANTS": "ON"}
         if self.compiler == "zig":
             # Zig has no OpenMP; ggml's own threads do as well. It keeps debugging information unless told otherwise,
-            # and compiles its C++ library at the first link, for each kind of link again: CMake's tests link nothing.
+            # and compiles its C++ library for each kind of link again: of CMake's tests none links (see _zig too).
             values |= {
                 "GGML_OPENMP": "OFF",
                 "CMAKE_TRY_COMPILE_TARGET_TYPE": "STATIC_LIBRARY",
@@ -210,7 +212,7 @@ def _zig(build: Build, work: Path, python: Path, logs: Path) -> tuple[dict[str, 
         options = build.target() if tool in ("cc", "c++") else []
         command = shlex.join([str(packages / "ziglang" / "zig"), tool, *options])
         program = work / "bin" / tool
-        program.write_text(f'#!/bin/sh\nexec {command} "$@"\n', encoding="utf-8")
+        program.write_text(f'#!/bin/sh\n{_COMPILE_ONLY}exec {command} "$@"\n', encoding="utf-8")
         program.chmod(0o755)
     programs, caches = work / "bin", str(work / "zig")
     return (

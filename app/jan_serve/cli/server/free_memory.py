@@ -23,7 +23,7 @@ _NO_ACCELERATORS: Final = frozenset({"base", "cpu", "blas"})
 def free_memory() -> FreeMemory:
     """Blocks for about a second if llama.cpp may have devices: asks it in a separate process."""
     devices: list[dict[str, Any]] = []
-    if may_have_accelerators(_library_folder()):
+    if may_have_accelerators(library_folder()):
         # If llama.cpp does not start, only the main memory counts; `jan-serve doctor` reports the failure.
         with contextlib.suppress(ProbeFailed):
             devices = probe_engine().get("devices", [])
@@ -45,7 +45,7 @@ def may_have_accelerators(folder: Path | None) -> bool:
 
 
 @cache
-def _library_folder() -> Path | None:
+def library_folder() -> Path | None:
     """The libraries of llama-cpp-python, found without importing it."""
     if (bundled := bundled_packages()) is not None:
         return bundled / "llama_cpp" / "lib"
