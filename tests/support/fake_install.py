@@ -41,7 +41,9 @@ class FakeCheckout:
         self.root = folder / "a checkout"
         self.home = folder / "fake home"
         self.cache = folder / "cache"
+        self.temporary = folder / "temporary"
         self.home.mkdir()
+        self.temporary.mkdir()
         shutil.copytree(ROOT / "scripts", self.root / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
         for name in ("constraints.txt", "constraints-dev.txt", "pyproject.toml"):
             shutil.copy(ROOT / name, self.root)
@@ -56,9 +58,9 @@ class FakeCheckout:
 
     def start(self, *arguments: str, **variables: str) -> subprocess.Popen[str]:
         """scripts/install with these variables; its messages are in stderr."""
-        inherited = {name: os.environ[name] for name in ("PATH", "TMPDIR") if name in os.environ}
         environment = {
-            **inherited,
+            "PATH": os.environ["PATH"],
+            "TMPDIR": str(self.temporary),
             "HOME": str(self.home),
             "XDG_CACHE_HOME": str(self.cache),
             "FAKE_HOME": str(self.home),
