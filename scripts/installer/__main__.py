@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from scripts.installer import llama
-from scripts.installer.cache import locked
+from scripts.installer.cache import cache_folder, locked
 from scripts.installer.environment import Environment
 from scripts.installer.errors import InstallError, of_os_error
 
@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> int:
                     os.environ.get("LLAMA_COMPILER", ""),
                     portable=len(arguments) > 1,
                 )
-                print(llama.wheel_of(builds, Path(sys.executable)))
+                print(llama.wheel_of(builds, Path(sys.executable), cache_folder(llama.ROOT)))
             case _:
                 raise InstallError(f"scripts/install takes nothing or `dev`, not {' '.join(arguments)}")
     except InstallError as error:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -50,7 +51,7 @@ class Environment:
         version = ".".join(map(str, sys.version_info[:3]))
         say(f"making a virtual environment in {self.folder.name} with Python {version}")
         command = [sys.executable, "-m", "venv", "--clear", self.folder]
-        run("making the virtual environment", command, self._kept() / "logs" / "venv.log")
+        run("making the virtual environment", command, self._kept / "logs" / "venv.log")
 
     def _works(self) -> bool:
         if not self.python.exists():
@@ -58,11 +59,13 @@ class Environment:
         check = "import pip, sys; sys.exit(sys.version_info < (3, 11))"
         return subprocess.run([self.python, "-c", check], capture_output=True, check=False).returncode == 0
 
+    @cached_property
     def _kept(self) -> Path:
         return cache_folder(self.checkout)
 
+    @cached_property
     def _installer(self) -> packages.Installer:
-        return packages.Installer(self.python, self._kept(), self.checkout / "scripts" / "uv.txt")
+        return packages.Installer(self.python, self._kept, self.checkout / "scripts" / "uv.txt")
 
     def _install_llama(self) -> None:
         """llama.cpp comes first, so that no installer compiles it by itself. What was asked for once stays."""
@@ -74,8 +77,8 @@ class Environment:
         requirement = llama.requirement_of(self.checkout / _SERVING)
         wanted = [cmake_args, requirement.splitlines()[0], compiler, builds[0].key(requirement)]
         if before[: len(wanted)] != wanted:
-            wheel = llama.wheel_of(builds, self.python)
-            self._installer().install(
+            wheel = llama.wheel_of(builds, self.python, self._kept)
+            self._installer.install(
                 "installing llama.cpp", "--quiet", "--no-deps", "--force-reinstall", wheel
             )
             stamp.write_text("\n".join(wanted) + "\n", encoding="utf-8")
@@ -88,15 +91,14 @@ class Environment:
         if _lines(stamp) == [wanted]:
             return
         say(f"installing {what}")
-        installer = self._installer()
         with tempfile.TemporaryDirectory(prefix="jan-serve-pins-") as folder:
             pins = Path(folder, "pins.txt")
             pins.write_text(packages.without(_LLAMA, constraints), encoding="utf-8")
             options = ["--quiet", "--require-hashes", "--no-deps", "--requirement"]
-            installer.install(f"installing {what}", *options, pins)
+            self._installer.install(f"installing {what}", *options, pins)
         if editable:
             options = ["--quiet", "--no-deps", "--no-build-isolation", "--editable"]
-            installer.install("installing jan-serve", *options, self.checkout)
+            self._installer.install("installing jan-serve", *options, self.checkout)
         stamp.write_text(wanted + "\n", encoding="utf-8")
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from scripts.installer.cache import cache_folder, locked
+from scripts.installer.cache import locked
 from scripts.installer.commands import run, say
 from scripts.installer.errors import InstallError, of_os_error
 from scripts.installer.progress import Progress
@@ -111,13 +111,12 @@ def requirement_of(constraints: Path) -> str:
     return found[0]
 
 
-def wheel_of(builds: list[Build], python: Path) -> Path:
+def wheel_of(builds: list[Build], python: Path, kept: Path) -> Path:
     """The wheel of the first build that succeeds, compiled unless it is kept already; blocks for minutes.
 
-    python: an interpreter with pip. Raises InstallError if none succeeds.
+    python: an interpreter with pip; kept: the folder of kept wheels and logs. Raises InstallError if none succeeds.
     """
     requirement = requirement_of(ROOT / "constraints.txt")
-    kept = cache_folder(ROOT)
     failures: list[InstallError] = []
     for build in builds:
         folder = kept / build.key(requirement)

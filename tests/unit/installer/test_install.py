@@ -81,14 +81,14 @@ def test_pip_installs_where_uv_cannot(checkout: FakeCheckout) -> None:
 def test_without_uv_pip_installs(checkout: FakeCheckout) -> None:
     status, messages = checkout.install(FAKE_FAILS="/uv.txt", FAKE_SAYS="Network is unreachable")
     assert status == 0
-    assert sum("without uv" in line for line in messages) <= 3
+    assert sum("without uv" in line for line in messages) == 1
     assert not any(call.startswith("uv") for call in checkout.calls())
 
 
 def test_a_home_that_cannot_be_written_keeps_files_in_the_checkout(checkout: FakeCheckout) -> None:
     status, messages = checkout.install(XDG_CACHE_HOME="/dev/null")
     assert status == 0
-    assert any("cannot be written" in line for line in messages)
+    assert sum("cannot be written" in line for line in messages) == 1
     assert list((checkout.root / ".cache" / "jan-serve-build").glob("*/*.whl"))
 
 
