@@ -37,7 +37,7 @@ class Installer:
 
     def install(self, what: str, *options: str | Path) -> None:
         """`pip install` with these options, by uv if possible. Raises InstallError."""
-        log = self._kept / "logs" / "install.log"
+        logs = self._kept / "logs"
         uv = self._find_uv()
         if uv is not None:
             try:
@@ -50,7 +50,7 @@ class Installer:
                 return
             except InstallError as error:
                 say(f"{error}; trying pip")
-        run(what, [*self._pip(), "install", "--no-input", *options], log)
+        run(what, [*self._pip(), "install", "--no-input", *options], logs / "install-by-pip.log")
 
     def _pip(self) -> list[str | Path]:
         return [self._python, "-m", "pip", "--disable-pip-version-check"]
@@ -78,12 +78,16 @@ class Installer:
             Path(name).mkdir()
 
     def _for_uv(self) -> dict[str, str]:
-        """uv's variables: pip's settings, where uv has none of its own."""
+        """uv's variables: pip's settings, where uv has none of its own.
+
+        As pip does, it takes a version from any index: each download must have its pinned hash.
+        """
         listing = subprocess.run(
             [*self._pip(), "config", "list"], capture_output=True, text=True, check=False
         )
         settings = translated(listing.stdout, os.environ)
-        return {"UV_CACHE_DIR": str(self._kept / "uv"), "UV_PYTHON_DOWNLOADS": "never"} | settings
+        own = {"UV_CACHE_DIR": str(self._kept / "uv"), "UV_INDEX_STRATEGY": "unsafe-best-match"}
+        return own | {"UV_PYTHON_DOWNLOADS": "never"} | settings
 
 
 def translated(listing: str, variables: Mapping[str, str]) -> dict[str, str]:
