@@ -44,7 +44,7 @@ class Installer:
                 run(
                     what,
                     [uv, "pip", "install", "--python", self._python, *options],
-                    log,
+                    logs / "install-by-uv.log",
                     variables=self._for_uv(),
                 )
                 return
