@@ -14,10 +14,13 @@ foreach(folder IN ITEMS LIB BIN)
 endforeach()
 set(CMAKE_INSTALL_INCLUDEDIR llama_cpp/include)
 
-# Notices of what is compiled into the libraries. JAN_SERVE_LICENCES: more files, as NAME=PATH.
+# Notices of what is compiled into the libraries. JAN_SERVE_ZIG: Zig's folder, if its C++ library is linked into them.
 function(jan_serve_licences)
     set(llama ${CMAKE_SOURCE_DIR}/vendor/llama.cpp)
-    set(notices llama.cpp=${llama}/LICENSE xxhash=${llama}/vendor/hash/xxhash/LICENSE ${JAN_SERVE_LICENCES})
+    set(notices llama.cpp=${llama}/LICENSE xxhash=${llama}/vendor/hash/xxhash/LICENSE)
+    if(JAN_SERVE_ZIG)
+        list(APPEND notices libc++=${JAN_SERVE_ZIG}/lib/libcxx/LICENSE.TXT zig=${JAN_SERVE_ZIG}/LICENSE)
+    endif()
     foreach(notice IN LISTS notices)
         string(REGEX MATCH "^([^=]+)=(.+)$" _ "${notice}")
         install(FILES "${CMAKE_MATCH_2}" DESTINATION llama_cpp/licences RENAME ${CMAKE_MATCH_1}.txt)

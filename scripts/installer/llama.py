@@ -221,7 +221,11 @@ def _zig(build: Build, work: Path, python: Path, logs: Path) -> tuple[dict[str, 
             "ZIG_GLOBAL_CACHE_DIR": caches,
             "ZIG_LOCAL_CACHE_DIR": caches,
         },
-        {"CMAKE_AR": str(programs / "ar"), "CMAKE_RANLIB": str(programs / "ranlib")},
+        {
+            "CMAKE_AR": str(programs / "ar"),
+            "CMAKE_RANLIB": str(programs / "ranlib"),
+            "JAN_SERVE_ZIG": str(packages / "ziglang"),
+        },
     )
 
 
