@@ -1,4 +1,5 @@
-# Every target first makes the virtual environment in .venv, again only if the pins have changed.
+# Every target first makes the virtual environment in .venv, again only if the pins have changed: with what serving needs,
+# and for tests and tools with the rest (scripts/install).
 #
 #   make serve                          the server, on http://127.0.0.1:1337
 #   make serve ARGS="--model my.gguf"   ARGS goes to the command of the target
@@ -17,13 +18,16 @@ TEST_PROCESSES ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2);
 
 export PYTHON CMAKE_ARGS LLAMA_COMPILER
 
-.PHONY: help install page serve test test-clients test-page package test-package check format bench conformance model model-eval docs lock clean
+.PHONY: help install install-dev page serve test test-clients test-page package test-package check format bench conformance model model-eval docs lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-install: ## the virtual environment with all pinned packages
+install: ## the virtual environment with what serving needs
 	@scripts/install
+
+install-dev: ## the virtual environment with all pinned packages
+	@scripts/install dev
 
 page: ## the page for browsers, if node and npm are installed
 	@scripts/build-page
@@ -31,19 +35,19 @@ page: ## the page for browsers, if node and npm are installed
 serve: install page ## the server (ARGS: as jan-serve serve)
 	@exec $(BIN)/jan-serve serve $(ARGS)
 
-test: install ## all tests (ARGS: as pytest)
+test: install-dev ## all tests (ARGS: as pytest)
 	@scripts/install-clients || echo "==> the clients could not be installed: their tests are skipped" >&2
 	@scripts/build-page
 	$(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(ARGS)
 
-test-clients: install ## clients of other projects; those in JavaScript need node and npm
+test-clients: install-dev ## clients of other projects; those in JavaScript need node and npm
 	@scripts/install-clients
 	@scripts/install-lmdeploy-client
 	cd tests/clients/node && npm ci --no-audit --no-fund --loglevel=error
 	cd tests/clients/claude_code && npm ci --no-audit --no-fund --loglevel=error || echo "==> Claude Code could not be installed: its tests are skipped" >&2
 	$(BIN)/python -m pytest tests/clients $(ARGS)
 
-test-page: install ## the page in a headless Chromium, which must be installed (ARGS: as pytest)
+test-page: install-dev ## the page in a headless Chromium, which must be installed (ARGS: as pytest)
 	@scripts/build-page --required
 	$(BIN)/python -m pytest tests/page $(ARGS)
 
@@ -53,20 +57,20 @@ package: install ## the wheel and the sdist, in dist/ (others: packaging/README.
 test-package: package ## the wheel in a new environment
 	packaging/test-wheel
 
-check: install ## lint, format, types, import rules, sizes, derived documents
+check: install-dev ## lint, format, types, import rules, sizes, derived documents
 	@scripts/check
 
-format: install ## format the code and sort imports
+format: install-dev ## format the code and sort imports
 	$(BIN)/ruff check --fix-only --select I,UP,RUF100 .
 	$(BIN)/ruff format .
 
-docs: install ## write docs/cli.md and docs/settings.md from the code
+docs: install-dev ## write docs/cli.md and docs/settings.md from the code
 	$(BIN)/python scripts/gen.py
 
-bench: install ## measurements (ARGS: as python -m benchmarks)
+bench: install-dev ## measurements (ARGS: as python -m benchmarks)
 	$(BIN)/python -m benchmarks $(ARGS)
 
-conformance: install ## the long conformance suites (ARGS: as pytest)
+conformance: install-dev ## the long conformance suites (ARGS: as pytest)
 	$(BIN)/python -m pytest tests/conformance $(ARGS)
 
 model: ## train the built-in model again, for about two hours (ARGS: as python -m models.recipe)
@@ -74,7 +78,7 @@ model: ## train the built-in model again, for about two hours (ARGS: as python -
 	.venv-model/bin/python -m pip install --quiet --requirement models/recipe/requirements.txt
 	.venv-model/bin/python -m models.recipe --output build/jan-tiny $(ARGS)
 
-model-eval: install ## measure the built-in model (ARGS: as python -m models.recipe.evaluate)
+model-eval: install-dev ## measure the built-in model (ARGS: as python -m models.recipe.evaluate)
 	$(BIN)/python -m models.recipe.evaluate $(ARGS)
 
 lock: ## rewrite constraints.txt (needs uv)

@@ -45,3 +45,9 @@ def page_folder() -> Path | None:
     """The built web page, else the plain one; None in an installation built without both."""
     built = resource("web", "dist", "index.html")
     return built.parent if built is not None else resource("web", "plain")
+
+
+def bundled_packages() -> Path | None:
+    """Folder of the Python packages that a bundled wheel holds, llama.cpp's bindings; None in other installations."""
+    folder = _PACKAGE / "_bundled"
+    return folder if folder.is_dir() else None

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from pathlib import Path
 
 import pytest
 
+import jan_serve.engine.llama
 from jan_serve import resources
+from jan_serve.cli.server import memory_meter
 
 
 def test_a_checkout_and_a_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,3 +34,16 @@ def test_a_checkout_and_a_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     (tmp_path / "grammars" / "list.gbnf").write_text('root ::= "é"', encoding="utf-8")
     (tmp_path / "grammars" / "list.accept").write_text("é", encoding="utf-8")
     assert resources.shipped_grammars() == {"list": 'root ::= "é"'}
+
+
+def test_the_bindings_of_a_bundled_wheel_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert resources.bundled_packages() is None
+    monkeypatch.setattr(resources, "_PACKAGE", tmp_path)
+    bundled = tmp_path / "_bundled"
+    (bundled / "llama_cpp" / "lib").mkdir(parents=True)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    importlib.reload(jan_serve.engine.llama)
+    assert sys.path[0] == str(bundled)
+    memory_meter.library_folder.cache_clear()
+    assert memory_meter.library_folder() == bundled / "llama_cpp" / "lib"
+    memory_meter.library_folder.cache_clear()

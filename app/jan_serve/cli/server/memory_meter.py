@@ -13,6 +13,7 @@ import psutil
 
 from jan_serve.cli.server.cgroup_memory import cgroup_memory_left
 from jan_serve.cli.server.probe import ProbeFailed, probe_engine
+from jan_serve.resources import bundled_packages
 from jan_serve.store.memory.free_memory import FreeMemory
 
 _BACKEND: Final = re.compile(r"(?:lib)?ggml-(?P<name>[a-z0-9]+)")
@@ -34,7 +35,7 @@ def free_memory() -> FreeMemory:
 
 def is_cpu_only() -> bool:
     """Whether llama.cpp is built for the CPU alone. Reads the names of its libraries."""
-    return not may_have_accelerators(_library_folder())
+    return not may_have_accelerators(library_folder())
 
 
 def may_have_accelerators(folder: Path | None) -> bool:
@@ -49,8 +50,10 @@ def may_have_accelerators(folder: Path | None) -> bool:
 
 
 @cache
-def _library_folder() -> Path | None:
+def library_folder() -> Path | None:
     """The libraries of llama-cpp-python, found without importing it."""
+    if (bundled := bundled_packages()) is not None:
+        return bundled / "llama_cpp" / "lib"
     spec = importlib.util.find_spec("llama_cpp")
     folders = [Path(folder, "lib") for folder in spec.submodule_search_locations or ()] if spec else []
     return next((folder for folder in folders if folder.is_dir()), None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import os
 import platform
 import sys
 from collections.abc import Callable, Generator
@@ -48,7 +49,18 @@ def start(log: Callable[[str], None] | None = None, *, verbose: bool = False) ->
     callback = lib.llama_log_callback(on_log)
     _state["log_callback"] = callback  # ctypes callbacks must outlive their use
     lib.llama_log_set(callback, ctypes.c_void_p(0))
+    _load_backends()
     lib.llama_backend_init()
+
+
+def _load_backends() -> None:
+    """Load ggml's backends if they are separate libraries: of the CPU's, the one for this processor.
+
+    By itself ggml would look beside the interpreter and in the working folder.
+    """
+    if ggml_function("ggml_backend_reg_count", ctypes.c_size_t, [])() == 0:
+        load = ggml_function("ggml_backend_load_all_from_path", None, [ctypes.c_char_p])
+        load(os.fsencode(lib._base_path))
 
 
 @dataclass(slots=True)

@@ -15,6 +15,7 @@ from jan_serve.cli.server.memory_meter import free_memory, may_have_accelerators
         (("ggml.dll", "ggml-base.dll", "ggml-cpu.dll", "ggml-vulkan.dll"), True),
         (("libggml-base.dylib", "libggml-blas.dylib", "libggml-cpu.dylib"), False),
         (("libggml-metal.dylib",), True),
+        (("libggml.so", "libggml-base.so", "libggml-cpu-haswell.so", "libggml-cpu-x64.so"), False),
         (("libllama.so",), True),
     ],
 )

@@ -1,0 +1,1 @@
+"""Tools of the checkout, which are no part of the package."""

@@ -1,0 +1,48 @@
+"""Folders that are kept between installations, and locks on them."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import tempfile
+from collections.abc import Generator
+from pathlib import Path
+
+from scripts.installer.commands import say
+
+
+def cache_folder(checkout: Path) -> Path:
+    """Where compiled wheels and tools are kept: in the user's cache, or in the checkout if that cannot be written."""
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    folder = Path(home, "jan-serve-build")
+    if _writable(folder):
+        return folder
+    inside = checkout / ".cache" / "jan-serve-build"
+    say(f"{folder} cannot be written: compiled files are kept in {inside}")
+    inside.mkdir(parents=True, exist_ok=True)
+    return inside
+
+
+def _writable(folder: Path) -> bool:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
+def locked(folder: Path, waiting: str) -> Generator[None]:
+    """Hold the lock of a folder, which ends with this process at the latest. waiting: said if another one has it."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(waiting)
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

@@ -1,0 +1,143 @@
+"""scripts/install as a whole, with tools that pretend."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.deadline import deadline
+from tests.support.fake_install import FakeCheckout
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> FakeCheckout:
+    return FakeCheckout(tmp_path)
+
+
+def test_serving_installs_only_what_serving_needs_and_does_it_once(checkout: FakeCheckout) -> None:
+    status, _ = checkout.install()
+    assert status == 0
+    calls = checkout.calls()
+    assert sum(" wheel " in call for call in calls) == 1
+    assert sum("--require-hashes" in call and call.startswith("uv ") for call in calls) == 1
+    assert [call for call in calls if "--editable" in call] == [calls[-1]]
+    assert checkout.install() == (0, [])
+    assert checkout.calls() == []
+
+
+def test_development_adds_the_rest(checkout: FakeCheckout) -> None:
+    checkout.install()
+    checkout.calls()
+    assert checkout.install("dev")[0] == 0
+    calls = checkout.calls()
+    assert len(calls) == 2  # pip's settings for uv, and uv
+    assert "--require-hashes" in calls[1]
+
+
+def test_a_kept_wheel_is_used_by_the_next_environment(checkout: FakeCheckout) -> None:
+    checkout.install()
+    checkout.calls()
+    for stamp in (checkout.root / ".venv").glob(".*"):
+        stamp.unlink()
+    assert checkout.install()[0] == 0
+    assert not any(" wheel " in call or "--target" in call for call in checkout.calls())
+
+
+CAUSES = [
+    ("wheel", "OSError: [Errno 28] No space left on device", "the disk is full"),
+    ("wheel", "Temporary failure in name resolution", "check the network"),
+    ("wheel", "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.", "pinned hash"),
+    ("wheel", "No CMAKE_CXX_COMPILER could be found.", "install one"),
+    ("wheel", "clang: error: unable to execute command: Killed", "memory was short"),
+    ("install", "error: Read-only file system (os error 30)", "cannot be written"),
+    ("install", "error: something unheard of", "something unheard of"),
+]
+
+
+@pytest.mark.parametrize(("step", "output", "advice"), CAUSES)
+def test_a_failure_is_one_line_and_the_next_try_works(
+    checkout: FakeCheckout, step: str, output: str, advice: str
+) -> None:
+    status, messages = checkout.install(FAKE_FAILS=step, FAKE_SAYS=output)
+    assert status == 1
+    assert [line for line in messages if not line.startswith("==> ")] == [messages[-1]]
+    assert messages[-1].startswith("error: ")
+    assert advice in messages[-1]
+    assert checkout.install()[0] == 0
+
+
+def test_pip_installs_where_uv_cannot(checkout: FakeCheckout) -> None:
+    status, messages = checkout.install(FAKE_FAILS="uv pip", FAKE_SAYS="error: no such index")
+    assert status == 0
+    assert any("no such index" in line and line.endswith("trying pip") for line in messages)
+    assert any(
+        call.startswith("python -m pip") and "--require-hashes --no-deps" in call for call in checkout.calls()
+    )
+
+
+def test_without_uv_pip_installs(checkout: FakeCheckout) -> None:
+    status, messages = checkout.install(FAKE_FAILS="/uv.txt", FAKE_SAYS="Network is unreachable")
+    assert status == 0
+    assert sum("without uv" in line for line in messages) == 1
+    assert not any(call.startswith("uv") for call in checkout.calls())
+
+
+def test_a_home_that_cannot_be_written_keeps_files_in_the_checkout(checkout: FakeCheckout) -> None:
+    status, messages = checkout.install(XDG_CACHE_HOME="/dev/null")
+    assert status == 0
+    assert sum("cannot be written" in line for line in messages) == 1
+    assert list((checkout.root / ".cache" / "jan-serve-build").glob("*/*.whl"))
+
+
+def test_a_second_installation_waits_for_the_first(checkout: FakeCheckout) -> None:
+    with checkout.start(FAKE_WAITS=" wheel ") as first:
+        with deadline(first):
+            checkout.begun.read_bytes()
+        with checkout.start() as second:
+            assert second.stderr is not None
+            with deadline(second):
+                assert "another installation is running here" in second.stderr.readline()
+            checkout.go.write_text("\n", encoding="utf-8")
+            assert first.wait(60) == 0
+            assert second.communicate(timeout=60) == (None, "")
+            assert second.returncode == 0
+    assert sum(" wheel " in call for call in checkout.calls()) == 1
+
+
+def test_after_a_cut_compilation_the_next_try_works(checkout: FakeCheckout) -> None:
+    with checkout.start(FAKE_WAITS=" wheel ") as first:
+        with deadline(first):
+            checkout.begun.read_bytes()
+        first.kill()
+    checkout.go.write_text("\n", encoding="utf-8")  # the tool outlives it
+    checkout.calls()
+    assert checkout.install()[0] == 0
+    assert sum(" wheel " in call for call in checkout.calls()) == 1
+
+
+def test_an_old_python_is_told_what_to_install(checkout: FakeCheckout, tmp_path: Path) -> None:
+    shutil.rmtree(checkout.root / ".venv")
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("bash", "dirname", "env", "tail"):
+        (tools / name).symlink_to(str(shutil.which(name)))
+    old = tools / "python3"
+    old.write_text(
+        '#!/bin/sh\n[ "$1" = --version ] && echo Python 3.10.12 && exit 0\nexit 1\n', encoding="utf-8"
+    )
+    old.chmod(0o755)
+    done = subprocess.run(
+        [checkout.root / "scripts" / "install"],
+        env={"PATH": str(tools)},
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert "3.11 or newer" in line
+    assert "python3 is Python 3.10.12" in line
+    assert "apt install python3-venv" in line
