@@ -9,6 +9,8 @@ import typer
 
 COMMANDS: Final = {
     "serve": "serve:serve_command",
+    "proxy": "proxy:proxy",
+    "nodes": "nodes:nodes",
     "pull": "pull:pull",
     "import": "import_:import_",
     "ls": "ls:ls",

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from jan_serve.api.errors import Envelopes, http_problem
 from jan_serve.api.guards.guard import SAFE_METHODS, Guard, header_values
-from jan_serve.api.routes.page import is_page_path
+from jan_serve.api.http.page_paths import is_page_path
 
 APP_ORIGINS: Final = frozenset({"tauri://localhost", "http://tauri.localhost", "https://tauri.localhost"})
 """Pages bundled with a desktop app, on macOS and Linux, on Windows and Android."""

@@ -19,9 +19,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from jan_serve.api.errors import http_problem
+from jan_serve.api.http.page_paths import ASSETS_PATH, PAGE_PATH
 
-PAGE_PATH: Final = "/"
-ASSETS_PATH: Final = "/assets/"
 INDEX: Final = "index.html"
 
 # Scripts, styles, images and calls of this server only, nothing inline, no frames.
@@ -73,11 +72,6 @@ class PageFile:
     content: bytes
     media_type: str
     etag: str
-
-
-def is_page_path(method: str, path: str) -> bool:
-    """Whether a request is for the page or an asset, which are public."""
-    return method in ("GET", "HEAD") and (path == PAGE_PATH or path.startswith(ASSETS_PATH))
 
 
 def accepts_html(accept: str) -> bool:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from starlette.middleware import Middleware
 
 from jan_serve.api.dialect import Dialect, Services
-from jan_serve.api.dialects.lmdeploy.errors import render_error
 from jan_serve.api.dialects.lmdeploy.generate.dispatch import GenerateDispatch
 from jan_serve.api.dialects.lmdeploy.generate.document import show_both_protocols
 from jan_serve.api.dialects.lmdeploy.metrics import LmdeployMetrics
 from jan_serve.api.dialects.lmdeploy.routes import PREFIX, ROOT_PATHS, lmdeploy_router
+from jan_serve.api.shared.flat_errors import render_error
 from jan_serve.config import Settings
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
 from jan_serve.api.dialects.lmdeploy import limits
 from jan_serve.api.dialects.lmdeploy.distserve.wire import MigrationFields
+from jan_serve.api.shared.flat_errors import ErrorBody
 from jan_serve.api.shared.wire_types import AtMost, Int, Strings, WireModel
 
 
@@ -65,16 +66,6 @@ class Usage(TypedDict):
     prompt_tokens: int
     total_tokens: int
     completion_tokens: int
-
-
-class ErrorBody(TypedDict):
-    """Every refusal and failure, flat. code: the HTTP status."""
-
-    message: str
-    type: str
-    code: int
-    param: None
-    object: Literal["error"]
 
 
 class FieldErrorBody(TypedDict):
