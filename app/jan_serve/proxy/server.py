@@ -7,6 +7,9 @@ import logging
 import socket
 from collections.abc import Callable
 
+import uvicorn
+from starlette.types import ASGIApp, Receive, Scope, Send
+
 from jan_serve.api.http.draining_server import DrainingServer, server_config
 from jan_serve.proxy.app import Proxy
 from jan_serve.proxy.settings import ProxySettings
@@ -25,6 +28,11 @@ class ProxyServer(DrainingServer):
             logger.info("%d requests are cut", self._lifecycle.open_requests)
 
 
+def proxy_config(app: ASGIApp) -> uvicorn.Config:
+    """The address of a caller decides what the URL of a node may be, so that only the connection tells it."""
+    return server_config(app, believes_forwarded=False)
+
+
 def run(settings: ProxySettings, sock: socket.socket, warn: Callable[[str], None]) -> int:
     """Serve on `sock`, which already listens. Blocks until the proxy has stopped. Returns the exit status.
 
@@ -36,7 +44,7 @@ def run(settings: ProxySettings, sock: socket.socket, warn: Callable[[str], None
         warning = proxy.open()
         if warning is not None:
             warn(warning)
-        config = server_config(proxy.app)
+        config = proxy_config(proxy.app)
         server = ProxyServer(config, proxy.lifecycle, settings.drain_timeout_s)
         try:
             await server.serve(sockets=[sock])
@@ -44,10 +52,10 @@ def run(settings: ProxySettings, sock: socket.socket, warn: Callable[[str], None
             await proxy.close()
         return 0 if server.started else 1
 
-    loop_factory = server_config(_nothing).get_loop_factory()
+    loop_factory = proxy_config(_nothing).get_loop_factory()
     with asyncio.Runner(loop_factory=loop_factory) as runner:
         return runner.run(serve())
 
 
-async def _nothing(scope: object, receive: object, send: object) -> None:
+async def _nothing(scope: Scope, receive: Receive, send: Send) -> None:
     """Only the configuration is needed of it."""

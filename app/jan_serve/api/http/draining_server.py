@@ -103,8 +103,13 @@ class DrainingServer(uvicorn.Server, ABC):
             self._stop.set()
 
 
-def server_config(app: ASGIApp, connection: type[HttpConnection] = HttpConnection) -> uvicorn.Config:
-    """Connections close one second after the last answer."""
+def server_config(
+    app: ASGIApp, connection: type[HttpConnection] = HttpConnection, *, believes_forwarded: bool = True
+) -> uvicorn.Config:
+    """Connections close one second after the last answer.
+
+    believes_forwarded: take the client's address and scheme from X-Forwarded-For and -Proto of a proxy on this machine.
+    """
     return uvicorn.Config(
         app,
         http=connection,
@@ -113,5 +118,6 @@ def server_config(app: ASGIApp, connection: type[HttpConnection] = HttpConnectio
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=believes_forwarded,
         timeout_graceful_shutdown=1,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import os
 import socket
 import ssl
 from collections import defaultdict
@@ -194,7 +195,7 @@ class NodeClient:
                         failure = NodeFailure(Failure.CONNECT, f"has no valid TLS ({error.reason or error})")
                     except OSError as error:
                         failure = NodeFailure(
-                            Failure.CONNECT, f"cannot be reached ({error.strerror or error})"
+                            Failure.CONNECT, f"cannot be reached ({os.strerror(error.errno or 0)})"
                         )
         except TimeoutError:
             raise NodeFailure(
