@@ -49,7 +49,9 @@ class CacheEpoch:
 class Node:
     """url: canonical, without a slash at the end. speed: as its owner gave it, relative to other nodes; None if
     unknown. pid, uptime_s: of the server, if it says. others: open requests that did not come through this proxy.
-    pending_tokens: of prompts whose answer has not begun. probe_failures: in a row. seen_s: of the last good probe or
+    pending_tokens: of prompts whose answer has not begun. declares: it named its models
+    itself, and has no others. listed_s: when it was last asked for them.
+    probe_failures: in a row. seen_s: of the last good probe or
     registration. computed_tokens: of prompts, so far, by estimate. cache_tokens: how far back its cache reaches, as
     learned from what it had and had not."""
 
@@ -66,6 +68,8 @@ class Node:
     in_flight: int = 0
     others: int = 0
     pending_tokens: float = 0.0
+    declares: bool = False
+    listed_s: float = 0.0
     probe_failures: int = 0
     seen_s: float = 0.0
     latencies: deque[float] = field(default_factory=lambda: deque[float](maxlen=MAX_LATENCIES))

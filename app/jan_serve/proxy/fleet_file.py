@@ -28,6 +28,7 @@ class NodeRecord(msgspec.Struct, frozen=True):
     role: int
     models: list[str]
     speed: float | None = None
+    declares: bool = False
 
 
 class _Content(msgspec.Struct, frozen=True):
@@ -76,7 +77,10 @@ class FleetFile:
 
     def save(self, nodes: Iterable[Node]) -> None:
         """Write soon. A file that cannot be written is logged: the proxy works without it."""
-        records = [NodeRecord(node.url, int(node.role), list(node.models), node.speed) for node in nodes]
+        records = [
+            NodeRecord(node.url, int(node.role), list(node.models), node.speed, node.declares)
+            for node in nodes
+        ]
         self._latest = msgspec.json.format(msgspec.json.encode(_Content(VERSION, records)))
         if self._writing is None or self._writing.done():
             self._writing = asyncio.create_task(self._write_soon(), name="fleet file")

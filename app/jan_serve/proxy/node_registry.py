@@ -71,7 +71,8 @@ class NodeRegistry:
         for record in records:
             try:
                 url = url_of_text(record.url, None)
-                self._join(url, Role(record.role), tuple(record.models), record.speed)
+                node = self._join(url, Role(record.role), tuple(record.models), record.speed)
+                node.declares = record.declares
             except (ValueError, JanServeError) as error:
                 logger.warning("a remembered node is left out: %s", error)
         for text in urls:
@@ -103,6 +104,7 @@ class NodeRegistry:
             models, state, reason = await self._ask(wanted)
         node = self._fleet.add(url, wanted.role, models, wanted.speed, self._clock())
         node.probe_failures = 0
+        node.declares, node.listed_s = bool(wanted.models), self._clock()
         self._fleet.set_state(node, state, reason)
         self._watch(node)
         return node
@@ -158,9 +160,10 @@ class NodeRegistry:
         logger.info("node %s is forgotten", node.name)
         self._forget(node)
 
-    def _join(self, url: NodeUrl, role: Role, models: tuple[str, ...], speed: float | None) -> None:
+    def _join(self, url: NodeUrl, role: Role, models: tuple[str, ...], speed: float | None) -> Node:
         node = self._fleet.add(str(url), role, models, speed, self._clock())
         self._watch(node)
+        return node
 
     def _watch(self, node: Node) -> None:
         assert self.probes is not None

@@ -20,6 +20,8 @@ logger = logging.getLogger(__name__)
 
 PROBE_S: Final = 3.0
 MAX_HEALTH_BYTES: Final = 64 * 1024
+MODELS_S: Final = 30.0
+"""How often a node is asked for its models: people pull new ones."""
 FAILURES: Final = 2
 MAX_PAUSE_S: Final = 60.0
 JITTER: Final = 0.2
@@ -118,7 +120,8 @@ class Probes:
             )
             condition = condition_of(status, content)
             is_new = self._fleet.note_start(node, condition.pid, condition.uptime_s)
-            if node.state in (State.JOINING, State.LOST) or is_new:
+            is_old = not node.declares and self._clock() - node.listed_s >= MODELS_S
+            if node.state in (State.JOINING, State.LOST) or is_new or is_old:
                 await self._check_models(node)
         except (NodeFailure, JanServeError) as failure:
             self._note_failure(node, failure.message)
@@ -137,10 +140,16 @@ class Probes:
     async def _check_models(self, node: Node) -> None:
         """What a node said of itself, or had before it was lost, may not be so."""
         listed = await models_of(self._client, known_url(node.url), self._key)
+        if self._fleet.find(node.url) is not node:  # removed meanwhile
+            return
+        node.listed_s = self._clock()
+        if not node.declares:
+            self._fleet.add(node.url, node.role, listed, node.speed, self._clock())
+            return
         kept = [name for name in node.models if name in listed]
         if missing := [name for name in node.models if name not in listed]:
             logger.warning("node %s does not have %s", node.name, ", ".join(missing)[:500])
-        self._fleet.add(node.url, node.role, kept or listed, node.speed, self._clock())
+        self._fleet.add(node.url, node.role, kept, node.speed, self._clock())
 
     def _note_failure(self, node: Node, message: str) -> None:
         node.probe_failures += 1

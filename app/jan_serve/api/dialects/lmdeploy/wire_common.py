@@ -62,10 +62,19 @@ class SamplingFields(GenerationFields):
     user: str | None = None
 
 
+class PromptTokens(TypedDict):
+    """cached_tokens: that were not computed again."""
+
+    cached_tokens: int
+
+
 class Usage(TypedDict):
+    """prompt_tokens_details: as in OpenAI's API; proxies learn from it where a prompt is cached."""
+
     prompt_tokens: int
     total_tokens: int
     completion_tokens: int
+    prompt_tokens_details: PromptTokens
 
 
 class FieldErrorBody(TypedDict):
