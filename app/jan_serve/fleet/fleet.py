@@ -126,7 +126,21 @@ class Fleet:
         tried: Collection[Node] = (),
         preferred: Node | None = None,
     ) -> Assignment:
-        """Choose a node and count the request there, in one step.
+        """Choose a node and count the request there, in one step. Raises as `choose`."""
+        node = self.choose(model, keys, now=now, role=role, tried=tried, preferred=preferred)
+        return Assignment(node, keys, self.index, now, streamed=streamed)
+
+    def choose(
+        self,
+        model: str | None,
+        keys: PromptKeys = NO_KEYS,
+        *,
+        now: float,
+        role: Role = Role.HYBRID,
+        tried: Collection[Node] = (),
+        preferred: Node | None = None,
+    ) -> Node:
+        """The node for a request.
 
         model: None for requests that name none: any node. tried: nodes where this request failed. preferred: taken if
         it accepts requests. Raises ModelNotFound, and Unavailable with the reason if no node is left.
@@ -141,7 +155,7 @@ class Fleet:
             node = self._choose(candidates) or self._least_bad(candidates)
         if node is None:
             raise self._unavailable(model, role, pool, now)
-        return Assignment(node, keys, self.index, now, streamed=streamed)
+        return node
 
     def assign_to(self, node: Node, keys: PromptKeys, *, now: float, streamed: bool = False) -> Assignment:
         """Count a request that can only go to this node."""

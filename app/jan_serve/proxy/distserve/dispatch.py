@@ -13,7 +13,7 @@ from starlette.types import Scope, Send
 
 from jan_serve.api.errors import HttpError, http_problem
 from jan_serve.api.http.request_record import record_of
-from jan_serve.fleet.assignment import Assignment, Outcome
+from jan_serve.fleet.assignment import Outcome
 from jan_serve.fleet.fleet import Fleet
 from jan_serve.fleet.node import Node, Role
 from jan_serve.proxy.answer_relay import AnswerRelay
@@ -61,7 +61,7 @@ class DistServe:
         record.model, record.stream = call.model, call.stream
         _check_choices(call)
         decode_call = replace(call, role=Role.DECODE)
-        decode = self._preview(decode_call)
+        decode = self._fleet.choose(call.model, call.keys, now=self._clock(), role=Role.DECODE)
         if self._settings.dummy_prefill:
             dummy = Prefilled(decode, 0, 0, [])
             body = _with(call, {"migration_request": self._migration(dummy, is_dummy=True)})
@@ -83,15 +83,6 @@ class DistServe:
         finally:
             if not is_fetched:
                 await self._links.free(prefilled.node, prefilled.session)
-
-    def _preview(self, call: Call) -> Node:
-        """The node that decodes, unless it fails meanwhile. Raises JanServeError."""
-        now = self._clock()
-        assignment = self._fleet.assign(
-            call.model, call.keys, now=now, role=Role.DECODE, streamed=call.stream
-        )
-        assignment.end(Outcome.LEFT, now)
-        return assignment.node
 
     def _is_short(self, call: Call, decode: Node) -> bool:
         """Whether moving a state would cost more than computing the rest of the prompt."""
@@ -184,16 +175,15 @@ class DistServe:
         failed: list[Node] = [*tried]
         problem: HttpError | None = None
         for _ in range(MAX_TRIES):
-            assignment: Assignment = self._fleet.assign(
+            node = self._fleet.choose(
                 call.model, call.keys, now=self._clock(), role=Role.DECODE, tried=failed, preferred=preferred
             )
-            assignment.end(Outcome.LEFT, self._clock())
             try:
-                await self._links.connect(prefilled.node, assignment.node)
-                return assignment.node
+                await self._links.connect(prefilled.node, node)
+                return node
             except NodeFailure as failure:
-                failed.append(assignment.node)
-                text = f"{prefilled.node.name} and {assignment.node.name} are not linked: a node {failure.message}."
+                failed.append(node)
+                text = f"{prefilled.node.name} and {node.name} are not linked: a node {failure.message}."
                 problem = http_problem(HTTPStatus.BAD_GATEWAY, "link_failed", text)
         assert problem is not None
         raise problem
