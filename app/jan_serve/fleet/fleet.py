@@ -13,7 +13,7 @@ from jan_serve.fleet.node import Node, Role, State
 from jan_serve.fleet.pool import Pool
 from jan_serve.fleet.prefix_index import PrefixIndex
 from jan_serve.fleet.prompt_keys import NO_KEYS, PromptKeys
-from jan_serve.fleet.strategies import Candidates, StrategyName, strategy
+from jan_serve.fleet.strategies import Candidates, Strategy, StrategyName, strategy
 from jan_serve.fleet.work_rate import WorkRate
 
 MAX_NODES: Final = 10_000
@@ -40,6 +40,10 @@ class Fleet:
 
     def __iter__(self) -> Iterator[Node]:
         return iter(self._nodes.values())
+
+    def use(self, choose: Strategy) -> None:
+        """Choose nodes in another way from now on."""
+        self._choose = choose
 
     def find(self, url: str) -> Node | None:
         return self._nodes.get(url)
