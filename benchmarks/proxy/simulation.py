@@ -91,7 +91,9 @@ class Simulation:
             self.fleet.use(chosen(self.fleet, Random(seed + 3)))
         self.nodes: dict[Node, SimNode] = {}
         for number, kind in enumerate(kinds):
-            node = self.fleet.add(f"http://10.0.{number // 250}.{number % 250}:{1000 + number}", Role.HYBRID, ["m"], None, 0)
+            node = self.fleet.add(
+                f"http://10.0.{number // 250}.{number % 250}:{1000 + number}", Role.HYBRID, ["m"], None, 0
+            )
             self.fleet.set_state(node, State.HEALTHY)
             self.nodes[node] = SimNode(kind, self.later)
         self.probe_s = probe_s
@@ -231,9 +233,7 @@ class _Attempt:
 
     def _end(self) -> None:
         prompt = self._job.prompt.tokens[-1]
-        self._assignment.end(
-            Outcome.DONE, self._world.now, prompt_tokens=prompt, cached_tokens=self._cached
-        )
+        self._assignment.end(Outcome.DONE, self._world.now, prompt_tokens=prompt, cached_tokens=self._cached)
         self._request.done()
 
     def _lost(self) -> None:
@@ -287,7 +287,10 @@ def hashed(fleet: Fleet, rng: Random) -> Strategy:
 
     def choose(candidates: Candidates) -> Node | None:
         keys = candidates.keys.keys
-        return next((node for node in candidates.pool.at(keys[min(1, len(keys) - 1)]) if candidates.accepts(node)), None)
+        return next(
+            (node for node in candidates.pool.at(keys[min(1, len(keys) - 1)]) if candidates.accepts(node)),
+            None,
+        )
 
     return choose
 

@@ -9,9 +9,9 @@ from jan_serve.fleet.node import Node
 from jan_serve.fleet.prefix_index import PrefixIndex
 from jan_serve.fleet.prompt_keys import PromptKeys
 
-_TOLERANCE_TOKENS: Final = 256.0
-"""Guesses count bytes, nodes count tokens, and templates add some."""
-_SHRINK: Final = 0.9
+_MIN_GUESS: Final = 256.0
+"""Tokens: shorter guesses say nothing about a cache."""
+_KEEP: Final = 0.9
 
 
 class Outcome(Enum):
@@ -27,8 +27,8 @@ class Assignment:
     """Call `begin_answer` at the first byte of the answer, and `end` once in every case. Times in seconds."""
 
     __slots__ = (
-        "_distance", "_index", "_is_begun", "_is_ended", "_is_streamed", "_known", "_pending", "_use", "_work",
-        "guess", "keys", "node", "started",
+        "_index", "_is_begun", "_is_ended", "_is_streamed", "_known", "_pending", "_work", "guess", "keys", "node",
+        "started",
     )  # fmt: skip
 
     def __init__(
@@ -38,10 +38,8 @@ class Assignment:
         self.node = node
         self.keys = keys
         self.started = now
-        depth, use = index.depths(keys.keys, (node,)).get(node, (0, None))
-        self._known = keys.tokens_to(depth)
-        self._distance = use.distance if use is not None else 0.0
-        self.guess = self._known if use is not None and use.is_believed else 0.0
+        self._known = keys.tokens_to(index.depths(keys.keys, (node,)).get(node, 0))
+        self.guess = self._known * node.trust
         self._index = index
         self._is_streamed = streamed
         self._is_begun = self._is_ended = False
@@ -50,9 +48,8 @@ class Assignment:
         node.in_flight += 1
         node.requests += 1
         node.pending_tokens += self._pending
-        node.computed_tokens += self._pending
         node.breaker.begin()
-        self._use = index.record(keys.keys, node)
+        index.record(keys.keys, node)
 
     def begin_answer(self, now: float) -> None:
         if self._is_begun:
@@ -88,20 +85,18 @@ class Assignment:
             case Outcome.FAILED:
                 node.failures += 1
                 node.breaker.fail(now)
-                self._index.forget(self.keys.keys, self._use)
+                self._index.forget(self.keys.keys, node)
             case Outcome.REFUSED:
                 node.breaker.succeed(now)
-                self._index.forget(self.keys.keys, self._use)
+                self._index.forget(self.keys.keys, node)
             case Outcome.LEFT:
                 node.breaker.leave()
 
     def _learn(self, prompt_tokens: int, cached_tokens: int) -> None:
-        """How much the node's cache holds: a prefix that is gone was too far back, one that is there was not."""
+        """How much of what it should have cached the node still has: one that holds too many prompts drops some."""
         node = self.node
         node.prompt_tokens += prompt_tokens
         node.cached_tokens += cached_tokens
-        actual = self.keys.tokens * cached_tokens / prompt_tokens
-        if self.guess - actual > _TOLERANCE_TOKENS:
-            node.cache_tokens = min(node.cache_tokens, self._distance * _SHRINK)
-        elif self._known and self._known - actual <= _TOLERANCE_TOKENS:
-            node.cache_tokens = max(node.cache_tokens, self._distance)
+        if self._known >= _MIN_GUESS:
+            actual = min(1.0, self.keys.tokens * cached_tokens / prompt_tokens / self._known)
+            node.trust = _KEEP * node.trust + (1 - _KEEP) * actual

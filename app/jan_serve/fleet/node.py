@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -52,8 +51,8 @@ class Node:
     pending_tokens: of prompts whose answer has not begun. declares: it named its models
     itself, and has no others. listed_s: when it was last asked for them.
     probe_failures: in a row. seen_s: of the last good probe or
-    registration. computed_tokens: of prompts, so far, by estimate. cache_tokens: how far back its cache reaches, as
-    learned from what it had and had not."""
+    registration. trust: the share of what it should have cached that it has,
+    as it reports."""
 
     url: str
     role: Role
@@ -77,8 +76,7 @@ class Node:
     failures: int = 0
     prompt_tokens: int = 0
     cached_tokens: int = 0
-    computed_tokens: float = 0.0
-    cache_tokens: float = math.inf
+    trust: float = 1.0
     cache: CacheEpoch = field(init=False)
 
     def __post_init__(self) -> None:

@@ -16,10 +16,11 @@ StrategyName = Literal["prefix", "min_expected_latency", "min_observed_latency",
 STRATEGIES: Final[tuple[StrategyName, ...]] = get_args(StrategyName)
 
 _HOLDERS: Final = 4
-_DRAWS: Final = 8
-"""Tries to find two nodes by chance that accept requests."""
+_DRAWN: Final = 2
+_MORE: Final = 8
+"""Nodes by chance, and how many more where all of these make a request wait."""
 _SATURATED_S: Final = 1.0
-REQUEST_TOKENS: Final = 32.0
+REQUEST_TOKENS: Final = 128.0
 """What an answer that is being generated costs a prompt that waits for its turn, in prompt tokens."""
 OTHERS_TOKENS: Final = 256.0
 """The same for a request of somebody else, which may not have begun."""
@@ -47,7 +48,7 @@ class Candidates:
     def drawn(self, count: int) -> list[Node]:
         """Up to `count` nodes by chance; constant in the pool."""
         found: list[Node] = []
-        for _ in range(_DRAWS if len(self.pool) else 0):
+        for _ in range(4 * count if len(self.pool) else 0):
             node = self.pool.random(self.rng)
             if self.accepts(node) and node not in found:
                 found.append(node)
@@ -97,12 +98,12 @@ class LeastTimeToFirstToken:
         ]
         if len(holders) > _HOLDERS:
             holders = rng.sample(holders, _HOLDERS)
-        drawn = candidates.drawn(2)
+        drawn = candidates.drawn(_DRAWN)
         if keys.keys:
             drawn.extend(_first_accepting(candidates, keys.keys[0]))
         best, wait_s = self._best(candidates, {*holders, *drawn})
         if best is not None and wait_s > _SATURATED_S:
-            best, _ = self._best(candidates, {best, *candidates.drawn(4)})
+            best, _ = self._best(candidates, {best, *candidates.drawn(_MORE)})
         return best if best is not None else next(iter(candidates.all()), None)
 
     def _best(self, candidates: Candidates, nodes: Iterable[Node]) -> tuple[Node | None, float]:
@@ -111,17 +112,14 @@ class LeastTimeToFirstToken:
         best, least_s = None, 0.0
         candidates.rng.shuffle(nodes)
         for node in nodes:
-            depth, use = depths.get(node, (0, None))
-            wait_s = expected_wait_s(
-                node, candidates.keys, depth if use is not None and use.is_believed else 0
-            )
+            wait_s = expected_wait_s(node, candidates.keys, depths.get(node, 0))
             if best is None or wait_s < least_s:
                 best, least_s = node, wait_s
         return best, least_s
 
 
 def _first_accepting(candidates: Candidates, key: int) -> list[Node]:
-    for _, node in zip(range(_DRAWS), candidates.pool.at(key), strict=False):
+    for _, node in zip(range(_MORE), candidates.pool.at(key), strict=False):
         if candidates.accepts(node):
             return [node]
     return []
@@ -129,7 +127,7 @@ def _first_accepting(candidates: Candidates, key: int) -> list[Node]:
 
 def expected_wait_s(node: Node, keys: PromptKeys, depth: int) -> float:
     """Until the first token: the prompts before this one, and what is not cached of it."""
-    uncached = max(0.0, keys.tokens - keys.tokens_to(depth))
+    uncached = keys.tokens - keys.tokens_to(depth) * node.trust
     load = node.in_flight * REQUEST_TOKENS + node.others * OTHERS_TOKENS
     return (node.pending_tokens + load + uncached) / node.rate.tokens_per_s
 

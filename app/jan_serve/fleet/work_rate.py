@@ -6,7 +6,7 @@ from typing import Final
 
 PRIOR_TOKENS_PER_S: Final = 1000.0
 _PRIOR_TOKENS: Final = 500.0
-_KEEP: Final = 0.9
+_KEEP: Final = 0.98
 _MIN_S: Final = 1e-3
 
 

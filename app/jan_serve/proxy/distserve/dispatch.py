@@ -86,8 +86,8 @@ class DistServe:
 
     def _is_short(self, call: Call, decode: Node) -> bool:
         """Whether moving a state would cost more than computing the rest of the prompt."""
-        depth, use = self._fleet.index.depths(call.keys.keys, (decode,)).get(decode, (0, None))
-        cached = call.keys.tokens_to(depth) if use is not None and use.is_believed else 0.0
+        depth = self._fleet.index.depths(call.keys.keys, (decode,)).get(decode, 0)
+        cached = call.keys.tokens_to(depth) * decode.trust
         return call.keys.tokens - cached < self._settings.short_prompt_tokens
 
     async def _prefill(self, call: Call, decode: Node) -> Prefilled:
