@@ -31,6 +31,7 @@ class Fleet:
         self.index = PrefixIndex() if index is None else index
         self._rng = rng
         self._choose = strategy(name, self.index)
+        self._average = WorkRate()
         self._nodes: dict[str, Node] = {}
         self._pools: dict[tuple[str, Role], Pool] = {}
         self._any: dict[Role, Pool] = {role: Pool() for role in Role}
@@ -57,7 +58,7 @@ class Fleet:
         if node is None:
             if len(self._nodes) >= MAX_NODES:
                 raise FleetFull(f"The proxy has {MAX_NODES} nodes, its limit: remove one first.")
-            node = Node(url, role, (), speed, Breaker(self._rng), WorkRate(speed or 1.0))
+            node = Node(url, role, (), speed, Breaker(self._rng), WorkRate(self._average, speed or 1.0))
             self._nodes[url] = node
             self._any[role].add(node)
         elif node.role is not role:

@@ -95,6 +95,7 @@ class ProxyMember(ServerObserver):
         self._current: Membership | None = None
         self._problem: str | None = None
         self._is_first = True
+        self._stopped = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     def listening(self, stop: Callable[[], None]) -> None:
@@ -106,22 +107,30 @@ class ProxyMember(ServerObserver):
 
     def stopping(self, drain_s: float) -> None:
         self._inner.stopping(drain_s)
-        registering, self._task = self._task, None
-        if registering is not None:
-            registering.cancel()
-            self._task = asyncio.create_task(self._withdraw(registering), name="leave proxy")
+        self._stopped.set()
+
+    async def left(self) -> None:
+        """Wait until the proxy was told, or does not answer."""
+        if self._task is not None:
+            await self._task
 
     async def _stay_registered(self) -> None:
         retry_s = self._first_retry_s
-        while True:
+        while not self._stopped.is_set():
             problem = await self._register()
             self._note(problem)
             if problem is None:
                 retry_s = self._first_retry_s
-                await asyncio.sleep(self._renew_s)
+                await self._pause(self._renew_s)
             else:
-                await asyncio.sleep(retry_s)
+                await self._pause(retry_s)
                 retry_s = min(self._renew_s, retry_s * 2)
+        await self._withdraw()
+
+    async def _pause(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopped.wait()
 
     def _note(self, problem: str | None) -> None:
         """Log what changed: a proxy that is away for a night fills no log."""
@@ -140,8 +149,7 @@ class ProxyMember(ServerObserver):
         # LMDeploy's proxy answers 200 to failures, too, with another text.
         return None if status == HTTPStatus.OK and _ADDED in said else said[:500]
 
-    async def _withdraw(self, registering: asyncio.Task[None]) -> None:
-        await asyncio.gather(registering, return_exceptions=True)
+    async def _withdraw(self) -> None:
         if self._current is not None:
             status, said = await _call(self._current, "/nodes/remove", _WITHDRAW_S)
             if status != HTTPStatus.OK:

@@ -25,7 +25,7 @@ from jan_serve.api.guards.origin import OriginGuard
 from jan_serve.api.http.request_context import RequestContext
 from jan_serve.api.http.request_record import record_of
 from jan_serve.api.lifecycle import Lifecycle
-from jan_serve.api.shared.default_errors import render_error as render_openai_error
+from jan_serve.api.shared.default_error_body import render_error as render_openai_error
 from jan_serve.api.shared.flat_errors import render_error
 from jan_serve.errors import JanServeError
 from jan_serve.fleet.fleet import Fleet

@@ -15,8 +15,8 @@ from starlette.responses import Response
 
 from jan_serve import __version__
 from jan_serve.api.errors import HttpError, http_problem
-from jan_serve.api.http.json_body import decode_json
 from jan_serve.api.http.replies import json_reply
+from jan_serve.api.http.strict_json import decode_json
 from jan_serve.api.lifecycle import Lifecycle
 from jan_serve.core.hosts import address_of
 from jan_serve.errors import ModelNotFound
@@ -175,7 +175,7 @@ class Handlers:
             "requests": node.requests,
             "failures": node.failures,
             "hit_rate": None if rate is None else round(rate, 4),
-            "prefill_tokens_per_s": round(node.rate.tokens_per_s, 1),
+            "prefill_tokens_per_s": round(node.rate.tokens_per_s, 1) if node.rate.is_measured else None,
             "mean_latency_s": None if node.mean_latency_s is None else round(node.mean_latency_s, 3),
             "speed": node.speed,
             "seen_s": round(max(0.0, now - node.seen_s), 1) if node.state is not State.JOINING else None,

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from jan_serve.api.http.json_body import decode_json
+from jan_serve.api.http.strict_json import decode_json
 from jan_serve.chat.billing_line import cut_billing_line
 from jan_serve.errors import InvalidRequest
 from jan_serve.fleet.prompt_keys import NO_KEYS, PromptKeys, prompt_keys

@@ -68,13 +68,17 @@ def _row(node: dict[str, Any]) -> tuple[str, ...]:
         _models(node["models"]),
         f"{node['open_requests']} open{others}, {node['requests']} sent{failed}",
         _share(node["hit_rate"]),
-        f"{node['prefill_tokens_per_s']:.0f} tokens/s",
+        _speed(node["prefill_tokens_per_s"]),
     )
 
 
 def _models(names: list[str]) -> str:
     shown = ", ".join(names[:3])
     return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
+
+
+def _speed(tokens_per_s: float | None) -> str:
+    return "" if tokens_per_s is None else f"{tokens_per_s:.0f} tokens/s"
 
 
 def _share(rate: float | None) -> str:
