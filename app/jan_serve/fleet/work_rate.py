@@ -42,13 +42,14 @@ class WorkRate:
 
     def observe(self, tokens: float, seconds: float, *, streamed: bool) -> None:
         """streamed: until the first byte; else until the whole answer, which counts until there is something better."""
-        if self._average is not None:
-            self._average.observe(tokens, seconds, streamed=streamed)
+        average = self._average
+        if not self._is_measured and average is not None:
+            self._seconds = _PRIOR_TOKENS / (average.tokens_per_s * self._relative)
+        if average is not None:
+            average.observe(tokens, seconds, streamed=streamed)
         if self._is_streamed and not streamed:
             return
-        if not self._is_measured:
-            self._seconds = _PRIOR_TOKENS / self.tokens_per_s
-            self._is_measured = True
+        self._is_measured = True
         self._is_streamed = streamed
         self._tokens = self._tokens * _KEEP + max(tokens, 1.0)
         self._seconds = self._seconds * _KEEP + max(seconds, _MIN_S)
