@@ -153,7 +153,14 @@ def main(
         direct = asyncio.run(_rows(urls, connections, seconds))
         figures["direct"] = [_plain(row) for row in direct]
         for name, command in commands.items():
-            figures[name] = _proxied(command, urls, connections, seconds, name in registering, requests)
+            figures[name] = _proxied(
+                command,
+                urls,
+                connections,
+                seconds,
+                name in registering,
+                requests if name == "jan-serve" else 0,
+            )
     finally:
         fake.terminate()
         fake.wait()
