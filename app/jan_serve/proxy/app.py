@@ -22,6 +22,8 @@ from jan_serve.api.guards.guard import Guard
 from jan_serve.api.guards.host import HostGuard
 from jan_serve.api.guards.lingering import Lingering
 from jan_serve.api.guards.origin import OriginGuard
+from jan_serve.api.http.page_files import Page
+from jan_serve.api.http.page_paths import ASSETS_PATH, PAGE_PATH, is_page_path
 from jan_serve.api.http.request_context import RequestContext
 from jan_serve.api.http.request_record import record_of
 from jan_serve.api.lifecycle import Lifecycle
@@ -45,6 +47,7 @@ from jan_serve.proxy.routes import Route, RouteTable
 from jan_serve.proxy.settings import ProxySettings
 from jan_serve.proxy.upstream.networks import NodeNetworks
 from jan_serve.proxy.upstream.node_client import NodeClient
+from jan_serve.resources import page_folder
 
 MANAGEMENT: tuple[str, ...] = ("/nodes/", "/distserve/", "/extras/nodes")
 _MODEL: str = "/v1/models/"
@@ -63,6 +66,7 @@ class Proxy:
     def __init__(self, settings: ProxySettings, clock: Callable[[], float] = time.monotonic) -> None:
         self.settings = settings
         self.lifecycle = Lifecycle()
+        self.page = Page(page_folder())
         rng = random.Random(secrets.randbits(64))
         tls = (
             ssl.create_default_context(cafile=str(settings.node_ca)) if settings.node_ca is not None else None
@@ -147,6 +151,15 @@ class Router:
             if handler is None:
                 raise _wrong_method(own)
             response = await handler(Request(scope, receive))
+            await response(scope, receive, send)
+            return
+        if is_page_path(method, path):
+            scope["route"] = Pattern(PAGE_PATH if path == PAGE_PATH else ASSETS_PATH + "{name}")
+            request = Request(scope, receive)
+            page = self._proxy.page
+            response = (
+                page.index(request) if path == PAGE_PATH else page.asset(request, path[len(ASSETS_PATH) :])
+            )
             await response(scope, receive, send)
             return
         if path.startswith(_MODEL) and method == "GET":

@@ -67,6 +67,7 @@ class Handlers:
             "/health": {"GET": self.health, "HEAD": self.health},
             "/ready": {"GET": self.ready, "HEAD": self.ready},
             "/metrics": {"GET": self.metrics_page},
+            "/models": {"GET": self.page_models},
         }
 
     async def nodes_status(self, request: Request) -> Response:
@@ -114,6 +115,11 @@ class Handlers:
             raise ModelNotFound(name)
         return json_reply(self._card(name))
 
+    async def page_models(self, request: Request) -> Response:
+        """The models in the form that the web page reads, where nodes have no figures of their own."""
+        now = self._clock()
+        return json_reply({"object": "list", "data": [page_model(name) for name in self._fleet.models(now)]})
+
     async def warm_up(self, request: Request) -> Response:
         await self._links.connect_all(self._fleet)
         return json_reply({"SUCCESS": True})
@@ -134,6 +140,7 @@ class Handlers:
             "uptime_s": round(self._lifecycle.uptime_s, 3),
             "open_requests": self._lifecycle.open_requests,
             "models": [],
+            "nodes": len(self._fleet),
         }
         return json_reply(body, HTTPStatus.SERVICE_UNAVAILABLE if draining else HTTPStatus.OK)
 
@@ -216,3 +223,21 @@ def caller_of(request: Request) -> str | None:
     host = request.client.host if request.client is not None else None
     address = address_of(host) if host is not None else None
     return None if address is None else str(address)
+
+
+def page_model(name: str) -> dict[str, Any]:
+    """An entry of `/models`: it can be asked, and nothing else can be done with it here."""
+    return {
+        "id": name,
+        "source": "nodes",
+        "can_remove": False,
+        "size_bytes": 0,
+        "architecture": {"input_modalities": ["text"]},
+        "status": {"value": "loaded"},
+        "context_length": None,
+        "meta": {},
+        "running": 0,
+        "queued": 0,
+        "memory": None,
+        "device": None,
+    }
