@@ -1,4 +1,4 @@
-"""Runs LMDeploy's own client against a server, outside the product's environment: `run_lmdeploy.py CASE URL`.
+"""Runs LMDeploy's own client against a server, outside the product's environment: `run_lmdeploy.py CASE URL`, with the path that the routes are under.
 
 Prints nothing and ends with 0 where everything was as it should be. Not collected by pytest: see test_lmdeploy_client.
 """
@@ -26,7 +26,7 @@ def client_of(url: str) -> Any:
     sys.path.insert(0, str(FOLDER))
     from lmdeploy.serve.openai.api_client import APIClient
 
-    return APIClient(f"{url}/lmdeploy")
+    return APIClient(url)
 
 
 def models(url: str) -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.clients.running import run_client
+from tests.support.processes import wait_until
+from tests.support.proxied import nodes_of, proxying
 
 PYTHON = Path(__file__).parents[2] / ".venv-clients" / "bin" / "python"
 RUN = Path(__file__).with_name("run.py")
@@ -24,3 +26,10 @@ pytestmark = [
 @pytest.mark.parametrize("case", CASES)
 def test_a_client_does_what_its_users_do(url: str, case: str) -> None:
     run_client(PYTHON, RUN, case, url)
+
+
+@pytest.mark.parametrize("case", ["openai_chat", "openai_tools", "openai_responses"])
+def test_openais_package_does_the_same_through_a_proxy(url: str, case: str, tmp_path: Path) -> None:
+    with proxying(tmp_path, "--node", url) as proxy:
+        wait_until(lambda: nodes_of(proxy.url())[0]["routable"], 20)
+        run_client(PYTHON, RUN, case, proxy.url())
