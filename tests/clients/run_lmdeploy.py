@@ -1,4 +1,4 @@
-"""Runs LMDeploy's own client against a server, outside the product's environment: `run_lmdeploy.py CASE URL`, with the path that the routes are under.
+"""Runs LMDeploy's own client against a server, outside the product's environment: `run_lmdeploy.py CASE URL`.
 
 Prints nothing and ends with 0 where everything was as it should be. Not collected by pytest: see test_lmdeploy_client.
 """

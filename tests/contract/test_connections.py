@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import socket
 import time
@@ -388,3 +389,49 @@ async def test_a_body_that_waits_for_leave_is_not_asked_for_when_it_is_refused()
         await client.send(head)
         answer = await client.rest(limit_s=10.0)
     assert answer.startswith(b"HTTP/1.1 413 ")
+
+
+class FewConnections(HttpConnection):
+    """A limit that a test can reach."""
+
+    max_connections = 3
+
+
+async def test_above_the_limit_the_connection_that_has_waited_longest_is_closed() -> None:
+    gate = Gate("a", "b")
+    engine, models = over(gate)
+    async with (
+        live_server(models, connection=FewConnections) as port,
+        raw_client(port) as answered,
+        raw_client(port) as kept,
+        raw_client(port) as silent,
+    ):
+        await answered.send(completion(stream=True))
+        await until(lambda: len(engine.requests) == 1)
+        for client in (silent, kept):
+            await client.send(HEALTH)
+            await client.until(b'"uptime')
+        async with raw_client(port) as new:
+            await silent.rest()  # it is closed
+            await new.send(HEALTH)
+            assert b"200 OK" in await new.until(b"\r\n\r\n")
+        gate.opened.set()
+        assert b"[DONE]" in await answered.until(b"[DONE]")
+        await kept.send(HEALTH)
+        assert b"200 OK" in await kept.until(b"\r\n\r\n")
+
+
+async def test_where_all_are_being_answered_a_new_connection_is_taken() -> None:
+    gate = Gate("a")
+    engine, models = over(gate)
+    async with live_server(models, connection=FewConnections) as port, contextlib.AsyncExitStack() as stack:
+        busy = [await stack.enter_async_context(raw_client(port)) for _ in range(3)]
+        for number, client in enumerate(busy, 1):
+            await client.send(completion(stream=True))
+            await until(lambda n=number: len(engine.requests) == n)
+        async with raw_client(port) as new:
+            await new.send(HEALTH)
+            assert b"200 OK" in await new.until(b"\r\n\r\n")
+        gate.opened.set()
+        for client in busy:
+            assert await client.until(b"[DONE]")

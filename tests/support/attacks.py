@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import http.client
 import itertools
 import re
 import socket
+import statistics
+import subprocess
 import sys
 import tempfile
 import threading
@@ -33,6 +34,20 @@ PAUSE: Final = b""
 """In a stream of bytes: wait a little before the next ones."""
 _PAUSE_S: Final = 0.02
 _BLOCK: Final = 1 << 16
+_ASK_FOR_HEALTH: Final = """
+import http.client, sys, time
+connection = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]), timeout=60)
+while True:
+    start = time.perf_counter()
+    try:
+        connection.request("GET", "/health")
+        connection.getresponse().read()
+    except ConnectionError:  # the deadline of an idle connection, on a busy machine
+        connection.close()
+    else:
+        print(time.perf_counter() - start, flush=True)
+    time.sleep(float(sys.argv[2]))
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,30 +241,19 @@ class Victim:
 
     @contextlib.contextmanager
     def asked_for_health(self) -> Generator[list[float]]:
-        """Ask for /health over and over meanwhile; the seconds that each answer took."""
+        """Have another process ask for /health over and over meanwhile; the seconds that each answer took."""
         took: list[float] = []
-        over = threading.Event()
-
-        def ask() -> None:
-            connection = http.client.HTTPConnection("127.0.0.1", self.front.port, timeout=60)
-            with contextlib.closing(connection):
-                while not over.is_set():
-                    start = time.perf_counter()
-                    # Between two of them a busy machine may let the deadline of an idle connection pass.
-                    with contextlib.suppress(ConnectionError):
-                        connection.request("GET", "/health")
-                        with connection.getresponse() as response:
-                            response.read()
-                        took.append(time.perf_counter() - start)
-                    over.wait(_PAUSE_S)
-
-        thread = threading.Thread(target=ask, name="health")
-        thread.start()
-        try:
-            yield took
-        finally:
-            over.set()
-            thread.join()
+        command = [sys.executable, "-c", _ASK_FOR_HEALTH, str(self.front.port), str(_PAUSE_S)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as asking:
+            assert asking.stdout is not None
+            lines = asking.stdout
+            reader = threading.Thread(target=lambda: took.extend(map(float, lines)), name="health")
+            reader.start()
+            try:
+                yield took
+            finally:
+                asking.kill()
+                reader.join()
 
 
 def main() -> None:
@@ -269,7 +273,11 @@ def main() -> None:
                     asyncio.run(victim.endure(attack, 60.0))
                 rounds.append(victim.resident())
                 print(f"round {len(rounds)}: {rounds[-1] / 1e6:.1f} MB", flush=True)
-        print(f"grown by {(rounds[-1] - rounds[0]) / 1e6:.1f} MB, slowest /health {max(took) * 1e3:.0f} ms")
+        slow = statistics.quantiles(took, n=100)
+        print(
+            f"grown by {(rounds[-1] - rounds[0]) / 1e6:.1f} MB; {len(took)} times /health:"
+            f" median {slow[49] * 1e3:.1f}, p99 {slow[98] * 1e3:.0f}, slowest {max(took) * 1e3:.0f} ms"
+        )
 
 
 if __name__ == "__main__":

@@ -10,12 +10,13 @@ import socket
 from collections.abc import Callable
 from enum import Enum, auto
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from jan_serve.api.http.connection_hooks import ConnectionHooks, attach_hooks
+from jan_serve.api.http.connection_limit import connection_limit
 from jan_serve.api.http.replies import json_bytes
 from jan_serve.api.http.request_parser import RequestParser
 
@@ -28,7 +29,8 @@ PROBE_S: Final = 0.3
 _STEP: Final = 2048
 """Bytes that are parsed at once: the shortest requests in them are all that can queue up unseen."""
 _STEPS: Final = 8
-"""In one turn of the event loop: bytes may be many small chunks, and other connections wait meanwhile."""
+_PIECES: Final = 256
+"""Steps, and chunks of a body, in one turn of the event loop: other connections wait meanwhile."""
 _SLOWEST_BYTES_PER_S: Final = 1024
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _EMPTY_LINE_CHUNK: Final = b"1\r\n\n\r\n"
@@ -68,11 +70,18 @@ class HttpConnection(HttpToolsProtocol):
     something is written. So the answer continues, and every `probe_s` the server writes bytes that readers skip: an
     interim response before the head of the answer (RFC 9110, section 15.2), an empty line between events after it. A
     client that is gone answers with RST, and the next write ends the connection.
+
+    Above `max_connections`, a new connection closes the one that has waited for its client for the longest time. One
+    whose request is being answered stays.
     """
 
+    max_connections: int = connection_limit()
     timeout_s: float = TIMEOUT_S
     max_head_bytes: int = MAX_HEAD_BYTES
     probe_s: float = PROBE_S
+
+    _waiting: ClassVar[dict[HttpConnection, None]] = {}
+    """Connections with a deadline, the earliest first. Of the whole process, as file descriptors are."""
 
     _answering: Any = (
         None  # the cycle whose application runs or ran last; `cycle` is the one that was parsed last
@@ -80,6 +89,7 @@ class HttpConnection(HttpToolsProtocol):
     _between_messages = True
     _head_begun = False
     _half_closed = False
+    _pieces = 0  # of bodies, in this turn
     _overhead = 0  # bytes since a head or a piece of a body was complete
     _unread = 0  # bytes of a body whose request was answered
     _unparsed = memoryview(b"")
@@ -102,12 +112,17 @@ class HttpConnection(HttpToolsProtocol):
             # asyncio leaves it off where the listening socket was made without naming the protocol; head and body of an
             # answer are two writes, of which the second would wait 40 ms for a delayed acknowledgement.
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if len(self.connections) > self.max_connections and self._waiting:
+            longest = next(iter(self._waiting))
+            del self._waiting[longest]
+            longest.transport.abort()
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
         for handle in (self._deadline, self._probing, self._parsing):
             if handle is not None:
                 handle.cancel()
+        self._waiting.pop(self, None)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -158,6 +173,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         self._overhead = 0
+        self._pieces += 1
         super().on_body(body)
 
     def on_message_complete(self) -> None:
@@ -192,8 +208,9 @@ class HttpConnection(HttpToolsProtocol):
 
     def _parse(self) -> None:
         """Parse what has come, a turn's work, up to a request that has to wait for the answer to another one."""
+        self._pieces = 0
         for _ in range(_STEPS):
-            if not self._unparsed or self.pipeline:
+            if not self._unparsed or self.pipeline or self._pieces >= _PIECES:
                 break
             if self._refusal is not None or self.transport.is_closing():
                 self._unparsed = memoryview(b"")
@@ -222,9 +239,10 @@ class HttpConnection(HttpToolsProtocol):
     def _watch(self) -> None:
         """Set the deadline of the state that the connection has come to."""
         state = self._current_state()
-        if state is self._state:
+        if state is self._state or self not in self.connections:
             return
         self._state = state
+        self._waiting.pop(self, None)
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
@@ -232,6 +250,7 @@ class HttpConnection(HttpToolsProtocol):
             self._buffered = self.transport.get_write_buffer_size()
         if state is not _State.ANSWER:
             self._deadline = self.loop.call_later(self.timeout_s, self._too_slow)
+            self._waiting[self] = None
 
     def _current_state(self) -> _State:
         answering = self._is_answering()
