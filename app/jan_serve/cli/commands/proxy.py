@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
+import socket
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
 import typer
@@ -114,35 +116,43 @@ def proxy(
     raise typer.Exit(_serve(settings, output, log_level.value, as_json=log_json))
 
 
-@interrupts_end_at_once()  # until uvicorn installs its handlers
 def _serve(settings: ProxySettings, output: Output, log_level: str, *, as_json: bool) -> int:
-    from jan_serve.proxy.server import run  # slow
+    with ExitStack() as opened:
+        with interrupts_end_at_once():
+            from jan_serve.proxy.server import run  # slow
 
+            sock = opened.enter_context(_listen(settings))
+            configure_logging(log_level, as_json=as_json)
+            _print_banner(output, settings, url_of(sock))
+        # Before and after uvicorn has its handlers, the event loop makes an interrupt a cancellation.
+        try:
+            return run(settings, sock, output.warning)
+        except HttpError as error:
+            raise SettingsError(f"--node: {error.problem.message}") from None
+
+
+def _listen(settings: ProxySettings) -> socket.socket:
     try:
-        sock = listen(settings.host, settings.port)
+        return listen(settings.host, settings.port)
     except AlreadyServing as running:
         raise CommandError(
             f"port {settings.port} is in use by {running.holder.description}",
             "Choose another port with --port, or any free one with --port 0.",
             WRONG_USE,
         ) from None
-    with sock:
-        configure_logging(log_level, as_json=as_json)
-        url = url_of(sock)
-        output.headline(f"jan-serve {__version__} proxy")
-        output.pairs(
-            [
-                ("url", url),
-                ("routing", f"{settings.strategy}, {settings.serving}"),
-                ("nodes", ", ".join(settings.nodes) or "those that register"),
-                ("access", _access(settings)),
-            ]
-        )
-        output.note(f"On another machine: jan-serve serve --host 0.0.0.0 --proxy-url {url}")
-        try:
-            return run(settings, sock, output.warning)
-        except HttpError as error:
-            raise SettingsError(f"--node: {error.problem.message}") from None
+
+
+def _print_banner(output: Output, settings: ProxySettings, url: str) -> None:
+    output.headline(f"jan-serve {__version__} proxy")
+    output.pairs(
+        [
+            ("url", url),
+            ("routing", f"{settings.strategy}, {settings.serving}"),
+            ("nodes", ", ".join(settings.nodes) or "those that register"),
+            ("access", _access(settings)),
+        ]
+    )
+    output.note(f"On another machine: jan-serve serve --host 0.0.0.0 --proxy-url {url}")
 
 
 def _access(settings: ProxySettings) -> str:
