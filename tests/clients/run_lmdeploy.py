@@ -26,7 +26,7 @@ def client_of(url: str) -> Any:
     sys.path.insert(0, str(FOLDER))
     from lmdeploy.serve.openai.api_client import APIClient
 
-    return APIClient(f"{url}/lmdeploy")
+    return APIClient(url)
 
 
 def models(url: str) -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.clients.running import run_client
+from tests.support.processes import wait_until
+from tests.support.proxied import nodes_of, proxying
 
 CLIENTS = Path(__file__).parents[2] / ".venv-clients"
 PYTHON = CLIENTS / "bin" / "python"
@@ -24,4 +26,11 @@ pytestmark = [
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_client_does_what_its_users_do(url: str, case: str) -> None:
-    run_client(PYTHON, RUN, case, url)
+    run_client(PYTHON, RUN, case, f"{url}/lmdeploy")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_it_does_the_same_through_a_proxy(url: str, case: str, tmp_path: Path) -> None:
+    with proxying(tmp_path, "--node", f"{url}/lmdeploy") as proxy:
+        wait_until(lambda: nodes_of(proxy.url())[0]["routable"], 20)
+        run_client(PYTHON, RUN, case, proxy.url())

@@ -11,6 +11,8 @@ from tests.clients.running import run_client
 from tests.integration.http.support import serving_models
 from tests.integration.store.conftest import FILE, REPO, model_bytes
 from tests.support.fake_hub import FakeRepo, running_hub
+from tests.support.processes import wait_until
+from tests.support.proxied import nodes_of, proxying
 
 PYTHON = Path(__file__).parents[2] / ".venv-clients" / "bin" / "python"
 RUN = Path(__file__).with_name("run.py")
@@ -45,3 +47,10 @@ def test_ollama_pulls_from_a_hub(tmp_path: Path) -> None:
         hub.repos[REPO] = FakeRepo({FILE: model_bytes(1 << 16)})
         with serving_models(tmp_path, model, flags=("--hf-endpoint", hub.url)) as server:
             run_client(PYTHON, RUN_OLLAMA, "ollama_pull", server.url())
+
+
+@pytest.mark.parametrize("case", ["openai_chat", "openai_tools", "openai_responses"])
+def test_openais_package_does_the_same_through_a_proxy(url: str, case: str, tmp_path: Path) -> None:
+    with proxying(tmp_path, "--node", url) as proxy:
+        wait_until(lambda: nodes_of(proxy.url())[0]["routable"], 20)
+        run_client(PYTHON, RUN, case, proxy.url())

@@ -16,8 +16,9 @@ from fastapi import FastAPI
 from jan_serve.api.app import create_app
 from jan_serve.api.dialects import DIALECTS, DialectFactory
 from jan_serve.api.http.connection import HttpConnection
+from jan_serve.api.http.draining_server import server_config
 from jan_serve.api.served_models import ServedModels
-from jan_serve.api.server import DrainingServer, server_config
+from jan_serve.api.server import ModelServer
 from jan_serve.config import Settings
 from tests.support.compiling import InlineTranslator
 from tests.support.fake_client import FakeModels
@@ -107,7 +108,7 @@ async def serve_app(
 ) -> AsyncGenerator[int]:
     """As live_server, for the caller's application over `models`."""
     config = server_config(app, connection=connection)
-    server = DrainingServer(config, app.state.parts, models, drain_s=0.0)
+    server = ModelServer(config, app.state.parts, models, drain_s=0.0)
     with socket.create_server(("127.0.0.1", 0)) as sock:
         serving = asyncio.create_task(server.serve(sockets=[sock]))
         await server.listening.wait()

@@ -4,12 +4,14 @@ import { useEffect, useState } from "preact/hooks";
 import { ChatView } from "./chat/chat_view";
 import { ConversationList } from "./chat/conversation_list";
 import { ModelsView } from "./models/models_view";
+import { NodesView } from "./nodes/nodes_view";
 import { PlaygroundView } from "./playground/playground_view";
 import { ServerView } from "./server/server_view";
 import { loadConversations, startConversation } from "./state/conversations";
+import { detectProxy, views } from "./state/fleet";
 import { keyEpoch } from "./state/key";
 import { refreshModels, watchModels } from "./state/models";
-import { goTo, view, VIEWS, type View } from "./state/view";
+import { goTo, view, type View } from "./state/view";
 import { Icon, type IconName } from "./ui/icons";
 import { KeyDialog } from "./ui/key_dialog";
 import { notice } from "./ui/notice";
@@ -21,6 +23,7 @@ const SHOWN: Record<View, { title: string; icon: IconName; component: () => prea
   models: { title: "Models", icon: "models", component: ModelsView },
   playground: { title: "Playground", icon: "playground", component: PlaygroundView },
   server: { title: "Server", icon: "server", component: ServerView },
+  nodes: { title: "Nodes", icon: "server", component: NodesView },
 };
 
 export function App() {
@@ -29,6 +32,7 @@ export function App() {
 
   useEffect(() => {
     void loadConversations();
+    void detectProxy();
     return watchModels();
   }, []);
   useEffect(() => effect(() => void (keyEpoch.value > 0 && refreshModels())), []);
@@ -64,7 +68,7 @@ export function App() {
           <Icon name="plus" /> New chat
         </button>
         <ul class="views">
-          {VIEWS.map((name) => (
+          {views.value.map((name) => (
             <li key={name}>
               <a href={`#${name}`} aria-current={view.value === name ? "page" : undefined}>
                 <Icon name={SHOWN[name].icon} /> {SHOWN[name].title}
@@ -111,8 +115,10 @@ function onKey(event: KeyboardEvent, help: () => void, close: () => void): void 
   if (event.ctrlKey || event.metaKey) return;
   const typing = event.target instanceof Element && event.target.matches("input, textarea, select");
   if (event.altKey && event.code === "KeyN") newChat();
-  else if (event.altKey && /^Digit[1-4]$/.test(event.code)) goTo(VIEWS[Number(event.code.at(-1)) - 1]!);
-  else if (!typing && !event.altKey && event.key === "?") help();
+  else if (event.altKey && /^Digit[1-4]$/.test(event.code)) {
+    const name = views.value[Number(event.code.at(-1)) - 1];
+    if (name !== undefined) goTo(name);
+  } else if (!typing && !event.altKey && event.key === "?") help();
   else if (!typing && !event.altKey && event.key === "/") document.getElementById("question")?.focus();
   else return;
   event.preventDefault();

@@ -192,7 +192,7 @@ def _middleware(
             probe_paths=[path for dialect in dialects for path in dialect.probe_paths],
             rewrites=[dialect.rewrite_head for dialect in dialects if dialect.rewrite_head is not None],
         ),
-        Middleware(HostGuard, envelopes=envelopes, bound=settings.host, allowed=settings.allowed_hosts),
+        Middleware(HostGuard, envelopes=envelopes, bound=settings.host, allowed=settings.host_names),
         Middleware(OriginGuard, envelopes=envelopes, allowed=settings.allowed_origins, open_paths=open_paths),
         Middleware(
             KeyGuard,

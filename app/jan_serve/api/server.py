@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import socket
 import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from types import FrameType
 from typing import Final
 
 import uvicorn
-from fastapi import FastAPI
 
 from jan_serve.api.app import AppParts, create_app
 from jan_serve.api.daemon_threads import DaemonThreads
 from jan_serve.api.guards.drain import RETRY_AFTER_S
-from jan_serve.api.http.connection import HttpConnection
+from jan_serve.api.http.draining_server import DrainingServer, server_config
 from jan_serve.api.management import Management
 from jan_serve.api.routes.recent_log import recent_log
 from jan_serve.config import Settings
@@ -35,20 +32,13 @@ from jan_serve.wiring.grammar_files import GrammarFiles
 
 logger = logging.getLogger(__name__)
 
-_CLOSING_S: Final = 2.0
-"""Lets the last error events reach their readers after every request has ended."""
 _IN_MEMORY: Final = frozenset({"loading", "ready", "stopping"})
 _HELPERS_KEPT_S: Final = 60.0
 """How long processes for templates and constraints stay while no model is in memory."""
-_TICK_S: Final = 1.0
-"""Interval between updates of the Date header, the only work of an idle server."""
 
 
-class DrainingServer(uvicorn.Server):
-    """First SIGTERM or SIGINT: new requests are rejected, running ones get `drain_s`. Second: everything ends now.
-
-    Does not re-raise the signal: a server that stops on request exits with status 0.
-    """
+class ModelServer(DrainingServer):
+    """Ends the models and the helpers when it stops."""
 
     def __init__(
         self,
@@ -59,49 +49,18 @@ class DrainingServer(uvicorn.Server):
         observer: ServerObserver | None = None,
         helpers: Sequence[TemplateRendererPool | ConstraintCompilerPool] = (),
     ) -> None:
-        super().__init__(config)
+        super().__init__(config, parts.lifecycle, drain_s, observer)
         self._helpers = helpers
-        self._observer = observer or ServerObserver()
-        self._parts = parts
+        self._running = parts.running
         self._models = models
-        self._drain_s = drain_s
-        self._in_memory_at = -math.inf
+        self._in_memory_at = time.monotonic()
         self._was_loaded = False
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self.listening = asyncio.Event()
-        self._stop = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        if self._loop is not None:
-            self._stop_soon()
-        else:
-            self.should_exit = True
-
-    def _stop_soon(self) -> None:
-        """Like `stop`, from any thread."""
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self.stop)
 
     async def main_loop(self) -> None:
-        """Replaces uvicorn's loop, which wakes ten times a second."""
-        self._loop = asyncio.get_running_loop()
         self._in_memory_at = time.monotonic()  # no request could arrive before
-        self.listening.set()
-        self._observer.listening(self._stop_soon)
-        while not self.should_exit:
-            await self.on_tick(0)
-            idle_s = self._idle_s()
-            self._observer.alive(idle_s)
-            await self._attend_helpers(idle_s)
-            try:
-                async with asyncio.timeout(_TICK_S):
-                    await self._stop.wait()
-            except TimeoutError:
-                continue
-            self.should_exit = True
+        await super().main_loop()
 
-    async def _attend_helpers(self, idle_s: float) -> None:
+    async def attend(self, idle_s: float) -> None:
         """Have helper processes ready once a model is loaded, and none after a rest without models."""
         is_loaded = any(model.state == "ready" for model in self._models.snapshot().models)
         for helpers in self._helpers:
@@ -111,52 +70,18 @@ class DrainingServer(uvicorn.Server):
                 await helpers.rest()
         self._was_loaded = is_loaded
 
-    def _idle_s(self) -> float:
+    def idle_s(self) -> float:
         now = time.monotonic()
         if any(model.state in _IN_MEMORY for model in self._models.snapshot().models):
             self._in_memory_at = now
-        return min(self._parts.lifecycle.idle_s, now - self._in_memory_at)
+        return min(super().idle_s(), now - self._in_memory_at)
 
-    def stop(self) -> None:
-        """Begin to drain; during a drain, end everything now. On the event loop; returns at once."""
-        first = not self._parts.lifecycle.draining
-        drain_s = self._drain_s if first else 0.0
-        # Logged before the drain is visible, because followers of the log disconnect then.
-        logger.info("stopping: running requests have %.0f s", drain_s)
-        self._parts.lifecycle.draining = True
-        self._observer.stopping(drain_s)
-        task = asyncio.get_running_loop().create_task(self._end(drain_s), name="drain")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _end(self, drain_s: float) -> None:
-        try:
-            await self._models.shutdown(drain_s)
-            message = "The server is shutting down."
-            self._parts.running.expire_all(Draining(message, retry_after=RETRY_AFTER_S))
-            for helpers in self._helpers:
-                await helpers.close()
-            async with asyncio.timeout(_CLOSING_S):
-                await self._parts.lifecycle.wait_idle()
-        except TimeoutError:
-            logger.warning("%d requests did not end in time", self._parts.lifecycle.open_requests)
-            self.force_exit = True
-        finally:
-            self._stop.set()
-
-
-def server_config(app: FastAPI, connection: type[HttpConnection] = HttpConnection) -> uvicorn.Config:
-    """Connections close one second after the last answer."""
-    return uvicorn.Config(
-        app,
-        http=connection,
-        ws="none",
-        lifespan="on",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=1,
-    )
+    async def finish(self, drain_s: float) -> None:
+        await self._models.shutdown(drain_s)
+        message = "The server is shutting down."
+        self._running.expire_all(Draining(message, retry_after=RETRY_AFTER_S))
+        for helpers in self._helpers:
+            await helpers.close()
 
 
 def run(
@@ -196,7 +121,7 @@ def run(
         with runner or asyncio.Runner(loop_factory=config.get_loop_factory()) as loop:
             parts: AppParts = app.state.parts
             drain_s = settings.drain_timeout_s
-            server = DrainingServer(config, parts, models, drain_s, observer, (renderer, translator))
+            server = ModelServer(config, parts, models, drain_s, observer, (renderer, translator))
             sockets = [sock, *more_sockets]
             serving = serve_and_close(
                 server,
@@ -212,7 +137,7 @@ def run(
 
 
 async def serve_and_close(
-    server: DrainingServer,
+    server: ModelServer,
     models: ModelManager,
     renderer: TemplateRendererPool,
     translator: ConstraintCompilerPool,

@@ -25,9 +25,9 @@ def without_billing_line(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     first = messages[0]
     match first.content:
         case str() as text:
-            content: str | tuple[object, ...] = _cut(text)
+            content: str | tuple[object, ...] = cut_billing_line(text)
         case (TextPart() as part, *rest):
-            text = _cut(part.text)
+            text = cut_billing_line(part.text)
             content = (TextPart(text), *rest) if text else tuple(rest)
         case _:
             return messages
@@ -36,6 +36,7 @@ def without_billing_line(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     return (msgspec.structs.replace(first, content=content), *messages[1:]) if content else messages[1:]
 
 
-def _cut(text: str) -> str:
+def cut_billing_line(text: str) -> str:
+    """The text of a system prompt without the line."""
     match = _LINE.match(text)
     return text if match is None else text[match.end() :]

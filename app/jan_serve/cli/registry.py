@@ -20,6 +20,13 @@ COMMANDS: Final = {
         "serve:serve_command",
         "Serve models over HTTP. Ctrl-C or SIGTERM lets running requests finish; the second one stops at once.",
     ),
+    "proxy": Command(
+        "proxy:proxy", "One address for many servers: a request goes to the one that would answer first."
+    ),
+    "nodes": Command(
+        "nodes:nodes",
+        "List the nodes of a proxy: state, models, load, cache hits, and why one gets no requests.",
+    ),
     "pull": Command(
         "pull:pull",
         "Download a model. Without a quantisation, choose the best one that fits this machine.",

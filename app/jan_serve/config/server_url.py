@@ -34,7 +34,7 @@ def server_address(loaded: LoadedSettings, url: str | None = None) -> ServerAddr
     key_origin = loaded.origins.get("api_keys", "default")
     for origin, value in (("--url", url), (URL_VARIABLE, os.environ.get(URL_VARIABLE))):
         if value:
-            return ServerAddress(_checked(value, origin), origin, key, key_origin)
+            return ServerAddress(checked_url(value, origin), origin, key, key_origin)
     if settings.port == 0:
         raise SettingsError(
             "port: 0 is any free port, which is not known here: --url says where the server is"
@@ -50,7 +50,7 @@ def has_address(loaded: LoadedSettings, url: str | None = None) -> bool:
     return bool(url or os.environ.get(URL_VARIABLE) or loaded.settings.port)
 
 
-def _checked(url: str, origin: str) -> str:
+def checked_url(url: str, origin: str) -> str:
     address = url if "://" in url else f"http://{url}"
     try:
         parts = urlsplit(address)

@@ -62,10 +62,11 @@ _SERVER = "Server"
 _GUARDS = "Access"
 _LIMITS = "Limits"
 _STORE = "Storage"
+_FLEET = "Many machines"
 _WATCH = "Watchdog"
 _LOG = "Logging"
 GROUPS: Final = (
-    _SERVER, _GUARDS, _LIMITS, _STORE, MODEL_GROUP, MEMORY_GROUP, TGI_GROUP, _WATCH, _LOG
+    _SERVER, _GUARDS, _FLEET, _LIMITS, _STORE, MODEL_GROUP, MEMORY_GROUP, TGI_GROUP, _WATCH, _LOG
 )  # fmt: skip
 """In display order."""
 
@@ -179,6 +180,38 @@ class Settings(ModelOptions, TgiOptions):
     allow_terminate_by_client: Annotated[
         bool, Field(description="Let clients stop the server (LMDeploy's `/terminate`)."), Flag(_GUARDS)
     ] = False
+
+    proxy_url: Annotated[
+        str | None,
+        Field(
+            description="Proxy (`jan-serve proxy`, or LMDeploy's) to join: the server registers there when it listens,"
+            " renews that every half minute, and leaves when it drains."
+        ),
+        Flag(_FLEET, metavar="URL"),
+    ] = None
+    proxy_key: Annotated[
+        SecretStr | None,
+        Field(description="Management key of the proxy."),
+        Flag(_FLEET, metavar="KEY"),
+    ] = None
+    advertise_url: Annotated[
+        str | None,
+        Field(
+            description="Address under which the proxy reaches this server. Default: the listening address, or the one"
+            " from which this machine reaches the proxy."
+        ),
+        Flag(_FLEET, metavar="URL"),
+    ] = None
+    role: Annotated[
+        Literal["hybrid", "prefill", "decode"],
+        Field(description="What a proxy with `--serving-strategy DistServe` uses this server for."),
+        Flag(_FLEET),
+    ] = "hybrid"
+    speed: Annotated[
+        float | None,
+        Field(gt=0, le=1e9, description="Speed relative to the other nodes, for the proxy's first guesses."),
+        Flag(_FLEET, metavar="NUMBER"),
+    ] = None
 
     max_body_bytes: Annotated[
         int, Field(ge=1024, le=1 << 30, description="Maximum size of a request body."), Flag(_LIMITS)
@@ -367,12 +400,21 @@ class Settings(ModelOptions, TgiOptions):
             raise ValueError("is neither an IP address nor a host name")
         return host
 
+    @field_validator("proxy_url", "advertise_url")
+    @classmethod
+    def _check_node_url(cls, url: str | None) -> str | None:
+        return None if url is None else cls._check_url(url, "http://192.168.1.5:8000")
+
     @field_validator("hf_endpoint")
     @classmethod
     def _check_endpoint(cls, endpoint: str) -> str:
+        return cls._check_url(endpoint, "https://huggingface.co")
+
+    @staticmethod
+    def _check_url(endpoint: str, example: str) -> str:
         parts = urlsplit(endpoint)
         if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
-            raise ValueError("must be an address such as https://huggingface.co, without user and password")
+            raise ValueError(f"must be an address such as {example}, without user and password")
         if parts.query or parts.fragment or not endpoint.isascii() or not endpoint.isprintable():
             raise ValueError("must end with the host or a path")
         return endpoint.rstrip("/")
@@ -442,6 +484,16 @@ class Settings(ModelOptions, TgiOptions):
         return self
 
     @model_validator(mode="after")
+    def _check_proxy(self) -> Self:
+        proxy = urlsplit(self.proxy_url or "").hostname
+        if proxy and not self.advertise_url and self.is_loopback and not is_loopback(proxy):
+            raise ValueError(
+                f"host {self.host} is this machine only, and the proxy at {proxy} cannot reach it. Listen on"
+                " --host 0.0.0.0 with an --api-key that the proxy knows as --node-key."
+            )
+        return self
+
+    @model_validator(mode="after")
     def _check_lengths(self) -> Self:
         max_input, max_total = self.tgi_max_input_tokens, self.tgi_max_total_tokens
         if max_input is not None and max_total is not None and max_input >= max_total:
@@ -449,6 +501,12 @@ class Settings(ModelOptions, TgiOptions):
                 f"tgi_max_input_tokens {max_input} must be below tgi_max_total_tokens {max_total}"
             )
         return self
+
+    @property
+    def host_names(self) -> tuple[str, ...]:
+        """Names by which clients may call the server, besides its addresses."""
+        advertised = urlsplit(self.advertise_url or "").hostname
+        return (*self.allowed_hosts, advertised) if advertised else self.allowed_hosts
 
     @property
     def is_loopback(self) -> bool:

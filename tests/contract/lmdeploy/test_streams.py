@@ -63,7 +63,8 @@ async def test_chat_whole() -> None:
         200,
         '{"id":"5","object":"chat.completion","created":1,"model":"fake","choices":[{"index":0,"message":{"role":'
         '"assistant","content":"Hello.","gen_tokens":null,"reasoning_content":null,"tool_calls":null},"logprobs":null,'
-        '"finish_reason":"stop"}],"usage":{"prompt_tokens":52,"total_tokens":58,"completion_tokens":6}}',
+        '"finish_reason":"stop"}],"usage":{"prompt_tokens":52,"total_tokens":58,"completion_tokens":6'
+        ',"prompt_tokens_details":{"cached_tokens":0}}}',
     )
 
 
@@ -79,7 +80,8 @@ async def test_chat_stream_with_usage_and_ids() -> None:
         chunk("a", tokens="[97]")
         + chunk("", '"length"', tokens="[]")
         + 'data: {"id":"5","object":"chat.completion.chunk","created":1,"model":"fake","choices":[],"usage":'
-        '{"prompt_tokens":52,"total_tokens":53,"completion_tokens":1}}\n\n' + DONE
+        '{"prompt_tokens":52,"total_tokens":53,"completion_tokens":1,"prompt_tokens_details":{"cached_tokens":0}}}\n\n'
+        + DONE
     )
 
 
@@ -99,7 +101,7 @@ async def test_completion_whole_and_streamed() -> None:
         200,
         '{"id":"-1","object":"text_completion","created":1,"model":"fake","choices":[{"index":0,"text":"Hello.",'
         '"logprobs":null,"gen_tokens":null,"finish_reason":"stop"}],'
-        '"usage":{"prompt_tokens":2,"total_tokens":8,"completion_tokens":6}}',
+        '"usage":{"prompt_tokens":2,"total_tokens":8,"completion_tokens":6,"prompt_tokens_details":{"cached_tokens":0}}}',
     )
     _, text = await post("/v1/completions", TEXT | {"stream": True, "session_id": 4})
     assert text == (
@@ -114,7 +116,8 @@ async def test_prompts_keep_their_indices() -> None:
     _, text = await post("/v1/completions", TEXT | {"prompt": ["a", "b"]}, over(saying("x")))
     body = json.loads(text)
     assert [(choice["index"], choice["text"]) for choice in body["choices"]] == [(0, "x"), (1, "x")]
-    assert body["usage"] == {"prompt_tokens": 2, "total_tokens": 4, "completion_tokens": 2}
+    details = {"prompt_tokens_details": {"cached_tokens": 0}}
+    assert body["usage"] == {"prompt_tokens": 2, "total_tokens": 4, "completion_tokens": 2, **details}
     _, stream = await post(
         "/v1/completions", TEXT | {"prompt": ["a", "b"], "stream": True}, over(saying("x"))
     )

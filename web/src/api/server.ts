@@ -7,6 +7,8 @@ export interface Health {
   version: string;
   uptime_s: number;
   open_requests: number;
+  /** Of a proxy: how many nodes it has. */
+  nodes?: number;
 }
 
 export function readHealth(signal?: AbortSignal): Promise<Health> {

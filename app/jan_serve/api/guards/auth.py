@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Scope
 from jan_serve.api.errors import Envelopes, http_problem
 from jan_serve.api.guards.guard import Guard, header_values
 from jan_serve.api.guards.trusted_networks import TrustedNetworks
-from jan_serve.api.routes.page import is_page_path
+from jan_serve.api.http.page_paths import is_page_path
 from jan_serve.generation.cache_salt import cache_salt
 
 OPEN_PATHS: Final = frozenset({"/health"})

@@ -6,7 +6,7 @@ import logging
 import re
 import uuid
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, Protocol
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -15,7 +15,6 @@ from jan_serve.api.errors import CLIENT_CLOSED, Envelopes, internal_problem
 from jan_serve.api.http.connection_hooks import abort_connection
 from jan_serve.api.http.request_record import RequestRecord, attach_record
 from jan_serve.api.lifecycle import Lifecycle
-from jan_serve.api.metrics import Metrics
 
 logger = logging.getLogger("jan_serve.request")
 
@@ -30,13 +29,19 @@ _PROBE_PATHS: Final = frozenset({"/health", "/ready", "/metrics", "/logs"})
 """Polled about the server: they get no log line, and a drain does not wait for them."""
 
 
+class RequestMetrics(Protocol):
+    def observe(self, route: str, status: int, record: RequestRecord) -> None:
+        """Count a finished request; its status is 499 if its client left."""
+        ...
+
+
 class RequestContext:
     def __init__(
         self,
         app: ASGIApp,
         *,
         envelopes: Envelopes,
-        metrics: Metrics,
+        metrics: RequestMetrics,
         lifecycle: Lifecycle,
         probe_paths: Iterable[str] = (),
         rewrites: Iterable[Callable[[Scope], None]] = (),

@@ -8,6 +8,7 @@ import os
 import socket
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, TextIO
 
 from jan_serve import __version__
@@ -25,6 +26,7 @@ from jan_serve.daemon.notify import systemd_notifier
 from jan_serve.errors import SettingsError
 from jan_serve.logs.log_file import LogFileHandler, LogFileUnavailable, open_log_file
 from jan_serve.logs.log_lines import configure_logging
+from jan_serve.membership.member import Membership, ProxyMember, node_url
 from jan_serve.quick_imports import quick_imports
 from jan_serve.store.resolve import DefaultModel, ModelResolver
 from jan_serve.supervisor.models.updated_sources import UpdatedSources
@@ -105,8 +107,23 @@ def serve_on(
                 output.warning(warning)
             if not settings.is_loopback and not settings.api_keys:
                 output.warning(f"other machines can reach {settings.host}, and no API key is set")
+            if settings.proxy_url is not None:
+                observer = ProxyMember(partial(_membership, settings, sock.getsockname()[1]), observer)
             print_banner(output, settings, default, sock, more)
         return run_server(settings, resolver, sources, sock, observer, more)
+
+
+def _membership(settings: Settings, port: int) -> Membership:
+    assert settings.proxy_url is not None
+    path = "" if settings.role == "hybrid" else "/lmdeploy"
+    url = settings.advertise_url + path if settings.advertise_url is not None else None
+    return Membership(
+        settings.proxy_url,
+        url or node_url(settings.host, port, settings.proxy_url, settings.role),
+        settings.role,
+        settings.proxy_key.get_secret_value() if settings.proxy_key is not None else None,
+        settings.speed,
+    )
 
 
 def _as_inherited(settings: Settings, sock: socket.socket, output: Output) -> Settings:

@@ -8,7 +8,8 @@ import httpx
 import pytest
 
 from jan_serve.api.app import create_app
-from jan_serve.api.routes.page import accepts_html, page_router, read_page
+from jan_serve.api.http.page_files import accepts_html, read_page
+from jan_serve.api.routes.page import page_router
 from tests.support.compiling import InlineTranslator
 from tests.support.fake_client import FakeModels
 from tests.support.fronts import http_client, make_settings

@@ -6,11 +6,11 @@ from fastapi import APIRouter
 from starlette.middleware import Middleware
 
 from jan_serve.api.dialect import Dialect, Services
-from jan_serve.api.dialects.lmdeploy.errors import render_error
 from jan_serve.api.dialects.lmdeploy.generate.dispatch import GenerateDispatch
 from jan_serve.api.dialects.lmdeploy.generate.document import show_both_protocols
 from jan_serve.api.dialects.lmdeploy.metrics import LmdeployMetrics
 from jan_serve.api.dialects.lmdeploy.paths import PREFIX, ROOT_PATHS
+from jan_serve.api.shared.flat_errors import render_error
 from jan_serve.config import Settings
 
 

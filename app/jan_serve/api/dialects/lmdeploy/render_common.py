@@ -48,6 +48,7 @@ class Answer:
     def __init__(self, choices: int, *, include_stop: bool) -> None:
         self.choices = [FoldedChoice() for _ in range(choices)]
         self.prompt_tokens = 0
+        self.cached_tokens = 0
         self._include_stop = include_stop
 
     @property
@@ -64,6 +65,7 @@ class Answer:
                 self._finish(self.choices[event.index], event)
             case Completed() as event:
                 self.prompt_tokens = event.usage.prompt_tokens
+                self.cached_tokens = event.usage.cached_tokens
             case _:
                 pass
 
@@ -78,6 +80,7 @@ class Answer:
             "prompt_tokens": self.prompt_tokens,
             "total_tokens": self.prompt_tokens + self.completion_tokens,
             "completion_tokens": self.completion_tokens,
+            "prompt_tokens_details": {"cached_tokens": self.cached_tokens},
         }
 
     def _finish(self, choice: FoldedChoice, finished: Finished) -> None:

@@ -23,8 +23,9 @@ from jan_serve.api.dialects.lmdeploy.inputs.routes import (
 from jan_serve.api.dialects.lmdeploy.paths import DEPRECATED_CHAT, PREFIX
 from jan_serve.api.dialects.lmdeploy.routes_status import add_model_route, add_state_routes
 from jan_serve.api.dialects.lmdeploy.services import lmdeploy_services
-from jan_serve.api.dialects.lmdeploy.wire_common import ErrorBody, KeyErrorBody, ValidationErrorBody
+from jan_serve.api.dialects.lmdeploy.wire_common import KeyErrorBody, ValidationErrorBody
 from jan_serve.api.http.json_body import JsonRoute
+from jan_serve.api.shared.flat_errors import ErrorBody
 from jan_serve.errors import InvalidRequest
 
 _TAGS: Final[list[str | Enum]] = ["LMDeploy"]

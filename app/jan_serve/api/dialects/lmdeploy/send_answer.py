@@ -11,11 +11,11 @@ from jan_serve.api.dialects.lmdeploy.distserve.kv_transfer import (
     preserving,
     with_migration,
 )
-from jan_serve.api.dialects.lmdeploy.errors import in_band_error
 from jan_serve.api.dialects.lmdeploy.services import LmdeployServices
 from jan_serve.api.dialects.lmdeploy.sessions import Session
 from jan_serve.api.dialects.lmdeploy.wire_common import GenerationFields
 from jan_serve.api.shared.answers import Chunks, WholeRenderer, answer_stream, answer_whole
+from jan_serve.api.shared.flat_errors import in_band_error
 from jan_serve.core.request import GenerationRequest
 from jan_serve.generation.batch import generate_batch
 

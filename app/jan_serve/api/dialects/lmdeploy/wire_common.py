@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
 from jan_serve.api.dialects.lmdeploy import limits
 from jan_serve.api.dialects.lmdeploy.distserve.wire import MigrationFields
+from jan_serve.api.shared.flat_errors import ErrorBody
 from jan_serve.api.shared.wire_types import AtMost, Int, Strings, WireModel
 
 
@@ -61,20 +62,19 @@ class SamplingFields(GenerationFields):
     user: str | None = None
 
 
+class PromptTokens(TypedDict):
+    """cached_tokens: that were not computed again."""
+
+    cached_tokens: int
+
+
 class Usage(TypedDict):
+    """prompt_tokens_details: as in OpenAI's API; proxies learn from it where a prompt is cached."""
+
     prompt_tokens: int
     total_tokens: int
     completion_tokens: int
-
-
-class ErrorBody(TypedDict):
-    """Every refusal and failure, flat. code: the HTTP status."""
-
-    message: str
-    type: str
-    code: int
-    param: None
-    object: Literal["error"]
+    prompt_tokens_details: PromptTokens
 
 
 class FieldErrorBody(TypedDict):

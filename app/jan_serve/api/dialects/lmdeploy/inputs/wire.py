@@ -8,7 +8,6 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from jan_serve.api.dialects.lmdeploy import limits
-from jan_serve.api.dialects.lmdeploy.wire_common import Usage
 from jan_serve.api.shared.wire_types import AtMost, Int, Strings, TextsOrTokens, WireModel
 
 
@@ -48,6 +47,10 @@ class EmbeddingsRequest(WireModel):
 class EmbeddingUsage(TypedDict):
     prompt_tokens: int
     total_tokens: int
+
+
+class PoolingUsage(EmbeddingUsage):
+    completion_tokens: int
 
 
 class EmbeddingsReply(TypedDict):
@@ -91,7 +94,7 @@ class PoolingReply(TypedDict):
     created: int
     model: str
     data: list[PoolingData]
-    usage: Usage
+    usage: PoolingUsage
 
 
 class HealthReply(TypedDict):

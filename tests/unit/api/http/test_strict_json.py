@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jan_serve.api.http.json_body import MAX_CONTAINERS, MAX_VALUES, decode_json
+from jan_serve.api.http.strict_json import MAX_CONTAINERS, MAX_VALUES, decode_json
 from jan_serve.errors import InvalidJson
 
 DEPTH = 100

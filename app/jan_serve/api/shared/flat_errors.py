@@ -1,18 +1,16 @@
-"""LMDeploy's error bodies: flat, with the HTTP status as code; for schema violations, FastAPI's list too."""
+"""Flat error bodies, LMDeploy's: with the HTTP status as code; for schema violations, FastAPI's list too."""
 
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Literal
 
 from starlette.responses import Response
+from typing_extensions import TypedDict
 
 from jan_serve.api.errors import Problem
 from jan_serve.api.http.replies import json_reply
 from jan_serve.errors import ContextLengthExceeded, ModelNotFound
-
-if TYPE_CHECKING:
-    from jan_serve.api.dialects.lmdeploy.wire_common import ErrorBody
 
 _NO_KEY: Final = {
     "message": "Please request with valid api key!",
@@ -20,6 +18,16 @@ _NO_KEY: Final = {
     "param": None,
     "code": "invalid_api_key",
 }
+
+
+class ErrorBody(TypedDict):
+    """Every refusal and failure, flat. code: the HTTP status."""
+
+    message: str
+    type: str
+    code: int
+    param: None
+    object: Literal["error"]
 
 
 def error_body(problem: Problem, status: int | None = None) -> ErrorBody:

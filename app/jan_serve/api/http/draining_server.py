@@ -1,0 +1,128 @@
+"""A uvicorn server that drains: running requests finish, new ones are rejected."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from types import FrameType
+from typing import Final
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from jan_serve.api.http.connection import HttpConnection
+from jan_serve.api.lifecycle import Lifecycle
+from jan_serve.daemon.observer import ServerObserver
+
+logger = logging.getLogger(__name__)
+
+_CLOSING_S: Final = 2.0
+"""Lets the last error events reach their readers after every request has ended."""
+_TICK_S: Final = 1.0
+"""Interval between updates of the Date header, the only work of an idle server."""
+
+
+class DrainingServer(uvicorn.Server, ABC):
+    """First SIGTERM or SIGINT: new requests are rejected, running ones get `drain_s`. Second: everything ends now.
+
+    Does not re-raise the signal: a server that stops on request exits with status 0.
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        lifecycle: Lifecycle,
+        drain_s: float,
+        observer: ServerObserver | None = None,
+    ) -> None:
+        super().__init__(config)
+        self._observer = observer or ServerObserver()
+        self._lifecycle = lifecycle
+        self._drain_s = drain_s
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.listening = asyncio.Event()
+        self._stop = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @abstractmethod
+    async def finish(self, drain_s: float) -> None:
+        """End what runs requests; after `drain_s`, end the requests."""
+
+    def idle_s(self) -> float:
+        """How long there has been nothing to do."""
+        return self._lifecycle.idle_s
+
+    async def attend(self, idle_s: float) -> None:
+        """Called each second while the server runs."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self._loop is not None:
+            self._stop_soon()
+        else:
+            self.should_exit = True
+
+    def _stop_soon(self) -> None:
+        """Like `stop`, from any thread."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self.stop)
+
+    async def main_loop(self) -> None:
+        """Replaces uvicorn's loop, which wakes ten times a second."""
+        self._loop = asyncio.get_running_loop()
+        self.listening.set()
+        self._observer.listening(self._stop_soon)
+        while not self.should_exit:
+            await self.on_tick(0)
+            idle_s = self.idle_s()
+            self._observer.alive(idle_s)
+            await self.attend(idle_s)
+            try:
+                async with asyncio.timeout(_TICK_S):
+                    await self._stop.wait()
+            except TimeoutError:
+                continue
+            self.should_exit = True
+
+    def stop(self) -> None:
+        """Begin to drain; during a drain, end everything now. On the event loop; returns at once."""
+        first = not self._lifecycle.draining
+        drain_s = self._drain_s if first else 0.0
+        # Logged before the drain is visible, because followers of the log disconnect then.
+        logger.info("stopping: running requests have %.0f s", drain_s)
+        self._lifecycle.draining = True
+        self._observer.stopping(drain_s)
+        task = asyncio.get_running_loop().create_task(self._end(drain_s), name="drain")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _end(self, drain_s: float) -> None:
+        try:
+            await self.finish(drain_s)
+            async with asyncio.timeout(_CLOSING_S):
+                await self._lifecycle.wait_idle()
+        except TimeoutError:
+            logger.warning("%d requests did not end in time", self._lifecycle.open_requests)
+            self.force_exit = True
+        finally:
+            self._stop.set()
+
+
+def server_config(
+    app: ASGIApp, connection: type[HttpConnection] = HttpConnection, *, believes_forwarded: bool = True
+) -> uvicorn.Config:
+    """Connections close one second after the last answer.
+
+    believes_forwarded: take the client's address and scheme from X-Forwarded-For and -Proto of a proxy on this machine.
+    """
+    return uvicorn.Config(
+        app,
+        http=connection,
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=believes_forwarded,
+        timeout_graceful_shutdown=1,
+    )

@@ -1,0 +1,102 @@
+"""One request at one node, from the choice to the outcome: it alone counts the node's load up and down."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import Final
+
+from jan_serve.fleet.node import Node
+from jan_serve.fleet.prefix_index import PrefixIndex
+from jan_serve.fleet.prompt_keys import PromptKeys
+
+_MIN_GUESS: Final = 256.0
+"""Tokens: shorter guesses say nothing about a cache."""
+_KEEP: Final = 0.9
+
+
+class Outcome(Enum):
+    """REFUSED: the node works, and computed nothing (4xx). LEFT: the client was gone first."""
+
+    DONE = auto()
+    FAILED = auto()
+    REFUSED = auto()
+    LEFT = auto()
+
+
+class Assignment:
+    """Call `begin_answer` at the first byte of the answer, and `end` once in every case. Times in seconds."""
+
+    __slots__ = (
+        "_index", "_is_begun", "_is_ended", "_is_streamed", "_known", "_pending", "_work", "guess", "keys", "node",
+        "started",
+    )  # fmt: skip
+
+    def __init__(
+        self, node: Node, keys: PromptKeys, index: PrefixIndex, now: float, *, streamed: bool
+    ) -> None:
+        """guess: tokens of the prompt that the node should have cached."""
+        self.node = node
+        self.keys = keys
+        self.started = now
+        self._known = keys.tokens_to(index.depths(keys.keys, (node,)).get(node, 0))
+        self.guess = self._known * node.trust
+        self._index = index
+        self._is_streamed = streamed
+        self._is_begun = self._is_ended = False
+        self._pending = max(0.0, keys.tokens - self.guess)
+        self._work = node.pending_tokens + self._pending
+        node.in_flight += 1
+        node.requests += 1
+        node.pending_tokens += self._pending
+        node.breaker.begin()
+        index.record(keys.keys, node)
+
+    def begin_answer(self, now: float) -> None:
+        if self._is_begun:
+            return
+        self._is_begun = True
+        self.node.pending_tokens = max(0.0, self.node.pending_tokens - self._pending)
+        if self._is_streamed and not self._is_ended:
+            self.node.rate.observe(self._work, now - self.started, streamed=True)
+
+    def end(
+        self,
+        outcome: Outcome,
+        now: float,
+        *,
+        prompt_tokens: int | None = None,
+        cached_tokens: int | None = None,
+    ) -> None:
+        """prompt_tokens, cached_tokens: as the node reports them. A second call has no effect."""
+        if self._is_ended:
+            return
+        self._is_ended = True
+        node = self.node
+        self.begin_answer(now)
+        node.in_flight -= 1
+        match outcome:
+            case Outcome.DONE:
+                node.breaker.succeed(now)
+                node.latencies.append(now - self.started)
+                if not self._is_streamed:
+                    node.rate.observe(self._work, now - self.started, streamed=False)
+                if prompt_tokens and cached_tokens is not None:
+                    self._learn(prompt_tokens, min(cached_tokens, prompt_tokens))
+            case Outcome.FAILED:
+                node.failures += 1
+                node.breaker.fail(now)
+                self._index.forget(self.keys.keys, node)
+            case Outcome.REFUSED:
+                node.breaker.succeed(now)
+                self._index.forget(self.keys.keys, node)
+            case Outcome.LEFT:
+                node.breaker.leave()
+
+    def _learn(self, prompt_tokens: int, cached_tokens: int) -> None:
+        """How much of what it should have cached the node still has: one that holds too many prompts drops some."""
+        node = self.node
+        node.prompt_tokens += prompt_tokens
+        node.cached_tokens += cached_tokens
+        if self._known >= _MIN_GUESS:
+            actual = min(1.0, self.keys.tokens * cached_tokens / prompt_tokens / self._known)
+            node.trust = _KEEP * node.trust + (1 - _KEEP) * actual

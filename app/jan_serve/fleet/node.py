@@ -1,0 +1,111 @@
+"""One server behind the proxy: what it serves, how it is, how busy it is."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+from typing import Final
+
+from jan_serve.fleet.breaker import Breaker
+from jan_serve.fleet.work_rate import WorkRate
+
+MAX_LATENCIES: Final = 15
+"""Of finished requests, as in LMDeploy."""
+
+
+class Role(IntEnum):
+    """What a node does, with LMDeploy's numbers."""
+
+    HYBRID = 1
+    PREFILL = 2
+    DECODE = 3
+
+
+class State(Enum):
+    """Only a healthy node gets requests."""
+
+    JOINING = "joining"
+    HEALTHY = "healthy"
+    SLEEPING = "sleeping"
+    DRAINING = "draining"
+    LOST = "lost"
+
+
+class CacheEpoch:
+    """A node's prefix cache from one start to its end. The index refers to epochs, so that one assignment makes all
+    entries of a restarted node void."""
+
+    __slots__ = ("is_over", "node")
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.is_over = False
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """url: canonical, without a slash at the end. speed: as its owner gave it, relative to other nodes; None if
+    unknown. pid, uptime_s: of the server, if it says. others: open requests that did not come through this proxy.
+    pending_tokens: of prompts whose answer has not begun. declares: it named its models
+    itself, and has no others. listed_s: when it was last asked for them.
+    probe_failures: in a row. seen_s: of the last good probe or
+    registration. trust: the share of what it should have cached that it has,
+    as it reports."""
+
+    url: str
+    role: Role
+    models: tuple[str, ...]
+    speed: float | None
+    breaker: Breaker
+    rate: WorkRate
+    state: State = State.JOINING
+    reason: str = "not asked yet"
+    pid: int | None = None
+    uptime_s: float = 0.0
+    in_flight: int = 0
+    others: int = 0
+    pending_tokens: float = 0.0
+    declares: bool = False
+    listed_s: float = 0.0
+    probe_failures: int = 0
+    seen_s: float = 0.0
+    latencies: deque[float] = field(default_factory=lambda: deque[float](maxlen=MAX_LATENCIES))
+    requests: int = 0
+    failures: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    trust: float = 1.0
+    cache: CacheEpoch = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.cache = CacheEpoch(self)
+
+    @property
+    def name(self) -> str:
+        """Host and port, with the path if it has one."""
+        return self.url.split("://", 1)[1]
+
+    @property
+    def weight(self) -> float:
+        """The given speed, 1 if unknown."""
+        return self.speed if self.speed is not None else 1.0
+
+    @property
+    def mean_latency_s(self) -> float | None:
+        return sum(self.latencies) / len(self.latencies) if self.latencies else None
+
+    def forget_cache(self) -> None:
+        """Its prefix cache is gone."""
+        self.cache.is_over = True
+        self.cache = CacheEpoch(self)
+
+    def accepts(self, now: float) -> bool:
+        return self.state is State.HEALTHY and self.breaker.admits(now)
+
+
+def hit_rate(nodes: Sequence[Node]) -> float | None:
+    """Share of prompt tokens that these nodes had cached; None without figures."""
+    prompt = sum(node.prompt_tokens for node in nodes)
+    return sum(node.cached_tokens for node in nodes) / prompt if prompt else None

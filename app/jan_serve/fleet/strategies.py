@@ -1,0 +1,143 @@
+"""Ways to choose a node for a request: LMDeploy's three, and `prefix`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from random import Random
+from typing import Final, Literal, get_args
+
+from jan_serve.fleet.node import Node
+from jan_serve.fleet.pool import Pool
+from jan_serve.fleet.prefix_index import PrefixIndex
+from jan_serve.fleet.prompt_keys import PromptKeys
+
+StrategyName = Literal["prefix", "min_expected_latency", "min_observed_latency", "random"]
+STRATEGIES: Final[tuple[StrategyName, ...]] = get_args(StrategyName)
+
+_HOLDERS: Final = 4
+_DRAWN: Final = 2
+_MORE: Final = 8
+"""Nodes by chance, and how many more where all of these make a request wait."""
+_SATURATED_S: Final = 1.0
+REQUEST_TOKENS: Final = 128.0
+"""What an answer that is being generated costs a prompt that waits for its turn, in prompt tokens."""
+OTHERS_TOKENS: Final = 256.0
+"""The same for a request of somebody else, which may not have begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The nodes that a request may go to. tried: it failed there already. May be used by one choice only."""
+
+    pool: Pool
+    keys: PromptKeys
+    tried: Collection[Node]
+    now: float
+    rng: Random
+
+    def accepts(self, node: Node) -> bool:
+        return node.accepts(self.now) and node not in self.tried
+
+    def all(self) -> list[Node]:
+        """In random order, so that ties are decided by chance. Linear in the pool."""
+        nodes = [node for node in self.pool if self.accepts(node)]
+        self.rng.shuffle(nodes)
+        return nodes
+
+    def drawn(self, count: int) -> list[Node]:
+        """Up to `count` nodes by chance; constant in the pool."""
+        found: list[Node] = []
+        for _ in range(4 * count if len(self.pool) else 0):
+            node = self.pool.random(self.rng)
+            if self.accepts(node) and node not in found:
+                found.append(node)
+                if len(found) == count:
+                    break
+        return found
+
+
+Strategy = Callable[[Candidates], Node | None]
+"""None if no node accepts the request."""
+
+
+def weighted_random(candidates: Candidates) -> Node | None:
+    """By chance, in proportion to the given speeds."""
+    nodes = candidates.all()
+    weights = [node.weight for node in nodes]
+    return candidates.rng.choices(nodes, weights)[0] if nodes else None
+
+
+def min_expected_latency(candidates: Candidates) -> Node | None:
+    """The fewest requests for its speed."""
+    return min(candidates.all(), key=lambda node: (node.in_flight + node.others) / node.weight, default=None)
+
+
+def min_observed_latency(candidates: Candidates) -> Node | None:
+    """The shortest mean of its last requests. A node without any counts as the best one, so that it gets some."""
+    return min(candidates.all(), key=lambda node: node.mean_latency_s or 0.0, default=None)
+
+
+class LeastTimeToFirstToken:
+    """The node whose answer begins first, as far as known: what it has to do before, and what it has not cached.
+
+    Looks at holders of the longest known prefix, at two nodes by chance and at the one that the prompt's beginning
+    hashes to, so the cost does not depend on the number of nodes. A holder is left when waiting for it takes longer
+    than computing the prompt anew.
+    """
+
+    def __init__(self, index: PrefixIndex) -> None:
+        self._index = index
+
+    def __call__(self, candidates: Candidates) -> Node | None:
+        keys, rng = candidates.keys, candidates.rng
+        holders = [
+            node
+            for node in self._index.longest(keys.keys)
+            if node in candidates.pool and candidates.accepts(node)
+        ]
+        if len(holders) > _HOLDERS:
+            holders = rng.sample(holders, _HOLDERS)
+        drawn = candidates.drawn(_DRAWN)
+        if keys.keys:
+            drawn.extend(_first_accepting(candidates, keys.keys[0]))
+        best, wait_s = self._best(candidates, {*holders, *drawn})
+        if best is not None and wait_s > _SATURATED_S:
+            best, _ = self._best(candidates, {best, *candidates.drawn(_MORE)})
+        return best if best is not None else next(iter(candidates.all()), None)
+
+    def _best(self, candidates: Candidates, nodes: Iterable[Node]) -> tuple[Node | None, float]:
+        nodes = list(nodes)
+        depths = self._index.depths(candidates.keys.keys, nodes)
+        best, least_s = None, 0.0
+        candidates.rng.shuffle(nodes)
+        for node in nodes:
+            wait_s = expected_wait_s(node, candidates.keys, depths.get(node, 0))
+            if best is None or wait_s < least_s:
+                best, least_s = node, wait_s
+        return best, least_s
+
+
+def _first_accepting(candidates: Candidates, key: int) -> list[Node]:
+    for _, node in zip(range(_MORE), candidates.pool.at(key), strict=False):
+        if candidates.accepts(node):
+            return [node]
+    return []
+
+
+def expected_wait_s(node: Node, keys: PromptKeys, depth: int) -> float:
+    """Until the first token: the prompts before this one, and what is not cached of it."""
+    uncached = keys.tokens - keys.tokens_to(depth) * node.trust
+    load = node.in_flight * REQUEST_TOKENS + node.others * OTHERS_TOKENS
+    return (node.pending_tokens + load + uncached) / node.rate.tokens_per_s
+
+
+def strategy(name: StrategyName, index: PrefixIndex) -> Strategy:
+    """index: filled with what nodes compute, for `prefix`."""
+    table: dict[StrategyName, Strategy] = {
+        "prefix": LeastTimeToFirstToken(index),
+        "min_expected_latency": min_expected_latency,
+        "min_observed_latency": min_observed_latency,
+        "random": weighted_random,
+    }
+    return table[name]

@@ -1,0 +1,1 @@
+"""A server's place at a proxy: registers, renews, withdraws."""

@@ -1,0 +1,171 @@
+"""Keeps this server registered at a proxy, ours or LMDeploy's, while it listens."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import urlsplit
+
+from jan_serve import __version__
+from jan_serve.core.hosts import is_loopback
+from jan_serve.daemon.observer import ServerObserver
+
+logger = logging.getLogger(__name__)
+
+RENEW_S: Final = 30.0
+FIRST_RETRY_S: Final = 1.0
+_CALL_S: Final = 15.0
+_WITHDRAW_S: Final = 2.0
+_ROLES: Final = {"hybrid": 1, "prefill": 2, "decode": 3}
+_WILDCARDS: Final = frozenset({"0.0.0.0", "::"})
+_ADDED: Final = "Added successfully"
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """url: of this server, as the proxy calls it. speed: None if unknown."""
+
+    proxy_url: str
+    url: str
+    role: str
+    key: str | None = None
+    speed: float | None = None
+
+    @property
+    def body(self) -> dict[str, object]:
+        """LMDeploy's `Node`, without models: the proxy asks for them, now and later."""
+        status: dict[str, object] = {"role": _ROLES[self.role]}
+        if self.speed is not None:
+            status["speed"] = int(self.speed) if self.speed == int(self.speed) else self.speed
+        return {"url": self.url, "status": status}
+
+
+def node_url(host: str, port: int, proxy_url: str, role: str) -> str:
+    """This server's URL for a proxy. Blocks for a look-up of the proxy's name if the server listens on every address.
+
+    Prefill and decode nodes are called by LMDeploy's routes, which have the fields for moving states.
+    """
+    if host in _WILDCARDS:
+        host = _address_towards(proxy_url) or host
+    elif is_loopback(host):
+        host = "127.0.0.1" if host == "localhost" else host
+    path = "" if role == "hybrid" else "/lmdeploy"
+    return f"http://[{host}]:{port}{path}" if ":" in host else f"http://{host}:{port}{path}"
+
+
+def _address_towards(url: str) -> str | None:
+    """The address of this machine from which it reaches the URL; nothing is sent. None if there is no way."""
+    parts = urlsplit(url)
+    try:
+        found = socket.getaddrinfo(parts.hostname, parts.port or 80, type=socket.SOCK_DGRAM)
+        for family, kind, protocol, _, address in found:
+            with contextlib.suppress(OSError), socket.socket(family, kind, protocol) as probe:
+                probe.connect(address)
+                return str(probe.getsockname()[0]).partition("%")[0]
+    except OSError:
+        return None
+    return None
+
+
+class ProxyMember(ServerObserver):
+    """Registers when the server listens, and tries until it is stopped; withdraws when the server drains.
+
+    inner: another observer, which is told the same.
+    """
+
+    def __init__(
+        self,
+        membership: Callable[[], Membership],
+        inner: ServerObserver | None = None,
+        *,
+        renew_s: float = RENEW_S,
+        first_retry_s: float = FIRST_RETRY_S,
+    ) -> None:
+        """membership: called in a thread, each time before the server registers: its address may have changed."""
+        self._membership = membership
+        self._inner = inner or ServerObserver()
+        self._renew_s = renew_s
+        self._first_retry_s = first_retry_s
+        self._current: Membership | None = None
+        self._problem: str | None = None
+        self._is_first = True
+        self._stopped = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def listening(self, stop: Callable[[], None]) -> None:
+        self._inner.listening(stop)
+        self._task = asyncio.create_task(self._stay_registered(), name="proxy membership")
+
+    def alive(self, idle_s: float) -> None:
+        self._inner.alive(idle_s)
+
+    def stopping(self, drain_s: float) -> None:
+        self._inner.stopping(drain_s)
+        self._stopped.set()
+
+    async def left(self) -> None:
+        """Wait until the proxy was told, or does not answer."""
+        if self._task is not None:
+            await self._task
+
+    async def _stay_registered(self) -> None:
+        retry_s = self._first_retry_s
+        while not self._stopped.is_set():
+            problem = await self._register()
+            self._note(problem)
+            if problem is None:
+                retry_s = self._first_retry_s
+                await self._pause(self._renew_s)
+            else:
+                await self._pause(retry_s)
+                retry_s = min(self._renew_s, retry_s * 2)
+        await self._withdraw()
+
+    async def _pause(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopped.wait()
+
+    def _note(self, problem: str | None) -> None:
+        """Log what changed: a proxy that is away for a night fills no log."""
+        assert self._current is not None
+        if problem is not None and problem != self._problem:
+            logger.warning("not registered at the proxy %s: %s", self._current.proxy_url, problem)
+        elif problem is None and (self._problem is not None or self._is_first):
+            logger.info("registered at the proxy %s as %s", self._current.proxy_url, self._current.url)
+            self._is_first = False
+        self._problem = problem
+
+    async def _register(self) -> str | None:
+        """Why it failed, if it did."""
+        self._current = await asyncio.to_thread(self._membership)
+        status, said = await _call(self._current, "/nodes/add", _CALL_S)
+        # LMDeploy's proxy answers 200 to failures, too, with another text.
+        return None if status == HTTPStatus.OK and _ADDED in said else said[:500]
+
+    async def _withdraw(self) -> None:
+        if self._current is not None:
+            status, said = await _call(self._current, "/nodes/remove", _WITHDRAW_S)
+            if status != HTTPStatus.OK:
+                logger.warning("not removed from the proxy: %s", said[:500])
+
+
+async def _call(membership: Membership, path: str, limit_s: float) -> tuple[int, str]:
+    """Status and text of the proxy's answer; 0 and the reason if there is none."""
+    import httpx2  # only servers with a proxy need it
+
+    headers = {"user-agent": f"jan-serve/{__version__}"}
+    if membership.key is not None:
+        headers["authorization"] = f"Bearer {membership.key}"
+    try:
+        async with httpx2.AsyncClient(timeout=limit_s, headers=headers, trust_env=False) as client:
+            answer = await client.post(f"{membership.proxy_url}{path}", json=membership.body)
+            return answer.status_code, answer.text
+    except (httpx2.HTTPError, OSError) as error:
+        return 0, str(error) or type(error).__name__

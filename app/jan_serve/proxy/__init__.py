@@ -1,0 +1,1 @@
+"""`jan-serve proxy`: one address for many servers, with LMDeploy's proxy protocol."""

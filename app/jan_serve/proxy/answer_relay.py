@@ -1,0 +1,84 @@
+"""Passes a node's answer on to the client, as it comes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from http import HTTPStatus
+
+from starlette.types import Scope, Send
+
+from jan_serve.api.http.connection_hooks import abort_connection
+from jan_serve.api.http.replies import json_bytes
+from jan_serve.api.http.request_record import RequestRecord
+from jan_serve.fleet.assignment import Assignment
+from jan_serve.proxy.relay_headers import to_client
+from jan_serve.proxy.upstream.connection import NodeFailure
+from jan_serve.proxy.upstream.node_client import Exchange
+from jan_serve.proxy.usage_tail import UsageTail
+
+
+class AnswerRelay:
+    """The first bytes are read before the client gets anything, so that another node can be asked until then.
+
+    The node is read only as fast as the client reads. A client that takes nothing for `write_s` is disconnected.
+    """
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        assignment: Assignment,
+        clock: Callable[[], float],
+        *,
+        read_s: float,
+        write_s: float,
+    ) -> None:
+        self.exchange = exchange
+        self.assignment = assignment
+        self.tail = UsageTail()
+        self.first = b""
+        self._clock = clock
+        self._read_s = read_s
+        self._write_s = write_s
+
+    async def read_first(self, limit_s: float) -> None:
+        """Wait for the first bytes of the body. Raises NodeFailure."""
+        self.first = await self.exchange.connection.read(limit_s)
+        self.assignment.begin_answer(self._clock())
+
+    async def send(self, scope: Scope, send: Send, record: RequestRecord) -> None:
+        """Pass the whole answer on. Raises NodeFailure if it breaks; the client then knows already."""
+        head = self.exchange.head
+        record.first_token_s = record.elapsed_s()
+        headers = to_client(head.headers, self.assignment.node.name)
+        await send({"type": "http.response.start", "status": head.status, "headers": headers})
+        data = self.first
+        try:
+            while data:
+                self.tail.add(data)
+                async with asyncio.timeout(self._write_s):
+                    await send({"type": "http.response.body", "body": data, "more_body": True})
+                data = await self.exchange.connection.read(self._read_s)
+        except TimeoutError:
+            abort_connection(scope)
+            raise asyncio.CancelledError from None
+        except NodeFailure as failure:
+            record.error = "node_failed"
+            await self._end_broken(scope, send, failure)
+            raise
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _end_broken(self, scope: Scope, send: Send, failure: NodeFailure) -> None:
+        """An event stream gets an error event; any other answer is cut, so that a part cannot pass for the whole."""
+        media_type = self.exchange.head.header(b"content-type") or b""
+        if not media_type.startswith(b"text/event-stream") or not self.tail.ends_an_event:
+            abort_connection(scope)
+            return
+        error = {
+            "message": f"The node {self.assignment.node.name} {failure.message}.",
+            "type": "server_error",
+            "param": None,
+            "code": int(HTTPStatus.BAD_GATEWAY),
+        }
+        event = b"data: %b\n\n" % json_bytes({"error": error})
+        await send({"type": "http.response.body", "body": event, "more_body": False})

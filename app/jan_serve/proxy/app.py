@@ -1,0 +1,280 @@
+"""The proxy as an ASGI application: the guards of the server, its own routes, and those that go on to nodes."""
+
+from __future__ import annotations
+
+import random
+import secrets
+import ssl
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from http import HTTPStatus
+from urllib.parse import unquote
+
+from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from jan_serve.api.errors import ClientGone, Envelopes, HttpError, http_problem, problem_of
+from jan_serve.api.guards.auth import OPEN_PATHS, KeyGuard
+from jan_serve.api.guards.body import BodyGuard
+from jan_serve.api.guards.drain import DrainGuard
+from jan_serve.api.guards.guard import Guard
+from jan_serve.api.guards.host import HostGuard
+from jan_serve.api.guards.lingering import Lingering
+from jan_serve.api.guards.origin import OriginGuard
+from jan_serve.api.http.page_files import Page
+from jan_serve.api.http.page_paths import ASSETS_PATH, PAGE_PATH, is_page_path
+from jan_serve.api.http.request_context import RequestContext
+from jan_serve.api.http.request_record import record_of
+from jan_serve.api.lifecycle import Lifecycle
+from jan_serve.api.shared.default_error_body import render_error as render_openai_error
+from jan_serve.api.shared.flat_errors import render_error
+from jan_serve.errors import JanServeError
+from jan_serve.fleet.fleet import Fleet
+from jan_serve.fleet.prompt_keys import NO_KEYS
+from jan_serve.proxy.distserve.dispatch import DistServe
+from jan_serve.proxy.distserve.links import PairLinks
+from jan_serve.proxy.fleet_file import FleetFile
+from jan_serve.proxy.forwarding import Call, Forwarder, while_client_waits
+from jan_serve.proxy.handlers import Handlers
+from jan_serve.proxy.metrics import ProxyMetrics
+from jan_serve.proxy.node_registry import NodeRegistry
+from jan_serve.proxy.probes import Probes
+from jan_serve.proxy.problems import MAX_HOPS, too_many_hops
+from jan_serve.proxy.relay_headers import hops_of, to_node
+from jan_serve.proxy.request_facts import keys_of, read_facts
+from jan_serve.proxy.routes import Route, RouteTable
+from jan_serve.proxy.settings import ProxySettings
+from jan_serve.proxy.upstream.networks import NodeNetworks
+from jan_serve.proxy.upstream.node_client import NodeClient
+from jan_serve.resources import page_folder
+
+MANAGEMENT: tuple[str, ...] = ("/nodes/", "/distserve/", "/extras/nodes")
+_MODEL: str = "/v1/models/"
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """What the log and the metrics call a route."""
+
+    path: str
+
+
+class Proxy:
+    """All parts of one proxy, and their life. Make it on the event loop."""
+
+    def __init__(self, settings: ProxySettings, clock: Callable[[], float] = time.monotonic) -> None:
+        self.settings = settings
+        self.lifecycle = Lifecycle()
+        self.page = Page(page_folder())
+        rng = random.Random(secrets.randbits(64))
+        tls = (
+            ssl.create_default_context(cafile=str(settings.node_ca)) if settings.node_ca is not None else None
+        )
+        networks = NodeNetworks(settings.node_networks)
+        self.fleet = Fleet(settings.strategy, rng)
+        self.client = NodeClient(networks, connect_s=settings.connect_timeout_s, tls=tls)
+        self.links = PairLinks(self.client, settings.node_key, settings.migration_protocol)
+        self.file = FleetFile(settings.fleet_file) if settings.fleet_file is not None else None
+        self.registry = NodeRegistry(self.fleet, self.client, self.links, settings.node_key, clock, self.file)
+        self.probes = Probes(
+            self.fleet,
+            self.client,
+            settings.node_key,
+            clock,
+            rng,
+            interval_s=settings.health_interval_s,
+            gone=self.registry.ended,
+            stays=self.registry.stays,
+        )
+        self.registry.probes = self.probes
+        self.forwarder = Forwarder(self.fleet, self.client, settings, clock, self.probes.soon)
+        self.metrics = ProxyMetrics(self.fleet, self.forwarder.counts, self.lifecycle, clock)
+        self.handlers = Handlers(
+            settings, self.fleet, self.registry, self.links, self.metrics, self.lifecycle, clock
+        )
+        self.distserve = DistServe(self.fleet, self.forwarder, self.links, settings, clock)
+        self.app = _guarded(settings, Router(self), self.metrics, self.lifecycle)
+
+    def open(self) -> str | None:
+        """Read the remembered nodes and begin to ask them. A message for the user, if the file was damaged.
+
+        Raises HttpError for a URL of the settings, SettingsError, StoreError.
+        """
+        records, damaged = self.file.open() if self.file is not None else ([], None)
+        self.registry.restore(records, self.settings.nodes)
+        if damaged is None:
+            return None
+        return f"{self.settings.fleet_file} {damaged.why}: it is {damaged.moved_to.name} now, and the proxy starts anew"
+
+    async def close(self) -> None:
+        await self.probes.close()
+        self.client.close()
+        if self.file is not None:
+            await self.file.close()
+
+
+class Router:
+    """Inside the guards."""
+
+    def __init__(self, proxy: Proxy) -> None:
+        self._proxy = proxy
+        self._table = proxy.handlers.table
+        self._routes = RouteTable()
+        self._patterns = {path: Pattern(path) for path in self._table}
+        self._salt = secrets.token_bytes(16)
+        self._envelopes = envelopes()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await _lifespan(receive, send)
+            return
+        try:
+            await self._serve(scope, receive, send)
+        except HttpError as error:
+            problem = error.problem
+        except JanServeError as error:
+            problem = problem_of(error)
+        except ClientGone:
+            return
+        else:
+            return
+        record_of(scope).error = problem.code
+        await self._envelopes.render(scope["path"], problem)(scope, receive, send)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path, method = scope["path"], scope["method"]
+        own = self._table.get(path)
+        if own is not None:
+            scope["route"] = self._patterns[path]
+            handler = own.get(method)
+            if handler is None:
+                raise _wrong_method(own)
+            response = await handler(Request(scope, receive))
+            await response(scope, receive, send)
+            return
+        if is_page_path(method, path):
+            scope["route"] = Pattern(PAGE_PATH if path == PAGE_PATH else ASSETS_PATH + "{name}")
+            request = Request(scope, receive)
+            page = self._proxy.page
+            response = (
+                page.index(request) if path == PAGE_PATH else page.asset(request, path[len(ASSETS_PATH) :])
+            )
+            await response(scope, receive, send)
+            return
+        if path.startswith(_MODEL) and method == "GET":
+            scope["route"] = Pattern(_MODEL + "{name}")
+            response = await self._proxy.handlers.model(unquote(path.removeprefix(_MODEL)))
+            await response(scope, receive, send)
+            return
+        route = self._routes.find(path)
+        if route is None:
+            raise http_problem(HTTPStatus.NOT_FOUND, "not_found", "There is no such route on this proxy.")
+        scope["route"] = Pattern(route.pattern)
+        if method not in route.methods:
+            raise _wrong_method(route.methods)
+        await self._forward(route, scope, receive, send)
+
+    async def _forward(self, route: Route, scope: Scope, receive: Receive, send: Send) -> None:
+        hops = hops_of(scope["headers"])
+        if hops >= MAX_HOPS:
+            raise too_many_hops()
+        settings = self._proxy.settings
+        body = await _body(receive)
+        facts = read_facts(body, settings.max_json_depth) if body else None
+        client = scope["client"][0] if scope.get("client") else None
+        query = scope["query_string"]
+        path = scope["raw_path"] + (b"?" + query if query else b"")
+        call = Call(
+            route=route,
+            method=scope["method"],
+            path=path.decode("latin-1"),
+            headers=to_node(scope["headers"], client, hops + 1, settings.node_key),
+            body=body,
+            facts=facts,
+            keys=keys_of(facts, self._salt)
+            if facts is not None and settings.strategy == "prefix"
+            else NO_KEYS,
+        )
+        if settings.serving == "DistServe" and route.migrates:
+            work = self._proxy.distserve(scope, send, call)
+        else:
+            work = self._proxy.forwarder(scope, send, call)
+        await while_client_waits(receive, scope, work)
+
+
+async def _body(receive: Receive) -> bytes:
+    """Raises ClientGone, and HttpError of the guard that limits it."""
+    parts: list[bytes] = []
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        parts.append(message.get("body", b""))
+        if not message.get("more_body", False):
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+class ManagementGuard(Guard):
+    """Keys of clients for requests to models, keys of managers for the nodes."""
+
+    def __init__(self, app: ASGIApp, *, clients: KeyGuard, managers: KeyGuard, envelopes: Envelopes) -> None:
+        super().__init__(app, envelopes)
+        self._clients = clients
+        self._managers = managers
+
+    def check(self, scope: Scope) -> None:
+        (self._managers if scope["path"].startswith(MANAGEMENT) else self._clients).check(scope)
+
+
+def envelopes() -> Envelopes:
+    """Flat errors where LMDeploy's clients call, and OpenAI's form in its dialect's other routes."""
+    openai = (
+        "/v1/responses",
+        "/v1/embeddings",
+        "/v1/models",
+        "/v1/messages",
+        "/api",
+        "/health",
+        "/ready",
+        "/extras",
+    )
+    return Envelopes({prefix: render_openai_error for prefix in openai}, render_error)
+
+
+def _guarded(settings: ProxySettings, app: ASGIApp, metrics: ProxyMetrics, lifecycle: Lifecycle) -> ASGIApp:
+    """Outermost last, in the order of the server: the Host check precedes all others."""
+    forms = envelopes()
+    managers = settings.management_keys or settings.api_keys
+    app = BodyGuard(app, envelopes=forms, max_bytes=settings.max_body_bytes)
+    app = DrainGuard(app, envelopes=forms, lifecycle=lifecycle, open_paths=("/extras/nodes", "/nodes/status"))
+    app = ManagementGuard(
+        app,
+        envelopes=forms,
+        clients=KeyGuard(app, envelopes=forms, keys=settings.api_keys),
+        managers=KeyGuard(app, envelopes=forms, keys=managers),
+    )
+    app = OriginGuard(app, envelopes=forms, allowed=settings.allowed_origins, open_paths=OPEN_PATHS)
+    app = HostGuard(app, envelopes=forms, bound=settings.host, allowed=settings.allowed_hosts)
+    app = RequestContext(
+        app, envelopes=forms, metrics=metrics, lifecycle=lifecycle, probe_paths=("/extras/nodes",)
+    )
+    return Lingering(app)
+
+
+def _wrong_method(methods: Iterable[str]) -> HttpError:
+    allowed = ", ".join(sorted(methods))
+    return http_problem(
+        HTTPStatus.METHOD_NOT_ALLOWED,
+        "method_not_allowed",
+        "The route does not have this method.",
+        {"allow": allowed},
+    )
+
+
+async def _lifespan(receive: Receive, send: Send) -> None:
+    while True:
+        message = await receive()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return

@@ -1,0 +1,86 @@
+"""What a node is: the models that it lists, and how its health answers are to be read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Final, cast
+
+from jan_serve.fleet.node import State
+from jan_serve.proxy.request_facts import MAX_MODEL
+from jan_serve.proxy.upstream.connection import Failure, NodeFailure
+from jan_serve.proxy.upstream.node_client import Headers, NodeClient
+from jan_serve.proxy.upstream.node_url import NodeUrl
+
+DISCOVERY_S: Final = 10.0
+MAX_MODELS: Final = 10_000
+MAX_LIST_BYTES: Final = 8 << 20
+_ASLEEP: Final = frozenset({"asleep", "sleeping"})
+
+
+def key_headers(key: str | None) -> Headers:
+    return () if key is None else ((b"authorization", b"Bearer " + key.encode()),)
+
+
+async def models_of(client: NodeClient, url: NodeUrl, key: str | None) -> tuple[str, ...]:
+    """The names in the node's `/v1/models`. Raises NodeFailure."""
+    status, content = await client.fetch_json(
+        url, "GET", "/v1/models", key_headers(key), limit_s=DISCOVERY_S, max_bytes=MAX_LIST_BYTES
+    )
+    if status != HTTPStatus.OK:
+        hint = ": it needs a key (--node-key)" if status == HTTPStatus.UNAUTHORIZED else ""
+        raise NodeFailure(Failure.PROTOCOL, f"answers /v1/models with status {status}{hint}")
+    return _names(content)
+
+
+def _names(content: Any) -> tuple[str, ...]:
+    data = cast(dict[str, Any], content).get("data") if isinstance(content, dict) else None
+    if not isinstance(data, list):
+        raise NodeFailure(Failure.PROTOCOL, "answers /v1/models with something that is not a list of models")
+    entries = cast(list[object], data)
+    if len(entries) > MAX_MODELS:
+        raise NodeFailure(Failure.PROTOCOL, f"lists more than {MAX_MODELS} models")
+    names = [cast(dict[str, Any], entry).get("id") if isinstance(entry, dict) else None for entry in entries]
+    if not all(is_model_name(name) for name in names):
+        raise NodeFailure(
+            Failure.PROTOCOL, f"lists a model whose id is not a text of 1 to {MAX_MODEL} printable characters"
+        )
+    return tuple(dict.fromkeys(cast(Sequence[str], names)))
+
+
+def is_model_name(name: object) -> bool:
+    return isinstance(name, str) and 0 < len(name) <= MAX_MODEL and name.isprintable()
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A node's answer to `/health`. pid, uptime_s, open_requests: None if it does not say."""
+
+    state: State
+    reason: str
+    pid: int | None = None
+    uptime_s: float | None = None
+    open_requests: int | None = None
+
+
+def condition_of(status: int, content: Any) -> Condition:
+    """Read `/health` of jan-serve, LMDeploy or any other server. Raises NodeFailure for one that fails."""
+    fields = cast(dict[str, Any], content) if isinstance(content, dict) else {}
+    words = [word for name in ("state", "status") if isinstance(word := fields.get(name), str)]
+    pid, uptime, open_requests = (fields.get(name) for name in ("pid", "uptime_s", "open_requests"))
+    start = (
+        pid if isinstance(pid, int) else None,
+        float(uptime) if isinstance(uptime, int | float) else None,
+        open_requests if isinstance(open_requests, int) and 0 <= open_requests < 1 << 20 else None,
+    )
+    if not _ASLEEP.isdisjoint(words):
+        return Condition(State.SLEEPING, "until it is woken", *start)
+    if status == HTTPStatus.SERVICE_UNAVAILABLE:
+        word = words[0][:40] if words else "busy"
+        return Condition(State.DRAINING, f"it says that it is {word}", *start)
+    if status == HTTPStatus.UNAUTHORIZED:
+        raise NodeFailure(Failure.PROTOCOL, "refuses the proxy's key for /health (--node-key)")
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        raise NodeFailure(Failure.PROTOCOL, f"answers /health with status {status}")
+    return Condition(State.HEALTHY, "", *start)  # a 404, too: not every server has this route

@@ -1,0 +1,230 @@
+"""A request in DistServe: prefill at one node, then the answer from another, which fetches the state."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from typing import Any, Final, cast
+
+import msgspec
+from starlette.types import Scope, Send
+
+from jan_serve.api.errors import HttpError, http_problem
+from jan_serve.api.http.request_record import record_of
+from jan_serve.fleet.assignment import Outcome
+from jan_serve.fleet.fleet import Fleet
+from jan_serve.fleet.node import Node, Role
+from jan_serve.proxy.answer_relay import AnswerRelay
+from jan_serve.proxy.distserve.links import PairLinks
+from jan_serve.proxy.forwarding import MAX_TRIES, Call, Forwarder
+from jan_serve.proxy.problems import node_failed
+from jan_serve.proxy.settings import ProxySettings
+from jan_serve.proxy.upstream.connection import Failure, NodeFailure
+
+logger = logging.getLogger(__name__)
+
+MAX_PREFILL_BYTES: Final = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Prefilled:
+    """A computed prompt. session: by which the state is fetched."""
+
+    node: Node
+    session: int
+    token: int
+    blocks: list[int]
+
+
+class DistServe:
+    """Event loop only."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        forwarder: Forwarder,
+        links: PairLinks,
+        settings: ProxySettings,
+        clock: Callable[[], float],
+    ) -> None:
+        self._fleet = fleet
+        self._forwarder = forwarder
+        self._links = links
+        self._settings = settings
+        self._clock = clock
+
+    async def __call__(self, scope: Scope, send: Send, call: Call) -> None:
+        """Answer the request. Raises HttpError and JanServeError before the answer has begun."""
+        record = record_of(scope)
+        record.model, record.stream = call.model, call.stream
+        _check_choices(call)
+        decode_call = replace(call, role=Role.DECODE)
+        decode = self._fleet.choose(call.model, call.keys, now=self._clock(), role=Role.DECODE)
+        if self._settings.dummy_prefill:
+            dummy = Prefilled(decode, 0, 0, [])
+            body = _with(call, {"migration_request": self._migration(dummy, is_dummy=True)})
+            relay = await self._forwarder.answer_of(replace(decode_call, body=body))
+            await self._forwarder.deliver(relay, call, scope, send)
+            return
+        if self._is_short(decode_call, decode):
+            relay = await self._forwarder.answer_of(decode_call, preferred=decode)
+            await self._forwarder.deliver(relay, call, scope, send)
+            return
+        prefilled = await self._prefill(call, decode)
+        is_fetched = False
+        try:
+            relay = await self._decode(decode_call, prefilled, decode)
+            is_fetched = relay.exchange.head.status == HTTPStatus.OK
+            if is_fetched:
+                self._links.fetched(prefilled.node, prefilled.session)
+            await self._forwarder.deliver(relay, call, scope, send)
+        finally:
+            if not is_fetched:
+                await self._links.free(prefilled.node, prefilled.session)
+
+    def _is_short(self, call: Call, decode: Node) -> bool:
+        """Whether moving a state would cost more than computing the rest of the prompt."""
+        depth = self._fleet.index.depths(call.keys.keys, (decode,)).get(decode, 0)
+        cached = call.keys.tokens_to(depth) * decode.trust
+        return call.keys.tokens - cached < self._settings.short_prompt_tokens
+
+    async def _prefill(self, call: Call, decode: Node) -> Prefilled:
+        """Raises HttpError, JanServeError; then no node keeps a state."""
+        limits = {"max_tokens": 1, "stream": False, "with_cache": True, "preserve_cache": True}
+        fields: dict[str, Any] = limits | ({"max_completion_tokens": 1} if _has_limit(call) else {})
+        facts = call.facts
+        assert facts is not None
+        body = _with(call, fields, without=("stream_options",))
+        wanted = replace(call, role=Role.PREFILL, body=body, facts=replace(facts, stream=False))
+        tried: list[Node] = []
+        while True:
+            relay = await self._forwarder.answer_of(wanted, tried=tried, preferred=self._linked(decode))
+            node = relay.assignment.node
+            tried.append(node)
+            outcome = Outcome.LEFT
+            try:
+                prefilled = await self._read_prefilled(relay)
+                outcome = Outcome.DONE
+                return prefilled
+            except NodeFailure as failure:
+                outcome = Outcome.FAILED
+                logger.warning("node %s %s", node.name, failure.message)
+                if len(tried) >= MAX_TRIES:
+                    raise node_failed(node.name, failure) from None
+            finally:
+                self._forwarder.close(relay, outcome)
+
+    def _linked(self, decode: Node) -> Node | None:
+        """The least busy prefill node among those that are linked already."""
+        now = self._clock()
+        nodes = [
+            node
+            for node in self._fleet
+            if node.role is Role.PREFILL and node.accepts(now) and self._links.are_linked(node, decode)
+        ]
+        return min(nodes, key=lambda node: node.pending_tokens / node.rate.tokens_per_s, default=None)
+
+    async def _read_prefilled(self, relay: AnswerRelay) -> Prefilled:
+        content = bytearray(relay.first)
+        while part := await relay.exchange.connection.read(self._settings.read_timeout_s):
+            content += part
+            if len(content) > MAX_PREFILL_BYTES:
+                raise NodeFailure(
+                    Failure.PROTOCOL, f"answers a prefill with more than {MAX_PREFILL_BYTES} bytes"
+                )
+        status, node = relay.exchange.head.status, relay.assignment.node
+        if status != HTTPStatus.OK:
+            raise _refused(status, bytes(content), node)
+        try:
+            fields = cast(dict[str, Any], msgspec.json.decode(content, type=dict))
+            session = int(fields["id"])
+            tokens = cast(list[int] | None, fields.get("remote_token_ids")) or [0]
+            blocks = cast(list[int] | None, fields.get("cache_block_ids")) or []
+            prefilled = Prefilled(node, session, int(tokens[-1]), blocks)
+        except (msgspec.DecodeError, KeyError, TypeError, ValueError):
+            raise NodeFailure(Failure.PROTOCOL, "does not say where the state of a prefill is") from None
+        self._links.keep(node, session)
+        return prefilled
+
+    async def _decode(self, call: Call, prefilled: Prefilled, preferred: Node) -> AnswerRelay:
+        """The answer of a decode node that is linked with the prefill node. Raises HttpError, JanServeError."""
+        body = _with(call, {"migration_request": self._migration(prefilled, is_dummy=False)})
+        tried: list[Node] = []
+        while True:
+            node = await self._linked_decode(call, prefilled, tried, preferred)
+            self._links.sent_to(prefilled.node, prefilled.session, node)
+            others = [each for each in self._fleet if each is not node]
+            tried.append(node)
+            try:
+                relay = await self._forwarder.answer_of(
+                    replace(call, body=body), tried=others, preferred=node
+                )
+            except HttpError:
+                if len(tried) >= MAX_TRIES:
+                    raise
+                continue
+            if relay.exchange.head.status < HTTPStatus.INTERNAL_SERVER_ERROR or len(tried) >= MAX_TRIES:
+                return relay
+            self._forwarder.close(relay, Outcome.FAILED)
+
+    async def _linked_decode(
+        self, call: Call, prefilled: Prefilled, tried: list[Node], preferred: Node
+    ) -> Node:
+        failed: list[Node] = [*tried]
+        problem: HttpError | None = None
+        for _ in range(MAX_TRIES):
+            node = self._fleet.choose(
+                call.model, call.keys, now=self._clock(), role=Role.DECODE, tried=failed, preferred=preferred
+            )
+            try:
+                await self._links.connect(prefilled.node, node)
+                return node
+            except NodeFailure as failure:
+                failed.append(node)
+                text = f"{prefilled.node.name} and {node.name} are not linked: a node {failure.message}."
+                problem = http_problem(HTTPStatus.BAD_GATEWAY, "link_failed", text)
+        assert problem is not None
+        raise problem
+
+    def _migration(self, prefilled: Prefilled, *, is_dummy: bool) -> dict[str, Any]:
+        return {
+            "protocol": self._settings.migration_protocol,
+            "remote_engine_id": prefilled.node.url,
+            "remote_session_id": prefilled.session,
+            "remote_token_id": prefilled.token,
+            "remote_block_ids": prefilled.blocks,
+            "is_dummy_prefill": is_dummy,
+        }
+
+
+def _check_choices(call: Call) -> None:
+    n = call.facts.body.get("n") if call.facts is not None else None
+    if n not in (None, 1):
+        raise http_problem(
+            HTTPStatus.BAD_REQUEST, "invalid_request", "n: with DistServe there is one choice only"
+        )
+
+
+def _has_limit(call: Call) -> bool:
+    return call.facts is not None and call.facts.body.get("max_completion_tokens") is not None
+
+
+def _with(call: Call, fields: dict[str, Any], without: tuple[str, ...] = ()) -> bytes:
+    """The client's body with these fields. Its order stays, so that a template sees the same tools."""
+    assert call.facts is not None
+    body = {name: value for name, value in call.facts.body.items() if name not in without}
+    return msgspec.json.encode(body | fields)
+
+
+def _refused(status: int, content: bytes, node: Node) -> Exception:
+    """A refusal of the client's request is for the client; anything else is the node's failure."""
+    if HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR:
+        try:
+            said = cast(dict[str, Any], msgspec.json.decode(content, type=dict)).get("message")
+        except msgspec.DecodeError:
+            said = None
+        text = said if isinstance(said, str) else f"The node {node.name} refuses the request."
+        return http_problem(status, "invalid_request", text[:2000])
+    return NodeFailure(Failure.PROTOCOL, f"answers a prefill with status {status}")

@@ -1,0 +1,129 @@
+"""Remembers the nodes over restarts of the proxy: who they are, never how busy they were."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from filelock import FileLock, Timeout
+
+from jan_serve.errors import SettingsError, StoreError
+from jan_serve.fleet.node import Node
+from jan_serve.store.files.atomic_file import write_atomically
+
+logger = logging.getLogger(__name__)
+
+VERSION: Final = 1
+DELAY_S: Final = 1.0
+MAX_BYTES: Final = 64 << 20
+
+
+class NodeRecord(msgspec.Struct, frozen=True):
+    url: str
+    role: int
+    models: list[str]
+    speed: float | None = None
+    declares: bool = False
+
+
+class _Content(msgspec.Struct, frozen=True):
+    version: int
+    nodes: list[NodeRecord]
+
+
+@dataclass(frozen=True, slots=True)
+class Damaged:
+    """A file that was set aside. why: ends a sentence about it."""
+
+    moved_to: Path
+    why: str
+
+
+class FleetFile:
+    """Written a second after a change at the earliest, in one thread at a time. A lock keeps other proxies off."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = FileLock(path.with_name(path.name + ".lock"))
+        self._writing: asyncio.Task[None] | None = None
+        self._latest: bytes | None = None
+
+    def open(self) -> tuple[list[NodeRecord], Damaged | None]:
+        """Take the file and read it. Blocks. Raises SettingsError if another proxy has it, StoreError."""
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._lock.acquire(timeout=0)
+        except Timeout:
+            raise SettingsError(
+                f"another proxy uses {self._path}: give this one --fleet-file FILE or --forget"
+            ) from None
+        except OSError as error:
+            raise StoreError(f"{self._path} cannot be used: {error.strerror}") from None
+        try:
+            content = self._path.read_bytes()
+        except FileNotFoundError:
+            return [], None
+        except OSError as error:
+            raise StoreError(f"{self._path} cannot be read: {error.strerror}") from None
+        try:
+            return _read(content), None
+        except ValueError as error:
+            return [], self._set_aside(str(error))
+
+    def save(self, nodes: Iterable[Node]) -> None:
+        """Write soon. A file that cannot be written is logged: the proxy works without it."""
+        records = [
+            NodeRecord(node.url, int(node.role), list(node.models), node.speed, node.declares)
+            for node in nodes
+        ]
+        self._latest = msgspec.json.format(msgspec.json.encode(_Content(VERSION, records)))
+        if self._writing is None or self._writing.done():
+            self._writing = asyncio.create_task(self._write_soon(), name="fleet file")
+
+    async def close(self) -> None:
+        """Write what is waiting, and give the file back."""
+        if self._writing is not None:
+            self._writing.cancel()
+            await asyncio.gather(self._writing, return_exceptions=True)
+        await self._write()
+        self._lock.release()
+
+    async def _write_soon(self) -> None:
+        while self._latest is not None:
+            await asyncio.sleep(DELAY_S)
+            await self._write()
+
+    async def _write(self) -> None:
+        content, self._latest = self._latest, None
+        if content is None:
+            return
+        try:
+            await asyncio.to_thread(write_atomically, self._path, content, mode=0o600)
+        except OSError as error:
+            logger.warning("%s cannot be written: %s", self._path, error.strerror)
+
+    def _set_aside(self, why: str) -> Damaged | None:
+        target = self._path.with_name(self._path.name + ".damaged")
+        try:
+            self._path.replace(target)
+        except OSError as error:
+            raise StoreError(f"{self._path} {why}, and it cannot be moved: {error.strerror}") from None
+        return Damaged(target, why)
+
+
+def _read(content: bytes) -> list[NodeRecord]:
+    """Raises ValueError."""
+    if len(content) > MAX_BYTES:
+        raise ValueError(f"is larger than {MAX_BYTES} bytes")
+    try:
+        read = msgspec.json.decode(content, type=_Content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"is not a list of nodes ({error})") from None
+    if read.version > VERSION:
+        raise ValueError(f"is from a newer version of jan-serve ({read.version})")
+    return read.nodes

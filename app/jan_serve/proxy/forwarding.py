@@ -1,0 +1,280 @@
+"""One request on its way to a node: choice, attempts, answer, bookkeeping."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Final
+
+from starlette.types import Receive, Scope, Send
+
+from jan_serve.api.errors import HttpError
+from jan_serve.api.http.request_record import record_of
+from jan_serve.errors import JanServeError
+from jan_serve.fleet.assignment import Assignment, Outcome
+from jan_serve.fleet.fleet import Fleet
+from jan_serve.fleet.node import Node, Role
+from jan_serve.fleet.prompt_keys import PromptKeys
+from jan_serve.fleet.retry_budget import RetryBudget
+from jan_serve.proxy.answer_relay import AnswerRelay
+from jan_serve.proxy.problems import node_failed
+from jan_serve.proxy.request_facts import RequestFacts
+from jan_serve.proxy.routes import Route
+from jan_serve.proxy.settings import ProxySettings
+from jan_serve.proxy.upstream.connection import Failure, NodeFailure
+from jan_serve.proxy.upstream.node_client import Headers, NodeClient
+from jan_serve.proxy.upstream.node_url import known_url
+
+logger = logging.getLogger(__name__)
+
+MAX_TRIES: Final = 3
+_ELSEWHERE: Final = frozenset(
+    {HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS}
+)
+_MAX_STICKY: Final = 10_000
+_RESPONSE_ID: Final = re.compile(rb'"id"\s*:\s*"(resp_[A-Za-z0-9_-]{1,128})"')
+_RESPONSE_PATH: Final = re.compile(r"/v1/responses/([A-Za-z0-9_-]{1,128})(?:/|\Z)")
+_ID_BYTES: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A checked request. path: with the query, as sent. facts: None for requests without a body."""
+
+    route: Route
+    method: str
+    path: str
+    headers: Headers
+    body: bytes
+    facts: RequestFacts | None
+    keys: PromptKeys
+    role: Role = Role.HYBRID
+
+    @property
+    def model(self) -> str | None:
+        return self.facts.model if self.facts is not None else None
+
+    @property
+    def stream(self) -> bool:
+        return self.facts is not None and self.facts.stream
+
+
+@dataclass(slots=True)
+class ForwardCounts:
+    retries: int = 0
+    exhausted: int = 0
+    broken: int = 0
+    cancelled: int = 0
+
+
+class Forwarder:
+    """Event loop only. failed: told about nodes that could not be reached."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        client: NodeClient,
+        settings: ProxySettings,
+        clock: Callable[[], float],
+        failed: Callable[[Node], None],
+    ) -> None:
+        self.counts = ForwardCounts()
+        self._fleet = fleet
+        self._client = client
+        self._settings = settings
+        self._clock = clock
+        self._failed = failed
+        self._budget = RetryBudget()
+        self._sticky: OrderedDict[str, str] = OrderedDict()
+
+    async def __call__(self, scope: Scope, send: Send, call: Call) -> None:
+        """Answer the request. Raises HttpError and JanServeError before the answer has begun.
+
+        Cancelling it cancels what the node does.
+        """
+        record = record_of(scope)
+        record.model, record.stream = call.model, call.stream
+        relay = await self.answer_of(call)
+        await self.deliver(relay, call, scope, send)
+
+    async def deliver(self, relay: AnswerRelay, call: Call, scope: Scope, send: Send) -> bool:
+        """Pass an answer on and count it. Whether it came to its end."""
+        record = record_of(scope)
+        outcome = Outcome.LEFT
+        try:
+            if call.route.sticky == "keeps":
+                self._keep(relay)
+            await relay.send(scope, send, record)
+            outcome = _outcome_of(relay.exchange.head.status)
+            return outcome is Outcome.DONE
+        except NodeFailure as failure:
+            outcome = Outcome.FAILED
+            self.counts.broken += 1
+            logger.warning(
+                "node %s %s, after its answer had begun", relay.assignment.node.name, failure.message
+            )
+            return False
+        finally:
+            prompt, cached = relay.tail.prompt_tokens, relay.tail.cached_tokens
+            self.close(relay, outcome, prompt, cached)
+            record.prompt_tokens, record.cached_tokens = prompt or 0, cached or 0
+
+    def close(
+        self, relay: AnswerRelay, outcome: Outcome, prompt: int | None = None, cached: int | None = None
+    ) -> None:
+        """Give back what an answer holds."""
+        self._client.done(relay.exchange)
+        relay.assignment.end(outcome, self._clock(), prompt_tokens=prompt, cached_tokens=cached)
+
+    async def answer_of(
+        self, call: Call, *, tried: Sequence[Node] = (), preferred: Node | None = None
+    ) -> AnswerRelay:
+        """The answer of a node, whose first bytes are there. The caller closes it. Raises HttpError, JanServeError."""
+        self._budget.count(self._clock())
+        failed = [*tried]
+        held: AnswerRelay | None = None
+        problem: HttpError | None = None
+        try:
+            for number in range(MAX_TRIES):
+                if number and not self._budget.take(self._clock()):
+                    break
+                try:
+                    assignment = self._assign(call, failed, preferred)
+                except JanServeError:
+                    if held is None and problem is None:
+                        raise
+                    break
+                self.counts.retries += number > 0
+                if held is not None:
+                    self.close(held, _outcome_of(held.exchange.head.status))
+                    held = None
+                failed.append(assignment.node)
+                try:
+                    relay = await self._try(call, assignment)
+                except NodeFailure as failure:
+                    problem = node_failed(assignment.node.name, failure)
+                    if failure.kind not in (Failure.CONNECT, Failure.RESET):
+                        break
+                    continue
+                if relay.exchange.head.status not in _ELSEWHERE:
+                    return relay
+                held = relay
+            if held is not None:
+                relay, held = held, None
+                return relay
+            assert problem is not None
+            self.counts.exhausted += 1
+            raise problem
+        finally:
+            if held is not None:
+                self.close(held, Outcome.LEFT)
+
+    def _assign(self, call: Call, failed: Sequence[Node], preferred: Node | None) -> Assignment:
+        now = self._clock()
+        if call.route.sticky == "follows":
+            return self._follow(call, failed, now)
+        if call.facts is not None and call.facts.previous is not None:
+            preferred = self._fleet.find(self._sticky.get(call.facts.previous, "")) or preferred
+        return self._fleet.assign(
+            call.model,
+            call.keys,
+            now=now,
+            role=call.role,
+            streamed=call.stream,
+            tried=failed,
+            preferred=preferred,
+        )
+
+    def _follow(self, call: Call, failed: Sequence[Node], now: float) -> Assignment:
+        """At the node that has the response; at any one if it is not known, which says so in its own words."""
+        found = _RESPONSE_PATH.match(call.path.partition("?")[0])
+        node = self._fleet.find(self._sticky.get(found[1], "")) if found is not None else None
+        if node is not None and node not in failed:
+            return self._fleet.assign_to(node, call.keys, now=now)
+        return self._fleet.assign(None, now=now, tried=failed)
+
+    async def _try(self, call: Call, assignment: Assignment) -> AnswerRelay:
+        """One attempt, up to the first bytes. Raises NodeFailure."""
+        settings = self._settings
+        outcome = Outcome.LEFT
+        exchange = None
+        try:
+            exchange = await self._client.begin(
+                known_url(assignment.node.url),
+                call.method,
+                call.path,
+                call.headers,
+                call.body,
+                limit_s=settings.first_byte_timeout_s,
+            )
+            relay = AnswerRelay(
+                exchange,
+                assignment,
+                self._clock,
+                read_s=settings.read_timeout_s,
+                write_s=settings.write_timeout_s,
+            )
+            await relay.read_first(settings.first_byte_timeout_s)
+            exchange = None
+            return relay
+        except NodeFailure as failure:
+            outcome = Outcome.FAILED
+            logger.info("node %s %s", assignment.node.name, failure.message)
+            if failure.kind is not Failure.PROTOCOL:
+                self._failed(assignment.node)
+            assignment.end(outcome, self._clock())
+            raise
+        except BaseException:
+            assignment.end(Outcome.LEFT, self._clock())
+            raise
+        finally:
+            if exchange is not None:
+                exchange.connection.abort()
+
+    def _keep(self, relay: AnswerRelay) -> None:
+        """Remember where a stored response is, by the id near the beginning of its answer."""
+        found = _RESPONSE_ID.search(relay.first[:_ID_BYTES])
+        if found is not None and relay.exchange.head.status == HTTPStatus.OK:
+            self._sticky[found[1].decode()] = relay.assignment.node.url
+            while len(self._sticky) > _MAX_STICKY:
+                self._sticky.popitem(last=False)
+
+
+async def while_client_waits(receive: Receive, scope: Scope, work: Coroutine[Any, Any, None]) -> None:
+    """Run `work` in this task; a client that disconnects cancels it. Its body must have been read."""
+    task = asyncio.current_task()
+    assert task is not None
+    is_over = False
+
+    def left(watching: asyncio.Future[None]) -> None:
+        if not is_over and not watching.cancelled():
+            task.cancel()
+
+    watching = asyncio.ensure_future(_until_gone(receive))
+    watching.add_done_callback(left)
+    try:
+        await work
+    except asyncio.CancelledError:
+        if not watching.done() or watching.cancelled():
+            raise
+        task.uncancel()
+        record_of(scope).cancelled = True
+    finally:
+        is_over = True
+        watching.cancel()
+
+
+async def _until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _outcome_of(status: int) -> Outcome:
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return Outcome.FAILED
+    return Outcome.REFUSED if status >= HTTPStatus.BAD_REQUEST else Outcome.DONE

@@ -1,0 +1,196 @@
+"""Adds, renews, removes and ends nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from http import HTTPStatus
+from typing import Any, Final, Protocol, cast
+
+from jan_serve.api.errors import http_problem
+from jan_serve.errors import JanServeError
+from jan_serve.fleet.fleet import MAX_NODES, Fleet
+from jan_serve.fleet.node import Node, Role, State
+from jan_serve.proxy.discovery import key_headers, models_of
+from jan_serve.proxy.fleet_file import FleetFile, NodeRecord
+from jan_serve.proxy.node_wire import NodeRequest, url_of_text
+from jan_serve.proxy.probes import Probes
+from jan_serve.proxy.problems import node_failed
+from jan_serve.proxy.upstream.connection import Failure, NodeFailure
+from jan_serve.proxy.upstream.node_client import NodeClient, OutsideNetworks
+from jan_serve.proxy.upstream.node_url import NodeUrl, known_url
+
+logger = logging.getLogger(__name__)
+
+TERMINATE_S: Final = 10.0
+_ADDS_AT_ONCE: Final = 64
+
+
+class NodeLinks(Protocol):
+    """Links between prefill and decode nodes, as far as membership changes them."""
+
+    def has(self, node: Node) -> bool:
+        """Whether the node is linked with another one."""
+        ...
+
+    def drop(self, node: Node) -> Awaitable[None]:
+        """Undo the links of a node."""
+        ...
+
+
+class NodeRegistry:
+    """Event loop only. file: None if nodes are not remembered."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        client: NodeClient,
+        links: NodeLinks,
+        key: str | None,
+        clock: Callable[[], float],
+        file: FleetFile | None,
+    ) -> None:
+        self.probes: Probes | None = None
+        self._fleet = fleet
+        self._client = client
+        self._links = links
+        self._key = key
+        self._clock = clock
+        self._file = file
+        self._fixed: set[str] = set()
+        self._turns = asyncio.Semaphore(_ADDS_AT_ONCE)
+        self._background: set[asyncio.Task[None]] = set()
+
+    def stays(self, node: Node) -> bool:
+        """Whether the node was named at the start."""
+        return node.url in self._fixed
+
+    def restore(self, records: Iterable[NodeRecord], urls: Sequence[str]) -> None:
+        """Nodes of the file, and those named at the start. They join when they answer. Raises HttpError for a URL."""
+        for record in records:
+            try:
+                url = url_of_text(record.url, None)
+                node = self._join(url, Role(record.role), tuple(record.models), record.speed)
+                node.declares = record.declares
+            except (ValueError, JanServeError) as error:
+                logger.warning("a remembered node is left out: %s", error)
+        for text in urls:
+            url = url_of_text(text, None)
+            self._fixed.add(str(url))
+            if self._fleet.find(str(url)) is None:
+                self._join(url, Role.HYBRID, (), None)
+
+    async def add(self, wanted: NodeRequest) -> Node:
+        """Add a node that answers, or renew one. Raises HttpError.
+
+        A node that names its models and takes no connection yet is added too: LMDeploy's servers register before they
+        listen. It gets requests once it answers.
+        """
+        url = str(wanted.url)
+        node = self._fleet.find(url)
+        if node is None and len(self._fleet) >= MAX_NODES:
+            message = f"The proxy has {MAX_NODES} nodes, its limit: remove one first."
+            raise http_problem(HTTPStatus.TOO_MANY_REQUESTS, "too_many_nodes", message)
+        if node is not None:
+            if node.role is not wanted.role and self._links.has(node):
+                role = node.role.name.lower()
+                message = f"The node is linked as a {role} node: remove it before it changes its role."
+                raise http_problem(HTTPStatus.CONFLICT, "node_is_linked", message)
+            known = node.state is State.HEALTHY and node.role is wanted.role
+            if known and wanted.models in ((), node.models):
+                return self._fleet.add(url, node.role, node.models, wanted.speed, self._clock())
+        async with self._turns:
+            models, state, reason = await self._ask(wanted)
+        node = self._fleet.add(url, wanted.role, models, wanted.speed, self._clock())
+        node.probe_failures = 0
+        node.declares, node.listed_s = bool(wanted.models), self._clock()
+        self._fleet.set_state(node, state, reason)
+        self._watch(node)
+        return node
+
+    async def _ask(self, wanted: NodeRequest) -> tuple[tuple[str, ...], State, str]:
+        try:
+            listed = await models_of(self._client, wanted.url, self._key)
+        except OutsideNetworks as failure:
+            message = f"The node {wanted.url} {failure.message}."
+            raise http_problem(HTTPStatus.FORBIDDEN, "forbidden_node", message) from None
+        except NodeFailure as failure:
+            if wanted.models and failure.kind is Failure.CONNECT:
+                return wanted.models, State.JOINING, failure.message
+            failure = NodeFailure(
+                Failure.PROTOCOL, failure.message
+            )  # the caller waited for the proxy, not the node
+            raise node_failed(str(wanted.url), failure) from None
+        if missing := [name for name in wanted.models if name not in listed]:
+            message = f"The node {wanted.url} does not list the model {missing[0][:200]!r} in /v1/models."
+            raise http_problem(HTTPStatus.BAD_REQUEST, "model_not_found", message)
+        return wanted.models or listed, State.HEALTHY, ""
+
+    def remove(self, url: NodeUrl) -> None:
+        """No new requests for it; running ones end in peace. A node that is not there is removed already."""
+        node = self._fleet.find(str(url))
+        if node is not None:
+            self._fixed.discard(node.url)
+            self._forget(node)
+
+    async def terminate(self, url: NodeUrl) -> None:
+        """Ask a node to end. It gets no new requests, and stays listed until it is gone. Raises HttpError."""
+        node = self._fleet.find(str(url))
+        if node is None:
+            raise http_problem(HTTPStatus.NOT_FOUND, "node_not_found", f"There is no node {url}.")
+        before = node.state, node.reason
+        assert self.probes is not None
+        self.probes.ending.add(node)
+        self._fleet.set_state(node, State.DRAINING, "it was told to end")
+        try:
+            status, content = await self._client.fetch_json(
+                url, "GET", "/terminate", key_headers(self._key), limit_s=TERMINATE_S
+            )
+            if status != HTTPStatus.OK:
+                raise NodeFailure(Failure.PROTOCOL, f"refuses to end with status {status}{_said(content)}")
+        except NodeFailure as failure:
+            self.probes.ending.discard(node)
+            self._fleet.set_state(node, *before)
+            raise node_failed(node.name, failure) from None
+        self.probes.soon(node)
+
+    def ended(self, node: Node) -> None:
+        """A node is gone for good."""
+        logger.info("node %s is forgotten", node.name)
+        self._forget(node)
+
+    def _join(self, url: NodeUrl, role: Role, models: tuple[str, ...], speed: float | None) -> Node:
+        node = self._fleet.add(str(url), role, models, speed, self._clock())
+        self._watch(node)
+        return node
+
+    def _watch(self, node: Node) -> None:
+        assert self.probes is not None
+        self.probes.watch(node)
+        self.save()
+
+    def _forget(self, node: Node) -> None:
+        assert self.probes is not None
+        self._fleet.remove(node.url)
+        self.probes.unwatch(node)
+        if self._links.has(node):
+            task = asyncio.ensure_future(self._links.drop(node))
+            self._background.add(task)
+            task.add_done_callback(self._background.discard)
+        known_url.cache_clear()
+        self.save()
+
+    def save(self) -> None:
+        if self._file is not None:
+            self._file.save(self._fleet)
+
+
+def _said(content: Any) -> str:
+    """The message of an error body, OpenAI's or a flat one."""
+    fields = cast(dict[str, Any], content) if isinstance(content, dict) else {}
+    error = fields.get("error")
+    if isinstance(error, dict):
+        fields = cast(dict[str, Any], error)
+    message = fields.get("message")
+    return f": {message[:500]}" if isinstance(message, str) else ""

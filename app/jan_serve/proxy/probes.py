@@ -1,0 +1,170 @@
+"""Asks every node how it is: often while it answers, rarely while it does not, soon after a failed request."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Final
+
+from jan_serve.errors import JanServeError
+from jan_serve.fleet.fleet import Fleet
+from jan_serve.fleet.node import Node, State
+from jan_serve.proxy.discovery import condition_of, key_headers, models_of
+from jan_serve.proxy.upstream.connection import NodeFailure
+from jan_serve.proxy.upstream.node_client import NodeClient
+from jan_serve.proxy.upstream.node_url import known_url
+
+logger = logging.getLogger(__name__)
+
+PROBE_S: Final = 3.0
+MAX_HEALTH_BYTES: Final = 64 * 1024
+MODELS_S: Final = 30.0
+"""How often a node is asked for its models: people pull new ones."""
+FAILURES: Final = 2
+MAX_PAUSE_S: Final = 60.0
+JITTER: Final = 0.2
+FORGET_S: Final = 24 * 3600.0
+_AT_ONCE: Final = 256
+
+
+class Probes:
+    """One task for each node, so that a node that hangs delays no other. Event loop only.
+
+    gone: called with a node that was lost for a day, or that was told to end and is lost. stays: whether a node may not
+    be forgotten.
+    """
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        client: NodeClient,
+        key: str | None,
+        clock: Callable[[], float],
+        rng: Random,
+        *,
+        interval_s: float,
+        gone: Callable[[Node], None],
+        stays: Callable[[Node], bool],
+        pause: Callable[[asyncio.Event, float], Awaitable[None]] | None = None,
+    ) -> None:
+        self._fleet = fleet
+        self._client = client
+        self._key = key
+        self._clock = clock
+        self._rng = rng
+        self._interval_s = interval_s
+        self._gone = gone
+        self._stays = stays
+        self._pause = pause or _pause
+        self._tasks: dict[Node, asyncio.Task[None]] = {}
+        self._wakes: dict[Node, asyncio.Event] = {}
+        self._turns = asyncio.Semaphore(_AT_ONCE)
+        self.ending: set[Node] = set()
+
+    def watch(self, node: Node) -> None:
+        """Probe a node from now on, at once if it is new."""
+        if node not in self._tasks:
+            self._wakes[node] = asyncio.Event()
+            self._tasks[node] = asyncio.create_task(self._follow(node), name=f"probe {node.name}")
+
+    def unwatch(self, node: Node) -> None:
+        task = self._tasks.pop(node, None)
+        self._wakes.pop(node, None)
+        self.ending.discard(node)
+        if task is not None and task is not asyncio.current_task():
+            task.cancel()
+
+    def soon(self, node: Node) -> None:
+        """Something went wrong with it: ask now."""
+        wake = self._wakes.get(node)
+        if wake is not None:
+            wake.set()
+
+    async def close(self) -> None:
+        tasks = list(self._tasks.values())
+        self._tasks.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _follow(self, node: Node) -> None:
+        wake = self._wakes[node]
+        while self._fleet.find(node.url) is node:
+            wake.clear()
+            async with self._turns:
+                await self.probe(node)
+            if node.state is State.LOST and self._is_over(node):
+                self._gone(node)
+                return
+            await self._pause(wake, self._next_s(node))
+
+    def _next_s(self, node: Node) -> float:
+        pause = self._interval_s
+        if node.state is State.LOST:
+            pause = min(MAX_PAUSE_S, pause * 2.0 ** (node.probe_failures - FAILURES))
+        return pause * self._rng.uniform(1 - JITTER, 1 + JITTER)
+
+    def _is_over(self, node: Node) -> bool:
+        if node in self.ending:
+            return True
+        return not self._stays(node) and self._clock() - node.seen_s > FORGET_S
+
+    async def probe(self, node: Node) -> None:
+        """Ask a node once, and note how it is."""
+        url = known_url(node.url)
+        try:
+            status, content = await self._client.fetch_json(
+                url, "GET", "/health", key_headers(self._key), limit_s=PROBE_S, max_bytes=MAX_HEALTH_BYTES
+            )
+            condition = condition_of(status, content)
+            is_new = self._fleet.note_start(node, condition.pid, condition.uptime_s)
+            is_old = not node.declares and self._clock() - node.listed_s >= MODELS_S
+            if node.state in (State.JOINING, State.LOST) or is_new or is_old:
+                await self._check_models(node)
+        except (NodeFailure, JanServeError) as failure:
+            self._note_failure(node, failure.message)
+            return
+        node.probe_failures = 0
+        node.seen_s = self._clock()
+        if condition.open_requests is not None:
+            node.others = max(0, condition.open_requests - node.in_flight)
+        state, reason = condition.state, condition.reason
+        if node in self.ending:
+            state, reason = State.DRAINING, "it was told to end"
+        if state is not node.state:
+            logger.info("node %s is %s %s", node.name, state.value, reason)
+        self._fleet.set_state(node, state, reason)
+
+    async def _check_models(self, node: Node) -> None:
+        """What a node said of itself, or had before it was lost, may not be so."""
+        listed = await models_of(self._client, known_url(node.url), self._key)
+        if self._fleet.find(node.url) is not node:  # removed meanwhile
+            return
+        node.listed_s = self._clock()
+        if not node.declares:
+            self._fleet.add(node.url, node.role, listed, node.speed, self._clock())
+            return
+        kept = [name for name in node.models if name in listed]
+        if missing := [name for name in node.models if name not in listed]:
+            logger.warning("node %s does not have %s", node.name, ", ".join(missing)[:500])
+        self._fleet.add(node.url, node.role, kept, node.speed, self._clock())
+
+    def _note_failure(self, node: Node, message: str) -> None:
+        node.probe_failures += 1
+        if node.state is State.JOINING:
+            node.reason = message
+        if node.probe_failures >= FAILURES and node.state is not State.LOST:
+            logger.warning("node %s is lost: %s", node.name, message)
+            self._fleet.set_state(node, State.LOST, message)
+        elif node.state is State.LOST:
+            node.reason = message
+
+
+async def _pause(wake: asyncio.Event, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await wake.wait()
+    except TimeoutError:
+        pass

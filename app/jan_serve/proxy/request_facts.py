@@ -1,0 +1,130 @@
+"""What the proxy reads in a request: enough to choose a node. The node gets the bytes unchanged. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+import msgspec
+
+from jan_serve.api.http.strict_json import decode_json
+from jan_serve.chat.billing_line import cut_billing_line
+from jan_serve.errors import InvalidRequest
+from jan_serve.fleet.prompt_keys import NO_KEYS, PromptKeys, prompt_keys
+
+MAX_MODEL: Final = 1024
+_NODE_FIELDS: Final = ("migration_request", "with_cache", "preserve_cache")
+_ROUTED: Final = frozenset({"model", "stream"})
+_ESCAPED_LETTER: Final = re.compile(rb"\\u00[67][0-9a-fA-F]")
+_PROMPTS: Final = (
+    "tools",
+    "system",
+    "systemInstruction",
+    "instructions",
+    "messages",
+    "prompt",
+    "input",
+    "inputs",
+    "input_ids",
+)
+"""In the order in which templates put them."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFacts:
+    """model: None if the request names none. previous: the id of a response that this request continues."""
+
+    body: dict[str, Any]
+    model: str | None
+    stream: bool
+    previous: str | None
+
+
+def read_facts(body: bytes, max_depth: int) -> RequestFacts:
+    """Raises InvalidRequest, and InvalidJson for a body that nodes would refuse too."""
+    content = decode_json(body, max_depth)
+    if not isinstance(content, dict):
+        raise InvalidRequest("The request body must be a JSON object.")
+    fields = cast(dict[str, Any], content)
+    _check_unique(body)
+    for name in _NODE_FIELDS:
+        if fields.get(name):
+            raise InvalidRequest(f"{name}: only the proxy may send this to a node", param=name)
+    model = fields.get("model")
+    if model is not None and (not isinstance(model, str) or not 0 < len(model) <= MAX_MODEL):
+        raise InvalidRequest(f"model: must be a text of 1 to {MAX_MODEL} characters", param="model")
+    stream = fields.get("stream")
+    if stream is not None and not isinstance(stream, bool):
+        raise InvalidRequest("stream: must be true or false", param="stream")
+    previous = fields.get("previous_response_id")
+    return RequestFacts(fields, model, bool(stream), previous if isinstance(previous, str) else None)
+
+
+def keys_of(facts: RequestFacts, salt: bytes) -> PromptKeys:
+    """The keys of the prompt's prefixes."""
+    parts = list(_parts(facts.body))
+    return prompt_keys(salt, facts.model or "", parts) if parts else NO_KEYS
+
+
+def _parts(body: dict[str, Any]) -> Iterator[bytes]:
+    for name in _PROMPTS:
+        value = body.get(name)
+        match value:
+            case None:
+                continue
+            case str():
+                yield (
+                    cut_billing_line(value).encode("utf-8", "replace")
+                    if name == "system"
+                    else value.encode("utf-8", "replace")
+                )
+            case list():
+                for number, item in enumerate(cast(list[object], value)):
+                    yield _item(item, is_first=number == 0)
+            case _:
+                yield _encode(value)
+
+
+def _item(item: object, *, is_first: bool) -> bytes:
+    """A message, tool or part, without what changes although the prompt stays: cache marks, a billing line."""
+    if not isinstance(item, dict):
+        return _encode(item)
+    fields = cast(dict[str, Any], item)
+    fields = {name: value for name, value in fields.items() if name != "cache_control"}
+    content = fields.get("content")
+    if isinstance(content, list):
+        fields["content"] = [_without_mark(part) for part in cast(list[object], content)]
+    elif is_first and isinstance(content, str) and fields.get("role") == "system":
+        fields["content"] = cut_billing_line(content)
+    elif is_first and isinstance(fields.get("text"), str):
+        fields["text"] = cut_billing_line(fields["text"])
+    return _encode(fields)
+
+
+def _without_mark(part: object) -> object:
+    if not isinstance(part, dict):
+        return part
+    return {name: value for name, value in cast(dict[str, Any], part).items() if name != "cache_control"}
+
+
+def _check_unique(body: bytes) -> None:
+    """Names that decide about the way of a request may occur once: readers disagree about which one counts."""
+    is_suspicious = any(body.count(b'"%b"' % name.encode()) > 1 for name in _ROUTED)
+    if not is_suspicious and _ESCAPED_LETTER.search(body) is None:
+        return
+    # Only the outermost object counts; json hands it over last.
+    outermost: list[tuple[str, Any]] = []
+
+    def keep(pairs: list[tuple[str, Any]]) -> None:
+        outermost[:] = pairs
+
+    json.loads(body, object_pairs_hook=keep)
+    names = [name for name, _ in outermost]
+    for name in _ROUTED:
+        if names.count(name) > 1:
+            raise InvalidRequest(f"{name}: occurs more than once in the request body", param=name)

@@ -1,0 +1,67 @@
+"""The routes that go on to a node. Another protocol of the nodes is a line here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """pattern: a path, or a prefix that ends with `/*`. sticky: `keeps` answers have an id, and later requests for it
+    go to the same node; `follows` such a request has the id in its path. migrates: with DistServe, one node computes
+    the prompt and another one the answer.
+    """
+
+    pattern: str
+    methods: frozenset[str] = frozenset({"POST"})
+    sticky: Literal["", "keeps", "follows"] = ""
+    migrates: bool = False
+
+
+_READ: Final = frozenset({"GET"})
+_ANY: Final = frozenset({"GET", "POST", "DELETE"})
+
+FORWARDED: Final = (
+    # LMDeploy's and OpenAI's
+    Route("/v1/chat/completions", migrates=True),
+    Route("/v1/completions", migrates=True),
+    Route("/v1/embeddings"),
+    Route("/v1/encode"),
+    Route("/pooling"),
+    Route("/generate"),
+    Route("/generate_stream"),
+    Route("/v1/responses", sticky="keeps"),
+    Route("/v1/responses/*", _ANY, sticky="follows"),
+    # Anthropic's, Ollama's
+    Route("/v1/messages"),
+    Route("/v1/messages/count_tokens"),
+    Route("/api/chat"),
+    Route("/api/generate"),
+    Route("/api/embed"),
+    Route("/api/embeddings"),
+    # Text Generation Inference's, llama-server's, ours
+    Route("/tgi/*", frozenset({"GET", "POST"})),
+    Route("/infill"),
+    Route("/completion"),
+    Route("/tokenize"),
+    Route("/detokenize"),
+    Route("/apply-template"),
+    Route("/extras/tokenize"),
+)
+"""Not there, on purpose: what changes one server (models, sleep, weights, aborting, its end)."""
+
+
+class RouteTable:
+    def __init__(self, routes: tuple[Route, ...] = FORWARDED) -> None:
+        self._exact = {route.pattern: route for route in routes if not route.pattern.endswith("/*")}
+        self._prefixes = [route for route in routes if route.pattern.endswith("/*")]
+
+    def find(self, path: str) -> Route | None:
+        """A path with `.` or `..` steps has no route: it could leave its prefix at the node."""
+        route = self._exact.get(path)
+        if route is not None:
+            return route
+        if any(step in (".", "..") for step in path.split("/")) or "\\" in path:
+            return None
+        return next((route for route in self._prefixes if path.startswith(route.pattern[:-1])), None)

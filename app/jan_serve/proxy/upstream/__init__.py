@@ -1,0 +1,1 @@
+"""HTTP towards nodes: which addresses are allowed, connections, and their reuse."""

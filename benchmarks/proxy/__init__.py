@@ -1,0 +1,1 @@
+"""Benchmarks of the proxy: a simulation through its real decisions, their cost, and real HTTP."""
