@@ -210,6 +210,7 @@ def _print(figures: dict[str, list[dict[str, Any]]]) -> None:
         "added p50",
         "added p99",
         "added first p50",
+        "CPU ms",
         "failed",
     ):
         table.add_column(heading)
@@ -217,9 +218,8 @@ def _print(figures: dict[str, list[dict[str, Any]]]) -> None:
         for row, direct in zip(rows, figures["direct"], strict=True):
             added = [f"{row[key] - direct[key]:.2f}" for key in ("p50", "p99", "first_p50")]
             kind = "stream" if row["stream"] else "whole"
-            table.add_row(
-                name, kind, str(row["connections"]), f"{row['per_s']:.0f}", *added, str(row["failed"])
-            )
+            cells = (f"{row['cpu_ms']:.2f}", str(row["failed"]))
+            table.add_row(name, kind, str(row["connections"]), f"{row['per_s']:.0f}", *added, *cells)
     Console(width=130).print(table)
 
 

@@ -8,6 +8,8 @@ from typing import Final
 TAIL_BYTES: Final = 4096
 _PROMPT: Final = re.compile(rb'(?<!\\)"(?:prompt_tokens|input_tokens|prompt_eval_count)"\s*:\s*(\d{1,12})')
 _CACHED: Final = re.compile(rb'(?<!\\)"(?:cached_tokens|cache_read_input_tokens|cache_n)"\s*:\s*(\d{1,12})')
+_BESIDE: Final = re.compile(rb'(?<!\\)"cache_read_input_tokens"\s*:\s*(\d{1,12})')
+"""Anthropic counts these beside `input_tokens`; the others count them within the prompt."""
 
 
 class UsageTail:
@@ -28,7 +30,8 @@ class UsageTail:
 
     @property
     def prompt_tokens(self) -> int | None:
-        return _last(_PROMPT, self._tail)
+        found = _last(_PROMPT, self._tail)
+        return None if found is None else found + (_last(_BESIDE, self._tail) or 0)
 
     @property
     def cached_tokens(self) -> int | None:
