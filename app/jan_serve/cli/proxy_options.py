@@ -204,7 +204,7 @@ MigrationProtocolOption = Annotated[
     MigrationProtocol,
     typer.Option(
         "--migration-protocol",
-        help="What LMDeploy's nodes are told; those of jan-serve use TCP.",
+        help="The protocol that LMDeploy's nodes use between them; nodes of jan-serve use TCP.",
         rich_help_panel=_LMDEPLOY,
     ),
 ]

@@ -76,7 +76,7 @@ def _address_towards(url: str) -> str | None:
 class ProxyMember(ServerObserver):
     """Registers when the server listens, and tries until it is stopped; withdraws when the server drains.
 
-    inner: another observer, which is told the same.
+    inner: another observer, which gets the same calls.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class ProxyMember(ServerObserver):
         self._stopped.set()
 
     async def left(self) -> None:
-        """Wait until the proxy was told, or does not answer."""
+        """Wait until the proxy has the news, or does not answer."""
         if self._task is not None:
             await self._task
 
@@ -145,15 +145,15 @@ class ProxyMember(ServerObserver):
     async def _register(self) -> str | None:
         """Why it failed, if it did."""
         self._current = await asyncio.to_thread(self._membership)
-        status, said = await _call(self._current, "/nodes/add", _CALL_S)
+        status, answer = await _call(self._current, "/nodes/add", _CALL_S)
         # LMDeploy's proxy answers 200 to failures, too, with another text.
-        return None if status == HTTPStatus.OK and _ADDED in said else said[:500]
+        return None if status == HTTPStatus.OK and _ADDED in answer else answer[:500]
 
     async def _withdraw(self) -> None:
         if self._current is not None:
-            status, said = await _call(self._current, "/nodes/remove", _WITHDRAW_S)
+            status, answer = await _call(self._current, "/nodes/remove", _WITHDRAW_S)
             if status != HTTPStatus.OK:
-                logger.warning("not removed from the proxy: %s", said[:500])
+                logger.warning("not removed from the proxy: %s", answer[:500])
 
 
 async def _call(membership: Membership, path: str, limit_s: float) -> tuple[int, str]:

@@ -73,7 +73,7 @@ class ForwardCounts:
 
 
 class Forwarder:
-    """Event loop only. failed: told about nodes that could not be reached."""
+    """Event loop only. failed: called with nodes that could not be reached."""
 
     def __init__(
         self,

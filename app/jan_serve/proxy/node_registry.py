@@ -142,7 +142,7 @@ class NodeRegistry:
         before = node.state, node.reason
         assert self.probes is not None
         self.probes.ending.add(node)
-        self._fleet.set_state(node, State.DRAINING, "it was told to end")
+        self._fleet.set_state(node, State.DRAINING, "it was asked to end")
         try:
             status, content = await self._client.fetch_json(
                 url, "GET", "/terminate", key_headers(self._key), limit_s=TERMINATE_S

@@ -32,8 +32,8 @@ _AT_ONCE: Final = 256
 class Probes:
     """One task for each node, so that a node that hangs delays no other. Event loop only.
 
-    gone: called with a node that was lost for a day, or that was told to end and is lost. stays: whether a node may not
-    be forgotten.
+    gone: called with a node that was lost for a day, or that was asked to end and is lost. stays: whether a node may
+    not be forgotten.
     """
 
     def __init__(
@@ -132,13 +132,13 @@ class Probes:
             node.others = max(0, condition.open_requests - node.in_flight)
         state, reason = condition.state, condition.reason
         if node in self.ending:
-            state, reason = State.DRAINING, "it was told to end"
+            state, reason = State.DRAINING, "it was asked to end"
         if state is not node.state:
             logger.info("node %s is %s %s", node.name, state.value, reason)
         self._fleet.set_state(node, state, reason)
 
     async def _check_models(self, node: Node) -> None:
-        """What a node said of itself, or had before it was lost, may not be so."""
+        """What a node reported, or had before it was lost, may be out of date."""
         listed = await models_of(self._client, known_url(node.url), self._key)
         if self._fleet.find(node.url) is not node:  # removed meanwhile
             return

@@ -222,9 +222,9 @@ def _refused(status: int, content: bytes, node: Node) -> Exception:
     """A refusal of the client's request is for the client; anything else is the node's failure."""
     if HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR:
         try:
-            said = cast(dict[str, Any], msgspec.json.decode(content, type=dict)).get("message")
+            message = cast(dict[str, Any], msgspec.json.decode(content, type=dict)).get("message")
         except msgspec.DecodeError:
-            said = None
-        text = said if isinstance(said, str) else f"The node {node.name} refuses the request."
+            message = None
+        text = message if isinstance(message, str) else f"The node {node.name} refuses the request."
         return http_problem(status, "invalid_request", text[:2000])
     return NodeFailure(Failure.PROTOCOL, f"answers a prefill with status {status}")

@@ -210,8 +210,8 @@ class PairLinks:
         )
         fields = cast(dict[str, Any], content) if isinstance(content, dict) else {}
         if status != HTTPStatus.OK or fields.get("status") != _SUCCESS:
-            said = fields.get("message")
-            text = f": {said[:300]}" if isinstance(said, str) else f" (status {status})"
+            reason = fields.get("message")
+            text = f": {reason[:300]}" if isinstance(reason, str) else f" (status {status})"
             raise NodeFailure(Failure.PROTOCOL, f"({node.name}) refuses {path}{text}")
         return fields
 
