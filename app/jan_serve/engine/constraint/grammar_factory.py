@@ -41,7 +41,10 @@ class GrammarFactory:
         kept = self._kept.get(lark)
         if kept is None:
             check_lark(lark)
-            kept = self._kept[lark] = GrammarExecutor(self.tables.tokenizer(), lark, self._vocab)
+            kept = GrammarExecutor(self.tables.tokenizer(), lark, self._vocab)
+            if not self.tables.complete:  # its masks take longer than those of the next one
+                return kept
+            self._kept[lark] = kept
             self._forget_old()
         self._kept.move_to_end(lark)
         return kept.copy()

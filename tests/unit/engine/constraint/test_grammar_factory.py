@@ -24,11 +24,13 @@ class Counted:
 
         monkeypatch.setattr(grammar_factory, "GrammarExecutor", make)
         monkeypatch.setattr(SmallVocab, "special", {}, raising=False)
-        monkeypatch.setattr(SmallVocab, "pieces", _pieces, raising=False)
 
 
-def _pieces(_vocab: SmallVocab) -> list[bytes]:
-    return [letter.encode() for letter in LETTERS]
+def complete_factory() -> GrammarFactory:
+    factory = GrammarFactory(small_vocab())
+    while not factory.tables.complete:
+        factory.tables.advance()
+    return factory
 
 
 def grammar(letter: str) -> CompiledGrammar:
@@ -37,7 +39,7 @@ def grammar(letter: str) -> CompiledGrammar:
 
 def test_an_equal_grammar_is_compiled_once_and_its_states_are_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     counted = Counted(monkeypatch)
-    factory = GrammarFactory(small_vocab())
+    factory = complete_factory()
     token = LETTERS.index("a")
     first = factory.create(grammar("a"))
     first.accept(token)
@@ -50,7 +52,7 @@ def test_an_equal_grammar_is_compiled_once_and_its_states_are_apart(monkeypatch:
 def test_the_least_recently_used_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     counted = Counted(monkeypatch)
     monkeypatch.setattr(grammar_factory, "_MAX_KEPT", 2)
-    factory = GrammarFactory(small_vocab())
+    factory = complete_factory()
     for letter in "abacab":
         factory.create(grammar(letter))
     assert [lark[8] for lark in counted.compiled] == ["a", "b", "c", "b"]
@@ -59,7 +61,7 @@ def test_the_least_recently_used_is_forgotten(monkeypatch: pytest.MonkeyPatch) -
 def test_a_grammar_above_the_limit_is_kept_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     counted = Counted(monkeypatch)
     monkeypatch.setattr(grammar_factory, "_MAX_KEPT_CHARACTERS", 5)
-    factory = GrammarFactory(small_vocab())
+    factory = complete_factory()
     for letter in "aabba":
         factory.create(grammar(letter))
     assert [lark[8] for lark in counted.compiled] == ["a", "b", "a"]
@@ -67,8 +69,16 @@ def test_a_grammar_above_the_limit_is_kept_alone(monkeypatch: pytest.MonkeyPatch
 
 def test_a_refusal_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     counted = Counted(monkeypatch)
-    factory = GrammarFactory(small_vocab())
+    factory = complete_factory()
     for _ in range(2):
         with pytest.raises(InvalidGrammar):
             factory.create(CompiledGrammar(gbnf="", lark="start: missing\n"))
+    assert len(counted.compiled) == 2
+
+
+def test_what_was_made_before_the_tables_were_complete_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = Counted(monkeypatch)
+    factory = GrammarFactory(small_vocab())
+    for _ in range(2):
+        factory.create(grammar("a"))
     assert len(counted.compiled) == 2
