@@ -83,7 +83,10 @@ class Healthy:
         self.server = server
         self.url = server.url()
         self.golden = self._answer()
-        self._files = psutil.Process(server.process.pid).num_fds()
+        process = psutil.Process(server.process.pid)
+        # The processes for templates and constraints start within a second of the first load.
+        wait_until(lambda: {"render", "compile"} <= {each.cmdline()[-1] for each in process.children()})
+        self._files = process.num_fds()
 
     def _answer(self) -> str:
         return text_of(complete(self.url, "hello", max_tokens=8))

@@ -152,7 +152,9 @@ def content(reply: dict[str, Any]) -> Any:
     if "choices" not in reply:
         return reply["text"], reply["output_ids"], reply["meta_info"]["completion_tokens"]
     choice = reply["choices"][0]
-    return choice.get("text", choice.get("message")), reply["usage"]
+    # Which tokens were cached depends on the server.
+    usage = {name: count for name, count in reply["usage"].items() if name != "prompt_tokens_details"}
+    return choice.get("text", choice.get("message")), usage
 
 
 SEEDED: dict[str, Any] = {"temperature": 0.9, "seed": 5}

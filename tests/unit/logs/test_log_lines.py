@@ -5,23 +5,9 @@ from __future__ import annotations
 import io
 import json
 import logging
-from collections.abc import Iterator
-
-import pytest
 
 from jan_serve.logs.log_lines import configure_logging, printable
-
-
-@pytest.fixture(autouse=True)
-def keep_logging() -> Iterator[None]:
-    """Puts the root logger back."""
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    for name in ("jan_serve", "uvicorn", "uvicorn.error", "uvicorn.access"):
-        logging.getLogger(name).setLevel(logging.NOTSET)
+from tests.support.kept_logging import keep_logging as keep_logging
 
 
 def test_lines_for_people() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from jan_serve.cli.main import main
+from tests.support.kept_logging import keep_logging as keep_logging
 from tests.support.proxied import proxying
 
 
