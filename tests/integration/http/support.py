@@ -76,6 +76,15 @@ def metric(url: str, name: str, **labels: str) -> float:
     return total
 
 
+def _subcommands(process: psutil.Process) -> set[str]:
+    """Of its children, as far as they have not ended."""
+    found: set[str] = set()
+    for child in process.children():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found.update(child.cmdline()[-1:])
+    return found
+
+
 class Healthy:
     """A server whose golden answer is known. `check` passes after every fault that it has to survive."""
 
@@ -85,7 +94,7 @@ class Healthy:
         self.golden = self._answer()
         process = psutil.Process(server.process.pid)
         # The processes for templates and constraints start within a second of the first load.
-        wait_until(lambda: {"render", "compile"} <= {each.cmdline()[-1] for each in process.children()})
+        wait_until(lambda: {"render", "compile"} <= _subcommands(process))
         self._files = process.num_fds()
 
     def _answer(self) -> str:

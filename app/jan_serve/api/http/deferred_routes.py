@@ -15,6 +15,8 @@ from fastapi.routing import APIRoute
 from starlette.routing import BaseRoute, Match, compile_path
 from starlette.types import Receive, Scope, Send
 
+from jan_serve.errors import Unavailable
+
 _CHOSEN: Final = "jan_serve.route"
 
 
@@ -48,7 +50,11 @@ class DeferredRoutes(BaseRoute):
 
     @cached_property
     def routes(self) -> list[BaseRoute]:
-        return self._make().routes
+        """Raises Unavailable if its modules cannot be read now; the next call tries again."""
+        try:
+            return self._make().routes
+        except OSError as error:
+            raise Unavailable(f"The server cannot read its own files: {error.strerror}.") from error
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         partial_match: tuple[Match, Scope] = (Match.NONE, {})

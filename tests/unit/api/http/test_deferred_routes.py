@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from fastapi import APIRouter, FastAPI
 from starlette.testclient import TestClient
 
 from jan_serve.api.http.deferred_routes import DeferredRoute, DeferredRoutes, all_routes
+from jan_serve.errors import Unavailable
 
 
 def _is_analysed(route: object) -> bool:
@@ -81,3 +83,17 @@ def test_all_routes_are_in_order() -> None:
     inner.routes.append(DeferredRoutes(lambda: outer))
     listed = list(all_routes([DeferredRoutes(lambda: inner)]))
     assert listed == [*inner.routes[:2], *outer.routes]
+
+
+def test_modules_that_cannot_be_read_now_are_tried_again() -> None:
+    failures = [OSError(24, "Too many open files")]
+
+    def make() -> APIRouter:
+        if failures:
+            raise failures.pop()
+        return _router()
+
+    routes = DeferredRoutes(make)
+    with pytest.raises(Unavailable, match="Too many open files"):
+        _ = routes.routes
+    assert len(routes.routes) == 2
