@@ -5,31 +5,20 @@ Names are those of models that think, have no template, embed, fill gaps, fail t
 
 from __future__ import annotations
 
-import asyncio
-import threading
 import zlib
 from collections.abc import Generator
-from pathlib import Path
 from typing import Any, Final, cast
 
 import pytest
 import schemathesis
 
-from jan_serve.api.app import create_app
 from jan_serve.api.dialects.lmstudio import lmstudio_dialect
 from jan_serve.api.dialects.ollama import ollama_dialect
-from jan_serve.api.management import Management
-from jan_serve.store.library import ModelLibrary
-from jan_serve.store.resolve import ModelResolver
-from tests.integration.store.conftest import FILE, REPO, model_bytes
-from tests.support.compiling import InlineTranslator
+from tests.integration.store.conftest import FILE, REPO
 from tests.support.drawn_calls import CHECKS, drawn
-from tests.support.fake_client import FakeModels
-from tests.support.fake_hub import FakeRepo, running_hub
-from tests.support.fronts import make_settings
-from tests.support.managed import add_model, listening, managed_app
+from tests.support.drawn_management import document, serving_in_thread
+from tests.support.managed import add_model
 from tests.support.raw_http import get
-from tests.support.rendering import InlineRenderer
 from tests.unit.store.gguf_builder import GgufBytes, uint_key
 
 pytestmark = pytest.mark.integration
@@ -49,59 +38,19 @@ _PULLED: Final = (f"hf.co/{REPO}:Q8_0", f"{REPO}/{FILE}", REPO, "absent")
 _SCHEMATHESIS: Any = schemathesis
 
 
-def _document() -> dict[str, Any]:
-    """The document of an application with these routes; making it calls none of them."""
-
-    def nothing() -> Any:
-        raise NotImplementedError
-
-    nowhere = Path("nowhere")
-    control: Any = FakeModels()
-    management = Management(control, ModelLibrary(ModelResolver(nowhere), nowhere, nothing))
-    application = create_app(
-        make_settings(),
-        FakeModels(),
-        InlineRenderer(),
-        InlineTranslator(),
-        dialects=(ollama_dialect, lmstudio_dialect),
-        management=management,
-    )
-    return application.openapi()
-
-
-_DRAWN: Final[Any] = _SCHEMATHESIS.openapi.from_dict(_document()).include(path_regex="^/api/")
+_DRAWN: Final[Any] = _SCHEMATHESIS.openapi.from_dict(document(ollama_dialect, lmstudio_dialect)).include(
+    path_regex="^/api/"
+)
 
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
-    """A server in its own thread: drawn calls come from this one."""
     folder = tmp_path_factory.mktemp("drawn")
-    ready, end = threading.Event(), asyncio.Event()
-    address: list[str] = []
-
-    async def serve(hub: str) -> None:
-        async with managed_app(folder, hub=hub) as managed, listening(managed) as port:
-            address.append(f"http://localhost:{port}")
-            ready.set()
-            await end.wait()
-
-    for name in ("chat", "thinks", "no-template", "infills", "fail-load", "c", "org/same"):
-        add_model(folder, name)
     add_model(folder, "embeds", GgufBytes(keys=(uint_key("llama.pooling_type", 1),)).build())
-    add_model(folder, "broken", b"GGUF")
-    with running_hub() as hub:
-        hub.repos[REPO] = FakeRepo({FILE: model_bytes(1 << 16)})
-        loop = asyncio.new_event_loop()
-        thread = threading.Thread(target=lambda: loop.run_until_complete(serve(hub.url)))
-        thread.start()
-        try:
-            assert ready.wait(30)
-            yield address[0]
-        finally:
-            loop.call_soon_threadsafe(end.set)
-            thread.join(60)
-            assert not thread.is_alive()
-            loop.close()
+    with serving_in_thread(
+        folder, "chat", "thinks", "no-template", "infills", "fail-load", "c", "org/same"
+    ) as address:
+        yield address
 
 
 def _with_known_names(case: Any) -> None:
