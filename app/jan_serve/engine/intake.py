@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from collections.abc import Sequence as Items
 
+from jan_serve.core.images import AudioPiece, ImagePiece
 from jan_serve.core.sequence_state import SequenceState
 from jan_serve.engine.cache.prefix_mark import PrefixMark
 from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
@@ -23,8 +24,14 @@ from jan_serve.engine.sampler import Sampler
 from jan_serve.engine.sequence import RequestState, Sequence
 from jan_serve.engine.sequence_text import SequenceText
 from jan_serve.engine.tokens import TokenBuffer
-from jan_serve.errors import ContextLengthExceeded, InvalidRequest, InvalidState, UnsupportedOperation
-from jan_serve.ipc.messages import AdapterUse, EngineRequest, EngineSettings, ResumeState
+from jan_serve.errors import (
+    ContextLengthExceeded,
+    InvalidRequest,
+    InvalidState,
+    UnsupportedContent,
+    UnsupportedOperation,
+)
+from jan_serve.ipc.messages import AdapterUse, CountRequest, EngineRequest, EngineSettings, ResumeState
 
 
 class Intake:
@@ -71,12 +78,17 @@ class Intake:
             sequence.mark = mark
         return sequences
 
-    def to_tokens(self, request: EngineRequest) -> list[int]:
+    def to_tokens(self, request: EngineRequest | CountRequest) -> list[int]:
         """The prompt's ids. BOS comes first if the GGUF says so, and is never doubled."""
         tokens: list[int] = []
         for piece in request.prompt:
             if isinstance(piece, str):
                 tokens += self._vocab.tokenize(piece, add_special=False, parse_special=request.parse_special)
+            elif isinstance(piece, ImagePiece | AudioPiece):
+                sense = "see" if isinstance(piece, ImagePiece) else "hear"
+                raise UnsupportedContent(
+                    f"{request.prompt_param}: this model cannot {sense}", param=request.prompt_param
+                )
             else:
                 self.check_token_ids(piece, request.prompt_param)
                 tokens += piece

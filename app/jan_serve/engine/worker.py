@@ -39,6 +39,8 @@ from jan_serve.ipc.messages import (
     PROTOCOL_VERSION,
     AbortRequest,
     Accepted,
+    Counted,
+    CountRequest,
     Detokenized,
     DetokenizeRequest,
     DropState,
@@ -60,7 +62,8 @@ from jan_serve.ipc.messages import (
 )
 from jan_serve.ipc.parent_death import end_with_parent, write_no_core_dump
 
-IntakeItem = EngineRequest | EmbedRequest | TokenizeRequest | DetokenizeRequest | AbortRequest
+PreparedItem = EngineRequest | EmbedRequest | CountRequest | TokenizeRequest | DetokenizeRequest
+IntakeItem = PreparedItem | AbortRequest
 InboxItem = list[Sequence] | EmbedJob | AbortRequest | ShutdownRequest
 
 _REST_S = 0.5
@@ -239,7 +242,7 @@ class Worker:
                     wait_s = 0.0
         return self._intake_queue.get()
 
-    def _prepare(self, message: EngineRequest | EmbedRequest | TokenizeRequest | DetokenizeRequest) -> None:
+    def _prepare(self, message: PreparedItem) -> None:
         match message:
             case EngineRequest():
                 if self._engine is None:
@@ -251,6 +254,8 @@ class Worker:
                 self._inbox.put(sequences)
             case EmbedRequest():
                 self._inbox.put(self._embedder.start(message))
+            case CountRequest():
+                self._channel.send(Counted(message.id, len(self._intake.to_tokens(message))))
             case TokenizeRequest():
                 self._channel.send(self._tokenized(message))
             case DetokenizeRequest():
