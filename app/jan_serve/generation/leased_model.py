@@ -76,6 +76,10 @@ class LeasedModel:
         """The chat as the model reads it. Raises TemplateError and InvalidRequest."""
         return await self._deadline.wait(self._preparer.chat_text(prompt, self._client))
 
+    async def count(self, prompt: ChatPrompt) -> int:
+        """The tokens of the chat, images included. Raises as `chat_text`."""
+        return await self._deadline.wait(self._preparer.count(prompt, self._client))
+
     async def tokenize(
         self, text: str, *, add_special: bool = True, parse_special: bool = True, with_pieces: bool = False
     ) -> Tokenized:
