@@ -19,9 +19,10 @@ class TextPrompt(msgspec.Struct, frozen=True, tag="text"):
 
 
 class PartsPrompt(msgspec.Struct, frozen=True, tag="parts"):
-    """As TextPrompt, with images between the texts."""
+    """As TextPrompt, with images between the texts. add_special: BOS if the model adds it."""
 
     parts: tuple[ContentPart, ...]
+    add_special: bool = True
 
 
 class TokenPrompt(msgspec.Struct, frozen=True, tag="tokens"):

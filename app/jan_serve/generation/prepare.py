@@ -179,10 +179,13 @@ class RequestPreparer:
         """The chat as the model reads it, with SHOWN_MARKER for each image. Raises TemplateError, InvalidRequest."""
         return shown(await self._chat_pieces(prompt, client))
 
-    async def count(self, prompt: ChatPrompt, client: EngineClient) -> int:
-        """The tokens of the chat; its images are not decoded. Raises as `chat_text`."""
-        pieces = counted(await self._chat_pieces(prompt, client))
-        return await client.count(CountRequest(id=client.next_id(), prompt=pieces, prompt_param="messages"))
+    async def count(self, prompt: ChatPrompt | PartsPrompt, client: EngineClient) -> int:
+        """The tokens of the prompt; its images are not decoded. Raises as `chat_text`."""
+        if isinstance(prompt, ChatPrompt):
+            found = EnginePrompt(await self._chat_pieces(prompt, client), param="messages")
+        else:
+            found = await self._plain_prompt(GenerationRequest(prompt=prompt), client)
+        return await client.count(_count_request(found, client))
 
     async def _chat_pieces(self, prompt: ChatPrompt, client: EngineClient) -> tuple[str | ReadImage, ...]:
         _check_generates(client.facts)
@@ -244,9 +247,9 @@ class RequestPreparer:
         match request.prompt:
             case TextPrompt(text=text):
                 return EnginePrompt((text,))
-            case PartsPrompt(parts=parts):
+            case PartsPrompt(parts=parts, add_special=add_special):
                 pieces, warnings = await self._images.placed(parts, client)
-                return EnginePrompt(pieces, warnings=warnings)
+                return EnginePrompt(pieces, add_special=add_special, warnings=warnings)
             case TokenPrompt(ids=ids, param=param):
                 return EnginePrompt((ids,), add_special=False, param=param)
             case InfillPrompt() as prompt:
@@ -265,18 +268,8 @@ class RequestPreparer:
         """As the worker checks every prompt, but before images are decoded. Raises ContextLengthExceeded."""
         if not any(isinstance(piece, ReadImage) for piece in prompt.pieces):
             return
-        count = CountRequest(
-            id=client.next_id(),
-            prompt=counted(prompt.pieces),
-            add_special=prompt.add_special,
-            parse_special=prompt.parse_special,
-            prompt_param=prompt.param,
-        )
-        n_prompt, n_ctx, requested = (
-            await client.count(count),
-            client.facts.n_ctx,
-            request.stopping.max_tokens,
-        )
+        n_prompt = await client.count(_count_request(prompt, client))
+        n_ctx, requested = client.facts.n_ctx, request.stopping.max_tokens
         if n_prompt > n_ctx or (n_prompt == n_ctx and requested != 0):
             raise ContextLengthExceeded(n_prompt, n_ctx, max_tokens=requested, param=prompt.param)
 
@@ -291,6 +284,16 @@ class RequestPreparer:
         if sampling.seed is None:
             sampling = msgspec.structs.replace(sampling, seed=self._seed())
         return msgspec.structs.replace(sampling, logit_bias=bias)
+
+
+def _count_request(prompt: EnginePrompt, client: EngineClient) -> CountRequest:
+    return CountRequest(
+        id=client.next_id(),
+        prompt=counted(prompt.pieces),
+        add_special=prompt.add_special,
+        parse_special=prompt.parse_special,
+        prompt_param=prompt.param,
+    )
 
 
 def _without_dialect(tool: Tool) -> Tool:
