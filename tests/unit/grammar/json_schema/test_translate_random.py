@@ -7,87 +7,13 @@ import json
 from random import Random
 from typing import Any, cast
 
-import jsonschema
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jan_serve.errors import InvalidRequest
 from jan_serve.grammar import Grammar, Recognizer, json_schema_to_grammar
+from tests.unit.grammar.json_schema.schemas import NAMES, SCHEMAS, VALUES, is_valid
 from tests.unit.grammar.sampling import Sampler
-
-NAMES = ("a", "b", "c", "d")
-SCALARS = st.sampled_from([None, True, False, 0, 1, 2, -3, 1.5, "", "a", "ab", "b7"])
-VALUES = st.recursive(
-    SCALARS,
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from((*NAMES, "x1", "y")), inner, max_size=3)
-    ),
-    max_leaves=6,
-)
-SMALL = st.integers(0, 3)
-PATTERNS = st.sampled_from(["^a", "b$", "^[ab]*$", "[0-9]", "^(a|b7)$"])
-
-
-def _limits(low: str, high: str) -> st.SearchStrategy[dict[str, Any]]:
-    return st.fixed_dictionaries({}, optional={low: SMALL, high: SMALL})
-
-
-def _schemas(inner: Any) -> Any:
-    branches = st.lists(inner, min_size=1, max_size=3)
-    names = st.lists(st.sampled_from(NAMES), max_size=2, unique=True)
-    objects: Any = st.fixed_dictionaries(
-        {},
-        optional={
-            "properties": st.dictionaries(st.sampled_from(NAMES), inner, max_size=3),
-            "required": names,
-            "additionalProperties": inner,
-            "patternProperties": st.dictionaries(st.sampled_from(["^x", "[0-9]"]), inner, max_size=1),
-            "propertyNames": st.sampled_from([{"pattern": "^[a-x]"}, {"maxLength": 1}]),
-            "dependentRequired": st.dictionaries(st.sampled_from(NAMES), names, max_size=1),
-            "maxProperties": SMALL,
-        },
-    )
-    arrays: Any = st.fixed_dictionaries(
-        {},
-        optional={
-            "items": inner,
-            "prefixItems": branches,
-            "contains": inner,
-            "minItems": SMALL,
-            "maxItems": SMALL,
-        },
-    )
-    conditions: dict[str, Any] = {"if": inner, "then": inner}
-    conditionals: Any = st.fixed_dictionaries(conditions, optional={"else": inner})
-    combined: Any = st.one_of(
-        st.fixed_dictionaries({"anyOf": branches}),
-        st.fixed_dictionaries({"oneOf": branches}),
-        st.fixed_dictionaries({"allOf": branches}),
-        st.fixed_dictionaries({"not": inner}),
-        conditionals,
-    )
-    return st.one_of(objects, arrays, combined, st.builds(_both, objects, combined))
-
-
-def _both(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
-    return {**a, **b}
-
-
-LEAVES = st.one_of(
-    st.booleans(),
-    st.fixed_dictionaries(
-        {"type": st.sampled_from(["null", "boolean", "integer", "number", "string", "array", "object"])}
-    ),
-    st.fixed_dictionaries({"enum": st.lists(VALUES, min_size=1, max_size=3)}),
-    st.fixed_dictionaries({"const": VALUES}),
-    st.fixed_dictionaries({"pattern": PATTERNS}),
-    _limits("minLength", "maxLength"),
-    st.fixed_dictionaries(
-        {}, optional={"minimum": st.integers(-3, 3), "exclusiveMaximum": st.integers(-3, 3)}
-    ),
-    st.fixed_dictionaries({"multipleOf": st.sampled_from([1, 2, 0.5])}),
-)
-SCHEMAS = st.recursive(LEAVES, _schemas, max_leaves=8)
 
 
 def _grammar(schema: Any) -> Grammar | None:
@@ -98,27 +24,9 @@ def _grammar(schema: Any) -> Grammar | None:
         return None
 
 
-def _is_valid(schema: Any, value: Any) -> bool:
-    validator: Any = jsonschema.Draft202012Validator(_for_python(schema))
-    return validator.is_valid(value)
-
-
-def _for_python(schema: Any) -> Any:
-    """jsonschema searches with `re`, whose `$` also matches before a line feed at the end."""
-    if isinstance(schema, list):
-        return [_for_python(item) for item in cast("list[Any]", schema)]
-    if not isinstance(schema, dict):
-        return schema
-    members = cast("dict[str, Any]", schema)
-    return {
-        key: part.replace("$", "\\Z") if key == "pattern" and isinstance(part, str) else _for_python(part)
-        for key, part in members.items()
-    }
-
-
 @settings(max_examples=150)
 @given(SCHEMAS, st.integers(0, 2**32))
-def test_what_the_grammar_writes_is_valid(schema: Any, seed: int) -> None:
+def test_what_the_grammar_writesis_valid(schema: Any, seed: int) -> None:
     grammar = _grammar(schema)
     if grammar is None:
         return
@@ -127,12 +35,12 @@ def test_what_the_grammar_writes_is_valid(schema: Any, seed: int) -> None:
         text = sampler.text(random)
         assert recognizer.matches(text)
         value = json.loads(text, object_pairs_hook=_without_repeated_names, parse_float=_exact)
-        assert _is_open(value) or _is_valid(schema, value), text
+        assert _is_open(value) or is_valid(schema, value), text
 
 
 @settings(max_examples=300)
 @given(SCHEMAS, st.lists(VALUES, min_size=8, max_size=8))
-def test_a_value_is_accepted_exactly_if_it_is_valid(schema: Any, values: list[Any]) -> None:
+def test_a_value_is_accepted_exactly_if_itis_valid(schema: Any, values: list[Any]) -> None:
     # Naming all properties first fixes one order for every schema and instance; constants follow their own members.
     schema = json.loads(json.dumps(schema, sort_keys=True))
     grammar = _grammar({"$defs": {"s": schema}, "allOf": [_ORDER, {"$ref": "#/$defs/s"}]})
@@ -141,7 +49,7 @@ def test_a_value_is_accepted_exactly_if_it_is_valid(schema: Any, values: list[An
     recognizer = Recognizer(grammar)
     for value in values:
         text = json.dumps(value, sort_keys=True)
-        assert recognizer.matches(text) == _is_valid(schema, value), text
+        assert recognizer.matches(text) == is_valid(schema, value), text
 
 
 _ORDER: Any = {
