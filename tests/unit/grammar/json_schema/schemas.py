@@ -60,11 +60,12 @@ def objects_of(inner: Any) -> Any:
 
 def arrays_of(inner: Any) -> Any:
     """Schemas of arrays over child schemas."""
+    branches: Any = st.lists(inner, min_size=1, max_size=3)
     arrays: Any = st.fixed_dictionaries(
         {},
         optional={
             "items": inner,
-            "prefixItems": st.lists(inner, min_size=1, max_size=3),
+            "prefixItems": branches,
             "contains": inner,
             "minItems": SMALL,
             "maxItems": SMALL,
