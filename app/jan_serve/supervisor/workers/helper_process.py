@@ -37,7 +37,7 @@ ATTEMPTS: Final = 2
 """How often a request is tried if something other than its limits ends the process."""
 
 _OVER_TIME: Final = -signal.SIGPROF if sys.platform != "win32" else None
-"""The return code of a process that used up its CPU time. None: no such limit, so the wall clock is the limit."""
+"""The return code of a process that used up its CPU time."""
 
 
 class HelperLimit(Exception):
@@ -163,7 +163,7 @@ class HelperPool(Generic[R]):
             async with asyncio.timeout(limit_s):
                 reply = self._decode(await _answer(process, data))
         except TimeoutError:
-            if _OVER_TIME is None:
+            if sys.platform == "win32":  # nothing there limits the CPU time
                 raise HelperLimit from None
             raise Overloaded(
                 f"The {self._name} got no answer ready in {limit_s:.0f} s: the machine is busy"
