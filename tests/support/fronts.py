@@ -78,6 +78,13 @@ async def http_client(
     free.append((app, replaceable))
 
 
+def refused(response: httpx.Response, status: int, code: str) -> None:
+    """Asserts an error of the default dialect."""
+    assert response.status_code == status
+    assert response.json()["error"]["code"] == code
+    assert response.headers["content-type"] == "application/json"
+
+
 class NoShutdown:
     """Models without workers."""
 

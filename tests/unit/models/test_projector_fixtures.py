@@ -50,7 +50,7 @@ def test_libmtmd_reads_it_and_lays_an_image_out(tmp_path: Path, kind: ProjectorK
         bitmap = mtmd_cpp.mtmd_bitmap_init(width, height, None)
         part = mtmd_cpp.mtmd_input_part(None, bitmap)
         chunks = mtmd_cpp.mtmd_input_chunks_init()
-        array = (ctypes.POINTER(mtmd_cpp.mtmd_input_part) * 1)(ctypes.pointer(part))
+        array: Any = (ctypes.POINTER(mtmd_cpp.mtmd_input_part) * 1)(ctypes.pointer(part))
         assert mtmd_cpp.mtmd_tokenize_from_parts(context, chunks, array, 1, False) == 0
         found = [
             mtmd_cpp.mtmd_input_chunks_get(chunks, i) for i in range(mtmd_cpp.mtmd_input_chunks_size(chunks))
