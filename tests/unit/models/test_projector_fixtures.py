@@ -33,6 +33,7 @@ def test_libmtmd_reads_it_and_lays_an_image_out(tmp_path: Path, kind: ProjectorK
     from jan_serve.engine.llama import backend
     from jan_serve.engine.llama.model import LlamaModel
 
+    pointer_to: Any = ctypes.POINTER
     mtmd_cpp: Any = importlib.import_module("llama_cpp.mtmd_cpp")
     text, projector = tmp_path / "text.gguf", tmp_path / "mmproj.gguf"
     (write_tiny_qwen2vl if kind == "qwen2vl_merger" else write_tiny_llama)(text)
@@ -50,7 +51,7 @@ def test_libmtmd_reads_it_and_lays_an_image_out(tmp_path: Path, kind: ProjectorK
         bitmap = mtmd_cpp.mtmd_bitmap_init(width, height, None)
         part = mtmd_cpp.mtmd_input_part(None, bitmap)
         chunks = mtmd_cpp.mtmd_input_chunks_init()
-        array: Any = (ctypes.POINTER(mtmd_cpp.mtmd_input_part) * 1)(ctypes.pointer(part))
+        array = (pointer_to(mtmd_cpp.mtmd_input_part) * 1)(ctypes.pointer(part))
         assert mtmd_cpp.mtmd_tokenize_from_parts(context, chunks, array, 1, False) == 0
         found = [
             mtmd_cpp.mtmd_input_chunks_get(chunks, i) for i in range(mtmd_cpp.mtmd_input_chunks_size(chunks))
