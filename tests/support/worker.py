@@ -19,6 +19,7 @@ from typing import IO, Any
 import jan_serve
 from jan_serve.core.engine_stats import EngineStats
 from jan_serve.core.events import TokenInfo
+from jan_serve.core.images import PromptPiece
 from jan_serve.core.model_facts import ModelFacts
 from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.errors import JanServeError, error_from_payload
@@ -32,6 +33,8 @@ from jan_serve.ipc.codec import (
 from jan_serve.ipc.messages import (
     Accepted,
     Chunk,
+    Counted,
+    CountRequest,
     Detokenized,
     DetokenizeRequest,
     Embedded,
@@ -62,7 +65,7 @@ _ids = itertools.count(1)
 _SAMPLING = frozenset(SamplingParams.__struct_fields__)
 _STOPPING = frozenset(StopConditions.__struct_fields__)
 
-Prompt = str | Iterable[int] | tuple[str | tuple[int, ...], ...]
+Prompt = str | Iterable[int] | tuple[PromptPiece, ...]
 
 
 def generate(prompt: Prompt, **fields: Any) -> EngineRequest:
@@ -297,16 +300,21 @@ class Worker:
         return self.run(generate(prompt, **fields))[0]
 
     def ask(
-        self, request: EmbedRequest | TokenizeRequest | DetokenizeRequest
-    ) -> Embedded | Tokenized | Detokenized:
+        self, request: EmbedRequest | CountRequest | TokenizeRequest | DetokenizeRequest
+    ) -> Embedded | Counted | Tokenized | Detokenized:
         """The direct answer to a request; raises the error of Failed. No generation may be running."""
         self.send(request)
         event = self.receive()
-        assert isinstance(event, Embedded | Tokenized | Detokenized | Failed), event
+        assert isinstance(event, Embedded | Counted | Tokenized | Detokenized | Failed), event
         assert event.id == request.id
         if isinstance(event, Failed):
             raise error_from_payload(event.code, event.payload)
         return event
+
+    def count(self, *prompt: PromptPiece, **fields: Any) -> int:
+        answer = self.ask(CountRequest(id=next_id(), prompt=prompt, **fields))
+        assert isinstance(answer, Counted)
+        return answer.tokens
 
     def tokenize(self, text: str, **fields: Any) -> Tokenized:
         answer = self.ask(TokenizeRequest(id=next_id(), text=text, **fields))

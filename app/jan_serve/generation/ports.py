@@ -10,6 +10,7 @@ from jan_serve.core.kv_transfer import RemoteState
 from jan_serve.core.model_facts import ModelFacts
 from jan_serve.ipc.compiling import Compiled
 from jan_serve.ipc.messages import (
+    CountRequest,
     DetokenizeRequest,
     Embedded,
     EmbedRequest,
@@ -51,6 +52,10 @@ class EngineClient(Protocol):
 
     async def embed(self, request: EmbedRequest) -> Embedded:
         """Cancelling the call aborts the request."""
+        ...
+
+    async def count(self, request: CountRequest) -> int:
+        """The tokens of a prompt, images included."""
         ...
 
     async def tokenize(self, request: TokenizeRequest) -> Tokenized: ...
