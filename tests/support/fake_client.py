@@ -106,6 +106,20 @@ def saying(*pieces: str, **ending: Any) -> Script:
     return script
 
 
+def failing(error: Exception, *pieces: str) -> Script:
+    """A script: these pieces, then the error."""
+
+    async def script(request: EngineRequest) -> AsyncIterator[EngineEvent]:
+        if pieces:
+            yield Accepted(request.id, 3)
+        for piece in pieces:
+            yield Chunk(request.id, 0, piece)
+        raise error
+        yield endings(request, 0)[0]
+
+    return script
+
+
 def endings(request: EngineRequest, completion_tokens: int, **ending: Any) -> list[EngineEvent]:
     """The last events of a request."""
     values: dict[str, Any] = {"reason": "stop", "eos": True, "mean_logprob": -0.5} | ending

@@ -30,6 +30,7 @@ from jan_serve.engine.intake import Intake
 from jan_serve.engine.kv_transfer.state_transfer import StateTransfer
 from jan_serve.engine.llama import backend
 from jan_serve.engine.loader import LoadedModel, load
+from jan_serve.engine.media.encoder import MediaEncoder, embeddings_bytes
 from jan_serve.engine.outbox import Outbox
 from jan_serve.engine.phase import PhaseClock
 from jan_serve.engine.sequence import Sequence
@@ -64,7 +65,13 @@ from jan_serve.ipc.parent_death import end_with_parent, write_no_core_dump
 
 PreparedItem = EngineRequest | EmbedRequest | CountRequest | TokenizeRequest | DetokenizeRequest
 IntakeItem = PreparedItem | AbortRequest
-InboxItem = list[Sequence] | EmbedJob | AbortRequest | ShutdownRequest
+
+
+class MediaEncoded:
+    """The encoder has finished a chunk."""
+
+
+InboxItem = list[Sequence] | EmbedJob | AbortRequest | ShutdownRequest | MediaEncoded
 
 _REST_S = 0.5
 """After the last request, until the worker uses its rest for work ahead."""
@@ -149,6 +156,7 @@ class Worker:
                 draft_model=loaded.draft_model,
                 shelf=self._transfer.shelf,
                 adapters=loaded.adapters,
+                encoder=self._start_encoder(loaded),
             )
         self._interrupts = (loaded.embedder.interrupt,)
         if self._engine is not None:
@@ -159,7 +167,17 @@ class Worker:
             n_ctx=loaded.facts.n_ctx,
             shelf=self._transfer.shelf,
             mark=loaded.adapters.mark,
+            media=loaded.media,
         )
+
+    def _start_encoder(self, loaded: LoadedModel) -> MediaEncoder | None:
+        projector = loaded.projector
+        if projector is None:
+            return None
+        done = MediaEncoded()
+        encoder = MediaEncoder(projector.opened, embeddings_bytes(), lambda: self._inbox.put(done))
+        threading.Thread(target=_ending_process(encoder.run), name="encoder", daemon=True).start()
+        return encoder
 
     # The reader thread
 
@@ -255,7 +273,7 @@ class Worker:
             case EmbedRequest():
                 self._inbox.put(self._embedder.start(message))
             case CountRequest():
-                self._channel.send(Counted(message.id, len(self._intake.to_tokens(message))))
+                self._channel.send(Counted(message.id, self._intake.count(message)))
             case TokenizeRequest():
                 self._channel.send(self._tokenized(message))
             case DetokenizeRequest():
@@ -278,10 +296,10 @@ class Worker:
     def _serve(self) -> None:
         engine = self._engine
         while True:
-            busy = bool(self._jobs) or (engine is not None and engine.has_work)
+            busy = bool(self._jobs) or (engine is not None and engine.can_step)
             for item in self._inbox.take(wait=not busy):
                 self._handle(item)
-            if engine is not None and engine.has_work:
+            if engine is not None and engine.can_step:
                 with self._embed_pacing.step():
                     events = engine.step()
                 if events:
@@ -300,6 +318,9 @@ class Worker:
                 self._jobs = deque(job for job in self._jobs if job.request.id != item.id)
                 if self._engine is not None:
                     self._engine.abort(item.id)
+            case MediaEncoded():
+                if self._engine is not None:
+                    self._engine.wake()
             case EmbedJob():
                 self._jobs.append(item)
             case ShutdownRequest():

@@ -391,7 +391,7 @@ class Pong(msgspec.Struct, frozen=True, kw_only=True, tag="pong"):
     """
 
     nonce: int
-    phase: Literal["loading", "idle", "decode", "sample", "embed", "other"]
+    phase: Literal["loading", "idle", "decode", "sample", "embed", "encode", "other"]
     phase_s: float
     phase_id: int | None = None
     stats: EngineStats = EngineStats()

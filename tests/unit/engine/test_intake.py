@@ -47,7 +47,8 @@ def request_of(*prompt: str | tuple[int, ...], **fields: Any) -> EngineRequest:
 def test_a_prompt_becomes_tokens(
     prompt: tuple[str | tuple[int, ...], ...], fields: dict[str, Any], text: str
 ) -> None:
-    tokens = intake().to_tokens(request_of(*prompt, **fields))
+    [sequence] = intake().prepare(request_of(*prompt, **fields))
+    tokens = sequence.tokens.view()
     assert "".join(LETTERS[token] for token in tokens) == text
 
 
@@ -57,7 +58,7 @@ def test_a_prompt_becomes_tokens(
 )
 def test_a_model_without_a_projector_neither_sees_nor_hears(piece: PromptPiece, sense: str) -> None:
     with pytest.raises(UnsupportedContent, match=f"messages: this model cannot {sense}"):
-        intake().to_tokens(CountRequest(id=1, prompt=("a", piece), prompt_param="messages"))
+        intake().count(CountRequest(id=1, prompt=("a", piece), prompt_param="messages"))
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,11 @@ def _load_backends() -> None:
         load(os.fsencode(lib._base_path))
 
 
+def log_to(set_log: Callable[[Any, Any], None]) -> None:
+    """Give the log callback of `start` to another library of llama.cpp."""
+    set_log(_state["log_callback"], ctypes.c_void_p(0))
+
+
 @dataclass(slots=True)
 class LastError:
     """text: the last error line of llama.cpp, without the function name; "" if there is none."""
