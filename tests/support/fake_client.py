@@ -20,6 +20,7 @@ from jan_serve.errors import InvalidRequest, ModelNotFound
 from jan_serve.ipc.messages import (
     Accepted,
     Chunk,
+    CountRequest,
     DetokenizeRequest,
     Embedded,
     EmbedRequest,
@@ -35,6 +36,7 @@ from jan_serve.ipc.messages import (
     Tokenized,
     TokenizeRequest,
 )
+from tests.support.prompt_pieces import with_shown_media
 
 Script = Callable[[EngineRequest], AsyncIterator[EngineEvent]]
 
@@ -135,11 +137,11 @@ def endings(request: EngineRequest, completion_tokens: int, **ending: Any) -> li
     return [*finished, completed]
 
 
-def prompt_text(request: EngineRequest) -> str:
-    """The prompt as text; token ids become bytes."""
+def prompt_text(request: EngineRequest | CountRequest) -> str:
+    """The prompt as text; token ids become bytes, images and sound are in brackets."""
     return "".join(
         piece if isinstance(piece, str) else bytes(i for i in piece if i < 256).decode("utf-8", "replace")
-        for piece in request.prompt
+        for piece in with_shown_media(request.prompt)
     )
 
 
@@ -179,6 +181,10 @@ class FakeClient:
             dimensions=N_EMBD,
             prompt_tokens=sum(map(len, request.inputs)),
         )
+
+    async def count(self, request: CountRequest) -> int:
+        """The bytes of `prompt_text`, and BOS if requested."""
+        return len(prompt_text(request).encode()) + int(request.add_special)
 
     async def tokenize(self, request: TokenizeRequest) -> Tokenized:
         """Bytes, after BOS if requested."""

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 import pytest
 from PIL import Image
 
-from jan_serve.errors import EngineCrashed, InvalidImage
+from jan_serve.errors import EngineCrashed, InvalidImage, Overloaded
 from jan_serve.images.header import ImageHeader, checked_header
 from jan_serve.images.limits import shown_size
 from jan_serve.ipc.imaging import DecodeImage
@@ -93,10 +93,11 @@ async def test_an_image_that_eats_memory_is_refused_and_its_process_replaced() -
         assert await pool.decode(request(picture(8, 8))) == bytes(RED) * 64
 
 
-async def test_the_wall_clock_is_a_limit_too() -> None:
+@pytest.mark.skipif(sys.platform == "win32", reason="there the wall clock is the only limit")
+async def test_a_busy_machine_is_not_held_against_the_image() -> None:
     stuck = (sys.executable, "-c", "import time; time.sleep(600)")
     async with decoders(wall_limit_s=-4.9, command=stuck) as pool:
-        with pytest.raises(InvalidImage, match="more time"):
+        with pytest.raises(Overloaded, match="busy"):
             await pool.decode(request(picture()))
 
 
