@@ -49,8 +49,8 @@ def node_of(fake: FakeNode, role: Role, state: State = State.HEALTHY) -> Node:
 class Pair:
     """A prefill and a decode node that listen, and links over them."""
 
-    def __init__(self, prefill: FakeNode, decode: FakeNode, client: NodeClient, protocol: int = TCP) -> None:
-        self.fakes = (prefill, decode)
+    def __init__(self, fakes: tuple[FakeNode, ...], client: NodeClient, protocol: int = TCP) -> None:
+        self.fakes = prefill, decode = fakes
         self.prefill, self.decode = node_of(prefill, Role.PREFILL), node_of(decode, Role.DECODE)
         self.links = PairLinks(client, "key", protocol)
 
@@ -71,7 +71,7 @@ async def client() -> AsyncGenerator[NodeClient]:
 
 async def test_a_link_tells_each_node_what_the_other_offers(client: NodeClient) -> None:
     async with fake_nodes(serving_links("p"), serving_links("d")) as fakes:
-        pair = Pair(*fakes, client)
+        pair = Pair(fakes, client)
         assert not pair.links.are_linked(pair.prefill, pair.decode)
         await pair.links.connect(pair.prefill, pair.decode)
         assert pair.links.are_linked(pair.prefill, pair.decode)
@@ -99,7 +99,7 @@ async def test_the_configuration_is_that_of_the_protocol(
     client: NodeClient, protocol: int, rdma: Any, nvlink: Any
 ) -> None:
     async with fake_nodes(serving_links("p"), serving_links("d")) as fakes:
-        pair = Pair(*fakes, client, protocol)
+        pair = Pair(fakes, client, protocol)
         await pair.links.connect(pair.prefill, pair.decode)
         for body in pair.bodies(INITIALIZE):
             assert (body["protocol"], body["rdma_config"], body["nvlink_config"]) == (protocol, rdma, nvlink)
@@ -117,7 +117,7 @@ async def test_all_who_wait_share_one_link_and_one_may_leave(client: NodeClient)
     prefill = serving_links("p")
     prefill.routes[INFO] = held
     async with fake_nodes(prefill, serving_links("d")) as fakes:
-        pair = Pair(*fakes, client)
+        pair = Pair(fakes, client)
         waiting = [asyncio.create_task(pair.links.connect(pair.prefill, pair.decode)) for _ in range(3)]
         await asked.wait()
         waiting[0].cancel()
@@ -156,7 +156,7 @@ async def test_what_a_node_answers_is_not_trusted(
     decode = serving_links("d")
     decode.routes[path] = sending(answer)
     async with fake_nodes(serving_links("p"), decode) as fakes:
-        pair = Pair(*fakes, client)
+        pair = Pair(fakes, client)
         with pytest.raises(NodeFailure, match=words):
             await pair.links.connect(pair.prefill, pair.decode)
         assert not pair.links.has(pair.decode)
@@ -176,14 +176,14 @@ async def test_a_node_that_does_not_answer_is_no_link(
     decode = serving_links("d")
     decode.routes[INITIALIZE] = silent
     async with fake_nodes(serving_links("p"), decode) as fakes:
-        pair = Pair(*fakes, client)
+        pair = Pair(fakes, client)
         with pytest.raises(NodeFailure, match=r"was not linked within 0\.05 s"):
             await pair.links.connect(pair.prefill, pair.decode)
 
 
 async def test_a_link_ends_with_the_start_of_either_node(client: NodeClient) -> None:
     async with fake_nodes(serving_links("p"), serving_links("d")) as fakes:
-        pair = Pair(*fakes, client)
+        pair = Pair(fakes, client)
         await pair.links.connect(pair.prefill, pair.decode)
         pair.decode.forget_cache()
         assert not pair.links.are_linked(pair.prefill, pair.decode)
@@ -220,7 +220,7 @@ async def test_a_node_that_leaves_is_dropped_on_both_sides_that_are_there(
     client: NodeClient, lost: bool
 ) -> None:
     async with fake_nodes(serving_links("p"), serving_links("d")) as fakes:
-        pair = Pair(*fakes, client)
+        pair = Pair(fakes, client)
         await pair.links.connect(pair.prefill, pair.decode)
         if lost:
             pair.decode.state = State.LOST
@@ -236,7 +236,7 @@ async def test_a_node_that_leaves_is_dropped_on_both_sides_that_are_there(
 
 async def test_a_kept_state_is_freed_once_unless_it_was_fetched(client: NodeClient) -> None:
     async with fake_nodes(serving_links("p"), serving_links("d")) as fakes:
-        pair = Pair(*fakes, client)
+        pair = Pair(fakes, client)
         links, prefill, decode = pair.links, pair.prefill, pair.decode
         for session in (1, 2, 3):
             links.keep(prefill, session)
@@ -254,7 +254,7 @@ async def test_states_for_lost_decode_nodes_are_freed_though_a_prefill_node_fail
     client: NodeClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with fake_nodes(serving_links("p"), serving_links("d")) as fakes:
-        pair = Pair(*fakes, client)
+        pair = Pair(fakes, client)
         for session in (1, 2):
             pair.links.sent_to(pair.prefill, session, pair.decode)
         pair.links.keep(pair.prefill, 3)
