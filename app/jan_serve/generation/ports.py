@@ -9,6 +9,7 @@ from typing import Protocol
 from jan_serve.core.kv_transfer import RemoteState
 from jan_serve.core.model_facts import ModelFacts
 from jan_serve.ipc.compiling import Compiled
+from jan_serve.ipc.imaging import DecodeImage
 from jan_serve.ipc.messages import (
     CountRequest,
     DetokenizeRequest,
@@ -92,6 +93,22 @@ class TemplateRenderer(Protocol):
 
     async def render(self, request: RenderRequest) -> str:
         """The prompt's text. Raises TemplateError, UnsupportedContent, and ProtocolError for values it cannot take."""
+        ...
+
+
+class ImageDecoder(Protocol):
+    """Where images are decoded."""
+
+    async def decode(self, request: DecodeImage) -> bytes:
+        """Its pixels: RGB8, rows from the top. Raises InvalidImage; EngineCrashed, Unavailable."""
+        ...
+
+
+class ImageFetcher(Protocol):
+    """Where images of URLs come from."""
+
+    async def fetch(self, url: str) -> bytes:
+        """The file. Raises InvalidImage."""
         ...
 
 
