@@ -30,6 +30,7 @@ from jan_serve.ipc.codec import (
     decode_length,
     encode_request,
 )
+from jan_serve.ipc.media_frames import media_frames
 from jan_serve.ipc.messages import (
     Accepted,
     Chunk,
@@ -241,7 +242,12 @@ class Worker:
         for request in requests:
             if isinstance(request, EngineRequest):
                 self.results[request.id] = Result()
-        self._stdin.write(b"".join(encode_request(request) for request in requests))
+        frames = [
+            frame
+            for request in requests
+            for frame in (media_frames(request) if isinstance(request, EngineRequest) else [request])
+        ]
+        self._stdin.write(b"".join(map(encode_request, frames)))
         self._stdin.flush()
 
     def receive(self, limit_s: float = LIMIT_S) -> WorkerEvent:

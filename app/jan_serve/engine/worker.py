@@ -30,11 +30,19 @@ from jan_serve.engine.intake import Intake
 from jan_serve.engine.kv_transfer.state_transfer import StateTransfer
 from jan_serve.engine.llama import backend
 from jan_serve.engine.loader import LoadedModel, load
+from jan_serve.engine.media.attachments import Attachments, attachments_bytes
 from jan_serve.engine.media.encoder import MediaEncoder, embeddings_bytes
 from jan_serve.engine.outbox import Outbox
 from jan_serve.engine.phase import PhaseClock
 from jan_serve.engine.sequence import Sequence
-from jan_serve.errors import EngineFailure, JanServeError, ProtocolError, SettingsError, UnsupportedOperation
+from jan_serve.errors import (
+    EngineFailure,
+    JanServeError,
+    Overloaded,
+    ProtocolError,
+    SettingsError,
+    UnsupportedOperation,
+)
 from jan_serve.ipc.channel import BlockingChannel, take_over_stdio
 from jan_serve.ipc.messages import (
     PROTOCOL_VERSION,
@@ -51,10 +59,12 @@ from jan_serve.ipc.messages import (
     LoadFailed,
     LoadModel,
     LoadProgress,
+    MediaData,
     PingRequest,
     Pong,
     ReadState,
     Ready,
+    RequestCompleted,
     ShutdownRequest,
     Step,
     StoreState,
@@ -113,6 +123,7 @@ class Worker:
         self._request = request
         self._phase = PhaseClock()
         self._inbox = CommandQueue()
+        self._attachments = Attachments(attachments_bytes())
         self._outbox = Outbox(channel.send)
         self._intake_queue: queue.SimpleQueue[IntakeItem] = queue.SimpleQueue()
         self._aborted: set[int] = set()
@@ -194,12 +205,22 @@ class Worker:
                     self._channel.send(self._pong(message.nonce))
                 case AbortRequest():
                     self._abort(message)
+                case MediaData():
+                    self._attachments.add(message)
+                case EngineRequest():
+                    self._accept(message)
                 case LoadModel():
                     raise ProtocolError("a worker loads one model")
                 case ReadState() | StoreState() | DropState():
                     self._transfer.put(message)
                 case _:
                     self._intake_queue.put(message)
+
+    def _accept(self, message: EngineRequest) -> None:
+        try:
+            self._intake_queue.put(self._attachments.complete(message))
+        except Overloaded as error:
+            self._channel.send(_failed(message.id, error))
 
     def _save(self, message: ShutdownRequest) -> None:
         """Let the engine thread save its cache to disk, unless a step keeps it busy for too long."""
@@ -212,6 +233,7 @@ class Worker:
     def _abort(self, message: AbortRequest) -> None:
         """Abort a request that waits for the intake, is in it (the message follows it there), or is in the engine."""
         self._aborted.add(message.id)
+        self._attachments.release(message.id)
         # First: the engine finds the abort in its inbox when its decode is interrupted.
         self._inbox.put(message)
         for interrupt in self._interrupts:
@@ -238,10 +260,12 @@ class Worker:
                 try:
                     self._prepare(message)
                 except JanServeError as error:
+                    self._attachments.release(message.id)
                     self._channel.send(_failed(message.id, error))
                 except Exception:
                     # A bug of ours that did not reach the engine: only this request fails.
                     traceback.print_exc()
+                    self._attachments.release(message.id)
                     failure = EngineFailure(
                         "The engine could not prepare the request. Its log has the reason."
                     )
@@ -303,6 +327,9 @@ class Worker:
                 with self._embed_pacing.step():
                     events = engine.step()
                 if events:
+                    for event in events:
+                        if isinstance(event, Failed | RequestCompleted):
+                            self._attachments.release(event.id)
                     self._outbox.put(Step(tuple(events)))
             if self._jobs:
                 room = self._embed_pacing.room(

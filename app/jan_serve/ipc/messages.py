@@ -1,6 +1,6 @@
 """The messages of the worker pipe.
 
-Front to worker: LoadModel once, then any of EngineRequest, EmbedRequest, CountRequest, TokenizeRequest,
+Front to worker: LoadModel once, then any of MediaData, EngineRequest, EmbedRequest, CountRequest, TokenizeRequest,
 DetokenizeRequest, AbortRequest, ReadState, StoreState, DropState, PingRequest, ShutdownRequest. Worker to front:
 LoadProgress*, then Ready or LoadFailed; then one Step per engine step (the events of all its requests) and the direct
 answers.
@@ -154,6 +154,17 @@ class EngineRequest(msgspec.Struct, frozen=True, kw_only=True, tag="generate"):
     cache_salt: str = ""
 
 
+class MediaData(msgspec.Struct, frozen=True, kw_only=True, tag="media_data"):
+    """The next bytes of the images or sounds of this digest, for the request `id`, which follows without them.
+
+    See ipc.media_frames.
+    """
+
+    id: int
+    digest: str
+    data: bytes
+
+
 class EmbedRequest(msgspec.Struct, frozen=True, kw_only=True, tag="embed"):
     """Embed each input. Answered by Embedded or Failed. normalize: L2, over the last axis.
 
@@ -242,6 +253,7 @@ class ShutdownRequest(msgspec.Struct, frozen=True, tag="shutdown"):
 WorkerRequest = (
     LoadModel
     | EngineRequest
+    | MediaData
     | EmbedRequest
     | CountRequest
     | TokenizeRequest

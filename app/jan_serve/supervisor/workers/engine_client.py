@@ -26,6 +26,7 @@ from jan_serve.errors import (
     copy_error,
     error_from_payload,
 )
+from jan_serve.ipc.media_frames import media_frames
 from jan_serve.ipc.messages import (
     AbortRequest,
     Counted,
@@ -132,7 +133,8 @@ class WorkerEngineClient:
             ),
         )
         try:
-            await self._send(request)
+            for frame in media_frames(request):
+                await self._send(frame)
             while True:
                 event = await inbox.get()
                 if isinstance(event, Failed):
