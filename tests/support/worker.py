@@ -56,6 +56,7 @@ from jan_serve.ipc.messages import (
     WorkerEvent,
     WorkerRequest,
 )
+from jan_serve.ipc.scoring import OptionQuestion, OptionsWeighed, RankRequest, WeighOptions
 
 LIMIT_S = 60.0
 _ids = itertools.count(1)
@@ -297,12 +298,12 @@ class Worker:
         return self.run(generate(prompt, **fields))[0]
 
     def ask(
-        self, request: EmbedRequest | TokenizeRequest | DetokenizeRequest
-    ) -> Embedded | Tokenized | Detokenized:
+        self, request: EmbedRequest | RankRequest | WeighOptions | TokenizeRequest | DetokenizeRequest
+    ) -> Embedded | OptionsWeighed | Tokenized | Detokenized:
         """The direct answer to a request; raises the error of Failed. No generation may be running."""
         self.send(request)
         event = self.receive()
-        assert isinstance(event, Embedded | Tokenized | Detokenized | Failed), event
+        assert isinstance(event, Embedded | OptionsWeighed | Tokenized | Detokenized | Failed), event
         assert event.id == request.id
         if isinstance(event, Failed):
             raise error_from_payload(event.code, event.payload)
@@ -321,6 +322,18 @@ class Worker:
     def embed(self, *inputs: str | tuple[int, ...], **fields: Any) -> Embedded:
         answer = self.ask(EmbedRequest(id=next_id(), inputs=inputs, **fields))
         assert isinstance(answer, Embedded)
+        return answer
+
+    def rank(self, query: str, *documents: str, **fields: Any) -> Embedded | OptionsWeighed:
+        answer = self.ask(RankRequest(id=next_id(), query=query, documents=documents, **fields))
+        assert isinstance(answer, Embedded | OptionsWeighed)
+        return answer
+
+    def weigh(
+        self, *questions: OptionQuestion, shared: tuple[str, ...] = (), **fields: Any
+    ) -> OptionsWeighed:
+        answer = self.ask(WeighOptions(id=next_id(), shared=shared, questions=questions, **fields))
+        assert isinstance(answer, OptionsWeighed)
         return answer
 
     def ping(self) -> Pong:

@@ -1,8 +1,9 @@
 """The messages of the worker pipe.
 
-Front to worker: LoadModel once, then any of EngineRequest, EmbedRequest, TokenizeRequest, DetokenizeRequest,
-AbortRequest, ReadState, StoreState, DropState, PingRequest, ShutdownRequest. Worker to front: LoadProgress*, then Ready
-or LoadFailed; then one Step per engine step (the events of all its requests) and the direct answers.
+Front to worker: LoadModel once, then any of EngineRequest, EmbedRequest, RankRequest, WeighOptions, TokenizeRequest,
+DetokenizeRequest, AbortRequest, ReadState, StoreState, DropState, PingRequest, ShutdownRequest. Worker to front:
+LoadProgress*, then Ready or LoadFailed; then one Step per engine step (the events of all its requests) and the direct
+answers.
 Request ids are chosen by the front and are unique within one worker process.
 """
 
@@ -18,6 +19,8 @@ from jan_serve.core.events import Finished, Timings, TokenInfo
 from jan_serve.core.guide import Guide
 from jan_serve.core.model_facts import ModelFacts
 from jan_serve.core.sampling import SamplingParams, StopConditions
+from jan_serve.ipc.adapter_use import AdapterUse as AdapterUse
+from jan_serve.ipc.scoring import OptionsWeighed, RankRequest, WeighOptions
 
 PROTOCOL_VERSION = 1
 
@@ -28,13 +31,6 @@ class AdapterFile(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     path: str
     scale: float = 1.0
-
-
-class AdapterUse(msgspec.Struct, frozen=True, order=True, array_like=True):
-    """An adapter by its index in EngineSettings.adapters. scale: not 0."""
-
-    index: int
-    scale: float
 
 
 class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -228,6 +224,8 @@ WorkerRequest = (
     LoadModel
     | EngineRequest
     | EmbedRequest
+    | RankRequest
+    | WeighOptions
     | TokenizeRequest
     | DetokenizeRequest
     | AbortRequest
@@ -381,6 +379,7 @@ WorkerEvent = (
     | Step
     | Failed
     | Embedded
+    | OptionsWeighed
     | Tokenized
     | Detokenized
     | StatePart
