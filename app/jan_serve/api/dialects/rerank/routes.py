@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any, Final
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -13,6 +14,7 @@ from jan_serve.api.dialects.rerank.parse import RankJob, cohere_job, plain_job
 from jan_serve.api.dialects.rerank.paths import COHERE, PLAIN
 from jan_serve.api.dialects.rerank.render import cohere_reply, plain_reply, text_scores
 from jan_serve.api.dialects.rerank.wire import (
+    CohereError,
     CohereRerankReply,
     CohereRerankRequest,
     RerankReply,
@@ -26,9 +28,20 @@ from jan_serve.api.http.request_record import record_of
 from jan_serve.api.shared.default_errors import ERROR_RESPONSES
 from jan_serve.generation.ranking import Ranked, RankingService
 
+_COHERE_ERROR: Final[dict[str, Any]] = {
+    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/CohereError"}}}
+}
+_COHERE_ERRORS: Final[dict[int | str, dict[str, Any]]] = {
+    status: {
+        "description": response["description"],
+        **({"model": CohereError} if status == 400 else _COHERE_ERROR),
+    }
+    for status, response in ERROR_RESPONSES.items()
+}
+
 
 def rerank_router(services: Services) -> APIRouter:
-    router = APIRouter(route_class=JsonRoute, tags=["Reranking"], responses=ERROR_RESPONSES)
+    router = APIRouter(route_class=JsonRoute, tags=["Reranking"])
     ranking = RankingService(services.models, services.running)
 
     async def ranked(request: Request, job: RankJob) -> Ranked:
@@ -58,10 +71,13 @@ def rerank_router(services: Services) -> APIRouter:
             methods=["POST"],
             summary="Rerank",
             name=name,
+            responses=ERROR_RESPONSES,
             response_model=RerankReply | list[TextScore],
         )
 
-    @router.post(COHERE, summary="Rerank (Cohere)", response_model=CohereRerankReply)
+    @router.post(
+        COHERE, summary="Rerank (Cohere)", responses=_COHERE_ERRORS, response_model=CohereRerankReply
+    )
     async def rerank_cohere(request: Request, body: CohereRerankRequest) -> Response:
         """Score documents by how well they answer a query, as Cohere does."""
         job = cohere_job(body)

@@ -119,3 +119,9 @@ class CohereRerankReply(BaseModel):
     id: str
     results: list[RankedDocument]
     meta: CohereMeta
+
+
+class CohereError(BaseModel):
+    """Every refusal and failure."""
+
+    message: str
