@@ -237,8 +237,8 @@ def _fit(settings: EngineSettings, devices: tuple[DeviceInfo, ...]) -> memory_fi
     requested = settings.n_gpu_layers
     if requested is not None and requested < 0:
         requested = len(settings.layer_bytes) + 1
-    free = sum(device.free_bytes for device in _accelerators(settings, devices))
-    if free == 0 or requested == 0 or not settings.layer_bytes:
+    free = sum(device.free_bytes for device in _accelerators(settings, devices)) - _projector_bytes(settings)
+    if free <= 0 or requested == 0 or not settings.layer_bytes:
         return memory_fit.MemoryFit(requested or 0, settings.n_ctx)
     return memory_fit.fit_to_memory(
         settings.layer_bytes,
@@ -252,6 +252,16 @@ def _fit(settings: EngineSettings, devices: tuple[DeviceInfo, ...]) -> memory_fi
     )
 
 
+def _projector_bytes(settings: EngineSettings) -> int:
+    """Of the projector, with a quarter more for its compute buffers; 0 without one, or if it cannot be read."""
+    if settings.projector is None:
+        return 0
+    try:
+        return Path(settings.projector).stat().st_size * 5 // 4
+    except OSError:
+        return 0  # the load names the reason
+
+
 def _accelerators(settings: EngineSettings, devices: tuple[DeviceInfo, ...]) -> list[DeviceInfo]:
     found = [device for device in devices if device.kind in ("gpu", "igpu")]
     if settings.device is not None:
@@ -261,7 +271,7 @@ def _accelerators(settings: EngineSettings, devices: tuple[DeviceInfo, ...]) -> 
 
 def _check_memory(settings: EngineSettings, devices: tuple[DeviceInfo, ...], layers: int) -> None:
     """Raises InsufficientMemory, before reading the weights, if they exceed all usable memory."""
-    weights = sum(settings.layer_bytes) + settings.other_bytes
+    weights = sum(settings.layer_bytes) + settings.other_bytes + _projector_bytes(settings)
     memory = psutil.virtual_memory().total + (
         sum(device.free_bytes for device in _accelerators(settings, devices)) if layers else 0
     )
