@@ -76,7 +76,13 @@ def make_embedder(
     size = model.n_cls_out if facts.pooling == "rank" else model.n_embd
 
     def create(
-        n_ctx: int, n_batch: int, pooling: str, n_seq_max: int = MAX_SEQUENCES, **types: str
+        n_ctx: int,
+        n_batch: int,
+        pooling: str,
+        *,
+        n_seq_max: int = MAX_SEQUENCES,
+        type_k: str = "f16",
+        type_v: str = "f16",
     ) -> LlamaContext:
         return LlamaContext(
             model,
@@ -88,7 +94,8 @@ def make_embedder(
             embeddings=True,
             pooling=pooling,
             flash_attn=settings.flash_attn,
-            **types,
+            type_k=type_k,
+            type_v=type_v,
         )
 
     def create_for_pieces(n_ctx: int) -> LlamaContext:
@@ -97,8 +104,14 @@ def make_embedder(
 
     def create_for_scores(n_ctx: int) -> LlamaContext:
         check_memory(n_ctx, n_ctx * cell_bytes, psutil.virtual_memory().available)
-        types = {"type_k": settings.type_k, "type_v": settings.type_v}
-        return create(n_ctx, piece_tokens, "rank", MAX_SEQUENCES + 1, **types)
+        return create(
+            n_ctx,
+            piece_tokens,
+            "rank",
+            n_seq_max=MAX_SEQUENCES + 1,
+            type_k=settings.type_k,
+            type_v=settings.type_v,
+        )
 
     inputs: InputPooling = WholeInputs(lambda length: create(length, length, facts.pooling), n_ctx, size)
     if in_pieces and facts.pooling == "rank":
