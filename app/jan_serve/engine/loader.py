@@ -36,6 +36,7 @@ from jan_serve.engine.llama.model import LlamaModel
 from jan_serve.engine.llama.projector import Projector
 from jan_serve.engine.llama.thread_pool import ThreadPool
 from jan_serve.engine.media.media_reader import MediaReader
+from jan_serve.engine.scoring.scorer import Scorer, make_scorer
 from jan_serve.errors import InsufficientMemory, InvalidModel, SettingsError
 from jan_serve.ipc.messages import EngineSettings, LoadModel
 
@@ -57,6 +58,7 @@ class LoadedModel:
     model: LlamaModel
     context: LlamaContext | None
     embedder: Embedder
+    scorer: Scorer
     facts: ModelFacts
     settings: EngineSettings
     states: StateCache
@@ -138,6 +140,7 @@ def load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedMode
     facts = msgspec.structs.replace(facts, load_seconds=time.monotonic() - started, adapters=adapters.facts)
     in_pieces = in_pieces or (context is not None and reads_in_pieces(model, context, pooling))
     embedder = make_embedder(settings, model, facts, adapters, threads, in_pieces=in_pieces)
+    scorer = make_scorer(settings, model, facts, adapters, threads)
     states = StateCache(0) if embedding_only else _states(request, model)
     draft = None if context is None else _draft_model(settings, context, parallel, threads, layers)
     settings = resolved(settings, facts, cache_sequences)
@@ -148,7 +151,9 @@ def load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedMode
         )
         identity = state_key([Path(settings.projector or "")])
         media = MediaReader(projector, identity, most_together=context.n_ubatch)
-    return LoadedModel(model, context, embedder, facts, settings, states, adapters, draft, projector, media)
+    return LoadedModel(
+        model, context, embedder, scorer, facts, settings, states, adapters, draft, projector, media
+    )
 
 
 def _projector(

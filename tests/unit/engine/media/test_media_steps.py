@@ -17,7 +17,7 @@ from jan_serve.engine.media.prompt_media import MediaChunk, PromptMedia, stand_i
 from jan_serve.engine.phase import PhaseClock
 from jan_serve.engine.sequence import Sequence
 from jan_serve.errors import EngineFailure
-from jan_serve.ipc.messages import EngineSettings, Failed, RequestCompleted
+from jan_serve.ipc.messages import AdapterUse, EngineRequest, EngineSettings, Failed, RequestCompleted
 from tests.unit.engine.fake_context import FakeContext, sequence_of
 
 WIDTH = 2
@@ -99,9 +99,11 @@ class Bench:
         ids = [np.full(before, number, np.int32), stand_ins(key, cells), np.full(after, number, np.int32)]
         return self.add_sequence(number, np.concatenate(ids), PromptMedia([chunk]))
 
-    def add_sequence(self, number: int, ids: Any, media: PromptMedia | None = None) -> Sequence:
+    def add_sequence(
+        self, number: int, ids: Any, media: PromptMedia | None = None, **fields: Any
+    ) -> Sequence:
         sequence = sequence_of(ids)
-        sequence.state.request = sequence.request.__class__(id=number, prompt=("",))
+        sequence.state.request = EngineRequest(id=number, prompt=("",), **fields)
         sequence.max_new = 0
         if media is not None:
             sequence.media = media
@@ -125,6 +127,15 @@ def test_a_sequence_waits_for_its_image_and_others_do_not() -> None:
     assert bench.context.batches == [(5, False), (7, False), (16, True), (3, False)]
     assert seeing.num_computed == 24
     assert bench.encoder.held == set()
+
+
+def test_a_sequence_under_another_adapter_does_not_wait_either() -> None:
+    bench = Bench()
+    bench.add(1, 5, 16, 3)
+    bench.engine.step()
+    bench.engine.step()
+    bench.add_sequence(2, np.full(7, 2, np.int32), adapters=(AdapterUse(0, 1.0),))
+    assert isinstance(bench.engine.step()[-1], RequestCompleted)
 
 
 def test_images_of_several_sequences_are_one_batch_beside_that_of_tokens() -> None:
