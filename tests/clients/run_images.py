@@ -1,4 +1,7 @@
-"""Sends an image through a client's public API: `run_images.py CASE URL`. See run.py."""
+"""Sends an image through a client's public API: `run_images.py CASE URL`. See run.py.
+
+The projector has random weights, so the answer's words are not looked at: what counts is that the image was read.
+"""
 
 from __future__ import annotations
 
@@ -50,13 +53,13 @@ def openai_chat(url: str) -> None:
         )
         for content in (PARTS, ASK)
     )
-    assert seen.choices[0].message.content
+    assert seen.choices[0].finish_reason in ("stop", "length")
     assert seen.usage is not None and blind.usage is not None
     assert seen.usage.prompt_tokens - blind.usage.prompt_tokens == IMAGE_TOKENS
     stream = client.chat.completions.create(
         model=MODEL, messages=[{"role": "user", "content": PARTS}], max_tokens=8, stream=True
     )
-    assert "".join(chunk.choices[0].delta.content or "" for chunk in stream)
+    assert [chunk.choices[0].finish_reason for chunk in stream][-1] in ("stop", "length")
     broken: Any = [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]
     try:
         client.chat.completions.create(model=MODEL, messages=[{"role": "user", "content": broken}])
@@ -78,11 +81,11 @@ def openai_responses(url: str) -> None:
     first = client.responses.create(
         model=MODEL, input=[{"role": "user", "content": content}], max_output_tokens=16
     )
-    assert first.output_text
+    assert first.usage is not None and first.usage.input_tokens > IMAGE_TOKENS
     again = client.responses.create(
         model=MODEL, input="And which colour?", previous_response_id=first.id, max_output_tokens=16
     )
-    assert first.usage is not None and again.usage is not None
+    assert again.usage is not None
     assert again.usage.input_tokens_details.cached_tokens >= IMAGE_TOKENS
 
 
@@ -109,9 +112,9 @@ def ollama_chat(url: str) -> None:
     reply = client.chat(
         MODEL, messages=[{"role": "user", "content": ASK, "images": [image]}], options=options
     )
-    assert reply.message.content
     assert (reply.prompt_eval_count or 0) > IMAGE_TOKENS
-    assert client.generate(MODEL, ASK, images=[image], options=options).response
+    generated = client.generate(MODEL, ASK, images=[image], options=options)
+    assert generated.prompt_eval_count == reply.prompt_eval_count
 
 
 def huggingface_chat(url: str) -> None:
@@ -119,7 +122,6 @@ def huggingface_chat(url: str) -> None:
 
     client = InferenceClient(base_url=url, api_key="none")
     reply = client.chat_completion(messages=[{"role": "user", "content": PARTS}], model=MODEL, max_tokens=8)
-    assert reply.choices[0].message.content
     assert reply.usage.prompt_tokens > IMAGE_TOKENS
 
 
@@ -130,7 +132,6 @@ def langchain(url: str) -> None:
     model: Any = ChatOpenAI(base_url=url, api_key="none", model=MODEL, max_completion_tokens=8)  # pyright: ignore[reportArgumentType]: a text will do
     block: Any = {"type": "image", "base64": BASE64, "mime_type": "image/png"}
     reply = model.invoke([HumanMessage(content=[{"type": "text", "text": ASK}, block])])
-    assert reply.content
     assert reply.usage_metadata["input_tokens"] > IMAGE_TOKENS
 
 
