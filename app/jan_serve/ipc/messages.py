@@ -1,9 +1,9 @@
 """The messages of the worker pipe.
 
-Front to worker: LoadModel once, then any of MediaData, EngineRequest, EmbedRequest, CountRequest, TokenizeRequest,
-DetokenizeRequest, AbortRequest, ReadState, StoreState, DropState, PingRequest, ShutdownRequest. Worker to front:
-LoadProgress*, then Ready or LoadFailed; then one Step per engine step (the events of all its requests) and the direct
-answers.
+Front to worker: LoadModel once, then any of MediaData, EngineRequest, EmbedRequest, RankRequest, WeighOptions,
+CountRequest, TokenizeRequest, DetokenizeRequest, AbortRequest, ReadState, StoreState, DropState, PingRequest,
+ShutdownRequest. Worker to front: LoadProgress*, then Ready or LoadFailed; then one Step per engine step (the events of
+all its requests) and the direct answers.
 Request ids are chosen by the front and are unique within one worker process.
 """
 
@@ -20,6 +20,8 @@ from jan_serve.core.guide import Guide
 from jan_serve.core.images import PromptPiece
 from jan_serve.core.model_facts import ModelFacts
 from jan_serve.core.sampling import SamplingParams, StopConditions
+from jan_serve.ipc.adapter_use import AdapterUse as AdapterUse
+from jan_serve.ipc.scoring import OptionsWeighed, RankRequest, WeighOptions
 
 PROTOCOL_VERSION = 1
 
@@ -30,13 +32,6 @@ class AdapterFile(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     path: str
     scale: float = 1.0
-
-
-class AdapterUse(msgspec.Struct, frozen=True, order=True, array_like=True):
-    """An adapter by its index in EngineSettings.adapters. scale: not 0."""
-
-    index: int
-    scale: float
 
 
 class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -255,6 +250,8 @@ WorkerRequest = (
     | EngineRequest
     | MediaData
     | EmbedRequest
+    | RankRequest
+    | WeighOptions
     | CountRequest
     | TokenizeRequest
     | DetokenizeRequest
@@ -416,6 +413,7 @@ WorkerEvent = (
     | Step
     | Failed
     | Embedded
+    | OptionsWeighed
     | Counted
     | Tokenized
     | Detokenized
