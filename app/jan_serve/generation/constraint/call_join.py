@@ -13,7 +13,7 @@ from jan_serve.errors import GrammarTooComplex
 
 MAX_COST: Final = 60_000
 """Of all definitions of one grammar together. llguidance counts the symbols of a grammar in 16 bits, and needs at most
-about one for each unit of `_cost`."""
+about one for each unit of `cost_of`."""
 
 _NAMES_SHOWN: Final = 40
 
@@ -64,14 +64,14 @@ def _within_limit(
     """The grammar of each tool; the most expensive schemas go first, of equal ones the last."""
     chosen = [tool.grammar for tool in tools]
     used = Counter(name for piece in others for name in piece.definitions)
-    costs = {name: _cost(body) for piece in others for name, body in piece.definitions.items()}
+    costs = {name: cost_of(body) for piece in others for name, body in piece.definitions.items()}
     for tool in tools:
         used.update(tool.grammar.piece.definitions.keys())
-        costs.update((name, _cost(body)) for name, body in tool.grammar.piece.definitions.items())
+        costs.update((name, cost_of(body)) for name, body in tool.grammar.piece.definitions.items())
     total = sum(costs.values())
     if total <= MAX_COST:
         return chosen
-    total += sum(_cost(body) for name, body in loosened.definitions.items() if name not in used)
+    total += sum(cost_of(body) for name, body in loosened.definitions.items() if name not in used)
     used.update(loosened.definitions.keys())
     order = sorted(
         (number for number, tool in enumerate(tools) if tool.may_be_loosened),
@@ -86,16 +86,17 @@ def _within_limit(
         chosen[number] = ToolGrammar(loosened, (TOO_MANY,))
     if total > MAX_COST:
         raise GrammarTooComplex(
-            "the schemas of the tools with `strict` are together too large for one grammar", param="tools"
+            "the tools, of which those with `strict` keep their schemas, are too large for one grammar",
+            param="tools",
         )
     return chosen
 
 
 def _cost_of_piece(piece: GrammarPiece) -> int:
-    return sum(map(_cost, piece.definitions.values()))
+    return sum(map(cost_of, piece.definitions.values()))
 
 
-def _cost(body: str) -> int:
+def cost_of(body: str) -> int:
     """About the symbols that a definition needs: for each item, group and bounded repetition."""
     return 1 + body.count(" ") + body.count("(") + 8 * body.count("{")
 

@@ -12,11 +12,15 @@ import pytest
 from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.detect import FORMATS
 from jan_serve.chat.formats.hermes import HERMES
+from jan_serve.core.call_pieces import GrammarPiece, ToolGrammar
 from jan_serve.core.constraint import CompiledGrammar
 from jan_serve.core.messages import Tool
 from jan_serve.errors import GrammarTooComplex
 from jan_serve.generation.constraint import call_join, catalogue
+from jan_serve.generation.constraint.call_frame import call_frame
+from jan_serve.generation.constraint.call_join import JoinedTool
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
+from jan_serve.generation.constraint.tool_grammar import tool_grammar
 from jan_serve.ipc.compiling import Compiled, CompileRequest, CompileTool, decode_request
 from tests.conformance.llguidance_oracle import LlguidanceOracle
 from tests.support.call_grammars import call_grammars, call_trees
@@ -116,7 +120,7 @@ def test_the_largest_schemas_of_too_many_tools_are_loosened(
     form: ChatFormat, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(call_join, "MAX_COST", 10**6)
-    tools = [tool(number, 12 if number in (5, 9) else 1) for number in range(count)]
+    tools = [tool(number, 40 if number in (5, 9) else 1) for number in range(count)]
     grammars = call_grammars(form, tools, parallel=True)
     assert grammars.warnings == ()
     monkeypatch.setattr(call_join, "MAX_COST", _cost(grammars.whole) - 20)
@@ -130,8 +134,11 @@ def test_a_thousand_tools_are_served(form: ChatFormat) -> None:
     names = [f"tool_{number}" for number in range(1_000)]
     frame = call_frame(form, names, parallel=True, answer=False)
     grammar, loosened = tool_grammar(form, tool(1, 12).parameters), tool_grammar(form, {"type": "object"})
-    own = [msgspec.structs.replace(grammar.piece, definitions=_own(grammar, name)) for name in names]
-    tools = [JoinedTool(name, ToolGrammar(piece), may_be_loosened=True) for name, piece in zip(names, own, strict=True)]
+    own = [_own(grammar.piece, name) for name in names]
+    tools = [
+        JoinedTool(name, ToolGrammar(piece), may_be_loosened=True)
+        for name, piece in zip(names, own, strict=True)
+    ]
     calls = call_join.join_calls(frame, tools, loosened.piece, None)
     assert len(calls.warnings) == 1
     assert calls.warnings[0].endswith(call_join.TOO_MANY)
@@ -141,10 +148,11 @@ def test_a_thousand_tools_are_served(form: ChatFormat) -> None:
     LlguidanceOracle().compile(calls.whole.lark + specials)
 
 
-def _own(grammar: ToolGrammar, name: str) -> dict[str, str]:
-    """The definitions as another tool would have them: a rule in place of the first is its own."""
-    body = grammar.piece.definitions[grammar.piece.root]
-    return {**grammar.piece.definitions, grammar.piece.root: f"{name}_root", f"{name}_root": body}
+def _own(piece: GrammarPiece, name: str) -> GrammarPiece:
+    """The piece with a root as only this tool has it."""
+    root = f"{name}_root"
+    definitions = {**piece.definitions, root: piece.definitions[piece.root]}
+    return GrammarPiece(root, definitions, piece.specials)
 
 
 def test_strict_tools_are_refused_rather_than_loosened(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,4 +175,7 @@ async def test_tools_that_are_not_ready_in_time_are_ready_for_the_next_request(
 
 
 def _cost(grammar: CompiledGrammar) -> int:
-    return sum(call_join._cost(line) for line in grammar.lark.splitlines())  # pyright: ignore[reportPrivateUsage]
+    bodies = dict(line.split(": ", 1) for line in grammar.lark.splitlines())
+    return sum(
+        call_join.cost_of(body) for name, body in bodies.items() if not name.startswith(("start", "hole_"))
+    )
