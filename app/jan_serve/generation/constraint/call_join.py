@@ -74,7 +74,11 @@ def _within_limit(
     total += sum(cost_of(body) for name, body in loosened.definitions.items() if name not in used)
     used.update(loosened.definitions.keys())
     order = sorted(
-        (number for number, tool in enumerate(tools) if tool.may_be_loosened),
+        (
+            number
+            for number, tool in enumerate(tools)
+            if tool.may_be_loosened and tool.grammar.piece.root != loosened.root
+        ),
         key=lambda number: (-_cost_of_piece(tools[number].grammar.piece), -number),
     )
     for number in order:
