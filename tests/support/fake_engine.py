@@ -44,6 +44,7 @@ from jan_serve.ipc.messages import (
     LoadFailed,
     LoadModel,
     LoadProgress,
+    MediaData,
     PingRequest,
     Pong,
     PromptScored,
@@ -195,6 +196,8 @@ class FakeEngine:
             match command:
                 case EngineRequest():
                     self.accept(command)
+                case MediaData():
+                    pass  # it sees nothing
                 case AbortRequest():
                     self.forget(command.id)
                     self.waiting = [entry for entry in self.waiting if entry.request.id != command.id]

@@ -22,6 +22,7 @@ from jan_serve.api.server import ModelServer
 from jan_serve.config import Settings
 from tests.support.compiling import InlineTranslator
 from tests.support.fake_client import FakeModels
+from tests.support.imaging import InlineDecoder
 from tests.support.rendering import InlineRenderer
 
 
@@ -69,7 +70,12 @@ async def http_client(
         replaceable = _Replaceable(FakeModels())
         behind: Any = replaceable
         app = create_app(
-            make_settings(**settings), behind, InlineRenderer(), InlineTranslator(), dialects=dialects
+            make_settings(**settings),
+            behind,
+            InlineRenderer(),
+            InlineTranslator(),
+            decoder=InlineDecoder(),
+            dialects=dialects,
         )
     replaceable.current = models or FakeModels()
     transport = httpx.ASGITransport(app, raise_app_exceptions=True)

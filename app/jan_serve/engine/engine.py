@@ -206,7 +206,8 @@ class Engine:
         times = self._step_clock
         times.begin()
         self._admit()
-        turn = self._media.ready(self._scheduler.next_turn(self._clock()), self._fail)
+        ready = self._media.ready(self._scheduler.running, self._fail)
+        turn = self._scheduler.next_turn(self._clock(), ready)
         budget = prefill_budget(self._pacer, turn, cells=self._memory.cells.used)
         plan = self._make_room(self._scheduler.plan(self._batch.capacity, budget, turn))
         self._must_wait = self._media.is_waiting and not plan

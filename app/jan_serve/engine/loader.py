@@ -36,6 +36,7 @@ from jan_serve.engine.llama.model import LlamaModel
 from jan_serve.engine.llama.projector import Projector
 from jan_serve.engine.llama.thread_pool import ThreadPool
 from jan_serve.engine.media.media_reader import MediaReader
+from jan_serve.engine.scoring.scorer import Scorer, make_scorer
 from jan_serve.errors import InsufficientMemory, InvalidModel, SettingsError
 from jan_serve.ipc.messages import EngineSettings, LoadModel
 
@@ -57,6 +58,7 @@ class LoadedModel:
     model: LlamaModel
     context: LlamaContext | None
     embedder: Embedder
+    scorer: Scorer
     facts: ModelFacts
     settings: EngineSettings
     states: StateCache
@@ -138,6 +140,7 @@ def load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedMode
     facts = msgspec.structs.replace(facts, load_seconds=time.monotonic() - started, adapters=adapters.facts)
     in_pieces = in_pieces or (context is not None and reads_in_pieces(model, context, pooling))
     embedder = make_embedder(settings, model, facts, adapters, threads, in_pieces=in_pieces)
+    scorer = make_scorer(settings, model, facts, adapters, threads)
     states = StateCache(0) if embedding_only else _states(request, model)
     draft = None if context is None else _draft_model(settings, context, parallel, threads, layers)
     settings = resolved(settings, facts, cache_sequences)
@@ -148,7 +151,9 @@ def load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedMode
         )
         identity = state_key([Path(settings.projector or "")])
         media = MediaReader(projector, identity, most_together=context.n_ubatch)
-    return LoadedModel(model, context, embedder, facts, settings, states, adapters, draft, projector, media)
+    return LoadedModel(
+        model, context, embedder, scorer, facts, settings, states, adapters, draft, projector, media
+    )
 
 
 def _projector(
@@ -232,8 +237,8 @@ def _fit(settings: EngineSettings, devices: tuple[DeviceInfo, ...]) -> memory_fi
     requested = settings.n_gpu_layers
     if requested is not None and requested < 0:
         requested = len(settings.layer_bytes) + 1
-    free = sum(device.free_bytes for device in _accelerators(settings, devices))
-    if free == 0 or requested == 0 or not settings.layer_bytes:
+    free = sum(device.free_bytes for device in _accelerators(settings, devices)) - _projector_bytes(settings)
+    if free <= 0 or requested == 0 or not settings.layer_bytes:
         return memory_fit.MemoryFit(requested or 0, settings.n_ctx)
     return memory_fit.fit_to_memory(
         settings.layer_bytes,
@@ -247,6 +252,16 @@ def _fit(settings: EngineSettings, devices: tuple[DeviceInfo, ...]) -> memory_fi
     )
 
 
+def _projector_bytes(settings: EngineSettings) -> int:
+    """Of the projector, with a quarter more for its compute buffers; 0 without one, or if it cannot be read."""
+    if settings.projector is None:
+        return 0
+    try:
+        return Path(settings.projector).stat().st_size * 5 // 4
+    except OSError:
+        return 0  # the load names the reason
+
+
 def _accelerators(settings: EngineSettings, devices: tuple[DeviceInfo, ...]) -> list[DeviceInfo]:
     found = [device for device in devices if device.kind in ("gpu", "igpu")]
     if settings.device is not None:
@@ -256,7 +271,7 @@ def _accelerators(settings: EngineSettings, devices: tuple[DeviceInfo, ...]) -> 
 
 def _check_memory(settings: EngineSettings, devices: tuple[DeviceInfo, ...], layers: int) -> None:
     """Raises InsufficientMemory, before reading the weights, if they exceed all usable memory."""
-    weights = sum(settings.layer_bytes) + settings.other_bytes
+    weights = sum(settings.layer_bytes) + settings.other_bytes + _projector_bytes(settings)
     memory = psutil.virtual_memory().total + (
         sum(device.free_bytes for device in _accelerators(settings, devices)) if layers else 0
     )

@@ -57,7 +57,7 @@ def decoded(data: bytes, header: ImageHeader, size: tuple[int, int]) -> bytes:
     except (InvalidImage, MemoryError):
         raise
     except Exception as error:  # Pillow's plugins raise many kinds for damaged files
-        raise InvalidImage(f"the {header.format} image is damaged: {_reason(error)}") from error
+        raise InvalidImage(f"the {header.format} image is damaged{_reason(error)}") from error
 
 
 def _shown(image: Image.Image, orientation: int, size: tuple[int, int]) -> Image.Image:
@@ -81,4 +81,5 @@ def _rgb(image: Image.Image) -> Image.Image:
 
 
 def _reason(error: Exception) -> str:
-    return str(error)[:200] or type(error).__name__
+    """In Pillow's words; those of Python would say nothing to a client."""
+    return f": {error}"[:200] if isinstance(error, OSError | SyntaxError) else ""

@@ -1,9 +1,9 @@
 """The messages of the worker pipe.
 
-Front to worker: LoadModel once, then any of EngineRequest, EmbedRequest, CountRequest, TokenizeRequest,
-DetokenizeRequest, AbortRequest, ReadState, StoreState, DropState, PingRequest, ShutdownRequest. Worker to front:
-LoadProgress*, then Ready or LoadFailed; then one Step per engine step (the events of all its requests) and the direct
-answers.
+Front to worker: LoadModel once, then any of MediaData, EngineRequest, EmbedRequest, RankRequest, WeighOptions,
+CountRequest, TokenizeRequest, DetokenizeRequest, AbortRequest, ReadState, StoreState, DropState, PingRequest,
+ShutdownRequest. Worker to front: LoadProgress*, then Ready or LoadFailed; then one Step per engine step (the events of
+all its requests) and the direct answers.
 Request ids are chosen by the front and are unique within one worker process.
 """
 
@@ -20,6 +20,8 @@ from jan_serve.core.guide import Guide
 from jan_serve.core.images import PromptPiece
 from jan_serve.core.model_facts import ModelFacts
 from jan_serve.core.sampling import SamplingParams, StopConditions
+from jan_serve.ipc.adapter_use import AdapterUse as AdapterUse
+from jan_serve.ipc.scoring import OptionsWeighed, RankRequest, WeighOptions
 
 PROTOCOL_VERSION = 1
 
@@ -30,13 +32,6 @@ class AdapterFile(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     path: str
     scale: float = 1.0
-
-
-class AdapterUse(msgspec.Struct, frozen=True, order=True, array_like=True):
-    """An adapter by its index in EngineSettings.adapters. scale: not 0."""
-
-    index: int
-    scale: float
 
 
 class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,6 +149,17 @@ class EngineRequest(msgspec.Struct, frozen=True, kw_only=True, tag="generate"):
     cache_salt: str = ""
 
 
+class MediaData(msgspec.Struct, frozen=True, kw_only=True, tag="media_data"):
+    """The next bytes of the images or sounds of this digest, for the request `id`, which follows without them.
+
+    See ipc.media_frames.
+    """
+
+    id: int
+    digest: str
+    data: bytes
+
+
 class EmbedRequest(msgspec.Struct, frozen=True, kw_only=True, tag="embed"):
     """Embed each input. Answered by Embedded or Failed. normalize: L2, over the last axis.
 
@@ -242,7 +248,10 @@ class ShutdownRequest(msgspec.Struct, frozen=True, tag="shutdown"):
 WorkerRequest = (
     LoadModel
     | EngineRequest
+    | MediaData
     | EmbedRequest
+    | RankRequest
+    | WeighOptions
     | CountRequest
     | TokenizeRequest
     | DetokenizeRequest
@@ -404,6 +413,7 @@ WorkerEvent = (
     | Step
     | Failed
     | Embedded
+    | OptionsWeighed
     | Counted
     | Tokenized
     | Detokenized

@@ -319,7 +319,7 @@ async def test_images_of_the_user_are_refused_without_being_opened() -> None:
     turns = [{"role": "user", "content": [{"type": "image", "source": source}]}]
     response = await post(messages=turns)
     assert response.status_code == 400
-    assert "this model reads text only" in response.json()["error"]["message"]
+    assert "reads text only; no model of this server can see" in response.json()["error"]["message"]
 
 
 async def test_tokens_are_counted_without_an_answer() -> None:

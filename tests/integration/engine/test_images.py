@@ -11,8 +11,14 @@ import pytest
 
 from jan_serve.core.images import AudioPiece, ImagePiece, PromptPiece
 from jan_serve.errors import ContextLengthExceeded, InvalidRequest, UnsupportedContent, UnsupportedOperation
+from jan_serve.ipc.codec import MAX_REQUEST_BYTES
 from jan_serve.ipc.messages import AbortRequest, ShutdownRequest
-from models.recipe.fixtures import write_tiny_llama
+from models.recipe.fixtures import (
+    write_tiny_hybrid,
+    write_tiny_llama,
+    write_tiny_recurrent,
+    write_tiny_sliding,
+)
 from models.recipe.projector_fixtures import ProjectorKind, write_tiny_projector, write_tiny_qwen2vl
 from tests.support.images import picture, unseen
 from tests.support.models import EXACT
@@ -247,6 +253,80 @@ def test_an_abort_in_the_middle_leaves_the_others_and_the_next_ones(seeing: Work
     assert again.text == seeing.run(asked(*images, max_tokens=3, cache_salt="fresh"))[0].text
 
 
+def test_streams_go_on_while_an_image_is_encoded_and_an_abort_ends_nobody_else(
+    files: dict[ProjectorKind, tuple[Path, Path]],
+) -> None:
+    text, projector = files["qwen2vl_merger"]
+    settings = {**SETTINGS, "n_ctx": 8192, "projector": str(projector)}
+    with running_worker(text, **settings) as worker:
+        stream = generate(LONG, max_tokens=4000, ignore_eos=True)
+        gone, large = asked(picture(1, 840, 840)), asked(picture(2, 840, 840), max_tokens=2)
+        worker.send(stream)
+        while not worker.results[stream.id].choices:
+            worker.advance()
+        worker.send(gone)
+        while worker.results[gone.id].accepted is None:
+            worker.advance()
+        worker.send(AbortRequest(gone.id), large)
+        while worker.results[large.id].accepted is None:
+            worker.advance()
+        before = len(worker.results[stream.id].events)
+        worker.until(large)
+        assert len(worker.results[stream.id].events) - before > 20
+        assert worker.results[large.id].choice.end.completion_tokens == 2
+        assert worker.results[gone.id].choices == {}
+        worker.send(AbortRequest(stream.id))
+        stats = worker.stats()
+        assert stats.media_encoded_total <= 2
+
+
+def test_drafts_do_not_change_what_is_said_about_an_image(
+    files: dict[ProjectorKind, tuple[Path, Path]],
+) -> None:
+    text, projector = files["mlp"]
+    prompt = ("a b c d a b c d ", picture(3), " a b c d a b" + END)
+    answers: set[str] = set()
+    for drafts in ({}, {"prompt_lookup": "on"}, {"draft_path": str(text)}):
+        with running_worker(text, **SETTINGS, projector=str(projector), **drafts) as worker:
+            answers.add(worker.run_one(prompt, max_tokens=40, ignore_eos=True).text)
+            answers.add(worker.run_one(prompt, max_tokens=40, ignore_eos=True).text)
+    assert len(answers) == 1
+
+
+def test_more_pixels_than_a_frame_holds(files: dict[ProjectorKind, tuple[Path, Path]]) -> None:
+    text, projector = files["mlp"]
+    images = [picture(seed, 2048, 2048) for seed in range(6)]
+    assert sum(len(image.pixels) for image in images) > MAX_REQUEST_BYTES
+    with running_worker(text, projector=str(projector), **SETTINGS) as worker:
+        result, other = worker.run(asked(*images, max_tokens=2), asked(picture(9), max_tokens=2))
+        assert result.choice.end.completion_tokens == other.choice.end.completion_tokens == 2
+        assert worker.stats().media_encoded_total == 7
+
+
+@pytest.mark.parametrize("projector", ["mlp", "gemma3"])
+@pytest.mark.parametrize("write", [write_tiny_sliding, write_tiny_hybrid, write_tiny_recurrent])
+def test_other_memories_than_a_plain_cache(write: Any, projector: ProjectorKind, tmp_path: Path) -> None:
+    """Blocks with a sliding window, and recurrent ones, whose sequences are only shared as a whole."""
+    files = tmp_path / "text.gguf", tmp_path / "mmproj.gguf"
+    write(files[0], quantize=False)
+    write_tiny_projector(files[1], projector)
+    prompt = (QUESTION + LONG[:200], picture(5), "more ", picture(6), "and here" + END)
+    settings: dict[str, Any] = {**SETTINGS, "projector": str(files[1]), "cache_dir": str(tmp_path / "states")}
+    with running_worker(files[0], **settings) as worker:
+        assert_equals_helper(worker.run_one(prompt, logprobs=20, max_tokens=1), files, prompt)
+        first = worker.run_one(prompt, max_tokens=8, ignore_eos=True)
+        longer = (*prompt, first.text + END)
+        second = worker.run_one(longer, max_tokens=8, ignore_eos=True)
+        assert second.usage.cached_tokens >= worker.count(*prompt[:4])
+        cold = worker.run_one(longer, max_tokens=8, ignore_eos=True, cache_salt="cold")
+        choices = worker.run_one(longer, n=3, max_tokens=8, ignore_eos=True, cache_salt="choices")
+        assert {second.text, *choices.texts} == {cold.text}
+        worker.send(ShutdownRequest())
+        assert worker.process.wait(30.0) == 0
+    with running_worker(files[0], **settings) as worker:
+        assert worker.run_one(longer, max_tokens=8, ignore_eos=True).text == cold.text
+
+
 def test_cells_of_an_image_return_from_disk_after_a_restart(
     kind: ProjectorKind, files: dict[ProjectorKind, tuple[Path, Path]], tmp_path: Path
 ) -> None:
@@ -267,3 +347,7 @@ def test_cells_of_an_image_return_from_disk_after_a_restart(
         assert other.text == cold.text
         assert other.usage.cached_tokens > worker.count(*prompt[:2]) - 12
         assert worker.stats().media_encoded_total == 0
+    other_projector = tmp_path / "other.gguf"
+    write_tiny_projector(other_projector, kind, seed=1)
+    with running_worker(text, **{**settings, "projector": str(other_projector)}) as worker:
+        assert worker.run_one(prompt, max_tokens=8, ignore_eos=True).usage.cached_tokens == 0

@@ -70,9 +70,10 @@ def log_to(set_log: Callable[[Any, Any], None]) -> None:
 
 @dataclass(slots=True)
 class LastError:
-    """text: the last error line of llama.cpp, without the function name; "" if there is none."""
+    """text: the last error of llama.cpp, without the function name; "" if there is none. lines: all of them."""
 
     text: str = ""
+    lines: tuple[str, ...] = ()
 
 
 @contextlib.contextmanager
@@ -87,6 +88,7 @@ def last_error() -> Generator[LastError]:
         del _state["errors"]
         errors = [line.strip() for line in lines if line.strip()]
         if errors:
+            found.lines = tuple(errors)
             found.text = errors[-1].rpartition(": failed to apply lora adapter: ")[2].rstrip(".")
 
 

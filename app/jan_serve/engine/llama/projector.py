@@ -6,10 +6,12 @@ It gets decoded pixels and samples only: libmtmd's own decoders, and the program
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Generator
+import re
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import llama_cpp.mtmd_cpp as _mtmd
@@ -75,8 +77,7 @@ class Projector:
             pointer = _lib.mtmd_init_from_file(path.encode("utf-8"), model.pointer, params)
         if not pointer:
             raise InvalidModel(
-                "the projector (mmproj) cannot be used: it is damaged, of a kind that llama.cpp does not know, or made"
-                f" for another model{f' ({error.text})' if error.text else ''}"
+                f"its projector {Path(path).name} cannot be used: {_reason(path, error.lines)}"
             )
         self.pointer: Any = pointer
         self._width = model.n_embd_inp
@@ -187,6 +188,19 @@ class OpenedMedia:
             raise EngineFailure(f"llama.cpp could not encode an image or a sound (code {code})")
         shape = (int(_lib.mtmd_input_chunk_get_n_tokens(chunk)), self._width)
         return np.ctypeslib.as_array(_lib.mtmd_get_output_embd(self._pointer), shape=shape).copy()
+
+
+def _reason(path: str, errors: Sequence[str]) -> str:
+    """Why libmtmd rejects a file, from its log."""
+    for line in errors:
+        if (
+            found := re.search(r"text model \(n_embd = (\d+)\) and mmproj \(n_embd = (\d+)\)", line)
+        ) is not None:
+            return f"it is for models of the width {found[2]}, and this one has {found[1]}"
+        reason = line.partition(f"failed to load model '{path}': ")[2].partition(": ")[2]
+        if reason and path not in reason:
+            return reason
+    return "it is damaged, or of a kind that llama.cpp does not know"
 
 
 def _each(chunks: Any) -> list[Any]:

@@ -99,40 +99,38 @@ class MediaEncoder:
 
     def run(self) -> None:
         """Encode for ever: the body of the thread."""
-        piece: MediaPiece | None = None
-        opened: Opened | None = None
+        while True:
+            self._encode_piece(self._wait())
+
+    def _encode_piece(self, piece: MediaPiece) -> None:
+        """Encode the wanted chunks of a piece, which is prepared once, as long as there are any."""
         with ExitStack() as stack:
-            while True:
-                job = self._next(piece)
-                if job is None:
-                    # No other chunk of it is wanted: free what was prepared before waiting.
-                    stack.close()
-                    piece = opened = None
-                    continue
+            opened: Opened | None = None
+            while (job := self._next(piece)) is not None:
                 try:
-                    if opened is None or piece is not job.chunk.piece:
-                        stack.close()
-                        piece, opened = None, None
-                        opened = stack.enter_context(self._open(job.chunk.piece))
-                        piece = job.chunk.piece
+                    if opened is None:
+                        opened = stack.enter_context(self._open(piece))
                     self._finish(job, opened.encode(job.chunk.number))
                 except JanServeError as error:
                     self._finish(job, error)
                 except MemoryError:
-                    self._finish(job, EngineFailure("there was not enough memory to encode an image"))
+                    self._finish(job, EngineFailure("There was not enough memory to encode an image."))
 
-    def _next(self, opened: MediaPiece | None) -> _Job | None:
-        """The next job, of the opened piece if there is one. Waits; None at once if a piece is open and none waits."""
+    def _wait(self) -> MediaPiece:
+        """The piece of the oldest job that is not done."""
         with self._changed:
             while True:
-                waiting = [job for job in self._jobs.values() if not job.is_done]
-                same = [job for job in waiting if job.chunk.piece is opened]
-                if waiting:
-                    self._running = (same or waiting)[0]
-                    return self._running
-                if opened is not None:
-                    return None
+                for job in self._jobs.values():
+                    if not job.is_done:
+                        return job.chunk.piece
                 self._changed.wait()
+
+    def _next(self, piece: MediaPiece) -> _Job | None:
+        """The next job of this piece, if there is one."""
+        with self._changed:
+            jobs = self._jobs.values()
+            self._running = next((job for job in jobs if not job.is_done and job.chunk.piece is piece), None)
+            return self._running
 
     def _finish(self, job: _Job, result: Embeddings | JanServeError) -> None:
         with self._changed:

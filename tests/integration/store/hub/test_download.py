@@ -14,17 +14,14 @@ import pytest
 
 from jan_serve.errors import (
     DigestMismatch,
-    HubError,
     HubUnavailable,
     InsufficientStorage,
     InvalidModel,
-    Offline,
     StoreError,
 )
-from jan_serve.store.hub.hub_http import HubAccess, RetryPolicy
-from jan_serve.store.hub.pull import Puller
+from jan_serve.store.hub.hub_http import RetryPolicy
 from jan_serve.store.resolve import ModelResolver
-from tests.integration.store.conftest import FILE, QUICK, REPO, Bench, model_bytes
+from tests.integration.store.conftest import FILE, REPO, Bench, model_bytes
 from tests.support.fake_hub import Fault
 
 pytestmark = pytest.mark.anyio
@@ -185,47 +182,6 @@ async def test_temporary_statuses_are_retried(bench: Bench, status: int) -> None
     assert len(bench.hub.asked("/resolve/")) == 3
 
 
-async def test_retry_after_is_waited_for_up_to_a_limit(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    waits: list[float] = []
-
-    async def sleep(seconds: float) -> None:
-        waits.append(seconds)
-
-    monkeypatch.setattr("jan_serve.store.hub.hub_http.asyncio.sleep", sleep)
-    retry_policy = RetryPolicy(tries=3, backoff_s=1, max_wait_s=30)
-    puller = bench.puller(retry_policy=retry_policy)
-    bench.hub.listing_faults.extend([Fault(status=429, headers={"Retry-After": "7"}), Fault(status=503)])
-    await puller.plan(REPO)
-    assert waits[0] == 7.0
-    assert 1.0 <= waits[1] <= 3.0
-    bench.hub.listing_faults.append(Fault(status=429, headers={"Retry-After": "3600"}))
-    with pytest.raises(HubUnavailable, match="asks to wait for 3600 s") as caught:
-        await puller.plan(REPO)
-    assert caught.value.retry_after == 3600.0
-    assert len(waits) == 2
-
-
-async def test_a_list_that_is_a_bomb_is_refused(bench: Bench) -> None:
-    from tests.support.fake_hub import gzip_bomb
-
-    fault = Fault(body=gzip_bomb(200 << 20), headers={"Content-Encoding": "gzip"})
-    bench.hub.listing_faults.append(fault)
-    with pytest.raises(HubError, match="more than"):
-        await bench.pull()
-    bench.hub.listing_faults.append(Fault(body=b"x" * 100, headers={"Content-Encoding": "br"}))
-    with pytest.raises(HubError, match="encoding"):
-        await bench.pull()
-
-
-@pytest.mark.parametrize(
-    "body", [b"", b"[]", b"<html>", b'{"sha": 1}', b'{"sha": "main", "siblings": []}', b"[" * 9999]
-)
-async def test_a_list_that_is_none_is_refused(bench: Bench, body: bytes) -> None:
-    bench.hub.listing_faults.append(Fault(body=body))
-    with pytest.raises(HubError):
-        await bench.pull()
-
-
 async def test_cancel_takes_less_than_a_second_and_keeps_received_data(bench: Bench) -> None:
     bench.hub.file_faults.append(Fault(stall_at=1 << 20))
     retry_policy = RetryPolicy(read_s=60)
@@ -252,16 +208,6 @@ async def test_cancel_while_the_list_stalls(bench: Bench) -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert time.monotonic() - began < 1
-
-
-async def test_nobody_listening_is_offline_at_once(bench: Bench) -> None:
-    bench.hub.stop()
-    began = time.monotonic()
-    with pytest.raises(Offline, match="cannot be reached"):
-        await bench.puller(retry_policy=RetryPolicy()).plan(REPO)
-    assert time.monotonic() - began < 2
-    with pytest.raises(Offline):
-        await Puller(bench.models, HubAccess("http://no-such-host.invalid"), retry_policy=QUICK).plan(REPO)
 
 
 async def test_no_room_is_reported_before_anything_is_downloaded(
