@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ from models.recipe.corpus.draw import Draw
 from models.recipe.eye.resize import Pixels
 from models.recipe.eye.scene import Scene, Thing, frame
 
-Array = NDArray[np.float32]
+Array = NDArray[np.floating[Any]]
 
 # Strokes of the digits, as points in a box of width 1 and height 2 (down is positive); some have several forms.
 _ROUND = ((0, 0.45), (0.12, 0.14), (0.5, 0), (0.88, 0.14), (1, 0.45))
@@ -97,7 +98,7 @@ def rendered(draw: Draw, scene: Scene, longer: int) -> Pixels:
     for thing in scene.things:
         distance = style.distance(thing, xs, ys) * longer
         cover = (distance < 0).astype(np.float32) if hard else np.clip(0.5 - distance, 0, 1)
-        picture += cover[..., None] * (np.float32(thing.rgb) - picture)
+        picture += cover[..., None] * (np.array(thing.rgb, np.float32) - picture)
     if draw.chance(0.5):
         noise = np.random.default_rng(draw.random.getrandbits(64)).standard_normal(picture.shape, np.float32)
         picture += noise * np.float32(draw.random.uniform(0, 0.05))
@@ -105,7 +106,7 @@ def rendered(draw: Draw, scene: Scene, longer: int) -> Pixels:
 
 
 def _background(draw: Draw, scene: Scene, width: int, height: int) -> Array:
-    start, end = (np.float32(rgb) for rgb in scene.background)
+    start, end = (np.array(rgb, np.float32) for rgb in scene.background)
     picture = np.empty((height, width, 3), np.float32)
     if scene.background[0] == scene.background[1]:
         picture[:] = start

@@ -180,17 +180,12 @@ def _two_shapes(draw: Draw) -> Scene:
         colour = _colour(draw, background)
         if colour not in colours:
             colours.append(colour)
-    spots = ((first, middle), (second, other))
+    spots = [(first, middle), (second, other)]
+    if relation == "above":
+        spots = [(x, y) for y, x in spots]
     things = tuple(
-        _thing(
-            draw,
-            names[index],
-            colours[index],
-            *(spot if relation == "left of" else spot[::-1]),
-            radii[index],
-            background,
-        )
-        for index, spot in enumerate(spots)
+        _thing(draw, name, colour, x, y, radius, background)
+        for name, colour, (x, y), radius in zip(names, colours, spots, radii, strict=True)
     )
     return Scene("two", things, background, aspect, relation=relation)
 

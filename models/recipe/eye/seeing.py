@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 from pathlib import Path
+from typing import Any
 
 import llama_cpp
 import numpy as np
@@ -17,15 +18,19 @@ from models.recipe.eye.resize import Pixels
 
 MARKER = "<__media__>"
 
+# The bindings name types for pointers that plain ctypes values, which they take, are not.
+_llama: Any = llama_cpp
+_mtmd: Any = mtmd_cpp
+
 
 # libmtmd tells each step of an encoding otherwise; llama-cpp-python sets such a function for libllama only.
-@llama_cpp.llama_log_callback
+@_llama.llama_log_callback
 def _silent(level: int, text: bytes, data: object) -> None:
     """Nothing is told: a failure comes back as a value."""
 
 
-mtmd_cpp.mtmd_log_set(_silent, None)
-mtmd_cpp.mtmd_helper_log_set(_silent, None)
+_mtmd.mtmd_log_set(_silent, None)
+_mtmd.mtmd_helper_log_set(_silent, None)
 _MAX_ANSWER = 48
 _CONTEXT = 512
 
@@ -40,83 +45,83 @@ class SeeingModel:
         self._llama = llama_cpp.Llama(
             str(model), n_ctx=_CONTEXT, n_threads=threads, n_threads_batch=threads, verbose=False
         )
-        vocab = llama_cpp.llama_model_get_vocab(self._llama.model)
+        vocab = _llama.llama_model_get_vocab(self._llama.model)
         if vocab is None:
             raise ValueError(f"{model} holds no vocabulary")
         self._vocab = vocab
-        options = mtmd_cpp.mtmd_context_params_default()
+        options = _mtmd.mtmd_context_params_default()
         options.use_gpu, options.n_threads = False, threads
         options.print_timings = options.warmup = False
-        context = mtmd_cpp.mtmd_init_from_file(str(projector).encode(), self._llama.model, options)
+        context = _mtmd.mtmd_init_from_file(str(projector).encode(), self._llama.model, options)
         if context is None:
             raise ValueError(f"{projector} does not fit {model}")
         self._mtmd = context
 
     def close(self) -> None:
-        mtmd_cpp.mtmd_free(self._mtmd)
+        _mtmd.mtmd_free(self._mtmd)
         self._llama.close()
 
     def embedding(self, pixels: Pixels) -> NDArray[np.float32]:
         """What the text model reads in place of a picture of any size: (tokens, width)."""
         chunks = self._chunks(MARKER, pixels)
         try:
-            for index in range(mtmd_cpp.mtmd_input_chunks_size(chunks)):
-                chunk = mtmd_cpp.mtmd_input_chunks_get(chunks, index)
+            for index in range(_mtmd.mtmd_input_chunks_size(chunks)):
+                chunk = _mtmd.mtmd_input_chunks_get(chunks, index)
                 if (
                     chunk is None
-                    or mtmd_cpp.mtmd_input_chunk_get_type(chunk) != mtmd_cpp.MTMD_INPUT_CHUNK_TYPE_IMAGE
+                    or _mtmd.mtmd_input_chunk_get_type(chunk) != _mtmd.MTMD_INPUT_CHUNK_TYPE_IMAGE
                 ):
                     continue
-                if mtmd_cpp.mtmd_encode_chunk(self._mtmd, chunk) != 0:
+                if _mtmd.mtmd_encode_chunk(self._mtmd, chunk) != 0:
                     raise RuntimeError("the picture could not be encoded")
-                shape = mtmd_cpp.mtmd_input_chunk_get_n_tokens(chunk), self._llama.n_embd()
-                rows = mtmd_cpp.mtmd_get_output_embd(self._mtmd)
+                shape = _mtmd.mtmd_input_chunk_get_n_tokens(chunk), self._llama.n_embd()
+                rows = _mtmd.mtmd_get_output_embd(self._mtmd)
                 return np.array(np.ctypeslib.as_array(rows, shape), np.float32)
         finally:
-            mtmd_cpp.mtmd_input_chunks_free(chunks)
+            _mtmd.mtmd_input_chunks_free(chunks)
         raise RuntimeError("libmtmd made no picture of the marker")
 
     def answer(self, prompt: str, pixels: Pixels) -> str:
         """The continuation of a prompt in which ``MARKER`` stands for the picture."""
         llama = self._llama
         context = llama.ctx
-        llama_cpp.llama_memory_clear(llama_cpp.llama_get_memory(context), True)
+        _llama.llama_memory_clear(_llama.llama_get_memory(context), True)
         chunks = self._chunks(prompt, pixels)
         past = ctypes.c_int32(0)
         try:
-            failed = mtmd_cpp.mtmd_helper_eval_chunks(
+            failed = _mtmd.mtmd_helper_eval_chunks(
                 self._mtmd, context, chunks, 0, 0, _CONTEXT, True, ctypes.byref(past)
             )
         finally:
-            mtmd_cpp.mtmd_input_chunks_free(chunks)
+            _mtmd.mtmd_input_chunks_free(chunks)
         if failed:
             raise RuntimeError("the prompt could not be computed")
         said: list[int] = []
         while len(said) < _MAX_ANSWER:
-            logits = llama_cpp.llama_get_logits_ith(context, -1)
+            logits = _llama.llama_get_logits_ith(context, -1)
             token = int(np.ctypeslib.as_array(logits, (llama.n_vocab(),)).argmax())
-            if llama_cpp.llama_vocab_is_eog(self._vocab, token):
+            if _llama.llama_vocab_is_eog(self._vocab, token):
                 break
             said.append(token)
-            single = (llama_cpp.llama_token * 1)(token)
-            if llama_cpp.llama_decode(context, llama_cpp.llama_batch_get_one(single, 1)):
+            single = (_llama.llama_token * 1)(token)
+            if _llama.llama_decode(context, _llama.llama_batch_get_one(single, 1)):
                 raise RuntimeError("the answer could not be computed")
         return llama.detokenize(said, special=True).decode("utf-8", errors="replace")
 
-    def _chunks(self, prompt: str, pixels: Pixels) -> int:
+    def _chunks(self, prompt: str, pixels: Pixels) -> Any:
         height, width = pixels.shape[:2]
         data = np.ascontiguousarray(pixels).tobytes()
         buffer = (ctypes.c_uint8 * len(data)).from_buffer_copy(data)
-        bitmap = mtmd_cpp.mtmd_bitmap_init(width, height, buffer)
-        chunks = mtmd_cpp.mtmd_input_chunks_init()
+        bitmap = _mtmd.mtmd_bitmap_init(width, height, buffer)
+        chunks = _mtmd.mtmd_input_chunks_init()
         if bitmap is None or chunks is None:
             raise MemoryError("no room for a picture")
         text = prompt.encode()
-        asked = mtmd_cpp.mtmd_input_text(text, len(text), False, True)
-        bitmaps = (mtmd_cpp.mtmd_bitmap_p_ctypes * 1)(bitmap)
+        asked = _mtmd.mtmd_input_text(text, len(text), False, True)
+        bitmaps = (_mtmd.mtmd_bitmap_p_ctypes * 1)(bitmap)
         try:
-            if mtmd_cpp.mtmd_tokenize(self._mtmd, chunks, ctypes.byref(asked), bitmaps, 1):
+            if _mtmd.mtmd_tokenize(self._mtmd, chunks, ctypes.byref(asked), bitmaps, 1):
                 raise ValueError("the prompt has one marker for its picture")
         finally:
-            mtmd_cpp.mtmd_bitmap_free(bitmap)
+            _mtmd.mtmd_bitmap_free(bitmap)
         return chunks

@@ -18,7 +18,8 @@ SMALL = EyeShape(n_embd=32, n_layer=2, n_head=2, n_ff=48, n_text=64)
 def random_tensors(shape: EyeShape, seed: int = 1) -> dict[str, np.ndarray[Any, np.dtype[np.float32]]]:
     random = np.random.default_rng(seed)
     return {
-        name: np.float32(random.standard_normal(dims) * 0.3) for name, dims in shape.tensor_shapes().items()
+        name: (random.standard_normal(dims) * 0.3).astype(np.float32)
+        for name, dims in shape.tensor_shapes().items()
     }
 
 

@@ -45,7 +45,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     random = np.random.default_rng(1)
     shape = EyeShape(n_embd=32, n_layer=1, n_head=1, n_ff=64)
     tensors = {
-        name: np.float32(random.standard_normal(dims) * 0.3) for name, dims in shape.tensor_shapes().items()
+        name: (random.standard_normal(dims) * 0.3).astype(np.float32)
+        for name, dims in shape.tensor_shapes().items()
     }
     path = tmp_path_factory.mktemp("eye") / "mmproj-random.gguf"
     write_projector(path, shape, tensors, metadata={})
