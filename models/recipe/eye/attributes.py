@@ -28,6 +28,7 @@ CAPTION_PLACES: tuple[tuple[int, int], ...] = (
     (9, 12),
     (8, 12),
 )
+COLOUR_INDEXES = [index for index, name in enumerate(VALUES) if "colour" in name]
 # The number of values of each attribute, with none.
 SIZES: tuple[int, ...] = tuple(len(values) + 1 for values in VALUES.values())
 

@@ -19,19 +19,20 @@ class EyePlan:
     n_layer: int = 4
     n_head: int = 3
     n_ff: int = 288
-    code_steps: int = 800
-    code_rate: float = 1e-2
+    code_steps: int = 6000
+    code_rate: float = 5e-3
     sight_steps: int = 3000
     sight_batch: int = 128
     sight_rate: float = 5e-3
     match_steps: int = 600
     match_rate: float = 2e-3
-    joint_steps: int = 400
+    joint_steps: int = 2000
     joint_rate: float = 1e-3
-    pictures: int = 12
-    questions: int = 4
-    store: int = 24_000
-    fresh_share: float = 0.35
+    pictures: int = 4
+    questions: int = 3
+    store: int = 60_000
+    fresh_share: float = 0.5
+    recoloured_share: float = 0.3
     warmup_steps: int = 40
 
     def shape(self, n_text: int) -> EyeShape:

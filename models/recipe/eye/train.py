@@ -32,7 +32,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from models.recipe.corpus.draw import Draw
-from models.recipe.eye.attributes import CAPTION_PLACES, SIZES, VALUES, attributes_of
+from models.recipe.eye.attributes import CAPTION_PLACES, COLOUR_INDEXES, SIZES, VALUES, attributes_of
 from models.recipe.eye.batches import TextBatch, Writer, text_batch
 from models.recipe.eye.frozen_text import FrozenText
 from models.recipe.eye.plan import EyePlan
@@ -46,6 +46,7 @@ from models.recipe.tokenizer import Encoder
 from models.recipe.vocabulary import END_OF_TEXT
 
 STAGES = ("codes", "sight", "match", "joint")
+_NOT_ASKED = -100  # torch leaves it out of a cross entropy
 _SAVE_SECONDS = 60
 _LOG_EVERY = 25
 
@@ -93,6 +94,7 @@ class Store:
         new = size if self._count < size else round(size * self._plan.fresh_share)
         chosen = [self._add() for _ in range(new)]
         chosen += [self._random.randrange(min(self._count, self._plan.store)) for _ in range(size - new)]
+        self._random.shuffle(chosen)
         return torch.from_numpy(self._pixels[chosen]), torch.from_numpy(self._attributes[chosen])
 
     def _add(self) -> int:
@@ -208,8 +210,16 @@ class Trainer:
         return torch.where(batch.images[..., None], pictures, states)
 
     def _sight_step(self) -> tuple[Tensor, float]:
-        pixels, attributes = self._store.batch()
+        pixels, attributes = self._recoloured(*self._store.batch())
         return self._named(self.eye.features(pixels), attributes)
+
+    def _recoloured(self, pixels: Tensor, attributes: Tensor) -> tuple[Tensor, Tensor]:
+        """Some pictures in colours that have no name, and are not asked for: a shape is to be told in any colour."""
+        for row in range(round(len(pixels) * self.plan.recoloured_share)):
+            channels = self._draw.sample(range(3), 3)
+            pixels[row] = pixels[row][..., channels] ^ (255 if self._draw.chance(0.5) else 0)
+            attributes[row, COLOUR_INDEXES] = _NOT_ASKED
+        return pixels, attributes
 
     def _match_step(self) -> tuple[Tensor, float]:
         pixels, attributes = self._store.batch()
@@ -226,7 +236,8 @@ class Trainer:
         logits = [head(pooled) for head in self.heads]
         losses = [F.cross_entropy(each, attributes[:, index]) for index, each in enumerate(logits)]
         right = [each.argmax(-1) == attributes[:, index] for index, each in enumerate(logits)]
-        return torch.stack(losses).sum(), float(torch.stack(right).float().mean())
+        asked = attributes != _NOT_ASKED
+        return torch.stack(losses).sum(), float(torch.stack(right, 1)[asked].float().mean())
 
     def save(self, path: Path) -> None:
         """Write the checkpoint in one piece: a stop in between leaves the older one."""
