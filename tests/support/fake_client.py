@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import struct
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from jan_serve.errors import InvalidRequest, ModelNotFound
 from jan_serve.ipc.messages import (
     Accepted,
     Chunk,
+    CountRequest,
     DetokenizeRequest,
     Embedded,
     EmbedRequest,
@@ -35,6 +37,8 @@ from jan_serve.ipc.messages import (
     Tokenized,
     TokenizeRequest,
 )
+from jan_serve.ipc.scoring import OptionsWeighed, OptionWeights, RankRequest, WeighOptions
+from tests.support.prompt_pieces import with_shown_media
 
 Script = Callable[[EngineRequest], AsyncIterator[EngineEvent]]
 
@@ -104,6 +108,20 @@ def saying(*pieces: str, **ending: Any) -> Script:
     return script
 
 
+def failing(error: Exception, *pieces: str) -> Script:
+    """A script: these pieces, then the error."""
+
+    async def script(request: EngineRequest) -> AsyncIterator[EngineEvent]:
+        if pieces:
+            yield Accepted(request.id, 3)
+        for piece in pieces:
+            yield Chunk(request.id, 0, piece)
+        raise error
+        yield endings(request, 0)[0]
+
+    return script
+
+
 def endings(request: EngineRequest, completion_tokens: int, **ending: Any) -> list[EngineEvent]:
     """The last events of a request."""
     values: dict[str, Any] = {"reason": "stop", "eos": True, "mean_logprob": -0.5} | ending
@@ -121,12 +139,16 @@ def endings(request: EngineRequest, completion_tokens: int, **ending: Any) -> li
     return [*finished, completed]
 
 
-def prompt_text(request: EngineRequest) -> str:
-    """The prompt as text; token ids become bytes."""
+def prompt_text(request: EngineRequest | CountRequest) -> str:
+    """The prompt as text; token ids become bytes, images and sound are in brackets."""
     return "".join(
         piece if isinstance(piece, str) else bytes(i for i in piece if i < 256).decode("utf-8", "replace")
-        for piece in request.prompt
+        for piece in with_shown_media(request.prompt)
     )
+
+
+def weights_of(*log_masses: float) -> OptionWeights:
+    return OptionWeights(log_masses=log_masses, tokenisations=(1,) * len(log_masses), is_exact=True)
 
 
 @dataclass
@@ -138,6 +160,7 @@ class FakeClient:
     script: Script = field(default_factory=lambda: saying("Hel", "lo."))
     requests: list[EngineRequest] = field(default_factory=list[EngineRequest])
     closed_early: list[int] = field(default_factory=list[int])
+    weighed: list[WeighOptions] = field(default_factory=list[WeighOptions])
     adapter: str | None = None
     states: dict[int, bytes] = field(default_factory=dict[int, bytes])
     _ids: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
@@ -165,6 +188,29 @@ class FakeClient:
             dimensions=N_EMBD,
             prompt_tokens=sum(map(len, request.inputs)),
         )
+
+    async def rank(self, request: RankRequest) -> Embedded | OptionsWeighed:
+        """The length of a document, or of its mass for the first label against the second one of 0."""
+        lengths = [float(len(document)) for document in request.documents]
+        tokens = sum(map(len, request.documents)) + len(request.query)
+        if request.labels:
+            answers = tuple(weights_of(length, 0.0) for length in lengths)
+            return OptionsWeighed(id=request.id, answers=answers, prompt_tokens=tokens, cached_tokens=0)
+        scores = tuple(struct.pack("<f", length) for length in lengths)
+        return Embedded(id=request.id, vectors=scores, dimensions=1, prompt_tokens=tokens)
+
+    async def weigh(self, request: WeighOptions) -> OptionsWeighed:
+        """The probabilities are 1/2, 1/4, 1/8, ..."""
+        self.weighed.append(request)
+        answers = tuple(
+            weights_of(*(-math.log(2) * (place + 1) for place in range(len(question.options))))
+            for question in request.questions
+        )
+        return OptionsWeighed(id=request.id, answers=answers, prompt_tokens=7, cached_tokens=3)
+
+    async def count(self, request: CountRequest) -> int:
+        """The bytes of `prompt_text`, and BOS if requested."""
+        return len(prompt_text(request).encode()) + int(request.add_special)
 
     async def tokenize(self, request: TokenizeRequest) -> Tokenized:
         """Bytes, after BOS if requested."""

@@ -56,6 +56,10 @@ COMMANDS: Final = {
         "embed:embed",
         "Print the embeddings of texts, in a pipe one vector per line. Starts a server if none runs.",
     ),
+    "rerank": Command(
+        "rerank:rerank",
+        "Sort documents by how well they answer a query, the best one first. Starts a server if none runs.",
+    ),
     "tokenize": Command(
         "tokenize:tokenize",
         "Show the tokens of a text, including special tokens that the model adds. Starts a server if none runs.",
@@ -105,9 +109,9 @@ def add_command(app: typer.Typer, name: str) -> None:
 
 
 def add_summary(app: typer.Typer, name: str) -> None:
-    """Only its line in the list of commands: nothing is imported."""
+    """Only its line in the list of commands: nothing is imported, and `command_for` never runs it."""
 
     def command() -> None:
-        raise NotImplementedError(name)
+        raise AssertionError(f"{name} is only listed")
 
     app.command(name, hidden=name in _HIDDEN, help=COMMANDS[name].summary)(command)

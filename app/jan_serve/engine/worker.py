@@ -30,15 +30,27 @@ from jan_serve.engine.intake import Intake
 from jan_serve.engine.kv_transfer.state_transfer import StateTransfer
 from jan_serve.engine.llama import backend
 from jan_serve.engine.loader import LoadedModel, load
+from jan_serve.engine.media.attachments import Attachments, attachments_bytes
+from jan_serve.engine.media.encoder import MediaEncoder, embeddings_bytes
 from jan_serve.engine.outbox import Outbox
 from jan_serve.engine.phase import PhaseClock
+from jan_serve.engine.scoring.option_job import OptionJob
 from jan_serve.engine.sequence import Sequence
-from jan_serve.errors import EngineFailure, JanServeError, ProtocolError, SettingsError, UnsupportedOperation
+from jan_serve.errors import (
+    EngineFailure,
+    JanServeError,
+    Overloaded,
+    ProtocolError,
+    SettingsError,
+    UnsupportedOperation,
+)
 from jan_serve.ipc.channel import BlockingChannel, take_over_stdio
 from jan_serve.ipc.messages import (
     PROTOCOL_VERSION,
     AbortRequest,
     Accepted,
+    Counted,
+    CountRequest,
     Detokenized,
     DetokenizeRequest,
     DropState,
@@ -48,10 +60,12 @@ from jan_serve.ipc.messages import (
     LoadFailed,
     LoadModel,
     LoadProgress,
+    MediaData,
     PingRequest,
     Pong,
     ReadState,
     Ready,
+    RequestCompleted,
     ShutdownRequest,
     Step,
     StoreState,
@@ -59,9 +73,25 @@ from jan_serve.ipc.messages import (
     TokenizeRequest,
 )
 from jan_serve.ipc.parent_death import end_with_parent, write_no_core_dump
+from jan_serve.ipc.scoring import RankRequest, WeighOptions
 
-IntakeItem = EngineRequest | EmbedRequest | TokenizeRequest | DetokenizeRequest | AbortRequest
-InboxItem = list[Sequence] | EmbedJob | AbortRequest | ShutdownRequest
+PreparedItem = (
+    EngineRequest
+    | EmbedRequest
+    | RankRequest
+    | WeighOptions
+    | CountRequest
+    | TokenizeRequest
+    | DetokenizeRequest
+)
+IntakeItem = PreparedItem | AbortRequest
+
+
+class MediaEncoded:
+    """The encoder has finished a chunk."""
+
+
+InboxItem = list[Sequence] | EmbedJob | OptionJob | AbortRequest | ShutdownRequest | MediaEncoded
 
 _REST_S = 0.5
 """After the last request, until the worker uses its rest for work ahead."""
@@ -103,10 +133,11 @@ class Worker:
         self._request = request
         self._phase = PhaseClock()
         self._inbox = CommandQueue()
+        self._attachments = Attachments(attachments_bytes())
         self._outbox = Outbox(channel.send)
         self._intake_queue: queue.SimpleQueue[IntakeItem] = queue.SimpleQueue()
         self._aborted: set[int] = set()
-        self._jobs: deque[EmbedJob] = deque()
+        self._jobs: deque[EmbedJob | OptionJob] = deque()
         self._embed_pacing = EmbedPacing(request.settings.stream_share)
         self._process = psutil.Process()
         self._transfer = StateTransfer(request, channel.send)
@@ -136,7 +167,7 @@ class Worker:
 
     def _set_up(self, loaded: LoadedModel) -> None:
         self._model = loaded.model
-        self._embedder = loaded.embedder
+        self._embedder, self._scorer = loaded.embedder, loaded.scorer
         if loaded.context is not None:
             self._engine = Engine(
                 loaded.context,
@@ -146,8 +177,9 @@ class Worker:
                 draft_model=loaded.draft_model,
                 shelf=self._transfer.shelf,
                 adapters=loaded.adapters,
+                encoder=self._start_encoder(loaded),
             )
-        self._interrupts = (loaded.embedder.interrupt,)
+        self._interrupts = (loaded.embedder.interrupt, loaded.scorer.interrupt)
         if self._engine is not None:
             self._interrupts += (self._engine.interrupt_prefill,)
         self._intake = Intake(
@@ -156,7 +188,17 @@ class Worker:
             n_ctx=loaded.facts.n_ctx,
             shelf=self._transfer.shelf,
             mark=loaded.adapters.mark,
+            media=loaded.media,
         )
+
+    def _start_encoder(self, loaded: LoadedModel) -> MediaEncoder | None:
+        projector = loaded.projector
+        if projector is None:
+            return None
+        done = MediaEncoded()
+        encoder = MediaEncoder(projector.opened, embeddings_bytes(), lambda: self._inbox.put(done))
+        threading.Thread(target=_ending_process(encoder.run), name="encoder", daemon=True).start()
+        return encoder
 
     # The reader thread
 
@@ -173,12 +215,22 @@ class Worker:
                     self._channel.send(self._pong(message.nonce))
                 case AbortRequest():
                     self._abort(message)
+                case MediaData():
+                    self._attachments.add(message)
+                case EngineRequest():
+                    self._accept(message)
                 case LoadModel():
                     raise ProtocolError("a worker loads one model")
                 case ReadState() | StoreState() | DropState():
                     self._transfer.put(message)
                 case _:
                     self._intake_queue.put(message)
+
+    def _accept(self, message: EngineRequest) -> None:
+        try:
+            self._intake_queue.put(self._attachments.complete(message))
+        except Overloaded as error:
+            self._channel.send(_failed(message.id, error))
 
     def _save(self, message: ShutdownRequest) -> None:
         """Let the engine thread save its cache to disk, unless a step keeps it busy for too long."""
@@ -191,6 +243,7 @@ class Worker:
     def _abort(self, message: AbortRequest) -> None:
         """Abort a request that waits for the intake, is in it (the message follows it there), or is in the engine."""
         self._aborted.add(message.id)
+        self._attachments.release(message.id)
         # First: the engine finds the abort in its inbox when its decode is interrupted.
         self._inbox.put(message)
         for interrupt in self._interrupts:
@@ -217,10 +270,12 @@ class Worker:
                 try:
                     self._prepare(message)
                 except JanServeError as error:
+                    self._attachments.release(message.id)
                     self._channel.send(_failed(message.id, error))
                 except Exception:
                     # A bug of ours that did not reach the engine: only this request fails.
                     traceback.print_exc()
+                    self._attachments.release(message.id)
                     failure = EngineFailure(
                         "The engine could not prepare the request. Its log has the reason."
                     )
@@ -239,7 +294,7 @@ class Worker:
                     wait_s = 0.0
         return self._intake_queue.get()
 
-    def _prepare(self, message: EngineRequest | EmbedRequest | TokenizeRequest | DetokenizeRequest) -> None:
+    def _prepare(self, message: PreparedItem) -> None:
         match message:
             case EngineRequest():
                 if self._engine is None:
@@ -251,6 +306,12 @@ class Worker:
                 self._inbox.put(sequences)
             case EmbedRequest():
                 self._inbox.put(self._embedder.start(message))
+            case RankRequest():
+                self._inbox.put(self._scorer.intake.rank(message))
+            case WeighOptions():
+                self._inbox.put(self._scorer.intake.weigh(message))
+            case CountRequest():
+                self._channel.send(Counted(message.id, self._intake.count(message)))
             case TokenizeRequest():
                 self._channel.send(self._tokenized(message))
             case DetokenizeRequest():
@@ -273,17 +334,21 @@ class Worker:
     def _serve(self) -> None:
         engine = self._engine
         while True:
-            busy = bool(self._jobs) or (engine is not None and engine.has_work)
+            busy = bool(self._jobs) or (engine is not None and engine.can_step)
             for item in self._inbox.take(wait=not busy):
                 self._handle(item)
-            if engine is not None and engine.has_work:
+            if engine is not None and engine.can_step:
                 with self._embed_pacing.step():
                     events = engine.step()
                 if events:
+                    for event in events:
+                        if isinstance(event, Failed | RequestCompleted):
+                            self._attachments.release(event.id)
                     self._outbox.put(Step(tuple(events)))
             if self._jobs:
                 room = self._embed_pacing.room(
-                    has_streams=engine is not None and engine.is_writing, limit=self._embedder.piece_tokens
+                    has_streams=engine is not None and engine.is_writing,
+                    limit=self._piece_tokens(self._jobs[0]),
                 )
                 if room:
                     with self._embed_pacing.batch(room):
@@ -292,10 +357,13 @@ class Worker:
     def _handle(self, item: InboxItem) -> None:
         match item:
             case AbortRequest():
-                self._jobs = deque(job for job in self._jobs if job.request.id != item.id)
+                self._jobs = deque(job for job in self._jobs if job.request_id != item.id)
                 if self._engine is not None:
                     self._engine.abort(item.id)
-            case EmbedJob():
+            case MediaEncoded():
+                if self._engine is not None:
+                    self._engine.wake()
+            case EmbedJob() | OptionJob():
                 self._jobs.append(item)
             case ShutdownRequest():
                 self._saving.set()
@@ -306,12 +374,18 @@ class Worker:
                 if self._engine is not None:
                     self._engine.add(item)
 
-    def _embed(self, job: EmbedJob, room: int) -> None:
+    def _piece_tokens(self, job: EmbedJob | OptionJob) -> int:
+        return self._scorer.batch_tokens if isinstance(job, OptionJob) else self._embedder.piece_tokens
+
+    def _embed(self, job: EmbedJob | OptionJob, room: int) -> None:
         try:
-            answer = self._embedder.advance(job, self._phase, room=room)
+            if isinstance(job, OptionJob):
+                answer = self._scorer.advance(job, self._phase, room=room)
+            else:
+                answer = self._embedder.advance(job, self._phase, room=room)
         except JanServeError as error:
             self._jobs.popleft()
-            self._channel.send(_failed(job.request.id, error))
+            self._channel.send(_failed(job.request_id, error))
         else:
             if answer is not None:
                 self._jobs.popleft()
