@@ -60,6 +60,9 @@ COMMANDS: Final = {
         "rerank:rerank",
         "Sort documents by how well they answer a query, the best one first. Starts a server if none runs.",
     ),
+    "decide": Command(
+        "decide:decide", "Choose among options, with the probability of each. Starts a server if none runs."
+    ),
     "tokenize": Command(
         "tokenize:tokenize",
         "Show the tokens of a text, including special tokens that the model adds. Starts a server if none runs.",

@@ -46,6 +46,8 @@ FORWARDED: Final = (
     Route("/v1/rerank"),
     Route("/v1/reranking"),
     Route("/v2/rerank"),
+    Route("/v1/decide"),
+    Route("/v1/systemone"),
     # Text Generation Inference's, llama-server's, ours
     Route("/tgi/*", frozenset({"GET", "POST"})),
     Route("/infill"),

@@ -7,6 +7,7 @@ from typing import Final
 
 from jan_serve.api.dialect import Dialect, Services
 from jan_serve.api.dialects.anthropic import anthropic_dialect
+from jan_serve.api.dialects.decisions import decisions_dialect
 from jan_serve.api.dialects.lmdeploy import lmdeploy_dialect
 from jan_serve.api.dialects.lmstudio import lmstudio_dialect
 from jan_serve.api.dialects.ollama import ollama_dialect
@@ -26,5 +27,6 @@ DIALECTS: Final[tuple[DialectFactory, ...]] = (
     ollama_dialect,
     lmstudio_dialect,
     rerank_dialect,
+    decisions_dialect,
 )
 """In route order: the first dialect that has a path serves it."""
