@@ -159,12 +159,21 @@ def load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedMode
 def _projector(
     settings: EngineSettings, model: LlamaModel, threads: ThreadPool, layers: int
 ) -> Projector | None:
-    """The projector, on the accelerator if the model is. Raises InvalidModel."""
+    """The projector, on the accelerator if the model is. None without one, or with a useless one that is not required.
+
+    Raises InvalidModel.
+    """
     if settings.projector is None:
         return None
-    return Projector(
-        settings.projector, model, threads=threads.count, use_gpu=layers > 0, device=settings.device
-    )
+    try:
+        return Projector(
+            settings.projector, model, threads=threads.count, use_gpu=layers > 0, device=settings.device
+        )
+    except InvalidModel as error:
+        if settings.projector_required:
+            raise
+        logger.warning("the model is served for text only: %s", error.message)
+        return None
 
 
 def _draft_model(

@@ -41,7 +41,8 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     n_batch: max tokens of a step. n_gpu_layers: -1 all, None fits the free device memory.
     cache_sequences: finished sequences kept as prefix cache.
     draft_path: a GGUF of the same vocabulary, as draft model.
-    projector: a GGUF (mmproj) through which the model sees or hears.
+    projector: a GGUF (mmproj) through which the model sees or hears. projector_required: without it the load fails;
+    else the model is served for text only.
     prompt_lookup: drafts from earlier text: if they pay off (auto), always (on), or never.
     cache_ram_bytes, cache_disk_bytes: for states of sequences evicted from the KV cache; 0: none. cache_dir: folder of
     the files; None: no files. cache_ram_most: upper limit of cache_ram_bytes.
@@ -74,6 +75,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     cache_sequences: int = 16
     draft_path: str | None = None
     projector: str | None = None
+    projector_required: bool = False
     prompt_lookup: Literal["auto", "on", "off"] = "off"
     cache_ram_bytes: int | None = None
     cache_disk_bytes: int | None = None

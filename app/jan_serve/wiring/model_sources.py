@@ -78,6 +78,7 @@ class ModelSources:
             cache_dir=str(self._cache_dir),
             draft_path=self._draft_path(chosen.options.draft_model),
             projector=self._checked_projector(source, chosen.projector),
+            projector_required=chosen.projector is not None,
         )
 
     def _checked_projector(self, source: ModelSource, configured: str | None) -> str | None:
