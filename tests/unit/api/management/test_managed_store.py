@@ -32,6 +32,8 @@ pytestmark = pytest.mark.anyio
 CONTENT = GgufBytes(keys=[uint_key("llama.embedding_length", 64)]).build()
 DIGEST = f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"
 
+NO_CONTROL: Any = SimpleNamespace()
+
 
 @pytest.fixture
 async def managed(tmp_path: Path) -> AsyncGenerator[Managed]:
@@ -137,7 +139,7 @@ class Hub:
 async def test_steps_of_a_pull(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jan_serve.api.management.pulls._PROGRESS_S", 0.001)
     hub: Any = Hub()
-    store = ManagedStore(Management(SimpleNamespace(), hub), Pulls(hub))  # type: ignore[arg-type]
+    store = ManagedStore(Management(NO_CONTROL, hub), Pulls(hub))
     steps = [step async for step in _opening(store.pull("m"), hub)]
     assert {(step.name, step.files) for step in steps} == {
         ("org/m", (PulledFile("m-2.gguf", 40, "1" * 64), PulledFile("m-1.gguf", 60, "0" * 64)))
@@ -160,7 +162,7 @@ async def _opening(steps: AsyncGenerator[Any], hub: Hub) -> AsyncGenerator[Any]:
 async def test_a_pull_ends_with_its_error_or_with_its_reader(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jan_serve.api.management.pulls._PROGRESS_S", 0.001)
     hub: Any = Hub()
-    store = ManagedStore(Management(SimpleNamespace(), hub), Pulls(hub))  # type: ignore[arg-type]
+    store = ManagedStore(Management(NO_CONTROL, hub), Pulls(hub))
     steps = store.pull("m")
     while (await anext(steps)).received == 0:
         pass
