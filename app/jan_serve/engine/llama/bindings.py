@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -12,7 +11,7 @@ _PACKAGE = "llama_cpp"
 
 
 def _import_bindings() -> tuple[Any, Any]:
-    """The modules of llama.cpp and of ggml, without the package's `__init__`.
+    """The bindings of llama.cpp and the library of ggml, without the package's `__init__`.
 
     That imports a chat API for Python programs and its dependencies, which takes three times as long. Whoever imports
     the package later gets all of it.
@@ -26,21 +25,22 @@ def _import_bindings() -> tuple[Any, Any]:
         bare = sys.modules[_PACKAGE] = ModuleType(_PACKAGE)
         bare.__path__ = spec.submodule_search_locations
     try:
-        llama, ggml = import_module(f"{_PACKAGE}.llama_cpp"), import_module(f"{_PACKAGE}._ggml")
+        import llama_cpp.llama_cpp as llama
+        from llama_cpp._ggml import libggml
     finally:
         if bare.__spec__ is None:
             del sys.modules[_PACKAGE]
-    return llama, ggml
+    return llama, libggml
 
 
-lib, _ggml = _import_bindings()
-ggml: Any = _ggml.libggml
+lib, ggml = _import_bindings()
 
 
 def bindings_version() -> str:
     """Imports all of the package."""
-    version: str = import_module(_PACKAGE).__version__
-    return version
+    import llama_cpp
+
+    return llama_cpp.__version__
 
 
 def ggml_function(name: str, restype: Any, argtypes: list[Any]) -> Any:

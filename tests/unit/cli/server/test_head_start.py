@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
+from collections.abc import Callable
 
+import psutil
 import pytest
 
 from jan_serve import __main__ as program
@@ -13,26 +14,35 @@ from jan_serve.cli.server import head_start
 from tests.support.processes import children
 
 
-def test_what_has_begun_is_taken_once_and_ends_with_its_context() -> None:
+@pytest.fixture
+def new_children() -> Callable[[], list[psutil.Process]]:
+    """The child processes, but for those of other tests."""
+    before = children()
+    return lambda: [process for process in children() if process not in before]
+
+
+def test_what_has_begun_is_taken_once_and_ends_with_its_context(
+    new_children: Callable[[], list[psutil.Process]],
+) -> None:
     head_start.begin()
-    begun = children()
+    begun = new_children()
     assert len(begun) == 2
     with head_start.take() as taken:
         taken.start()
-        assert children() == begun
+        assert new_children() == begun
         with head_start.take() as other:
             assert other is not taken
-    assert children() == []
+    assert new_children() == []
 
 
-def test_without_a_beginning_a_start_spawns_them() -> None:
+def test_without_a_beginning_a_start_spawns_them(new_children: Callable[[], list[psutil.Process]]) -> None:
     with head_start.take() as taken:
         taken.start(huge_pages=False)
-        assert len(children()) == 2
-    assert children() == []
+        assert len(new_children()) == 2
+    assert new_children() == []
 
 
-def test_a_command_line_that_serves_nothing_ends_them(tmp_path: Path) -> None:
+def test_a_command_line_that_serves_nothing_ends_them() -> None:
     watched = (
         "import atexit, sys\n"
         "import psutil\n"
