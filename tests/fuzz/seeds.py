@@ -123,7 +123,8 @@ BODIES: Final[tuple[tuple[str, Any], ...]] = (
             "type": "enabled", "budget_tokens": 1024}, "stream": True}),
     ("/v1/messages/count_tokens", {"model": "fake", "messages": [{"role": "user", "content": "hi"}]}),
     ("/api/chat", {"model": "fake", "messages": [{"role": "user", "content": "hi", "images": list[str]()}],
-                   "format": SCHEMAS[0], "options": {"num_ctx": 512, "stop": ["x"]}, "keep_alive": "5m", "think": False, "tools": [_TOOL]}),
+                   "format": SCHEMAS[0], "options": {"num_ctx": 512, "stop": ["x"]},
+                   "keep_alive": "5m", "think": False, "tools": [_TOOL]}),
     ("/api/generate", {"model": "fake", "prompt": "hi", "raw": True, "stream": False}),
     ("/api/embed", {"model": "fake", "input": ["a"]}),
     ("/generate", {"inputs": "hi", "parameters": {"max_new_tokens": 3, "details": True, "grammar": {
