@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
 from jan_serve.config.settings_loader import URL_VARIABLE, LoadedSettings
+from jan_serve.config.value_types import check_url
 from jan_serve.errors import SettingsError
 
 _WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
@@ -51,14 +51,9 @@ def has_address(loaded: LoadedSettings, url: str | None = None) -> bool:
 
 
 def checked_url(url: str, origin: str) -> str:
-    address = url if "://" in url else f"http://{url}"
+    """The URL without a slash or `/v1` at the end; http if it names no scheme. Raises SettingsError."""
     try:
-        parts = urlsplit(address)
-        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a non-numeric port, an open bracket
-        valid = False
-    else:
-        valid = valid and not (parts.query or parts.fragment or "@" in parts.netloc)
-    if not valid or not address.isascii() or not address.isprintable() or " " in address:
-        raise SettingsError(f"{origin}: {url!r} is not an address such as http://127.0.0.1:1337")
-    return address.rstrip("/").removesuffix("/v1")
+        address = check_url(url if "://" in url else f"http://{url}", "http://127.0.0.1:1337")
+    except ValueError as error:
+        raise SettingsError(f"{origin}: {url!r} {error}") from None
+    return address.removesuffix("/v1")

@@ -150,4 +150,4 @@ def test_no_server_is_exit_status_3(run: Run) -> None:
 def test_an_invalid_address(run: Run) -> None:
     answer = run("ps", "--url", "ftp://x")
     assert answer.status == 2
-    assert "--url: 'ftp://x' is not an address" in answer.err
+    assert "--url: 'ftp://x' must be an address" in answer.err
