@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jan_serve.engine.embedding.embed_pacing import MIN_TOKENS, EmbedPacing
-from jan_serve.engine.scheduling.prefill_chunks import STREAM_SHARE
+from jan_serve.engine.embedding.embed_pacing import STREAM_SHARE
 from tests.support.clock import TurnedClock
 
 LIMIT = 128
