@@ -59,6 +59,8 @@ class DecodeCosts:
 
     def seconds(self, rows: int) -> float:
         """Of a step of `rows`; 0 before the first measurement. Larger steps cost in proportion."""
+        if rows <= self.largest and self._now - self._seen[rows] < _FORGET:
+            return float(self._sizes[rows]) * self._level
         known = self._known()
         if not len(known):
             return 0.0

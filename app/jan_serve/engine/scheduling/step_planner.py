@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Final
 
 from jan_serve.engine.scheduling.prefill_costs import TILE, CachePosition
@@ -26,6 +27,8 @@ TOGETHER_S: Final = 12.0
 """Prompts that arrived together and take no longer are read before their streams run."""
 BEGUN_TOKENS: Final = 16
 """A stream of fewer tokens has just begun."""
+MAX_WAIT: Final = 2.0
+"""How much longer a prompt may wait than in order of arrival."""
 MIN_TOKENS: Final = 16
 """Of a prompt's part beside streams, however slow the machine is."""
 
@@ -95,7 +98,7 @@ def plan_step(
         return StepPlan(0, decodes=True)
     order = reading_order(prompts, costs.prefill_base_s, now)
     position = CachePosition(prompts[order[0]].depth, cells)
-    part = _Part(costs, position, chunk, sum(prompt.left for prompt in prompts))
+    part = _Part(costs, position, chunk, tuple(accumulate(prompts[index].left for index in order)))
     if not streams.count:
         return StepPlan(part.alone(), decodes=False, order=order)
     decode_s = costs.decode_s(streams.count)
@@ -125,15 +128,15 @@ def plan_step(
 def reading_order(prompts: Sequence[Prompt], token_s: float, now: float) -> tuple[int, ...]:
     """Shortest remaining first. A prompt that would otherwise wait too long goes first, the oldest of them foremost.
 
-    Too long: twice the time that it takes alone, times its place in the order of arrival.
+    Too long: MAX_WAIT times what it and those before it take in order of arrival.
     """
     by_arrival = sorted(range(len(prompts)), key=lambda index: prompts[index].arrived)
+    in_order_s = accumulate(prompts[index].size * token_s for index in by_arrival)
 
-    def is_late(index: int, place: int) -> bool:
-        prompt = prompts[index]
-        return now - prompt.arrived + prompt.left * token_s >= 2.0 * prompt.size * token_s * place
+    def is_late(prompt: Prompt, due_s: float) -> bool:
+        return now - prompt.arrived + prompt.left * token_s >= MAX_WAIT * due_s
 
-    late = [index for place, index in enumerate(by_arrival, 1) if is_late(index, place)]
+    late = [index for index, due_s in zip(by_arrival, in_order_s, strict=True) if is_late(prompts[index], due_s)]
     others = sorted(set(by_arrival) - set(late), key=lambda index: (prompts[index].left, prompts[index].arrived))
     return (*late, *others)
 
@@ -154,25 +157,27 @@ def _are_together(
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """How many tokens of prompts fit in a time. available: tokens left to read."""
+    """How many tokens of prompts fit in a time. ends: numbers of tokens at which prompts end, in reading order."""
 
     costs: StepCosts
     position: CachePosition
     chunk: int
-    available: int
+    ends: tuple[int, ...]
 
     def alone(self) -> int:
-        """Whole tiles, at least one."""
+        """Whole tiles, at least one; less if a long prompt ends before."""
         token_s = self._token_s(self.chunk)
         if not token_s:
             return self.chunk
-        return min(self.chunk, max(1, int(ALONE_S / token_s) // TILE) * TILE)
+        tokens = min(self.chunk, max(1, int(ALONE_S / token_s) // TILE) * TILE)
+        # The first token of a long prompt need not wait for the next prompt.
+        return self.ends[0] if self.ends[0] < tokens and self.ends[0] * token_s >= PAUSE_S else tokens
 
     def within(self, seconds: float) -> int:
         """Tokens that take this long, and at least a tile if that takes PAUSE_S at most."""
         if not self._token_s(TILE):
             return min(self.chunk, MIN_TOKENS)
-        if self.available >= TILE and TILE * self._token_s(TILE) <= PAUSE_S:
+        if self.ends[-1] >= TILE and TILE * self._token_s(TILE) <= PAUSE_S:
             return min(self.chunk, max(TILE, self._fitting(seconds)))
         fewest = min(seconds, PAUSE_S) / self._token_s(1)
         return min(self.chunk, TILE - 1, max(MIN_TOKENS, int(fewest)))
@@ -180,7 +185,7 @@ class _Part:
     def rest(self, seconds: float) -> int:
         """Tokens that go on with a pause: a tile at least, or all that is left; otherwise none."""
         tokens = min(self.chunk, self._fitting(seconds))
-        return tokens if tokens >= min(TILE, self.available) else 0
+        return tokens if tokens >= min(TILE, self.ends[-1]) else 0
 
     def _fitting(self, seconds: float) -> int:
         for rows in (2 * TILE, TILE):

@@ -193,6 +193,11 @@ def simulate(
             continue
         prompts = [request for request in running if request.left]
         streams = [request for request in running if not request.left]
+        if not prompts:
+            now = _decode(streams, waiting, now, seconds_of(len(streams), 0), steps)
+            policy.learn(len(streams), 0, len(streams), measured(steps[-1][2]))
+            running = [request for request in running if len(request.times) < request.answer]
+            continue
         step = policy.decide(now, prompts, streams)
         num_prefill = sum(count for _, count in step.tokens)
         num_decode = len(streams) if step.decodes else 0
@@ -207,3 +212,22 @@ def simulate(
             request.times.append(now)
         running = [request for request in running if len(request.times) < request.answer]
     return Run(all_requests, steps, now)
+
+
+def _decode(
+    streams: Sequence[Request],
+    waiting: Sequence[Request],
+    now: float,
+    seconds: float,
+    steps: list[tuple[int, int, float]],
+) -> float:
+    """All policies do the same without prompts: decode until a stream ends or a request arrives."""
+    arrives = waiting[0].arrived if waiting and len(streams) < PLACES else float("inf")
+    for _ in range(min(request.answer - len(request.times) for request in streams)):
+        now += seconds
+        steps.append((len(streams), 0, seconds))
+        for request in streams:
+            request.times.append(now)
+        if now >= arrives:
+            break
+    return now

@@ -175,6 +175,11 @@ def test_a_slow_machine_still_reads() -> None:
     assert plan(costs).prefill_tokens == MIN_TOKENS
 
 
+@pytest.mark.parametrize(("left", "expected"), [(300, 300), (100, 320), (400, 320)])
+def test_a_step_without_streams_ends_with_a_long_prompt(left: int, expected: int) -> None:
+    assert plan(costs_of(0.012), 3, streams=0, left=left).prefill_tokens == expected
+
+
 @pytest.mark.parametrize(
     ("prompts", "now", "expected"),
     [
@@ -183,7 +188,7 @@ def test_a_slow_machine_still_reads() -> None:
         ([(300, 300, 0.0), (100, 100, 5.9)], 6.0, (0, 1)),  # the first one would wait for more than twice 3 s
         ([(300, 300, 0.0), (300, 300, 0.1), (300, 300, 0.2)], 1.0, (0, 1, 2)),
         ([(300, 300, 0.2), (300, 300, 0.1), (300, 300, 0.0)], 1.0, (2, 1, 0)),
-        ([(100, 100, 0.0), (300, 300, 0.1), (50, 50, 9.0)], 9.0, (0, 2, 1)),  # the second one may wait for 12 s
+        ([(100, 100, 0.0), (300, 300, 5.5), (50, 50, 9.0)], 9.0, (0, 2, 1)),  # the second one may wait for 8 s
     ],
 )
 def test_the_shortest_prompt_is_read_first_unless_another_has_waited_too_long(
