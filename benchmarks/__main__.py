@@ -11,8 +11,9 @@ import aiohttp
 import typer
 from rich.progress import Progress
 
-from benchmarks import raw_loop, report
+from benchmarks import burst_rows, raw_loop, report
 from benchmarks.figures import Figures, Skipped
+from benchmarks.lanes import write_lanes
 from benchmarks.plot import write_curves, write_svg
 from benchmarks.rows import ROWS, Row
 from benchmarks.servers import Command, Running, ours, started
@@ -32,6 +33,9 @@ def main(
     out: Annotated[Path, typer.Option(help="write all samples as JSON")] = RESULTS / "latest.json",
     plot: Annotated[Path, typer.Option(help="draw the medians as SVG")] = RESULTS / "latest.svg",
     curves: Annotated[Path | None, typer.Option(help="draw the curves' rows as SVG")] = None,
+    lanes: Annotated[
+        Path | None, typer.Option(help="draw the clients of a burst of eight over time, as SVG")
+    ] = None,
     raw_threads: Annotated[
         int, typer.Option(help="measure a bare llama.cpp loop of so many threads beside the curves' rows")
     ] = 0,
@@ -47,6 +51,7 @@ def main(
     samples: report.Samples = {command.name: {r.name: [] for r in rows} for command in commands}
     settings = {"model": model.name, "rounds": rounds, "flags": flags, "peer_cmd": peer_cmd}
     missing: dict[str, str] = {}
+    drawn: dict[str, list[burst_rows.Lane]] = {}
     for path in (out, plot):
         path.parent.mkdir(parents=True, exist_ok=True)
     with Progress() as progress:
@@ -61,6 +66,8 @@ def main(
                         except (Skipped, RuntimeError, OSError, aiohttp.ClientError) as error:
                             missing[f"{command.name}, {r.name}"] = f"{type(error).__name__}: {error}"
                         progress.advance(task)
+                    if lanes is not None and not number:
+                        drawn[command.name] = burst_rows.lanes_of_burst(server, 1000, 8, 300)
             if raw_threads:
                 for name, figures in raw_loop.measure(model, raw_threads).items():
                     samples.setdefault(raw_loop.NAME, {}).setdefault(name, []).append(figures)
@@ -68,6 +75,8 @@ def main(
     write_svg(plot, report.medians(samples))
     if curves is not None:
         write_curves(curves, report.medians(samples))
+    if lanes is not None:
+        write_lanes(lanes, drawn)
     others = [name for name in samples if name != commands[0].name]
     report.print_table(samples, commands[0].name, others)
     for name, reason in missing.items():

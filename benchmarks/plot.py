@@ -9,8 +9,8 @@ from xml.sax.saxutils import escape
 from benchmarks.figures import Figures
 from benchmarks.rows import ROWS
 
-_COLOURS = ("#2563eb", "#f59e0b", "#64748b")
-_WIDTH, _LABEL, _BAR, _GAP = 720, 210, 16, 14
+COLOURS = ("#2563eb", "#f59e0b", "#64748b")
+WIDTH, _LABEL, _BAR, _GAP = 720, 210, 16, 14
 
 
 def write_svg(path: Path, medians: dict[str, dict[str, Figures]]) -> None:
@@ -24,17 +24,17 @@ def write_svg(path: Path, medians: dict[str, dict[str, Figures]]) -> None:
         if largest <= 0.0:
             continue
         better = "less is better" if row.lower_is_better else "more is better"
-        parts.append(_text(8, y + 12, row.name))
-        parts.append(_text(8, y + 26, f"{row.headline}, {better}", small=True))
-        for colour, value in zip(_COLOURS, values, strict=False):
+        parts.append(text(8, y + 12, row.name))
+        parts.append(text(8, y + 26, f"{row.headline}, {better}", small=True))
+        for colour, value in zip(COLOURS, values, strict=False):
             if value is None:
                 continue
-            width = (_WIDTH - _LABEL - 110) * value / largest
+            width = (WIDTH - _LABEL - 110) * value / largest
             parts.append(f'<rect x="{_LABEL}" y="{y}" width="{width:.1f}" height="{_BAR}" fill="{colour}"/>')
-            parts.append(_text(_LABEL + width + 6, y + 12, f"{value:.3g} {row.unit}", small=True))
+            parts.append(text(_LABEL + width + 6, y + 12, f"{value:.3g} {row.unit}", small=True))
             y += _BAR + 2
         y += _GAP
-    path.write_text(_page(servers, y, "".join(parts)), encoding="utf-8")
+    path.write_text(page(servers, y, "".join(parts)), encoding="utf-8")
 
 
 # Row, its figures, their title; the number in a figure's name is its position on the x axis.
@@ -68,24 +68,24 @@ def write_curves(path: Path, medians: dict[str, dict[str, Figures]]) -> None:
             continue
         parts.append(_panel(top, title, places, lines))
         top += _PANEL
-    path.write_text(_page(list(medians), top, "".join(parts)), encoding="utf-8")
+    path.write_text(page(list(medians), top, "".join(parts)), encoding="utf-8")
 
 
 def _panel(top: float, title: str, places: list[int], lines: dict[str, dict[int, float]]) -> str:
     largest = max(value for line in lines.values() for value in line.values())
-    step = (_WIDTH - _LEFT - 40) / (len(places) - 1)
+    step = (WIDTH - _LEFT - 40) / (len(places) - 1)
     bottom = top + 20 + _HEIGHT
 
     def at(place: int, value: float) -> tuple[float, float]:
         return _LEFT + step * places.index(place), bottom - _HEIGHT * value / largest
 
-    parts = [_text(8, top + 10, title)]
+    parts = [text(8, top + 10, title)]
     for share in (0.0, 0.5, 1.0):
         y = bottom - _HEIGHT * share
-        parts.append(f'<path d="M{_LEFT} {y:.1f}H{_WIDTH - 40}" stroke="#e2e8f0"/>')
-        parts.append(_text(8, y + 4, f"{largest * share:.3g}", small=True))
-    parts += [_text(at(place, 0.0)[0] - 4, bottom + 16, str(place), small=True) for place in places]
-    for colour, line in zip(_COLOURS, lines.values(), strict=False):
+        parts.append(f'<path d="M{_LEFT} {y:.1f}H{WIDTH - 40}" stroke="#e2e8f0"/>')
+        parts.append(text(8, y + 4, f"{largest * share:.3g}", small=True))
+    parts += [text(at(place, 0.0)[0] - 4, bottom + 16, str(place), small=True) for place in places]
+    for colour, line in zip(COLOURS, lines.values(), strict=False):
         points = [at(place, line[place]) for place in places if place in line]
         drawn = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         parts.append(f'<polyline points="{drawn}" fill="none" stroke="{colour}" stroke-width="2"/>')
@@ -93,19 +93,19 @@ def _panel(top: float, title: str, places: list[int], lines: dict[str, dict[int,
     return "".join(parts)
 
 
-def _page(servers: list[str], height: float, content: str) -> str:
+def page(servers: list[str], height: float, content: str) -> str:
     legend = "".join(
         f'<rect x="{_LABEL + 150 * i}" y="12" width="12" height="12" fill="{colour}"/>'
-        + _text(_LABEL + 150 * i + 18, 22, server)
-        for i, (colour, server) in enumerate(zip(_COLOURS, servers, strict=False))
+        + text(_LABEL + 150 * i + 18, 22, server)
+        for i, (colour, server) in enumerate(zip(COLOURS, servers, strict=False))
     )
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height:.0f}"'
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height:.0f}"'
         ' font-family="sans-serif">'
         f'<rect width="100%" height="100%" fill="#ffffff"/>{legend}{content}</svg>\n'
     )
 
 
-def _text(x: float, y: float, text: str, *, small: bool = False) -> str:
+def text(x: float, y: float, text: str, *, small: bool = False) -> str:
     size, colour = (11, "#64748b") if small else (13, "#0f172a")
     return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{colour}">{escape(text)}</text>'

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from benchmarks import cache_rows, load_rows
+from benchmarks import burst_rows, cache_rows, load_rows
 from benchmarks.figures import Figures
 from benchmarks.load import Job, burst, words
 from benchmarks.servers import Running
@@ -134,6 +134,34 @@ ROWS = (
     Row("one-stream", "how fast an answer reads", "between_ms", "ms", True, one_stream),
     Row("own-prompts-8", "an agent with several calls at once", "tokens_per_s", "tok/s", False, own_prompts),
     Row("shared-prefix-8", "agents that share a system prompt", "wall_s", "s", True, shared_prefix),
+    Row(
+        "burst-300",
+        "agents that start at once",
+        "wall_s",
+        "s",
+        True,
+        burst_rows.burst_row(8, 300),
+        needs_ctx=512,
+    ),
+    Row(
+        "burst-1000",
+        "agents that start at once with files",
+        "wall_s",
+        "s",
+        True,
+        burst_rows.burst_row(8, 1000),
+        needs_ctx=1280,
+    ),
+    Row("burst-16x100", "more clients than places", "wall_s", "s", True, burst_rows.burst_row(16, 100)),
+    Row(
+        "arrivals",
+        "people who come whenever they like",
+        "first_p95_s",
+        "s",
+        True,
+        burst_rows.arrivals,
+        needs_ctx=1280,
+    ),
     Row("schema-stream", "structured output must not be slower", "between_ms", "ms", True, schema_stream),
     Row("schema-cost", "a schema costs the same server nothing", "one_ratio", "x", True, schema_cost),
     Row("forced-keys", "text that a schema forces is not sampled", "speed_up", "x", False, forced_keys),

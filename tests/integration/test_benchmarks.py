@@ -21,8 +21,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_rows_are_measured_or_left_out_with_the_reason(tmp_path: Path) -> None:
     out, plot = tmp_path / "new" / "samples.json", tmp_path / "new" / "medians.svg"
-    rows = ["--row", "one-stream", "--row", "restart-4k", "--row", "repeated-text"]
-    command = [sys.executable, "-m", "benchmarks", "--rounds", "1", *rows, "--out", out, "--plot", plot]
+    names = ("one-stream", "restart-4k", "repeated-text", "burst-16x100")
+    rows = [word for name in names for word in ("--row", name)]
+    files = ["--out", out, "--plot", plot, "--lanes", tmp_path / "lanes.svg"]
+    command = [sys.executable, "-m", "benchmarks", "--rounds", "1", *rows, *files]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     document = json.loads(out.read_text())
@@ -32,6 +34,12 @@ def test_rows_are_measured_or_left_out_with_the_reason(tmp_path: Path) -> None:
     assert document["samples"]["jan-serve"]["repeated-text"] == []
     assert "start the server with --no-jump-forward" in " ".join(done.stdout.split())
     assert plot.read_text().startswith("<svg")
+    medians = document["medians"]["jan-serve"]["burst-16x100"]
+    assert 0 < medians["first_p50_s"] <= medians["first_p95_s"] <= medians["first_max_s"] < medians["wall_s"]
+    assert 0 < medians["between_p50_ms"] <= medians["between_p95_ms"] <= 1e3 * medians["pause_max_s"]
+    lanes = (tmp_path / "lanes.svg").read_text()
+    assert lanes.startswith("<svg")
+    assert lanes.count("#e2e8f0") == 8, "a client waits in each lane"
 
 
 def test_a_row_that_does_not_exist(tmp_path: Path) -> None:

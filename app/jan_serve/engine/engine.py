@@ -178,9 +178,7 @@ class Engine:
         times.begin()
         self._admit()
         now = self._clock()
-        turn = self._planning.plan(
-            self._scheduler.next_turn(now), cells=self._memory.cells.used, now=now
-        )
+        turn = self._planning.plan(self._scheduler.next_turn(now), cells=self._memory.cells.used, now=now)
         plan = self._scheduler.plan(
             self._batch.capacity, turn.max_prefill, turn.sequences, decodes=turn.decodes
         )

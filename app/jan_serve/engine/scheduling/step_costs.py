@@ -56,15 +56,18 @@ class StepCosts:
         """Learn from a step with these numbers of decode and prefill rows; the prefill is at `position`."""
         if not num_prefill:
             self._decode.observe(num_decode, seconds)
-        elif num_decode:
+            return
+        if num_decode:
             apart_s = self._apart_s(num_decode, num_prefill, position)
             if apart_s:
                 self._mixing[kind_of(num_prefill)].observe(seconds / apart_s)
-        elif num_prefill >= _MIN_MEASURED:
+            return
+        self._mixing[kind_of(num_prefill)].skip()
+        if num_prefill >= _MIN_MEASURED:
             self._prefill.observe(num_prefill, position, seconds / num_prefill)
 
     def mixing_pays(self, num_decode: int, num_prefill: int, position: CachePosition) -> bool:
-        """Whether one step saves a tenth of the time of two, as measured; now and then, whether it might."""
+        """Whether one step saves a tenth of the time of two, as measured; after many steps apart, whether it might."""
         apart_s = self._apart_s(num_decode, num_prefill, position)
         if not apart_s or self.decode_s(num_decode) < _MIN_GAIN * apart_s:
             return False
@@ -81,22 +84,22 @@ class _Mixing:
 
     def __init__(self) -> None:
         self._ratio: float | None = None
-        self._asked = 0
+        self._skipped = 0
         self._retry = _FIRST_RETRY
 
     def pays(self) -> bool:
-        if self._ratio is None or self._ratio <= 1.0 - _MIN_GAIN:
-            return True
-        self._asked += 1
-        return self._asked >= self._retry
+        return self._ratio is None or self._ratio <= 1.0 - _MIN_GAIN or self._skipped >= self._retry
+
+    def skip(self) -> None:
+        self._skipped += 1
 
     def observe(self, ratio: float) -> None:
         pays_now = ratio <= 1.0 - _MIN_GAIN
-        if self._asked >= self._retry:
+        if self._ratio is not None and self._skipped >= self._retry:
             self._retry = _FIRST_RETRY if pays_now else min(_LAST_RETRY, 2 * self._retry)
             self._ratio = ratio
         elif self._ratio is None:
             self._ratio = ratio
         else:
             self._ratio += _WEIGHT * (min(ratio, 2.0) - self._ratio)
-        self._asked = 0
+        self._skipped = 0

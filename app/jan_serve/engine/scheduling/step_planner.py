@@ -136,8 +136,12 @@ def reading_order(prompts: Sequence[Prompt], token_s: float, now: float) -> tupl
     def is_late(prompt: Prompt, due_s: float) -> bool:
         return now - prompt.arrived + prompt.left * token_s >= MAX_WAIT * due_s
 
-    late = [index for index, due_s in zip(by_arrival, in_order_s, strict=True) if is_late(prompts[index], due_s)]
-    others = sorted(set(by_arrival) - set(late), key=lambda index: (prompts[index].left, prompts[index].arrived))
+    late = [
+        index for index, due_s in zip(by_arrival, in_order_s, strict=True) if is_late(prompts[index], due_s)
+    ]
+    others = sorted(
+        set(by_arrival) - set(late), key=lambda index: (prompts[index].left, prompts[index].arrived)
+    )
     return (*late, *others)
 
 

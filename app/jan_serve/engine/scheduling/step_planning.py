@@ -10,6 +10,8 @@ from jan_serve.engine.scheduling.step_costs import StepCosts
 from jan_serve.engine.scheduling.step_planner import Balance, Prompt, Streams, plan_step
 from jan_serve.engine.sequence import Sequence
 
+_START = CachePosition()
+
 
 @dataclass(frozen=True, slots=True)
 class Turn:
@@ -60,7 +62,7 @@ class StepPlanning:
         return Turn(streams + ordered, step.prefill_tokens, step.decodes)
 
     def observe(
-        self, num_decode: int, num_prefill: int, seconds: float, position: CachePosition = CachePosition()
+        self, num_decode: int, num_prefill: int, seconds: float, position: CachePosition = _START
     ) -> None:
         """Learn from the planned step, which computed these numbers of tokens; the prefill is at `position`."""
         self.costs.observe(num_decode, num_prefill, seconds, position)

@@ -1,4 +1,4 @@
-"""Whether drafts pay is judged from times that other programs disturb. The simulated clock jitters; the costs do not."""
+"""Whether drafts pay is judged from times that other programs disturb. The clock jitters; the costs do not."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def other_programs(seed: int) -> Noise:
     return lambda step, _rows: 3.0 if (step + 37 * seed) % 150 < 40 else 1.0
 
 
-NOISES = {
+NOISES: dict[str, Callable[[int], Noise]] = {
     "quiet": lambda _seed: quiet,
     "jitter": jitter,
     "spikes": spikes,
@@ -153,7 +153,11 @@ def test_drafts_come_back_within_50_tokens_after_a_wrong_judgement(steps: int) -
     stream = Stream(repeating(0), cheap, quiet)
     stream.write(200)
     assert stream.drafted_at
-    stream.noise = lambda _step, rows: 10.0 if rows > 1 else 1.0
+
+    def beside_drafts(_step: int, rows: int) -> float:
+        return 10.0 if rows > 1 else 1.0
+
+    stream.noise = beside_drafts
     before = len(stream.drafted_at)
     while len(stream.drafted_at) < before + steps and stream.sequence.num_generated < 5_000:
         stream.write(1)

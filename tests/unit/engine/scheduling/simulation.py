@@ -112,7 +112,9 @@ class Planned:
 
     def learn(self, num_decode: int, num_prefill: int, num_streams: int, seconds: float) -> None:
         self.costs.observe(num_decode, num_prefill, seconds, CachePosition())
-        decode_s = seconds if not num_prefill else min(seconds, self.costs.decode_s(num_decode) if num_decode else 0)
+        decode_s = (
+            seconds if not num_prefill else min(seconds, self.costs.decode_s(num_decode) if num_decode else 0)
+        )
         self.balance = self.balance.after(num_streams, decode_s, seconds - decode_s)
 
 

@@ -65,7 +65,9 @@ def test_without_prompts_the_streams_decode() -> None:
     [(None, 2048), (0.0001, 2048), (0.004, 960), (0.05, 64), (1.0, 64)],
 )
 @pytest.mark.parametrize("prompts", [1, 9])
-def test_a_step_without_streams_is_bounded_in_time(token_s: float | None, prompts: int, expected: int) -> None:
+def test_a_step_without_streams_is_bounded_in_time(
+    token_s: float | None, prompts: int, expected: int
+) -> None:
     costs = StepCosts() if token_s is None else costs_of(token_s)
     found = plan(costs, prompts, streams=0, chunk=2048)
     assert (found.prefill_tokens, found.decodes) == (expected, False)
@@ -96,7 +98,9 @@ def test_a_pause_is_what_30_steps_of_the_streams_earn_the_prompts(
 
 def test_a_pause_goes_on_while_another_tile_fits() -> None:
     costs = costs_of(0.004, 0.024)
-    assert plan(costs, 3, balance=Balance(0.5)).prefill_tokens == pytest.approx((PAUSE_S - 0.524) / 0.004, abs=2)
+    assert plan(costs, 3, balance=Balance(0.5)).prefill_tokens == pytest.approx(
+        (PAUSE_S - 0.524) / 0.004, abs=2
+    )
     assert plan(costs, 3, balance=Balance(1.2)) == StepPlan(0, decodes=True)
     assert plan(costs, 3, balance=Balance(1.2), left=10).prefill_tokens > 0, "the rest of all prompts fits"
 
@@ -162,8 +166,14 @@ def test_they_do_not_if_it_saves_none_and_it_is_tried_again_later() -> None:
     costs = accelerated()
     for rows in (TILE, 256):
         costs.observe(1, rows, 0.030)
-    found = [plan(costs).decodes for _ in range(40)]
-    assert found.index(True) in range(20, 40)
+    assert not plan(costs).decodes
+    for _ in range(32):
+        costs.observe(0, 256, 0.010)
+    assert plan(costs) == plan(costs) and plan(costs).decodes, "planning changes nothing"
+    costs.observe(1, 256, 0.030)
+    for _ in range(63):
+        costs.observe(0, 256, 0.010)
+    assert not plan(costs).decodes, "at growing intervals"
 
 
 def test_they_do_not_if_the_streams_cost_too_little_to_matter() -> None:
@@ -188,7 +198,11 @@ def test_a_step_without_streams_ends_with_a_long_prompt(left: int, expected: int
         ([(300, 300, 0.0), (100, 100, 5.9)], 6.0, (0, 1)),  # the first one would wait for more than twice 3 s
         ([(300, 300, 0.0), (300, 300, 0.1), (300, 300, 0.2)], 1.0, (0, 1, 2)),
         ([(300, 300, 0.2), (300, 300, 0.1), (300, 300, 0.0)], 1.0, (2, 1, 0)),
-        ([(100, 100, 0.0), (300, 300, 5.5), (50, 50, 9.0)], 9.0, (0, 2, 1)),  # the second one may wait for 8 s
+        (
+            [(100, 100, 0.0), (300, 300, 5.5), (50, 50, 9.0)],
+            9.0,
+            (0, 2, 1),
+        ),  # the second one may wait for 8 s
     ],
 )
 def test_the_shortest_prompt_is_read_first_unless_another_has_waited_too_long(
