@@ -31,7 +31,7 @@ def settings_page() -> str:
         "",
         "Each setting is a flag of `jan-serve serve`, an environment variable and a key of the configuration file.",
         "Flags win over the environment, the environment over the file, the file over the defaults.",
-        "`jan-serve config` shows the values as they count, and where each comes from.",
+        "`jan-serve config` shows the effective values and their sources.",
         "",
         "The file is TOML with these keys at its top level. It is `config.toml` in the platform's configuration folder",
         "(`~/.config/jan-serve` on Linux, `~/Library/Application Support/jan-serve` on macOS,",
@@ -67,7 +67,8 @@ def single_models() -> list[str]:
     lines = [
         "## Single models",
         "",
-        'A table `[models."NAME"]` in the file holds for one model, over what holds for all of them, flags included.',
+        'A table `[models."NAME"]` in the file applies to one model. It takes precedence over the settings',
+        "for all models, flags included.",
         "NAME is any full name of the model: as `jan-serve ls` shows it, the file's own name, or `org/repo:QUANT`.",
         "`--chat-template MODEL=...` is `template` of such a table, and wins over it.",
         "",
@@ -85,8 +86,8 @@ def single_models() -> list[str]:
         "```",
         "",
         "The tables are read again when the file has changed; `jan-serve config check` shows mistakes with their line,",
-        "and a running server keeps what it had. A key marked *live* counts from the next request on. For the others",
-        "the model is loaded again at its next request, once no other request uses it.",
+        "and a running server keeps the old values. A key marked *live* applies from the next request",
+        "on. For the others the model is loaded again at its next request, once no other request uses it.",
         "",
     ]
     options = {option.field: option for option in setting_options()}

@@ -44,7 +44,7 @@ from jan_serve.api.lifecycle import Lifecycle
 from jan_serve.api.management import Management
 from jan_serve.api.management.routes import management_router
 from jan_serve.api.metrics import Metrics
-from jan_serve.api.openapi_document import document_of
+from jan_serve.api.openapi_document import add_document
 from jan_serve.api.routes.catalogue import catalogue_router
 from jan_serve.api.routes.clients import clients_router
 from jan_serve.api.routes.health import health_of, health_router
@@ -141,6 +141,7 @@ def _application(
     app = FastAPI(
         title="jan-serve",
         version=__version__,
+        openapi_url=None,  # add_document has a route that the log and the metrics know
         docs_url=None,  # these two pages load scripts from other hosts
         redoc_url=None,
         redirect_slashes=False,
@@ -153,7 +154,7 @@ def _application(
     app.state.parts = parts
     for router in routers:
         app.include_router(router)
-    app.openapi = document_of(app, dialects, open_paths)
+    add_document(app, dialects, open_paths)
     return app
 
 

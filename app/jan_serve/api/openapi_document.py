@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from fastapi import FastAPI
+from starlette.responses import JSONResponse, Response
 
 from jan_serve.api.dialect import Dialect
 from jan_serve.api.guards.auth import needs_key
@@ -13,10 +14,8 @@ from jan_serve.api.guards.auth import needs_key
 _SCHEME: Final = "HTTPBearer"
 
 
-def document_of(
-    app: FastAPI, dialects: Sequence[Dialect], open_paths: Collection[str]
-) -> Callable[[], dict[str, Any]]:
-    """A replacement for `app.openapi`, which keeps its document as that does."""
+def add_document(app: FastAPI, dialects: Sequence[Dialect], open_paths: Collection[str]) -> None:
+    """Replace `app.openapi`, keeping its document as that does, and serve it."""
     generate = app.openapi
 
     def document() -> dict[str, Any]:
@@ -29,7 +28,11 @@ def document_of(
         _show_keys(generated, open_paths)
         return generated
 
-    return document
+    app.openapi = document
+
+    @app.api_route("/openapi.json", methods=["GET", "HEAD"], include_in_schema=False)
+    async def openapi() -> Response:
+        return JSONResponse(document())
 
 
 def _show_keys(document: dict[str, Any], open_paths: Collection[str]) -> None:

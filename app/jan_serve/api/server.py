@@ -8,6 +8,7 @@ import math
 import socket
 import time
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from types import FrameType
 from typing import Final
 
@@ -177,13 +178,13 @@ def run(
             parts: AppParts = app.state.parts
             drain_s = settings.drain_timeout_s
             server = DrainingServer(config, parts, models, drain_s, observer, (renderer, translator))
-            serving = _serve(
+            serving = serve_and_close(
                 server, models, renderer, translator, sock, settings.model, library=library, control=control
             )
             return runner.run(serving)
 
 
-async def _serve(
+async def serve_and_close(
     server: DrainingServer,
     models: ModelManager,
     renderer: TemplateRendererPool,
@@ -194,26 +195,33 @@ async def _serve(
     library: ModelLibrary | None = None,
     control: ServerControl | None = None,
 ) -> int:
-    """preload: the default model is loaded before the first request. library: its headers are read in advance."""
+    """Serve until the server stops, then close every part.
+
+    preload: the default model is loaded before the first request. library: its headers are read in advance.
+    """
     asyncio.get_running_loop().set_default_executor(DaemonThreads())
     preparing = [asyncio.create_task(renderer.start(), name="start renderer")]
     if preload is not None:
         preparing.append(asyncio.create_task(_load(models), name="preload"))
     if library is not None:
         preparing.append(asyncio.create_task(library.read_headers(), name="read headers"))
-    try:
-        await server.serve(sockets=[sock])
-    finally:
-        for task in preparing:
-            task.cancel()
-        await asyncio.gather(*preparing, return_exceptions=True)
-        # Returns at once after a drain; after a failed start it ends what was started.
-        await models.shutdown(0.0)
+    async with AsyncExitStack() as closing:  # the others close even if an interrupt cancels one
+        closing.push_async_callback(translator.close)
+        closing.push_async_callback(renderer.close)
         if control is not None:
-            await control.close()
-        await renderer.close()
-        await translator.close()
+            closing.push_async_callback(control.close)
+        # Returns at once after a drain; after a failed start it ends what was started.
+        closing.push_async_callback(models.shutdown, 0.0)
+        closing.push_async_callback(_cancelled, preparing)
+        await server.serve(sockets=[sock])
     return 0 if server.started else 1
+
+
+async def _cancelled(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Cancel them and wait for their end."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _load(models: ModelManager) -> None:

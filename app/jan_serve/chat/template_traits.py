@@ -35,8 +35,8 @@ class TemplateTraits:
     """The input that a template requires, and the parts of it that it shows.
 
     object_arguments: arguments of calls as mappings; else as JSON text. list_content: content as a list of parts.
-    null_content: content call_content calls is null, not "". descriptions: every tool and parameter must have one.
-    system_role: a system message is shown. calls: a turn's calls are shown. parallel_calls: all of them are.
+    null_content: the content of a turn with calls is null, not "". system_role: a system message is shown.
+    descriptions: every tool and parameter must have one. calls: a turn's calls are shown. parallel_calls: all are.
     no_tools: without tools, `tools` may be None; else it must be an empty list.
     """
 

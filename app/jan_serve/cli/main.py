@@ -12,7 +12,7 @@ import typer.main
 
 from jan_serve import __version__
 from jan_serve.cli.commands.completion import PROGRAM, enable_completion, is_completing
-from jan_serve.cli.errors import report
+from jan_serve.cli.errors import WRONG_USE, CommandError, report
 from jan_serve.cli.interrupts import interrupts_end_at_once
 from jan_serve.cli.output import Output
 from jan_serve.cli.registry import COMMANDS, add_command
@@ -51,10 +51,29 @@ def build_app(names: Sequence[str] | None = None) -> typer.Typer:
 
 
 def with_default_command(arguments: Sequence[str]) -> list[str]:
-    """Prepend `serve` where the arguments begin with no command: `jan-serve --port 1` is `jan-serve serve --port 1`."""
-    if not arguments or (arguments[0].startswith("-") and arguments[0] not in _GLOBAL_FLAGS):
-        return ["serve", *arguments]
-    return list(arguments)
+    """Prepend `serve` where the arguments begin with no command: `jan-serve --port 1` is `jan-serve serve --port 1`.
+
+    Raises CommandError if they begin with an option of another command, and its name follows.
+    """
+    if not arguments:
+        return ["serve"]
+    flag = arguments[0]
+    if not flag.startswith("-") or flag in _GLOBAL_FLAGS:
+        return list(arguments)
+    command = next((word for word in arguments[1:] if word in COMMANDS), None)
+    if command not in (None, "serve") and flag.partition("=")[0] not in _serve_flags():
+        raise CommandError(
+            f"{flag} comes before the command.",
+            f"Options follow it: {PROGRAM} {command} {flag} …; without a command, they are those of serve.",
+            WRONG_USE,
+        )
+    return ["serve", *arguments]
+
+
+def _serve_flags() -> set[str]:
+    from jan_serve.config import setting_options  # slow, and needed for this mistake only
+
+    return {"--config", *(flag for option in setting_options() for flag in option.flag.split("/"))}
 
 
 def _commands_to_import(words: Sequence[str]) -> Sequence[str] | None:
@@ -68,12 +87,12 @@ def _commands_to_import(words: Sequence[str]) -> Sequence[str] | None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line, by default that of the process. Returns the exit status."""
-    words = with_default_command(sys.argv[1:] if arguments is None else arguments)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # print the code of a character that the encoding lacks
             stream.reconfigure(errors="backslashreplace")
     try:
         with interrupts_end_at_once():
+            words = with_default_command(sys.argv[1:] if arguments is None else arguments)
             names = _commands_to_import(words)
             if names is None:
                 enable_completion()

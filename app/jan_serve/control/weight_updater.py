@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from jan_serve.core.model_source import ModelSource
-from jan_serve.errors import InvalidModel, InvalidRequest, JanServeError
+from jan_serve.errors import InvalidModel, InvalidRequest
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.store.gguf.weight_update import MergedModel, WeightUpdate
 from jan_serve.supervisor.limits import WorkerLimits
@@ -47,7 +47,8 @@ class WeightUpdater:
         """Add GGUF files with tensors for a model; None is the default one. Returns after checking them; with
         `finished`, after the model is served with them.
 
-        Raises ModelNotFound; InvalidRequest and StoreError, which discard the update. The model is then unchanged.
+        Raises ModelNotFound; InvalidRequest and StoreError, which discard the update; and as ModelManager.load. The
+        model is then unchanged.
         """
         async with self._lock:
             source = await asyncio.to_thread(self._sources.resolve, model)
@@ -56,22 +57,18 @@ class WeightUpdater:
             if finished:
                 merged = await asyncio.to_thread(self._collected.merge)
                 try:
-                    await self._try(source, merged)
+                    settings = await asyncio.to_thread(self._settings, source, merged)
+                    await try_model(source.name, str(merged.path), settings, self._command, self._limits)
                     await self._swap(source, model, merged)
-                except BaseException:
+                except BaseException as error:
                     self._collected.delete(merged)
+                    if isinstance(error, InvalidModel):
+                        raise _refused(error) from None
                     raise
 
     async def close(self) -> None:
         """Delete merged and collected files. No worker may have them open."""
         await asyncio.to_thread(self._collected.close)
-
-    async def _try(self, source: ModelSource, merged: MergedModel) -> None:
-        try:
-            settings = await asyncio.to_thread(self._settings, source, merged)
-            await try_model(source.name, str(merged.path), settings, self._command, self._limits)
-        except InvalidModel as error:
-            raise _refused(error) from None
 
     def _settings(self, source: ModelSource, merged: MergedModel) -> EngineSettings:
         return self._sources.engine_settings(msgspec.structs.replace(source, path=str(merged.path)))
@@ -84,19 +81,19 @@ class WeightUpdater:
         try:
             if self._may_load():
                 await self._load(model)
-        except JanServeError as error:
+        except BaseException:
             if before is None:
                 self._sources.restore(source.name, None, 0)
             else:
                 self._sources.restore(source.name, str(before.path), before.number)
-            raise _refused(error) from None
+            raise
         self._served[source.name] = merged
         if before is not None:
             self._collected.delete(before)
         logger.info("%s has new weights: %d tensors", source.name, merged.tensors)
 
 
-def _refused(error: JanServeError) -> InvalidRequest:
+def _refused(error: InvalidModel) -> InvalidRequest:
     return InvalidRequest(
         f"serialized_named_tensors: these weights are refused, and the old ones stay: {error.message}",
         param="serialized_named_tensors",

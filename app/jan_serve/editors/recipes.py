@@ -27,11 +27,15 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """steps: instructions for the user. change: None if the program has no settings file to edit."""
+    """steps: instructions for the user. change: None if the program has no settings file to edit.
+
+    has_context: the settings or steps contain the size of the model's context.
+    """
 
     title: str
     steps: tuple[str, ...]
     change: Change | None = None
+    has_context: bool = True
 
 
 def _continue(facts: ServerFacts, folders: Folders) -> Recipe:
@@ -172,6 +176,7 @@ def _jetbrains(facts: ServerFacts, folders: Folders) -> Recipe:
             f"API Key: {'YOUR-KEY' if facts.needs_key else NO_KEY}",
             "Tool calling: on. Then Test Connection, and choose models for the features.",
         ),
+        has_context=False,
     )
 
 
@@ -233,6 +238,7 @@ def _aider(facts: ServerFacts, folders: Folders) -> Recipe:
         "aider",
         (*secret, "Start aider in a repository."),
         Change(folders.home / ".aider.conf.yml", lambda text: set_keys(text, values)),
+        has_context=False,
     )
 
 
@@ -246,6 +252,7 @@ def _open_webui(facts: ServerFacts, folders: Folders) -> Recipe:
             f"If it is running already: Admin Settings, Connections, OpenAI API: URL {facts.base_url}, key {key}.",
             "In a container, 127.0.0.1 is the container itself: use --network=host (Linux).",
         ),
+        has_context=False,
     )
 
 

@@ -43,9 +43,7 @@ class EngineClient(Protocol):
         """Name of the LoRA adapter that the request selected."""
         ...
 
-    def next_id(self) -> int:
-        """A new request id."""
-        ...
+    def next_id(self) -> int: ...
 
     def generate(self, request: EngineRequest) -> AsyncIterator[EngineEvent]:
         """Yield the request's events up to RequestCompleted. Raises the error of Failed. Closing it aborts."""

@@ -82,7 +82,9 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
 
 
 def test_from_install_to_uninstall(machine: Machine) -> None:
-    assert machine.run("status").returncode == 1
+    before = machine.run("status")
+    assert (before.returncode, before.stdout) == (1, "")
+    assert "No jan-serve service is installed for this user. `jan-serve service install`" in before.stderr
     done = machine.run("install")
     assert (done.returncode, done.stdout) == (0, "")
     assert f"http://127.0.0.1:{machine.port}" in done.stderr

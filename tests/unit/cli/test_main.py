@@ -44,6 +44,24 @@ def test_serve_is_the_default_command(words: list[str], meant: list[str]) -> Non
     assert with_default_command(words) == meant
 
 
+@pytest.mark.parametrize(
+    ("words", "status", "says"),
+    [
+        (["--url", "http://x", "run"], 2, "jan-serve run --url …"),
+        (["--json", "service", "status"], 2, "jan-serve service --json …"),
+        (["--url=http://x", "ps"], 2, "jan-serve ps --url=http://x …"),
+        (["--nonsense", "1"], 2, "No such option: --nonsense"),
+        (["--model", "run", "--nonsense"], 2, "No such option: --nonsense"),
+        (["--no-auth", "run"], 2, "unexpected extra argument"),
+    ],
+)
+def test_an_option_before_the_command(
+    words: list[str], status: int, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == status
+    assert says in capsys.readouterr().err
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"jan-serve {__version__}\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,16 @@ def test_every_recipe_has_a_place_for_the_key(name: str) -> None:
     text = "\n".join(recipe.steps) + (recipe.change.merge("") if recipe.change else "")
     assert "key" in text.casefold()
     assert "none" not in text.casefold().replace("none of", "")
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_knows_whether_it_contains_the_context(name: str) -> None:
+    def text(n_ctx: int) -> str:
+        model = replace(CHAT, n_ctx=n_ctx)
+        recipe = RECIPES[name](ServerFacts("http://127.0.0.1:1337", False, (model,), model), FOLDERS)
+        return "\n".join(recipe.steps) + (recipe.change.merge("") if recipe.change else "")
+
+    assert (text(8192) != text(16384)) == RECIPES[name](facts(), FOLDERS).has_context
 
 
 def test_continue() -> None:

@@ -68,8 +68,6 @@ _TYPES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class PageFile:
-    """etag: of the content."""
-
     content: bytes
     media_type: str
     etag: str

@@ -56,7 +56,7 @@ def connect(
         _show(recipe, output)
     for step in recipe.steps:
         output.note(step)
-    if not facts.model.is_exact:
+    if recipe.has_context and not facts.model.is_exact:
         name = facts.model.name
         output.note(
             f"{name} is not loaded, so its context size is an estimate. Run this command after"

@@ -14,7 +14,7 @@ from jan_serve.cli.commands.completion import complete_catalogue
 from jan_serve.cli.errors import INTERRUPTED, WRONG_USE, CommandError
 from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, store_settings
 from jan_serve.cli.output import Output, size_text
-from jan_serve.cli.server.free_memory import free_memory
+from jan_serve.cli.server.memory_meter import free_memory
 from jan_serve.config import Settings
 from jan_serve.errors import InvalidRequest
 from jan_serve.resources import catalogue_file

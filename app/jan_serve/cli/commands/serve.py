@@ -14,8 +14,8 @@ from jan_serve.cli.errors import CommandError
 from jan_serve.cli.interrupts import interrupts_end_at_once
 from jan_serve.cli.options import with_setting_flags
 from jan_serve.cli.output import Output
-from jan_serve.cli.server.free_memory import free_memory
 from jan_serve.cli.server.listen import AlreadyServing, listen, url_of
+from jan_serve.cli.server.memory_meter import free_memory, is_cpu_only
 from jan_serve.cli.server.probe import ProbeFailed, device_names, probe_engine
 from jan_serve.config import LoadedSettings, Settings
 from jan_serve.daemon.activation import WrongSocket, inherited_socket
@@ -67,7 +67,6 @@ def from_manager(
         yield inherited, notifier
 
 
-@interrupts_end_at_once()
 def serve_on(
     loaded: LoadedSettings,
     output: Output,
@@ -79,23 +78,28 @@ def serve_on(
 
     log_stream: replaces standard error for log lines.
     """
-    settings = loaded.settings if inherited is None else _as_inherited(loaded.settings, inherited, output)
-    if inherited is not None and settings.idle_exit_s:
-        observer = IdleStop(settings.idle_exit_s, observer)
-    book = loaded.book()
-    resolver = build_resolver(settings, book)
-    sources = ModelSources(resolver, settings, book)
-    default = resolver.default()
-    if settings.device is not None:
-        _check_device(settings.device)
-    sock = inherited if inherited is not None else listen(settings.host, settings.port)
-    with sock, log_file(settings, output) as file:
-        configure_logging(settings.log_level, as_json=settings.log_json, stream=log_stream, file=file)
-        for warning in loaded.warnings:
-            output.warning(warning)
-        if not settings.is_loopback and not settings.api_keys:
-            output.warning(f"other machines can reach {settings.host}, and no API key is set")
-        print_banner(output, settings, default, sock)
+    with ExitStack() as opened:
+        with interrupts_end_at_once():
+            settings = (
+                loaded.settings if inherited is None else _as_inherited(loaded.settings, inherited, output)
+            )
+            if inherited is not None and settings.idle_exit_s:
+                observer = IdleStop(settings.idle_exit_s, observer)
+            book = loaded.book()
+            resolver = build_resolver(settings, book)
+            sources = ModelSources(resolver, settings, book)
+            default = resolver.default()
+            if settings.device is not None:
+                _check_device(settings.device)
+            sock = inherited if inherited is not None else listen(settings.host, settings.port)
+            file = opened.enter_context(log_file(settings, output))
+            opened.enter_context(sock)
+            configure_logging(settings.log_level, as_json=settings.log_json, stream=log_stream, file=file)
+            for warning in loaded.warnings:
+                output.warning(warning)
+            if not settings.is_loopback and not settings.api_keys:
+                output.warning(f"other machines can reach {settings.host}, and no API key is set")
+            print_banner(output, settings, default, sock)
         return run_server(settings, resolver, sources, sock, observer)
 
 
@@ -115,7 +119,6 @@ def _as_inherited(settings: Settings, sock: socket.socket, output: Output) -> Se
     return actual
 
 
-@interrupts_end_at_once()  # until uvicorn installs its handlers
 def run_server(
     settings: Settings,
     resolver: ModelResolver,
@@ -124,16 +127,18 @@ def run_server(
     observer: ServerObserver | None = None,
 ) -> int:
     """Build the server and run it until it stops. Returns the exit status."""
-    # Slow imports, which the other commands avoid.
-    from jan_serve.api.server import run
-    from jan_serve.control.control_plane import ServerControl
-    from jan_serve.supervisor.models.updated_sources import UpdatedSources
+    with interrupts_end_at_once():
+        # Slow imports, which the other commands avoid.
+        from jan_serve.api.server import run
+        from jan_serve.control.control_plane import ServerControl
+        from jan_serve.supervisor.models.updated_sources import UpdatedSources
 
-    library = build_library(resolver, settings, free_memory)
-    updated = UpdatedSources(sources)
-    manager = build_manager(updated, settings, free_memory)
-    control = ServerControl(settings, manager, updated)
-    renderer, compiler = build_renderer(), build_compiler()
+        library = build_library(resolver, settings, free_memory)
+        updated = UpdatedSources(sources)
+        manager = build_manager(updated, settings, free_memory)
+        control = ServerControl(settings, manager, updated)
+        renderer, compiler = build_renderer(), build_compiler()
+    # Until uvicorn installs its handlers and after it removes them, the event loop makes an interrupt a cancellation.
     return run(settings, manager, renderer, compiler, sock, library, observer, sources.profile, control)
 
 
@@ -184,7 +189,7 @@ def print_banner(output: Output, settings: Settings, default: DefaultModel, sock
 
 def _device_text(settings: Settings) -> str:
     """The configured device; the log line of a loaded model has the actual one."""
-    device = settings.device or "best available"
+    device = settings.device or ("cpu" if is_cpu_only() else "best available")
     layers = {"auto": "the layers that fit", "all": "all layers"}.get(
         str(settings.n_gpu_layers), f"{settings.n_gpu_layers} layers"
     )

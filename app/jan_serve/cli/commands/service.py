@@ -66,7 +66,7 @@ class Installation:
         """Raises CommandError if the service is not installed."""
         state = self.state()
         if state is None:
-            raise CommandError(f"no {NAME} service is installed for this {self._owner}.", _NOT_INSTALLED)
+            raise CommandError(f"no {NAME} service is installed for this {self.owner}.", _NOT_INSTALLED)
         return state
 
     def require_rights(self) -> None:
@@ -79,7 +79,7 @@ class Installation:
             )
 
     @property
-    def _owner(self) -> str:
+    def owner(self) -> str:
         return "machine" if self.scope == "system" else "user"
 
 
@@ -176,13 +176,13 @@ def status(system: SystemOption = False, as_json: JsonOption = False) -> None:
     output = Output()
     if as_json:
         output.json(facts)
+    elif state is None:
+        output.note(f"No {NAME} service is installed for this {installation.owner}. {_NOT_INSTALLED}")
     else:
         output.table(
             ("", f"{NAME} service"), [(name.replace("_", " "), _text(value)) for name, value in facts.items()]
         )
-        if state is None:
-            output.note(_NOT_INSTALLED)
-        elif facts["version"] not in (None, __version__):
+        if facts["version"] not in (None, __version__):
             output.note(
                 f"Version {__version__} is installed: `{NAME} service restart{installation.flag}` starts it."
             )

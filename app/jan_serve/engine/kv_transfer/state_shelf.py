@@ -40,11 +40,6 @@ class StateShelf:
     def __len__(self) -> int:
         return len(self._sizes)
 
-    @property
-    def used_bytes(self) -> int:
-        with self._lock:
-            return sum(self._sizes.values())
-
     def reserve(self, state: int, size: int) -> None:
         """Reserve `size` bytes for a state to keep or to receive. Raises Overloaded."""
         with self._lock:

@@ -29,6 +29,8 @@ BEGUN_TOKENS: Final = 16
 """A stream of fewer tokens has just begun."""
 MAX_WAIT: Final = 2.0
 """How much longer a prompt may wait than in order of arrival."""
+FIRST_TOKENS: Final = 512
+"""Of a step without streams, while no cost is known."""
 MIN_TOKENS: Final = 16
 """Of a prompt's part beside streams, however slow the machine is."""
 
@@ -172,7 +174,7 @@ class _Part:
         """Whole tiles, at least one; less if a long prompt ends before."""
         token_s = self._token_s(self.chunk)
         if not token_s:
-            return self.chunk
+            return min(self.chunk, FIRST_TOKENS)
         tokens = min(self.chunk, max(1, int(ALONE_S / token_s) // TILE) * TILE)
         # The first token of a long prompt need not wait for the next prompt.
         return self.ends[0] if self.ends[0] < tokens and self.ends[0] * token_s >= PAUSE_S else tokens

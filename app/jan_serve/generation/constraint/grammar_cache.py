@@ -49,10 +49,6 @@ class GrammarCache:
         self._refused: _Recent[_Failure] = _Recent(MAX_REFUSALS, MAX_REFUSAL_BYTES, _Failure.size)
         self._running: dict[bytes, _Job] = {}
 
-    @property
-    def cached_bytes(self) -> int:
-        return self._done.bytes
-
     def __len__(self) -> int:
         return len(self._done)
 

@@ -18,7 +18,8 @@ def write_atomically(path: Path, content: bytes, *, mode: int | None = None) -> 
     """Replace `path` by a file with `content`. Creates missing folders. Blocks for two flushes to the disk.
 
     mode: the file's permissions, set before it becomes visible; None is the default. On Windows the folder determines
-    them. Replaces a link, not its target. Raises OSError; `path` is then unchanged.
+    them. Replaces a link, not its target. Raises OSError: `path` is then unchanged, or
+    has the new content if only the flush of the folder failed.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}")

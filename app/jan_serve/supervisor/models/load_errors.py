@@ -15,10 +15,9 @@ def load_error(
     """The error for its requests. others: the models in memory. budget: configured bytes for all models."""
     match reason:
         case Excluded(pinned):
-            text = (
-                f"The model `{name}` cannot be loaded beside {_listed(pinned)}, which stays in memory (pin)."
-            )
-            return Unavailable(f"{text} Unload that first.", retry_after=None, param="model")
+            them = "it" if len(pinned) == 1 else "them"
+            text = f"The model `{name}` cannot be loaded beside {_staying(pinned)}. Unload {them} first."
+            return Unavailable(text, retry_after=None, param="model")
         case CannotFit(on_device=True):
             message = (
                 f"The model `{name}` needs about {_gb(reason.needed)} on the accelerators for the layers that its"
@@ -31,7 +30,7 @@ def load_error(
             )
             free = f"{_gb(reason.available)} can be had"
             if reason.pinned:
-                free += f" beside {_listed(reason.pinned)}, which stays in memory (pin)"
+                free += f" beside {_staying(reason.pinned)}"
             elif others:
                 free += f", even without {_listed(others)}"
             message = (
@@ -51,6 +50,10 @@ def load_error(
 def _listed(names: Sequence[str]) -> str:
     shown = ", ".join(f"`{name}`" for name in names[:3])
     return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
+
+
+def _staying(names: Sequence[str]) -> str:
+    return f"{_listed(names)}, which {'stays' if len(names) == 1 else 'stay'} in memory (pin)"
 
 
 def _gb(n_bytes: int) -> str:

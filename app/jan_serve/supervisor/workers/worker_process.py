@@ -152,11 +152,6 @@ class WorkerProcess:
         """The last pulse; its stats are as old as that."""
         return self._watchdog.pong
 
-    @property
-    def stderr_lines(self) -> tuple[str, ...]:
-        """Its last stderr lines, sanitised, oldest first."""
-        return self._tail.lines
-
     async def start(self, load: LoadModel) -> None:
         """Spawn it and send the first frame. The load runs in the background; see `outcome`. Raises OSError."""
         self._process = await ChildProcess.spawn(

@@ -62,7 +62,7 @@ def test_without_prompts_the_streams_decode() -> None:
 
 @pytest.mark.parametrize(
     ("token_s", "expected"),
-    [(None, 2048), (0.0001, 2048), (0.004, 960), (0.05, 64), (1.0, 64)],
+    [(None, 512), (0.0001, 2048), (0.004, 960), (0.05, 64), (1.0, 64)],
 )
 @pytest.mark.parametrize("prompts", [1, 9])
 def test_a_step_without_streams_is_bounded_in_time(

@@ -45,6 +45,12 @@ QUICK = WorkerLimits(
 SPAWN = "import subprocess, sys; p = subprocess.Popen(['sleep', '600']); print(p.pid, file=sys.stderr, flush=True)"
 
 
+def printed(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The stderr lines of workers, as logged."""
+    logged = (record.getMessage() for record in caplog.records if record.name == "jan_serve.worker")
+    return [message.partition("] ")[2] for message in logged]
+
+
 class Watched:
     """A worker that was started, with the states it went through."""
 
@@ -173,21 +179,25 @@ async def test_a_worker_that_does_not_want_to_stop_is_killed() -> None:
         assert watched.states[-1] is WorkerState.EXITED
 
 
-async def test_what_the_worker_started_is_killed_with_it() -> None:
+async def test_what_the_worker_started_is_killed_with_it(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", "jan_serve.worker")
     command = (sys.executable, "-c", f"{SPAWN}; import signal; signal.pause()")
     async with started(limits=QUICK, command=command) as watched:
-        await until(lambda: bool(watched.worker.stderr_lines))
-        grandchild = int(watched.worker.stderr_lines[0])
+        await until(lambda: bool(printed(caplog)))
+        grandchild = int(printed(caplog)[0])
         assert alive(grandchild)
         await watched.worker.stop()
     await until(lambda: not alive(grandchild))
 
 
-async def test_a_crash_is_noticed_though_a_grandchild_holds_the_pipe_open() -> None:
+async def test_a_crash_is_noticed_though_a_grandchild_holds_the_pipe_open(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("DEBUG", "jan_serve.worker")
     async with started(command=(sys.executable, "-c", f"{SPAWN}; import os; os.abort()")) as watched:
         end = await watched.end()
         assert end.status == "signal SIGABRT"
-        grandchild = int(watched.worker.stderr_lines[0])
+        grandchild = int(printed(caplog)[0])
         await until(lambda: not alive(grandchild))
 
 
@@ -268,11 +278,12 @@ async def test_an_idle_worker_is_not_pinged_and_its_counters_are_those_after_the
         assert watched.worker.pong is not None and watched.worker.pong.nonce - pong.nonce <= 1
 
 
-async def test_what_a_worker_prints_is_kept_and_escaped() -> None:
+async def test_what_a_worker_prints_is_logged_and_escaped(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", "jan_serve.worker")
     async with started() as watched:
         client = await watched.client()
         assert await generate(client, r'!stderr "red \u001b[31m alert"') == "ok"
-        await until(lambda: watched.worker.stderr_lines == ("red \\x1b[31m alert",))
+        await until(lambda: printed(caplog) == ["red \\x1b[31m alert"])
 
 
 def test_a_worker_inherits_no_settings_and_no_keys() -> None:

@@ -1,4 +1,4 @@
-"""One application's state for TGI's routes, and the session of one request: its model, its checks, its answers."""
+"""One application's state for TGI's routes, and the lease of one request: its model, its checks, its answers."""
 
 from __future__ import annotations
 
@@ -56,16 +56,16 @@ class Serving:
         self._open = 0
 
     @asynccontextmanager
-    async def session(self, request: Request, model: str | None = None) -> AsyncGenerator[Session]:
-        """A session for one request; it ends with the block, or with its stream if one began.
+    async def lease(self, request: Request, model: str | None = None) -> AsyncGenerator[RequestLease]:
+        """The lease of one request; it ends with the block, or with its stream if one began.
 
         model: the name of a model, or of an adapter of the default one. None is the default model.
         """
         async with AsyncExitStack() as stack:
-            session = Session(self, request, model)
-            stack.push_async_callback(session.close)
-            yield session
-            if session.is_streaming:
+            lease = RequestLease(self, request, model)
+            stack.push_async_callback(lease.close)
+            yield lease
+            if lease.is_streaming:
                 stack.pop_all()
 
     @property
@@ -99,8 +99,8 @@ class Serving:
         return response
 
 
-class Session:
-    """All steps of one request use the same lease, which begins with the first step that needs the model.
+class RequestLease:
+    """The model of one request, with its checks and its answers. The lease begins with the first step that needs it.
 
     is_streaming: a stream has taken over the lease, and ends it.
     """
@@ -209,7 +209,7 @@ class Session:
                 watch.close()
 
     async def stream(self, events: Events) -> AsyncGenerator[PromptEvent]:
-        """The events of a stream. From its first event on, its end is the session's end."""
+        """The events of a stream. From its first event on, its end is the lease's end."""
         self.is_streaming = True
         try:
             async with closing(events):

@@ -28,7 +28,7 @@ from jan_serve.api.dialects.tgi.generate.spans import spans
 from jan_serve.api.dialects.tgi.headers import answer_headers, stream_headers
 from jan_serve.api.dialects.tgi.job import Job, NativeRequest
 from jan_serve.api.dialects.tgi.reply_head import ReplyHead, requested_model
-from jan_serve.api.dialects.tgi.serving import Serving, Session
+from jan_serve.api.dialects.tgi.serving import RequestLease, Serving
 from jan_serve.api.errors import problem_of
 from jan_serve.api.http.disconnect import while_connected
 from jan_serve.api.http.replies import json_reply
@@ -54,9 +54,9 @@ def add_chat_routes(router: APIRouter, serving: Serving) -> None:
 
 
 def _chat_tokenize(serving: Serving) -> Any:
-    async def tokenized(session: Session, body: ChatRequest) -> ChatTokenized:
-        native = await _rendered(session, body, offered(body))
-        model = await session.model()
+    async def tokenized(lease: RequestLease, body: ChatRequest) -> ChatTokenized:
+        native = await _rendered(lease, body, offered(body))
+        model = await lease.model()
         found = await model.tokenize(native.inputs, add_special=False, with_pieces=True)
         tokens = spans(native.inputs, found.tokens, found.pieces)
         return {"tokenize_response": tokens, "templated_text": native.inputs}
@@ -64,8 +64,8 @@ def _chat_tokenize(serving: Serving) -> Any:
     async def chat_tokenize(request: Request, body: ChatRequest) -> Response:
         """A chat as the text that the model would be given, and its tokens."""
         serving.metrics.count("tgi_request_count")
-        async with serving.session(request, requested_model(body.model)) as session:
-            return json_reply(await while_connected(request, tokenized(session, body)))
+        async with serving.lease(request, requested_model(body.model)) as lease:
+            return json_reply(await while_connected(request, tokenized(lease, body)))
 
     return chat_tokenize
 
@@ -75,25 +75,25 @@ async def serve_chat(request: Request, serving: Serving, body: ChatRequest) -> R
     serving.metrics.count("tgi_request_count")
     tools = offered(body)
     may_decline = any(tool.function.name == NO_TOOL for tool in tools)
-    async with serving.session(request, requested_model(body.model)) as session:
+    async with serving.lease(request, requested_model(body.model)) as lease:
         try:
-            native = await while_connected(request, _rendered(session, body, tools))
+            native = await while_connected(request, _rendered(lease, body, tools))
         except JanServeError as error:
             serving.metrics.failed(error)
             raise
-        chat = _Chat(serving, session, body, may_decline)
+        chat = _Chat(serving, lease, body, may_decline)
         if body.stream:
             return await _streamed(request, chat, native, calls=bool(tools))
-        job = await session.job(native)
+        job = await lease.job(native)
         return await (_called(request, chat, job) if tools else _text(request, chat, job))
 
 
-async def _rendered(session: Session, body: ChatRequest, tools: list[Tool]) -> NativeRequest:
+async def _rendered(lease: RequestLease, body: ChatRequest, tools: list[Tool]) -> NativeRequest:
     """Without tools the answer is text, or what response_format requires. Raises InvalidRequest."""
     parameters = chat_parameters(body)
-    shown = bool(tools) and (await session.model()).shows_tools()
+    shown = bool(tools) and (await lease.model()).shows_tools()
     messages = chat_messages(body, tool_prompt(body, tools, shown=shown) if tools else "")
-    model = await session.model()
+    model = await lease.model()
     text = await model.chat_text(ChatPrompt(messages=messages, tools=core_tools(tools) if shown else ()))
     return NativeRequest(
         inputs=text.rstrip() if continues_answer(body) else text,
@@ -106,10 +106,10 @@ async def _rendered(session: Session, body: ChatRequest, tools: list[Tool]) -> N
 
 @dataclass(frozen=True, slots=True)
 class _Chat:
-    """A chat and its session. may_decline: the model may choose to call no tool."""
+    """A chat and its lease. may_decline: the model may choose to call no tool."""
 
     serving: Serving
-    session: Session
+    lease: RequestLease
     body: ChatRequest
     may_decline: bool
 
@@ -118,13 +118,13 @@ class _Chat:
 
     async def without_tools(self) -> NativeRequest:
         """The same chat, for an answer in text."""
-        return await _rendered(self.session, self.body, [])
+        return await _rendered(self.lease, self.body, [])
 
 
 async def _text(request: Request, chat: _Chat, job: Job, first: CollectedAnswer | None = None) -> Response:
     """first: the answer in which the model declined the tools."""
     answer = _TextAnswer(chat, job, first)
-    response = await answer_whole(request, chat.session.events([job]), answer)
+    response = await answer_whole(request, chat.lease.events([job]), answer)
     response.headers.update(_headers(job, answer.collected))
     return response
 
@@ -150,14 +150,14 @@ async def _called(request: Request, chat: _Chat, job: Job) -> Response:
     call = read_call(answer.text)
     if call.name == NO_TOOL and chat.may_decline:
         native = await while_connected(request, chat.without_tools())
-        return await _text(request, chat, await chat.session.job(native), answer)
+        return await _text(request, chat, await chat.lease.job(native), answer)
     return json_reply(chat_reply(chat.body, chat.head(job), answer, call), headers=_headers(job, answer))
 
 
 async def _collected(request: Request, chat: _Chat, job: Job) -> CollectedAnswer:
     record = record_of(request.scope)
     answer = CollectedAnswer(job.ending)
-    async with closing(chat.session.events([job])) as events:
+    async with closing(chat.lease.events([job])) as events:
         async for event in events:
             record.observe(event.event)
             answer.add(event)
@@ -166,17 +166,17 @@ async def _collected(request: Request, chat: _Chat, job: Job) -> CollectedAnswer
 
 async def _streamed(request: Request, chat: _Chat, native: NativeRequest, *, calls: bool) -> Response:
     """Once the chat is rendered, TGI reports errors in the stream."""
-    session = chat.session
+    lease = chat.lease
     try:
-        job = await session.job(native)
-        events: Events = session.events([job])
+        job = await lease.job(native)
+        events: Events = lease.events([job])
         chunks: Chunks = ChatChunks(chat.body, chat.head(job), job.ending).chunks
         if calls:
             switch = _Switch(chat, job)
             chunks, events = switch.chunks, switch.events(events)
         response = await answer_stream(
             request,
-            session.stream(events),
+            lease.stream(events),
             chunks,
             in_band_error,
             chat.serving.streams,
@@ -205,10 +205,10 @@ class _Switch:
                     break
             else:
                 return
-        session = self._chat.session
-        job = await session.job(await self._chat.without_tools(), in_stream=True)
+        lease = self._chat.lease
+        job = await lease.job(await self._chat.without_tools(), in_stream=True)
         self._text = ChatChunks(self._chat.body, self._chat.head(job), job.ending)
-        async with closing(session.events([job])) as events:
+        async with closing(lease.events([job])) as events:
             async for event in events:
                 yield event
 

@@ -14,7 +14,7 @@ from jan_serve.api.dialects.tgi.generate.routes import STREAMED, TAGS
 from jan_serve.api.dialects.tgi.headers import answer_headers, stream_headers
 from jan_serve.api.dialects.tgi.job import NativeRequest
 from jan_serve.api.dialects.tgi.reply_head import ReplyHead, requested_model
-from jan_serve.api.dialects.tgi.serving import Serving, Session
+from jan_serve.api.dialects.tgi.serving import RequestLease, Serving
 from jan_serve.api.errors import problem_of
 from jan_serve.api.http.sse import DONE
 from jan_serve.api.shared.answers import answer_stream, answer_whole
@@ -35,13 +35,13 @@ async def serve_completions(request: Request, serving: Serving, body: Completion
     prompts = prompts_of(body, serving.limits.max_client_batch_size)
     parameters = completion_parameters(body)
     natives = [NativeRequest(prompt, parameters, stream=body.stream) for prompt in prompts]
-    async with serving.session(request, requested_model(body.model)) as session:
+    async with serving.lease(request, requested_model(body.model)) as lease:
         if body.stream:
-            return await _streamed(request, serving, session, natives)
-        jobs = [await session.job(native) for native in natives]
+            return await _streamed(request, serving, lease, natives)
+        jobs = [await lease.job(native) for native in natives]
         answer = CompletionAnswer(ReplyHead(jobs[0].model), [job.ending for job in jobs])
         timings: list[Timings] = []
-        response = await answer_whole(request, session.events(jobs, timings), answer)
+        response = await answer_whole(request, lease.events(jobs, timings), answer)
         headers = answer_headers(jobs, timings, answer.generated_tokens)
         del headers["x-compute-time"]
         response.headers.update(headers)
@@ -49,12 +49,12 @@ async def serve_completions(request: Request, serving: Serving, body: Completion
 
 
 async def _streamed(
-    request: Request, serving: Serving, session: Session, natives: list[NativeRequest]
+    request: Request, serving: Serving, lease: RequestLease, natives: list[NativeRequest]
 ) -> Response:
     try:
-        jobs = [await session.job(native) for native in natives]
+        jobs = [await lease.job(native) for native in natives]
         chunks = CompletionChunks(ReplyHead(jobs[0].model), [job.ending for job in jobs])
-        events = session.stream(session.events(jobs))
+        events = lease.stream(lease.events(jobs))
         response = await answer_stream(
             request, events, chunks.chunks, in_band_error, serving.streams, done_after_error=True
         )

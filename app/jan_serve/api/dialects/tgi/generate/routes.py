@@ -69,10 +69,10 @@ async def serve_compat(request: Request, serving: Serving, body: CompatRequest) 
 async def _whole(
     request: Request, serving: Serving, body: GenerateRequest, *, full_text: bool, as_list: bool
 ) -> Response:
-    async with serving.session(request) as session:
-        job = await session.job(NativeRequest(body.inputs, body.parameters))
+    async with serving.lease(request) as lease:
+        job = await lease.job(NativeRequest(body.inputs, body.parameters))
         answer = WholeAnswer(body.parameters, job.ending, prefix=_prefix(body, full_text), as_list=as_list)
-        response = await answer_whole(request, session.events([job]), answer)
+        response = await answer_whole(request, lease.events([job]), answer)
         response.headers.update(answer_headers([job], [answer.timings], [answer.generated_tokens]))
         return response
 
@@ -84,11 +84,11 @@ def _prefix(body: GenerateRequest, full_text: bool) -> str:
 
 async def _stream(request: Request, serving: Serving, body: GenerateRequest, *, full_text: bool) -> Response:
     """Always 200: errors are events."""
-    async with serving.session(request) as session:
+    async with serving.lease(request) as lease:
         try:
-            job = await session.job(NativeRequest(body.inputs, body.parameters, stream=True))
+            job = await lease.job(NativeRequest(body.inputs, body.parameters, stream=True))
             renderer = TokenStream(body.parameters, job.ending, prefix=_prefix(body, full_text))
-            events = session.stream(session.events([job]))
+            events = lease.stream(lease.events([job]))
             response = await answer_stream(
                 request, events, renderer.chunks, stream_error_body, serving.streams, done=b""
             )

@@ -22,7 +22,7 @@ from jan_serve.api.dialects.tgi.headers import answer_headers
 from jan_serve.api.dialects.tgi.job import NativeRequest
 from jan_serve.api.dialects.tgi.platforms.wire import VertexInstance, VertexReply, VertexRequest
 from jan_serve.api.dialects.tgi.reply_head import ReplyHead
-from jan_serve.api.dialects.tgi.serving import Serving, Session
+from jan_serve.api.dialects.tgi.serving import RequestLease, Serving
 from jan_serve.api.errors import HttpError, validation_problem
 from jan_serve.api.http.disconnect import while_connected
 from jan_serve.api.http.replies import json_reply
@@ -49,14 +49,14 @@ def add_platform_routes(router: APIRouter, serving: Serving, prefix: str) -> Non
     @router.post(f"{prefix}/vertex", tags=TAGS, response_model=VertexReply)
     async def vertex(request: Request, body: VertexRequest) -> Response:
         """The texts for several instances at once."""
-        async with serving.session(request) as session:
-            natives = [await _native(request, session, instance) for instance in body.instances]
+        async with serving.lease(request) as lease:
+            natives = [await _native(request, lease, instance) for instance in body.instances]
             if not natives:
                 return json_reply({"predictions": []})
-            jobs = [await session.job(native) for native in natives]
+            jobs = [await lease.job(native) for native in natives]
             answer = _Predictions(CompletionAnswer(ReplyHead(jobs[0].model), [job.ending for job in jobs]))
             timings: list[Timings] = []
-            response = await answer_whole(request, session.events(jobs, timings), answer)
+            response = await answer_whole(request, lease.events(jobs, timings), answer)
             response.headers.update(answer_headers(jobs, timings, answer.texts.generated_tokens))
             return response
 
@@ -66,7 +66,7 @@ def add_platform_routes(router: APIRouter, serving: Serving, prefix: str) -> Non
         return Response()
 
 
-async def _native(request: Request, session: Session, value: dict[str, Any]) -> NativeRequest:
+async def _native(request: Request, lease: RequestLease, value: dict[str, Any]) -> NativeRequest:
     if (instance := _fitting(VertexInstance, value)) is not None:
         fields = instance.parameters
         parameters = Parameters(
@@ -78,12 +78,12 @@ async def _native(request: Request, session: Session, value: dict[str, Any]) -> 
     if (chat := _fitting(ChatRequest, value)) is None:
         raise _fits_nothing("VertexInstance")
     prompt = ChatPrompt(messages=chat_messages(chat, ""))
-    text = await while_connected(request, _chat_text(session, prompt))
+    text = await while_connected(request, _chat_text(lease, prompt))
     return NativeRequest(text, chat_parameters(chat), add_special=False)
 
 
-async def _chat_text(session: Session, prompt: ChatPrompt) -> str:
-    model = await session.model()
+async def _chat_text(lease: RequestLease, prompt: ChatPrompt) -> str:
+    model = await lease.model()
     return await model.chat_text(prompt)
 
 

@@ -22,7 +22,7 @@ _NO_ACCELERATORS: Final = frozenset({"base", "cpu", "blas"})
 def free_memory() -> FreeMemory:
     """Blocks for about a second if llama.cpp may have devices: asks it in a separate process."""
     devices: list[dict[str, Any]] = []
-    if may_have_accelerators(_library_folder()):
+    if not is_cpu_only():
         # If llama.cpp does not start, only the main memory counts; `jan-serve doctor` reports the failure.
         with contextlib.suppress(ProbeFailed):
             devices = probe_engine().get("devices", [])
@@ -30,6 +30,11 @@ def free_memory() -> FreeMemory:
     dedicated = [int(device["free_bytes"]) for device in devices if device.get("kind") == "gpu"]
     available, left = int(psutil.virtual_memory().available), cgroup_memory_left()
     return FreeMemory(main=available if left is None else min(available, left), accelerators=dedicated)
+
+
+def is_cpu_only() -> bool:
+    """Whether llama.cpp is built for the CPU alone. Reads the names of its libraries."""
+    return not may_have_accelerators(_library_folder())
 
 
 def may_have_accelerators(folder: Path | None) -> bool:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from jan_serve.cli.server.free_memory import free_memory, may_have_accelerators
+from jan_serve.cli.server.memory_meter import free_memory, may_have_accelerators
 
 
 @pytest.mark.parametrize(
@@ -35,5 +35,5 @@ def test_the_main_memory_is_not_empty() -> None:
 
 
 def test_a_limit_of_the_container_applies(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jan_serve.cli.server.free_memory.cgroup_memory_left", lambda: 10_000_000)
+    monkeypatch.setattr("jan_serve.cli.server.memory_meter.cgroup_memory_left", lambda: 10_000_000)
     assert free_memory().main == 10_000_000

@@ -1,0 +1,59 @@
+"""The banner of a server that starts."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jan_serve.cli.commands import serve
+from jan_serve.cli.output import Output
+from jan_serve.config import Settings
+from jan_serve.store.resolve import DefaultModel
+
+
+def banner(tmp_path: Path, **settings: Any) -> dict[str, str]:
+    """The banner's rows."""
+
+    class Captured(Output):
+        def pairs(self, pairs: Any) -> None:
+            found.update(pairs)
+
+    found: dict[str, str] = {}
+    made = Settings(data_dir=tmp_path, **settings)
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        serve.print_banner(Captured(), made, DefaultModel(None, "there is no file"), sock)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("settings", "cpu_only", "device"),
+    [
+        ({}, True, "cpu"),
+        ({"n_gpu_layers": 5}, True, "cpu"),
+        ({}, False, "best available, the layers that fit"),
+        ({"n_gpu_layers": "all"}, False, "best available, all layers"),
+        ({"device": "CUDA0", "n_gpu_layers": 5}, False, "CUDA0, 5 layers"),
+        ({"device": "cpu"}, False, "cpu"),
+        ({"n_gpu_layers": 0}, False, "best available"),
+    ],
+)
+def test_the_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], cpu_only: bool, device: str
+) -> None:
+    monkeypatch.setattr(serve, "is_cpu_only", lambda: cpu_only)
+    assert banner(tmp_path, **settings)["device"] == device
+
+
+@pytest.mark.parametrize(
+    ("settings", "access"),
+    [
+        ({}, "this machine only, no key"),
+        ({"host": "0.0.0.0", "no_auth": True}, "everyone, no key"),
+        ({"host": "0.0.0.0", "api_keys": ["k"]}, "with an API key"),
+    ],
+)
+def test_who_may_use_it(tmp_path: Path, settings: dict[str, Any], access: str) -> None:
+    assert banner(tmp_path, **settings)["access"] == access

@@ -1,0 +1,120 @@
+"""One transfer for all who want the same file, until the last of them leaves."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from jan_serve.errors import HubError
+from jan_serve.store.hub.download import DownloadWatcher
+from jan_serve.store.hub.shared_downloads import SharedDownloads
+
+pytestmark = pytest.mark.anyio
+
+TARGET = Path("/models/a.gguf")
+
+
+class Watcher:
+    def __init__(self) -> None:
+        self.seen: list[int | str] = []
+
+    def received(self, n_bytes: int) -> None:
+        self.seen.append(n_bytes)
+
+    def note(self, text: str) -> None:
+        self.seen.append(text)
+
+
+class Transfers:
+    """Each transfer reports 10 bytes, then waits for `release`; a cancelled one waits for `cleaned`."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.started = 0
+        self.ended: list[str] = []
+        self.running = asyncio.Event()
+        self.release = asyncio.Event()
+        self.cleaned = asyncio.Event()
+        self.cleaned.set()
+        self._error = error
+
+    async def start(self, watcher: DownloadWatcher) -> None:
+        self.started += 1
+        watcher.received(10)
+        self.running.set()
+        try:
+            await self.release.wait()
+        except asyncio.CancelledError:
+            await self.cleaned.wait()
+            self.ended.append("cancelled")
+            raise
+        watcher.note("almost")
+        if self._error is not None:
+            raise self._error
+        watcher.received(20)
+        self.ended.append("done")
+
+
+async def test_callers_for_one_file_share_its_transfer_and_later_ones_catch_up() -> None:
+    shared, transfers = SharedDownloads(), Transfers()
+    first, second, other = Watcher(), Watcher(), Watcher()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(shared.join(TARGET, first, transfers.start))
+        await transfers.running.wait()
+        group.create_task(shared.join(TARGET, second, transfers.start))
+        group.create_task(shared.join(Path("/models/b.gguf"), other, transfers.start))
+        await asyncio.sleep(0)
+        transfers.release.set()
+    assert transfers.started == 2
+    assert first.seen == second.seen == other.seen == [10, "almost", 20]
+    await shared.join(TARGET, first, transfers.start)
+    assert transfers.started == 3, "a finished transfer is not joined"
+
+
+async def test_every_caller_gets_the_error_and_the_next_one_starts_again() -> None:
+    shared, transfers = SharedDownloads(), Transfers(HubError("broken"))
+    callers = [asyncio.create_task(shared.join(TARGET, Watcher(), transfers.start)) for _ in range(2)]
+    await transfers.running.wait()
+    transfers.release.set()
+    results = await asyncio.gather(*callers, return_exceptions=True)
+    assert [str(result) for result in results] == ["broken", "broken"]
+    with pytest.raises(HubError):
+        await shared.join(TARGET, Watcher(), transfers.start)
+    assert transfers.started == 2
+
+
+async def test_a_caller_that_leaves_does_not_end_the_transfer_of_the_others() -> None:
+    shared, transfers = SharedDownloads(), Transfers()
+    leaving, staying = Watcher(), Watcher()
+    left = asyncio.create_task(shared.join(TARGET, leaving, transfers.start))
+    await transfers.running.wait()
+    stayed = asyncio.create_task(shared.join(TARGET, staying, transfers.start))
+    await asyncio.sleep(0)
+    left.cancel()
+    await asyncio.gather(left, return_exceptions=True)
+    transfers.release.set()
+    await stayed
+    assert transfers.ended == ["done"]
+    assert (leaving.seen, staying.seen) == ([10], [10, "almost", 20])
+
+
+async def test_the_last_caller_that_leaves_ends_the_transfer_and_waits_for_its_end() -> None:
+    shared, transfers, again = SharedDownloads(), Transfers(), Transfers()
+    transfers.cleaned.clear()
+    caller = asyncio.create_task(shared.join(TARGET, Watcher(), transfers.start))
+    await transfers.running.wait()
+    caller.cancel()
+    await asyncio.sleep(0)
+    late = asyncio.create_task(shared.join(TARGET, Watcher(), again.start))
+    await again.running.wait()
+    assert not caller.done()
+    transfers.cleaned.set()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    assert transfers.ended == ["cancelled"]
+    later = asyncio.create_task(shared.join(TARGET, Watcher(), again.start))
+    await asyncio.sleep(0)
+    again.release.set()
+    await asyncio.gather(late, later)
+    assert (transfers.started, again.started, again.ended) == (1, 1, ["done"])

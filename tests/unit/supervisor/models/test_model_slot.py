@@ -1,0 +1,153 @@
+"""A slot's memory, its keep-alive, and whether it takes requests; a worker that cannot be started."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jan_serve.core.engine_stats import EngineStats
+from jan_serve.core.model_source import ModelSource
+from jan_serve.ipc.messages import EngineSettings, Pong
+from jan_serve.store.memory.footprint import Footprint
+from jan_serve.supervisor.limits import WorkerLimits
+from jan_serve.supervisor.models.eviction import MemoryUse
+from jan_serve.supervisor.models.load_preparation import Prepared
+from jan_serve.supervisor.models.model_slot import (
+    ModelSlot,
+    SlotState,
+    memory_when_loaded,
+    memory_while_loading,
+)
+from jan_serve.supervisor.models.source_resolver import Retention
+from jan_serve.supervisor.workers.worker_process import WorkerEnd, WorkerProcess
+from tests.support.clock import TurnedClock
+from tests.support.engines import FAKE_ENGINE
+from tests.support.fake_client import fake_facts
+
+pytestmark = pytest.mark.anyio
+
+SIZE = Footprint(weights=100, context=40, least_context=10, working=20, on_device=30)
+PREPARED = Prepared(EngineSettings(), SIZE, None)
+
+
+class Pulse(WorkerProcess):
+    """A worker that is not started; its pulse is the test's."""
+
+    last: Pong | None = None
+
+    @property
+    def pong(self) -> Pong | None:
+        return self.last
+
+
+def slot(command: tuple[str, ...] = FAKE_ENGINE, clock: TurnedClock | None = None) -> tuple[ModelSlot, Pulse]:
+    worker = Pulse("m", command, WorkerLimits(), on_change=lambda: None)
+    made = ModelSlot(ModelSource(name="m", path="/m"), PREPARED, worker, lambda: None, clock or TurnedClock())
+    return made, worker
+
+
+@pytest.mark.parametrize(
+    ("facts", "mapped", "expected"),
+    [
+        ({"size_bytes": 100, "kv_bytes": 40}, True, MemoryUse(160, 0, 100)),
+        ({"size_bytes": 100, "kv_bytes": 40}, False, MemoryUse(160, 0, 0)),
+        ({"size_bytes": 90, "kv_bytes": 40}, True, MemoryUse(160, 0, 100)),
+        ({"size_bytes": 120, "kv_bytes": 40}, True, MemoryUse(180, 0, 120)),
+        ({"size_bytes": 100, "kv_bytes": 40, "n_gpu_layers": 4}, True, MemoryUse(160, 140, 0)),
+        ({"size_bytes": 100, "kv_bytes": 40, "n_gpu_layers": 1}, True, MemoryUse(160, 35, 75)),
+    ],
+)
+def test_memory_when_loaded(facts: dict[str, Any], mapped: bool, expected: MemoryUse) -> None:
+    size = Footprint(weights=100, context=40, least_context=10, working=20, mapped=mapped)
+    assert memory_when_loaded(size, fake_facts(n_layer=3, **facts)) == expected
+
+
+def test_a_loading_model_has_allocated_nothing_yet() -> None:
+    assert memory_while_loading(SIZE) == MemoryUse(160, 30, 160)
+
+
+async def test_the_prompt_cache_in_memory_counts() -> None:
+    made, worker = slot()
+    assert made.memory == MemoryUse(160, 30, 160)
+    made.become_ready(fake_facts(size_bytes=100, kv_bytes=50))
+    worker.last = Pong(nonce=1, phase="idle", phase_s=0.0, stats=EngineStats(cache_ram_bytes=7))
+    assert made.memory == MemoryUse(177, 0, 100)
+
+
+@pytest.mark.parametrize(
+    ("own", "retention", "idle_s", "left"),
+    [
+        (None, Retention(keep_alive_s=60), 10, 50),
+        (None, Retention(keep_alive_s=60), 70, 0),
+        (None, Retention(keep_alive_s=-1), 10, None),
+        (None, Retention(keep_alive_s=60, pinned=True), 10, None),
+        (5.0, Retention(keep_alive_s=60, pinned=True), 2, 3),
+        (0.0, Retention(keep_alive_s=-1), 0, 0),
+        (-1.0, Retention(keep_alive_s=60), 100, None),
+    ],
+)
+async def test_keep_alive(own: float | None, retention: Retention, idle_s: float, left: float | None) -> None:
+    clock = TurnedClock()
+    made, _ = slot(clock=clock)
+    made.keep_alive_s = own
+    assert made.keep_alive_left_s(retention, clock()) is None, "it is still loading"
+    made.become_ready(fake_facts())
+    clock.turn(500)
+    made.hold()
+    clock.turn(500)
+    made.release()
+    clock.turn(idle_s)
+    assert made.keep_alive_left_s(retention, clock()) == left
+
+
+async def test_a_slot_takes_requests_only_while_it_is_ready_and_stays() -> None:
+    made, worker = slot()
+    assert not made.usable
+    made.become_ready(fake_facts())
+    assert made.usable
+    made.retiring = True
+    assert not made.usable
+    made.retiring, worker.ending = False, True
+    assert not made.usable
+
+
+async def test_as_the_eviction_policy_sees_it() -> None:
+    made, _ = slot()
+    retention = Retention(pinned=True, group="g")
+    loading = made.occupant(retention)
+    assert (loading.leases, loading.pinned, loading.group, loading.leaving) == (1, True, "g", False)
+    assert (loading.memory, loading.memory_on_device) == (160, 30)
+    made.become_ready(fake_facts())
+    made.hold()
+    made.retiring = True
+    assert (made.occupant(retention).leases, made.occupant(retention).leaving) == (1, False)
+    made.release()
+    assert (made.occupant(retention).leases, made.occupant(retention).leaving) == (0, True)
+    made.retiring = False
+    made.state = SlotState.GONE
+    assert made.occupant(retention).leaving
+
+
+async def test_a_worker_that_cannot_be_started_counts_as_crashed(tmp_path: Path) -> None:
+    changed = asyncio.Event()
+    worker = WorkerProcess("m", (str(tmp_path / "absent"),), WorkerLimits(), on_change=lambda: None)
+    made = ModelSlot(ModelSource(name="m", path="/m"), PREPARED, worker, changed.set, TurnedClock())
+    assert made.outcome is None
+    made.load()
+    await changed.wait()
+    assert isinstance(made.outcome, WorkerEnd) and not made.outcome.requested
+    assert str(made.outcome) == "could not be started (No such file or directory)"
+    await made.stop()
+
+
+async def test_a_stop_during_the_load_frees_the_memory_once() -> None:
+    made, _ = slot()
+    made.load()
+    stopping = made.stop()
+    assert made.stop() is stopping
+    assert (made.state, made.gone.is_set()) == (SlotState.STOPPING, False)
+    await stopping
+    assert (made.state, made.gone.is_set()) == (SlotState.GONE, True)
