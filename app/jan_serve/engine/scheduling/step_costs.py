@@ -67,11 +67,11 @@ class StepCosts:
             self._prefill.observe(num_prefill, position, seconds / num_prefill)
 
     def mixing_pays(self, num_decode: int, num_prefill: int, position: CachePosition) -> bool:
-        """Whether one step saves a tenth of the time of two, as measured; after many steps apart, whether it might."""
+        """Whether one step saves a tenth of the time of two, beyond noise; after many steps apart, whether it might."""
         apart_s = self._apart_s(num_decode, num_prefill, position)
         if not apart_s or self.decode_s(num_decode) < _MIN_GAIN * apart_s:
             return False
-        return self._mixing[kind_of(num_prefill)].pays()
+        return self._mixing[kind_of(num_prefill)].pays(_MIN_GAIN + self._decode.noise)
 
     def _apart_s(self, num_decode: int, num_prefill: int, position: CachePosition) -> float:
         prefill_s = num_prefill * self.prefill_token_s(num_prefill, position)
@@ -87,8 +87,8 @@ class _Mixing:
         self._skipped = 0
         self._retry = _FIRST_RETRY
 
-    def pays(self) -> bool:
-        return self._ratio is None or self._ratio <= 1.0 - _MIN_GAIN or self._skipped >= self._retry
+    def pays(self, min_gain: float) -> bool:
+        return self._ratio is None or self._ratio <= 1.0 - min_gain or self._skipped >= self._retry
 
     def skip(self) -> None:
         self._skipped += 1
