@@ -42,7 +42,7 @@ class DecodeCosts:
         if not 0 < rows <= self.largest or seconds <= 0.0:
             return
         if self._now - self._seen[rows] < _FORGET:
-            self._ratios.append(seconds / self._sizes[rows])
+            self._ratios.append(seconds / float(self._sizes[rows]))
             self._level = median_low(list(self._ratios)[-_SAMPLES:])
         self._now += 1
         self._seen[rows] = self._now

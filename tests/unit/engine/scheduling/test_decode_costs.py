@@ -38,6 +38,15 @@ def test_larger_steps_cost_in_proportion(rows: int, expected: float) -> None:
     assert costs.seconds(rows) == pytest.approx(expected)
 
 
+def test_times_are_plain_numbers() -> None:
+    costs = DecodeCosts(8)
+    for _ in range(3):
+        costs.observe(2, 3.0)
+        costs.observe(4, 7.0)
+    assert {type(costs.seconds(rows)) for rows in (1, 2, 3, 4, 9)} == {float}, "statistics are made of them"
+    assert type(costs.noise) is float
+
+
 def test_a_step_up_between_two_sizes_is_kept() -> None:
     costs = DecodeCosts(16)
     for size, seconds in ((8, 80.0), (9, 105.0), (12, 108.0)):
