@@ -1,6 +1,6 @@
 """Draws docs/burst.svg: eight clients with prompts of 300 tokens in the simulated engine.
 
-    python -m tests.unit.engine.scheduling.draw_burst docs/burst.svg
+python -m tests.unit.engine.scheduling.draw_burst docs/burst.svg
 """
 
 from __future__ import annotations
