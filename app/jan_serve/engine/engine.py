@@ -20,9 +20,9 @@ from jan_serve.engine.drafting.drafter import Drafter
 from jan_serve.engine.kv_transfer.state_shelf import StateShelf
 from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_NO_CELLS, DECODE_OK, Batch, LlamaContext
 from jan_serve.engine.phase import PhaseClock
-from jan_serve.engine.scheduling.prefill_chunks import Pacer, prefill_budget
 from jan_serve.engine.scheduling.prefill_costs import CachePosition
 from jan_serve.engine.scheduling.scheduler import Admission, PlanItem, Scheduler
+from jan_serve.engine.scheduling.step_planning import StepPlanning
 from jan_serve.engine.sequence import Sequence, SequenceStatus
 from jan_serve.engine.sequence_output import SequenceOutput
 from jan_serve.engine.step_clock import StepClock
@@ -70,16 +70,11 @@ class Engine:
             share_prefill=settings.share_prefill,
             prefer_cached=settings.prefer_cached,
         )
-        self._pacer = Pacer(
-            settings.step_target_s,
-            context.n_batch,
-            stream_share=settings.stream_share,
-            tiles=settings.prefill_tiles,
-        )
+        self._planning = StepPlanning(context.n_batch, settings.stream_share)
         # A recurrent memory cannot be cut, so it cannot drop a rejected draft.
         can_draft = not context.model.is_recurrent
         self._drafter = Drafter(
-            self._pacer,
+            self._planning.costs,
             settings.prompt_lookup if can_draft else "off",
             draft_model if can_draft else None,
             longest=self._memory.cells.capacity,
@@ -122,7 +117,8 @@ class Engine:
             shared_tokens_total=self._shared,
             passed_total=self._scheduler.passed_total,
             made_way_total=memory.made_way_total,
-            prefill_tiles_total=self._pacer.tiles_total,
+            stream_pauses_total=self._planning.pauses_total,
+            mixed_steps_total=self._planning.mixed_total,
             generated_tokens_total=self._output.generated,
             forced_tokens_total=self._output.forced,
             running=len(self._scheduler.running),
@@ -181,9 +177,11 @@ class Engine:
         times = self._step_clock
         times.begin()
         self._admit()
-        turn = self._scheduler.next_turn(self._clock())
-        budget = prefill_budget(self._pacer, turn, cells=self._memory.cells.used)
-        plan = self._scheduler.plan(self._batch.capacity, budget, turn)
+        now = self._clock()
+        turn = self._planning.plan(self._scheduler.next_turn(now), cells=self._memory.cells.used, now=now)
+        plan = self._scheduler.plan(
+            self._batch.capacity, turn.max_prefill, turn.sequences, decodes=turn.decodes
+        )
         plan = self._with_drafts(self._make_room(plan))
         if plan:
             indices, only_decode = self._fill(plan), all(item.is_decode for item in plan)
@@ -191,12 +189,14 @@ class Engine:
             with times.part("forward"):
                 code = self._decode(plan)
             if code == DECODE_OK:
-                self._observe(plan, self._clock() - started)
+                self._count_step()
+                if not only_decode:
+                    self._observe_prefill(plan, self._clock() - started)
                 with times.part("sampling"):
                     self._commit(plan, indices)
                 times.end(prefills=not only_decode)
                 if only_decode:
-                    self._drafter.observe_step(self._batch.size, self._clock() - started)
+                    self._planning.observe(self._batch.size, 0, self._clock() - started)
             else:
                 self._recover(plan, code)
                 if code not in (DECODE_NO_CELLS, DECODE_ABORTED):
@@ -331,15 +331,16 @@ class Engine:
                 self._prefilling = frozenset()
                 self._context.abort_flag.clear()
 
-    def _observe(self, plan: list[PlanItem], seconds: float) -> None:
+    def _observe_prefill(self, plan: list[PlanItem], seconds: float) -> None:
         decode = sum(item.size for item in plan if item.is_decode)
-        drafted = sum(item.size - item.count for item in plan if item.is_decode)
         prefill = self._batch.size - decode
         before = sum(
             item.count * (item.sequence.num_computed + item.count / 2) for item in plan if not item.is_decode
         )
-        position = CachePosition(before / max(1, prefill), self._memory.cells.used + self._batch.size)
-        self._pacer.observe(decode, prefill, seconds, num_drafted=drafted, position=position)
+        position = CachePosition(before / prefill, self._memory.cells.used + self._batch.size)
+        self._planning.observe(decode, prefill, seconds, position)
+
+    def _count_step(self) -> None:
         self._steps += 1
         self._computed += self._batch.size
         self._step_sizes[bisect.bisect_left(STEP_SIZES, self._batch.size)] += 1

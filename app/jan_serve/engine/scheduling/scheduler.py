@@ -154,16 +154,24 @@ class Scheduler:
         turn = self._turns.take(adapters, now)
         return [sequence for sequence in self.running if sequence.request.adapters == turn]
 
-    def plan(self, max_tokens: int, max_prefill: int, turn: list[Sequence] | None = None) -> list[PlanItem]:
-        """The next batch: the new tokens of every decoding sequence, then prefill in order of admission.
+    def plan(
+        self,
+        max_tokens: int,
+        max_prefill: int,
+        turn: list[Sequence] | None = None,
+        *,
+        decodes: bool = True,
+    ) -> list[PlanItem]:
+        """The next batch: the new tokens of every decoding sequence, then prefill in the order of the turn.
 
-        max_tokens: of the batch. max_prefill: of the prefill in it. turn: the sequences to take; None: all running.
+        max_tokens: of the batch. max_prefill: of the prefill in it. turn: the sequences to take; None: all running, in
+        order of admission. decodes: whether decoding sequences take part.
         """
         turn = self.running if turn is None else turn
         items: list[PlanItem] = []
         room = max_tokens
         for sequence in turn:
-            if not sequence.is_prefilling and room > 0:
+            if decodes and not sequence.is_prefilling and room > 0:
                 count = min(sequence.num_uncomputed, room)
                 items.append(
                     PlanItem(sequence, count, "last" if count == sequence.num_uncomputed else "none")
