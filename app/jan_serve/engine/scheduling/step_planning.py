@@ -50,6 +50,8 @@ class StepPlanning:
                 len(streams),
                 max((stream.num_generated for stream in streams), default=0),
                 max((stream.state.first_token or 0.0 for stream in streams), default=0.0),
+                max((stream.max_new - stream.num_generated for stream in streams), default=0),
+                sum(stream.prefill_end - stream.num_cached for stream in streams),
             ),
             self._balance,
             self.costs,

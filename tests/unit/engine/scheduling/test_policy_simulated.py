@@ -27,7 +27,8 @@ from tests.unit.engine.scheduling.simulation import (
     two_cores,
 )
 
-LONGEST_PAUSE_S = 1.5
+LONGEST_PAUSE_S = 1.55
+"""Planned are 1.45 s."""
 
 
 def burst(count: int, prompt: int, answer: int = 64) -> list[Request]:
@@ -43,7 +44,7 @@ def warm(policy: Policy, seconds_of: StepSeconds = two_cores) -> Policy:
 def arrivals(count: int, seed: int, load: float = 0.6) -> list[Request]:
     """An open loop: Poisson arrivals at this share of what the machine can do, prompts of 100 to 1,000 tokens."""
     rng = np.random.default_rng(seed)
-    mean_s = (550 * 0.0122 + 64 * 0.0245) / load
+    mean_s = (550 * 0.0082 + 64 * 0.026) / load
     times = np.cumsum(rng.exponential(mean_s, count))
     prompts = rng.integers(100, 1001, count)
     return [Request(float(at), int(prompt)) for at, prompt in zip(times, prompts, strict=True)]
@@ -52,12 +53,13 @@ def arrivals(count: int, seed: int, load: float = 0.6) -> list[Request]:
 @pytest.mark.parametrize(
     ("requests", "wall", "median", "last", "p95", "end"),
     [
-        (lambda: burst(8, 300), 1.00, 1.00, 1.40, 0.50, 0.70),
-        (lambda: burst(8, 1000), 1.00, 1.01, 1.15, 0.50, 0.65),
-        (lambda: burst(16, 100), 1.02, 1.00, 1.15, 1.00, 1.02),
-        (lambda: burst(8, 60, 48), 1.01, 1.00, 1.15, 1.00, 1.01),
+        (lambda: burst(8, 300), 1.06, 0.90, 1.30, 0.60, 0.80),
+        (lambda: burst(8, 300, 300), 1.02, 0.75, 1.06, 1.00, 1.01),
+        (lambda: burst(8, 1000), 1.01, 1.00, 1.10, 0.40, 0.60),
+        (lambda: burst(16, 100), 1.02, 1.00, 1.05, 1.00, 1.02),
+        (lambda: burst(8, 60, 48), 1.02, 1.00, 1.07, 1.00, 1.02),
     ],
-    ids=["burst-300", "burst-1000", "burst-16x100", "own-prompts-8"],
+    ids=["burst-300", "long-answers", "burst-1000", "burst-16x100", "own-prompts-8"],
 )
 def test_bursts_beside_a_server_that_mixes_all_steps(
     requests: Callable[[], list[Request]], wall: float, median: float, last: float, p95: float, end: float
@@ -87,9 +89,9 @@ def test_10_000_arrivals_end_sooner_and_nobody_stutters() -> None:
     """First tokens come as with the server that mixes all steps, which lets streams wait for whole prompts."""
     ours, mixed = long_run("planned"), long_run("mixed")
     assert ours.wall_s <= 1.001 * mixed.wall_s
-    assert np.median(ours.firsts) <= 1.12 * np.median(mixed.firsts)
-    assert np.quantile(ours.firsts, 0.95) <= 1.12 * np.quantile(mixed.firsts, 0.95)
-    assert np.quantile(ours.gaps, 0.95) <= 0.50 * np.quantile(mixed.gaps, 0.95)
+    assert np.median(ours.firsts) <= 1.02 * np.median(mixed.firsts)
+    assert np.quantile(ours.firsts, 0.95) <= 1.10 * np.quantile(mixed.firsts, 0.95)
+    assert np.quantile(ours.gaps, 0.95) <= 0.60 * np.quantile(mixed.gaps, 0.95)
     assert max(ours.gaps) <= LONGEST_PAUSE_S < 10.0 < max(mixed.gaps)
     assert ours.mean_end_s <= 0.65 * mixed.mean_end_s
 
@@ -144,10 +146,16 @@ def best_mean_end_s(prompts: Sequence[int], answer: int) -> float:
     return best
 
 
-@pytest.mark.parametrize("prompts", [(200, 300), (300, 300, 300), (600, 100, 300), (1000, 200, 200)])
-def test_small_bursts_end_nearly_as_soon_as_the_best_schedule_allows(prompts: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(
+    ("prompts", "most"),
+    [((200, 300), 1.3), ((300, 300, 300), 1.3), ((1000, 200, 200), 1.3), ((600, 100, 300), 1.9)],
+)
+def test_small_bursts_end_nearly_as_soon_as_the_best_schedule_allows(
+    prompts: tuple[int, ...], most: float
+) -> None:
+    """The best one knows all lengths. The last one is read before its streams run, which ends sooner for all."""
     run = simulate([Request(0.0, prompt, 16) for prompt in prompts], warm(Planned()))
-    assert run.mean_end_s <= 1.3 * best_mean_end_s(prompts, 16)
+    assert run.mean_end_s <= most * best_mean_end_s(prompts, 16)
 
 
 def test_a_long_prompt_leaves_the_streams_their_share() -> None:
@@ -174,6 +182,37 @@ def test_a_jittering_clock_changes_little(seconds_of: StepSeconds) -> None:
         assert noisy.wall_s <= 1.02 * exact.wall_s
         assert np.quantile(noisy.firsts, 0.95) <= 1.2 * np.quantile(exact.firsts, 0.95)
         assert max(noisy.gaps) <= 2.0 * LONGEST_PAUSE_S
+
+
+def outliers(seed: int) -> Callable[[float], float]:
+    """A step of 20 takes ten times as long."""
+    rng = np.random.default_rng(seed)
+    return lambda _now: 10.0 if rng.random() < 0.05 else 1.0
+
+
+def other_program(seed: int) -> Callable[[float], float]:
+    """Everything takes twice as long for 5 s of each 20."""
+    return lambda now: 2.0 if (now + 7 * seed) % 20 < 5 else 1.0
+
+
+def starved(_seed: int) -> Callable[[float], float]:
+    """Others have nine tenths of the machine."""
+    return lambda _now: 10.0
+
+
+@pytest.mark.parametrize(("noise", "most"), [(outliers, 1.1), (other_program, 1.1), (starved, 1.3)])
+@pytest.mark.parametrize(("count", "prompt"), [(8, 300), (8, 1000), (16, 100)])
+def test_slow_steps_make_no_work(
+    noise: Callable[[int], Callable[[float], float]], most: float, count: int, prompt: int
+) -> None:
+    """Whatever the clock says, no plan computes the same tokens in steps that cost much more."""
+    quiet = simulate(burst(count, prompt), warm(Planned()))
+    for seed in range(8):
+        noisy = simulate(burst(count, prompt), warm(Planned()), slowed=noise(seed))
+        assert noisy.work_s(two_cores) <= most * quiet.work_s(two_cores)
+        assert sum(rows for rows, _, _ in noisy.steps) == sum(rows for rows, _, _ in quiet.steps)
+        if most < 1.2:
+            assert len(noisy.steps) <= most * len(quiet.steps)
 
 
 @pytest.mark.parametrize(("count", "prompt"), [(8, 300), (8, 1000), (16, 100)])

@@ -10,12 +10,12 @@ from jan_serve.engine.scheduling.step_planner import (
     BEGUN_TOKENS,
     MAX_SHARE,
     MIN_TOKENS,
-    PAUSE_S,
     RUN_STEPS,
     Balance,
     Prompt,
     StepPlan,
     Streams,
+    group_size,
     plan_step,
     reading_order,
 )
@@ -82,25 +82,22 @@ def test_the_first_part_beside_streams_is_small_while_no_cost_is_known() -> None
     ("token_s", "decode_s", "prompts", "expected"),
     [
         (0.012, 0.024, 1, TILE),  # 30 steps earn 0.72 s, and a tile takes 0.77 s
-        (0.004, 0.024, 1, 180),
-        (0.004, 0.024, 7, (PAUSE_S - 0.024) / 0.004),  # not 5 s
-        (0.024, 0.050, 1, 56),  # a tile would take more than PAUSE_S
+        (0.004, 0.024, 1, 160),
+        (0.004, 0.024, 7, 352),  # as PAUSE_S allows, and not 5 s
+        (0.024, 0.050, 1, MIN_TOKENS),  # a tile would take more than PAUSE_S
         (0.500, 1.000, 1, MIN_TOKENS),
     ],
 )
 def test_a_pause_is_what_30_steps_of_the_streams_earn_the_prompts(
-    token_s: float, decode_s: float, prompts: int, expected: float
+    token_s: float, decode_s: float, prompts: int, expected: int
 ) -> None:
     found = plan(costs_of(token_s, decode_s), prompts)
-    assert not found.decodes
-    assert found.prefill_tokens == pytest.approx(expected, abs=2)
+    assert (found.prefill_tokens, found.decodes) == (expected, False)
 
 
 def test_a_pause_goes_on_while_another_tile_fits() -> None:
     costs = costs_of(0.004, 0.024)
-    assert plan(costs, 3, balance=Balance(0.5)).prefill_tokens == pytest.approx(
-        (PAUSE_S - 0.524) / 0.004, abs=2
-    )
+    assert plan(costs, 3, balance=Balance(0.5)).prefill_tokens == 224, "whole parts of the 231 that fit"
     assert plan(costs, 3, balance=Balance(1.2)) == StepPlan(0, decodes=True)
     assert plan(costs, 3, balance=Balance(1.2), left=10).prefill_tokens > 0, "the rest of all prompts fits"
 
@@ -126,22 +123,56 @@ def test_then_the_streams_run_until_they_had_their_share(
 
 
 @pytest.mark.parametrize(
-    ("left", "prompts", "longest", "arrived", "together"),
+    ("left", "prompts", "streams", "longest", "arrived", "answer", "reads"),
     [
-        (100, 7, 2, 1.0, True),
-        (100, 7, BEGUN_TOKENS, 1.0, False),  # the streams have more than just begun
-        (100, 7, 2, 6.0, False),  # a prompt arrived after they had
-        (120, 7, 2, 1.0, False),  # longer than a pause
-        (100, 11, 2, 1.0, False),  # more than TOGETHER_S
+        (100, 7, 1, 2, 1.0, 1000, True),
+        (100, 7, 1, BEGUN_TOKENS, 1.0, 1000, False),  # the stream has more than just begun
+        (100, 7, 1, 2, 6.0, 1000, False),  # the prompts arrived after it had
+        (100, 11, 4, 2, 1.0, 1000, True),  # 17.8 s
+        (100, 11, 4, 2, 1.0, 50, False),  # the group ends soon
+        (100, 6, 4, 2, 1.0, 50, True),  # 11.8 s: all decode together
+        (300, 11, 1, 2, 1.0, 50, True),  # a group is gathered in 10.8 s
+        (300, 11, 4, 2, 1.0, 1000, False),  # 44 s
+        (400, 11, 1, 2, 1.0, 1000, False),  # a group would take 14.4 s
     ],
 )
-def test_short_prompts_that_arrived_together_are_read_before_their_streams_run(
-    left: int, prompts: int, longest: int, arrived: float, *, together: bool
+def test_prompts_that_arrived_together_are_read_before_their_streams_run(
+    left: int, prompts: int, streams: int, longest: int, arrived: float, answer: int, *, reads: bool
 ) -> None:
-    found = plan(
-        costs_of(0.012, 0.024), prompts, 1, Balance(1.3, 0.03), left=left, longest=longest, arrived=arrived
+    found = plan_step(
+        [Prompt(left, left, arrived=arrived)] * prompts,
+        Streams(streams, longest, began=5.0, left=answer, read=100 * streams),
+        Balance(1.3, 0.03),
+        costs_of(0.012, 0.024, streams=streams),
+        now=10.0,
+        chunk=512,
     )
-    assert found.decodes != together
+    assert found.decodes != reads
+
+
+@pytest.mark.parametrize(("left", "decodes"), [(20, True), (30, False)])
+def test_streams_that_end_soon_do_so_first(left: int, *, decodes: bool) -> None:
+    streams = Streams(1, 100, began=5.0, left=left)
+    costs = costs_of(0.012, 0.024)
+    found = plan_step([Prompt(600, 600, arrived=6.0)], streams, Balance(), costs, now=10.0, chunk=512)
+    assert found.decodes == decodes
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        ({}, 4),
+        ({1: 0.026, 4: 0.076}, 4),
+        ({1: 0.010, 4: 0.030}, 12),
+        ({8: 0.200}, 4),
+        ({1: 0.010, 32: 0.012}, 64),
+    ],
+)
+def test_a_group_is_as_large_as_people_read(steps: dict[int, float], expected: int) -> None:
+    costs = StepCosts()
+    for rows, seconds in steps.items():
+        costs.observe(rows, 0, seconds)
+    assert group_size(costs) == expected
 
 
 def accelerated() -> StepCosts:
@@ -185,9 +216,9 @@ def test_a_slow_machine_still_reads() -> None:
     assert plan(costs).prefill_tokens == MIN_TOKENS
 
 
-@pytest.mark.parametrize(("left", "expected"), [(300, 300), (100, 320), (400, 320)])
+@pytest.mark.parametrize(("left", "expected"), [(300, 320), (100, 320), (150, 160), (400, 320)])
 def test_a_step_without_streams_ends_with_a_long_prompt(left: int, expected: int) -> None:
-    assert plan(costs_of(0.012), 3, streams=0, left=left).prefill_tokens == expected
+    assert plan(costs_of(0.012), 7, streams=0, left=left).prefill_tokens == expected
 
 
 @pytest.mark.parametrize(
