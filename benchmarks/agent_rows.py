@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import urllib.error
 import urllib.request
 from typing import Any
 
@@ -37,6 +38,9 @@ def agent_turns(server: Running, seed: int) -> Figures:
 def _post(base: str, body: dict[str, Any]) -> dict[str, Any]:
     headers = {"Content-Type": "application/json", "anthropic-version": "2023-06-01"}
     request = urllib.request.Request(f"{base}/v1/messages", json.dumps(body).encode(), headers)
-    with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as response:
-        answer: dict[str, Any] = json.load(response)
+    try:
+        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as response:
+            answer: dict[str, Any] = json.load(response)
+    except urllib.error.HTTPError as error:
+        raise RuntimeError(f"{error.code}: {error.read(1000).decode(errors='replace')}") from error
     return answer

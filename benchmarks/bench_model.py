@@ -21,14 +21,11 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
+from models.recipe.chat_template import CHAT_TEMPLATE
 from models.recipe.gguf_file import add_bpe_vocabulary, gguf_writer
 from models.recipe.vocabulary import Vocabulary
 
 _BUILTIN = Path(__file__).resolve().parent.parent / "models" / "builtin" / "jan-tiny.gguf"
-_TEMPLATE = (
-    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
 _Q4_K_M = 15  # LLAMA_FTYPE_MOSTLY_Q4_K_M
 
 
@@ -102,7 +99,7 @@ def _write_halves(path: Path, shape: Shape, seed: int) -> None:
     writer.add_layer_norm_rms_eps(1e-6)
     writer.add_rope_freq_base(1e6)
     writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16)
-    writer.add_chat_template(_TEMPLATE)
+    writer.add_chat_template(CHAT_TEMPLATE)
     add_bpe_vocabulary(writer, _vocabulary(shape.n_vocab))
     random = np.random.default_rng(seed)
     for name, dims in shape.tensor_shapes().items():

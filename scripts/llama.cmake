@@ -4,6 +4,9 @@
 # cache entry of llama-cpp-python does not override (CMP0126).
 set(LLAMA_BUILD_COMMON OFF)
 
+# libmtmd's video reader starts ffmpeg on what it cannot decode. Images reach it decoded, so nothing needs its readers.
+set(MTMD_VIDEO OFF CACHE BOOL "" FORCE)
+
 # Each library once, under the name that the loader asks for: no libllama.so.0 and libllama.so.0.5.0 beside libllama.so.
 set(CMAKE_PLATFORM_NO_VERSIONED_SONAME ON)
 

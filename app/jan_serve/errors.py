@@ -5,6 +5,7 @@ JanServeError
 │   ├── InvalidJson               the body is not JSON, or exceeds a limit
 │   ├── ContextLengthExceeded     the prompt, or prompt plus completion, does not fit the context
 │   ├── UnsupportedContent        the model cannot read a content part (image, audio)
+│   ├── InvalidImage              an image is damaged, of another format, or exceeds a limit
 │   ├── UnsupportedOperation      the model cannot do this (infill without FIM tokens)
 │   ├── AdapterNotFound           the model has no such LoRA adapter
 │   ├── TemplateError             the chat template failed or exceeded a limit
@@ -140,6 +141,12 @@ class UnsupportedContent(InvalidRequest):
     """The model cannot read a content part. Nothing was fetched or opened."""
 
     code = "unsupported_content"
+
+
+class InvalidImage(InvalidRequest):
+    """An image of the request is damaged, of another format, cannot be fetched, or exceeds a limit."""
+
+    code = "invalid_image"
 
 
 class UnsupportedOperation(InvalidRequest):

@@ -16,7 +16,7 @@ from jan_serve.fleet.assignment import Assignment, Outcome
 from jan_serve.fleet.fleet import Fleet
 from jan_serve.fleet.node import Node, Role, State
 from jan_serve.fleet.retry_budget import RetryBudget
-from jan_serve.fleet.strategies import Candidates, Strategy, strategy
+from jan_serve.fleet.strategies import Candidates, Strategy, StrategyName, strategy
 
 MAX_TRIES: Final = 3
 PROBE_S: Final = 5.0
@@ -73,7 +73,13 @@ class Simulation:
     """One run. kinds: of the nodes. chosen: our strategy by name, or another one made for the fleet."""
 
     def __init__(
-        self, kinds: list[Kind], load: Load, chosen: str | Baseline, seed: int, *, probe_s: float = PROBE_S
+        self,
+        kinds: list[Kind],
+        load: Load,
+        chosen: StrategyName | Baseline,
+        seed: int,
+        *,
+        probe_s: float = PROBE_S,
     ) -> None:
         self.rng = Random(seed)
         self.now = 0.0
@@ -84,11 +90,10 @@ class Simulation:
         self._order = itertools.count()
         self._budget = RetryBudget()
         self.fleet = Fleet("prefix", Random(seed + 2))
-        if isinstance(chosen, str):
-            name = chosen
-            self.fleet.use(strategy(name, self.fleet.index))  # type: ignore[arg-type]
-        else:
+        if callable(chosen):
             self.fleet.use(chosen(self.fleet, Random(seed + 3)))
+        else:
+            self.fleet.use(strategy(chosen, self.fleet.index))
         self.nodes: dict[Node, SimNode] = {}
         for number, kind in enumerate(kinds):
             node = self.fleet.add(
@@ -305,7 +310,7 @@ def longest_prefix(fleet: Fleet, rng: Random) -> Strategy:
     return choose
 
 
-CONTENDERS: Final[dict[str, str | Baseline]] = {
+CONTENDERS: Final[dict[str, StrategyName | Baseline]] = {
     "prefix (ours)": "prefix",
     "least in flight": least_in_flight,
     "two choices": two_choices,

@@ -98,7 +98,7 @@ def write_tiny_llama(
     )
     weights = _Weights(seed)
     tensors = {name: weights.named(name, dims) for name, dims in shape.tensor_shapes().items()}
-    _silence_control_tokens(tensors["output.weight"], vocabulary)
+    silence_control_tokens(tensors["output.weight"], vocabulary)
     names = {"general.name": f"tiny-llama-{seed}", **_LICENCE, **(metadata or {})}
     write_llama_gguf(
         path,
@@ -331,7 +331,7 @@ def write_tiny_sliding(
     weights = _Weights(seed)
     # The output layer is the table of embeddings again.
     embeddings = weights.named("output.weight", (len(vocabulary.tokens), n_embd))
-    _silence_control_tokens(embeddings, vocabulary)
+    silence_control_tokens(embeddings, vocabulary)
     tensors = {"token_embd.weight": embeddings, "output_norm.weight": np.ones(n_embd, dtype=np.float32)}
     for layer in range(n_layer):
         dims: dict[str, tuple[int, ...]] = {"attn_norm.weight": (n_embd,)}
@@ -369,6 +369,12 @@ class _Weights:
         return (self._random.standard_normal(shape) * spread).astype(np.float32)
 
 
+def random_tensors(shapes: Mapping[str, tuple[int, ...]], seed: int) -> dict[str, Array]:
+    """Weights of these shapes, by GGUF name."""
+    weights = _Weights(seed)
+    return {name: weights.named(name, shape) for name, shape in shapes.items()}
+
+
 def _head_and_tail(
     weights: _Weights, vocabulary: Vocabulary, n_embd: int, *, norm: str = "output_norm.weight"
 ) -> dict[str, Array]:
@@ -378,12 +384,12 @@ def _head_and_tail(
         norm: np.ones(n_embd, dtype=np.float32),
         "output.weight": weights.named("output.weight", (n_vocab, n_embd)),
     }
-    _silence_control_tokens(tensors["output.weight"], vocabulary)
+    silence_control_tokens(tensors["output.weight"], vocabulary)
     return tensors
 
 
-def _silence_control_tokens(output: Array, vocabulary: Vocabulary) -> None:
-    """A zero row has logit 0 for every prompt: far below the best of some hundred random ones."""
+def silence_control_tokens(output: Array, vocabulary: Vocabulary) -> None:
+    """Make them no greedy choice: a zero row has logit 0, far below the best of some hundred random ones."""
     for token in CONTROL_TOKENS:
         output[vocabulary.id_of(token)] = 0.0
 

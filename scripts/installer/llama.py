@@ -232,9 +232,12 @@ def _zig(build: Build, work: Path, python: Path, logs: Path) -> tuple[dict[str, 
 def _check_loads(wheel: Path, unpacked: Path, python: Path, log: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(unpacked)
-    libraries = [*(unpacked / "llama_cpp" / "lib").glob("libllama.*")]
-    if not libraries:
-        raise InstallError(f"compiling llama.cpp failed: {wheel.name} has no libllama")
+    libraries: list[Path] = []
+    for name in ("libllama", "libmtmd"):
+        found = [*(unpacked / "llama_cpp" / "lib").glob(f"{name}.*")]
+        if not found:
+            raise InstallError(f"compiling llama.cpp failed: {wheel.name} has no {name}")
+        libraries += found
     load = "import ctypes, sys; [ctypes.CDLL(path) for path in sys.argv[1:]]"
     run("loading the compiled llama.cpp", [python, "-c", load, *libraries], log)
 

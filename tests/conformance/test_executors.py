@@ -24,8 +24,8 @@ from tests.conformance.llama_cpp_oracle import LlamaCppOracle
 from tests.conformance.llguidance_oracle import LlguidanceOracle
 from tests.conformance.scoring import PASS, score
 from tests.conformance.suites import Case
+from tests.unit.grammar.json_schema.test_translate import CASES
 from tests.unit.grammar.sampling import Sampler
-from tests.unit.grammar.test_json_schema_table import CASES
 from tests.unit.grammar.test_shipped_grammars import FOLDER, NAMES
 
 pytestmark = pytest.mark.integration

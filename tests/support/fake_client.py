@@ -20,6 +20,7 @@ from jan_serve.errors import InvalidRequest, ModelNotFound
 from jan_serve.ipc.messages import (
     Accepted,
     Chunk,
+    CountRequest,
     DetokenizeRequest,
     Embedded,
     EmbedRequest,
@@ -35,6 +36,7 @@ from jan_serve.ipc.messages import (
     Tokenized,
     TokenizeRequest,
 )
+from tests.support.prompt_pieces import with_shown_media
 
 Script = Callable[[EngineRequest], AsyncIterator[EngineEvent]]
 
@@ -104,6 +106,20 @@ def saying(*pieces: str, **ending: Any) -> Script:
     return script
 
 
+def failing(error: Exception, *pieces: str) -> Script:
+    """A script: these pieces, then the error."""
+
+    async def script(request: EngineRequest) -> AsyncIterator[EngineEvent]:
+        if pieces:
+            yield Accepted(request.id, 3)
+        for piece in pieces:
+            yield Chunk(request.id, 0, piece)
+        raise error
+        yield endings(request, 0)[0]
+
+    return script
+
+
 def endings(request: EngineRequest, completion_tokens: int, **ending: Any) -> list[EngineEvent]:
     """The last events of a request."""
     values: dict[str, Any] = {"reason": "stop", "eos": True, "mean_logprob": -0.5} | ending
@@ -121,11 +137,11 @@ def endings(request: EngineRequest, completion_tokens: int, **ending: Any) -> li
     return [*finished, completed]
 
 
-def prompt_text(request: EngineRequest) -> str:
-    """The prompt as text; token ids become bytes."""
+def prompt_text(request: EngineRequest | CountRequest) -> str:
+    """The prompt as text; token ids become bytes, images and sound are in brackets."""
     return "".join(
         piece if isinstance(piece, str) else bytes(i for i in piece if i < 256).decode("utf-8", "replace")
-        for piece in request.prompt
+        for piece in with_shown_media(request.prompt)
     )
 
 
@@ -165,6 +181,10 @@ class FakeClient:
             dimensions=N_EMBD,
             prompt_tokens=sum(map(len, request.inputs)),
         )
+
+    async def count(self, request: CountRequest) -> int:
+        """The bytes of `prompt_text`, and BOS if requested."""
+        return len(prompt_text(request).encode()) + int(request.add_special)
 
     async def tokenize(self, request: TokenizeRequest) -> Tokenized:
         """Bytes, after BOS if requested."""

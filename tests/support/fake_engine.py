@@ -32,6 +32,8 @@ from jan_serve.ipc.messages import (
     AbortRequest,
     Accepted,
     Chunk,
+    Counted,
+    CountRequest,
     Detokenized,
     DetokenizeRequest,
     Embedded,
@@ -42,6 +44,7 @@ from jan_serve.ipc.messages import (
     LoadFailed,
     LoadModel,
     LoadProgress,
+    MediaData,
     PingRequest,
     Pong,
     PromptScored,
@@ -67,6 +70,7 @@ from tests.support.fake_vocabulary import (
     to_tokens,
     vector_of,
 )
+from tests.support.prompt_pieces import with_shown_media
 
 
 @dataclass
@@ -192,11 +196,15 @@ class FakeEngine:
             match command:
                 case EngineRequest():
                     self.accept(command)
+                case MediaData():
+                    pass  # it sees nothing
                 case AbortRequest():
                     self.forget(command.id)
                     self.waiting = [entry for entry in self.waiting if entry.request.id != command.id]
                 case EmbedRequest():
                     self.embed(command)
+                case CountRequest():
+                    self.channel.send(Counted(command.id, _count(command)))
                 case TokenizeRequest():
                     tokens = ((BOS,) if command.add_special else ()) + to_tokens(command.text)
                     pieces = tuple(piece_of(token) for token in tokens) if command.with_pieces else ()
@@ -209,9 +217,9 @@ class FakeEngine:
     def accept(self, request: EngineRequest) -> None:
         """Check a request, then queue it."""
         assert self.facts is not None
-        text = "".join(part if isinstance(part, str) else to_text(part) for part in request.prompt)
-        count = sum(len(to_tokens(part)) if isinstance(part, str) else len(part) for part in request.prompt)
-        count += 1 if request.add_special else 0
+        parts = with_shown_media(request.prompt)
+        text = "".join(part if isinstance(part, str) else to_text(part) for part in parts)
+        count = _count(request)
         if count >= self.facts.n_ctx:
             self.refuse(
                 request.id, ContextLengthExceeded(count, self.facts.n_ctx, param=request.prompt_param)
@@ -263,7 +271,8 @@ class FakeEngine:
         """Take one piece of one request."""
         request = entry.request
         if not entry.scored and request.prompt_logprobs is not None:
-            text = "".join(part if isinstance(part, str) else to_text(part) for part in request.prompt)
+            parts = with_shown_media(request.prompt)
+            text = "".join(part if isinstance(part, str) else to_text(part) for part in parts)
             events.append(PromptScored(request.id, infos(text, request.prompt_logprobs, first=True)))
         entry.scored = True
         piece = next(entry.script, None)
@@ -332,6 +341,12 @@ class FakeEngine:
         message = f"token {bad} is outside the vocabulary (0 to {N_VOCAB - 1})"
         payload = {"message": message, "param": "tokens"}
         self.channel.send(Failed(id=request.id, code="invalid_request", payload=payload))
+
+
+def _count(request: EngineRequest | CountRequest) -> int:
+    parts = with_shown_media(request.prompt)
+    count = sum(len(to_tokens(part)) if isinstance(part, str) else len(part) for part in parts)
+    return count + (1 if request.add_special else 0)
 
 
 def limit_text(entry: Running, piece: str | None) -> tuple[FinishReason | None, str | None, str]:

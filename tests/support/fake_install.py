@@ -55,6 +55,7 @@ class FakeCheckout:
         os.mkfifo(self.go)
         with zipfile.ZipFile(self.home / "llama_cpp_python-0-py3-none-any.whl", "w") as wheel:
             wheel.writestr("llama_cpp/lib/libllama.so", "")
+            wheel.writestr("llama_cpp/lib/libmtmd.so", "")
 
     def start(self, *arguments: str, **variables: str) -> subprocess.Popen[str]:
         """scripts/install with these variables; its messages are in stderr."""

@@ -22,6 +22,7 @@ from jan_serve.api.server import ModelServer
 from jan_serve.config import Settings
 from tests.support.compiling import InlineTranslator
 from tests.support.fake_client import FakeModels
+from tests.support.imaging import InlineDecoder
 from tests.support.rendering import InlineRenderer
 
 
@@ -69,13 +70,25 @@ async def http_client(
         replaceable = _Replaceable(FakeModels())
         behind: Any = replaceable
         app = create_app(
-            make_settings(**settings), behind, InlineRenderer(), InlineTranslator(), dialects=dialects
+            make_settings(**settings),
+            behind,
+            InlineRenderer(),
+            InlineTranslator(),
+            decoder=InlineDecoder(),
+            dialects=dialects,
         )
     replaceable.current = models or FakeModels()
     transport = httpx.ASGITransport(app, raise_app_exceptions=True)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=headers) as client:
         yield client
     free.append((app, replaceable))
+
+
+def refused(response: httpx.Response, status: int, code: str) -> None:
+    """Asserts an error of the default dialect."""
+    assert response.status_code == status
+    assert response.json()["error"]["code"] == code
+    assert response.headers["content-type"] == "application/json"
 
 
 class NoShutdown:

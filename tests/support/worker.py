@@ -19,6 +19,7 @@ from typing import IO, Any
 import jan_serve
 from jan_serve.core.engine_stats import EngineStats
 from jan_serve.core.events import TokenInfo
+from jan_serve.core.images import PromptPiece
 from jan_serve.core.model_facts import ModelFacts
 from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.errors import JanServeError, error_from_payload
@@ -29,9 +30,12 @@ from jan_serve.ipc.codec import (
     decode_length,
     encode_request,
 )
+from jan_serve.ipc.media_frames import media_frames
 from jan_serve.ipc.messages import (
     Accepted,
     Chunk,
+    Counted,
+    CountRequest,
     Detokenized,
     DetokenizeRequest,
     Embedded,
@@ -62,7 +66,7 @@ _ids = itertools.count(1)
 _SAMPLING = frozenset(SamplingParams.__struct_fields__)
 _STOPPING = frozenset(StopConditions.__struct_fields__)
 
-Prompt = str | Iterable[int] | tuple[str | tuple[int, ...], ...]
+Prompt = str | Iterable[int] | tuple[PromptPiece, ...]
 
 
 def generate(prompt: Prompt, **fields: Any) -> EngineRequest:
@@ -238,7 +242,12 @@ class Worker:
         for request in requests:
             if isinstance(request, EngineRequest):
                 self.results[request.id] = Result()
-        self._stdin.write(b"".join(encode_request(request) for request in requests))
+        frames = [
+            frame
+            for request in requests
+            for frame in (media_frames(request) if isinstance(request, EngineRequest) else [request])
+        ]
+        self._stdin.write(b"".join(map(encode_request, frames)))
         self._stdin.flush()
 
     def receive(self, limit_s: float = LIMIT_S) -> WorkerEvent:
@@ -297,16 +306,21 @@ class Worker:
         return self.run(generate(prompt, **fields))[0]
 
     def ask(
-        self, request: EmbedRequest | TokenizeRequest | DetokenizeRequest
-    ) -> Embedded | Tokenized | Detokenized:
+        self, request: EmbedRequest | CountRequest | TokenizeRequest | DetokenizeRequest
+    ) -> Embedded | Counted | Tokenized | Detokenized:
         """The direct answer to a request; raises the error of Failed. No generation may be running."""
         self.send(request)
         event = self.receive()
-        assert isinstance(event, Embedded | Tokenized | Detokenized | Failed), event
+        assert isinstance(event, Embedded | Counted | Tokenized | Detokenized | Failed), event
         assert event.id == request.id
         if isinstance(event, Failed):
             raise error_from_payload(event.code, event.payload)
         return event
+
+    def count(self, *prompt: PromptPiece, **fields: Any) -> int:
+        answer = self.ask(CountRequest(id=next_id(), prompt=prompt, **fields))
+        assert isinstance(answer, Counted)
+        return answer.tokens
 
     def tokenize(self, text: str, **fields: Any) -> Tokenized:
         answer = self.ask(TokenizeRequest(id=next_id(), text=text, **fields))

@@ -61,7 +61,8 @@ from jan_serve.config import Settings
 from jan_serve.errors import JanServeError
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
 from jan_serve.generation.deadline import RunningRequests
-from jan_serve.generation.ports import ConstraintTranslator, TemplateRenderer
+from jan_serve.generation.images import ImageReader
+from jan_serve.generation.ports import ConstraintTranslator, ImageDecoder, TemplateRenderer
 from jan_serve.generation.prepare import RequestPreparer
 from jan_serve.generation.profiles import ProfileOf
 from jan_serve.resources import catalogue_file
@@ -87,12 +88,13 @@ def create_app(
     management: Management | None = None,
     log: RecentLog | None = None,
     control: ControlPlane | None = None,
+    decoder: ImageDecoder | None = None,
     dialects: Sequence[DialectFactory] = DIALECTS,
 ) -> FastAPI:
     """Build the application. The caller owns the models, the renderer and the translator, and closes them.
 
     named_grammars: GBNF texts by name. profile_of: configuration of single models. page: folder of the web page.
-    management, log, control: without one, the application does not have its routes.
+    management, log, control: without one, the application does not have its routes. decoder: None rejects images.
     """
     lifecycle = Lifecycle()
     pulls = Pulls(management.library) if management is not None else None
@@ -107,6 +109,7 @@ def create_app(
             now=lambda: datetime.now().astimezone(),
             profile_of=profile_of,
             strip_billing_line=settings.strip_billing_line,
+            images=ImageReader(decoder),
         ),
         running=running,
         streams=StreamSettings(settings.sse_ping_s, settings.write_timeout_s),

@@ -185,6 +185,16 @@ _COUNTERS: Final[tuple[tuple[str, str, Callable[[ModelStatus], float]], ...]] = 
         lambda model: model.stats.restored_total,
     ),
     (
+        "engine_encoded_media",
+        "Parts of images and sounds that were encoded.",
+        lambda model: model.stats.media_encoded_total,
+    ),
+    (
+        "engine_reused_media",
+        "Parts of images and sounds whose embeddings were still there.",
+        lambda model: model.stats.media_reused_total,
+    ),
+    (
         "engine_generated_tokens",
         "Tokens generated since the worker started.",
         lambda model: model.stats.generated_tokens_total,

@@ -26,6 +26,7 @@ from jan_serve.generation.profiles import ProfileOf
 from jan_serve.resources import page_folder, shipped_grammars
 from jan_serve.store.library import ModelLibrary
 from jan_serve.supervisor.constraint_compiler import ConstraintCompilerPool
+from jan_serve.supervisor.image_decoder import ImageDecoderPool
 from jan_serve.supervisor.models.model_manager import ModelManager
 from jan_serve.supervisor.template_renderer import TemplateRendererPool
 from jan_serve.wiring.grammar_files import GrammarFiles
@@ -47,7 +48,7 @@ class ModelServer(DrainingServer):
         models: ModelManager,
         drain_s: float,
         observer: ServerObserver | None = None,
-        helpers: Sequence[TemplateRendererPool | ConstraintCompilerPool] = (),
+        helpers: Sequence[TemplateRendererPool | ConstraintCompilerPool | ImageDecoderPool] = (),
     ) -> None:
         super().__init__(config, parts.lifecycle, drain_s, observer)
         self._helpers = helpers
@@ -96,13 +97,15 @@ def run(
     control: ServerControl | None = None,
     runner: asyncio.Runner | None = None,
     more_sockets: Sequence[socket.socket] = (),
+    decoder: ImageDecoderPool | None = None,
 ) -> int:
     """Serve on `sock` and more_sockets, which already listen. Blocks until the server has stopped.
 
     Returns the exit status.
 
     library: None disables the management routes. profile_of: configuration of single models. control: None disables the
-    control plane. runner: of the event loop on which parts of the server already live; None makes one.
+    control plane. decoder: None rejects images. runner: of the event loop on which parts of the server already live;
+    None makes one.
     """
     with recent_log() as log:
         app = create_app(
@@ -116,12 +119,14 @@ def run(
             management=Management(models, library) if library is not None else None,
             log=log,
             control=control,
+            decoder=decoder,
         )
         config = server_config(app)
         with runner or asyncio.Runner(loop_factory=config.get_loop_factory()) as loop:
             parts: AppParts = app.state.parts
             drain_s = settings.drain_timeout_s
-            server = ModelServer(config, parts, models, drain_s, observer, (renderer, translator))
+            helpers = (renderer, translator, *(() if decoder is None else (decoder,)))
+            server = ModelServer(config, parts, models, drain_s, observer, helpers)
             sockets = [sock, *more_sockets]
             serving = serve_and_close(
                 server,
@@ -132,6 +137,7 @@ def run(
                 settings.model,
                 library=library,
                 control=control,
+                decoder=decoder,
             )
             return loop.run(serving)
 
@@ -146,6 +152,7 @@ async def serve_and_close(
     *,
     library: ModelLibrary | None = None,
     control: ServerControl | None = None,
+    decoder: ImageDecoderPool | None = None,
 ) -> int:
     """Serve until the server stops, then close every part.
 
@@ -160,6 +167,8 @@ async def serve_and_close(
     async with AsyncExitStack() as closing:  # the others close even if an interrupt cancels one
         closing.push_async_callback(translator.close)
         closing.push_async_callback(renderer.close)
+        if decoder is not None:
+            closing.push_async_callback(decoder.close)
         if control is not None:
             closing.push_async_callback(control.close)
         # Returns at once after a drain; after a failed start it ends what was started.

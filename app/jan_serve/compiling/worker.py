@@ -15,7 +15,7 @@ from jan_serve.ipc.compiling import CompileConstraint, CompileReply, decode_requ
 from jan_serve.ipc.helper import ran_out_of_memory, serve
 
 CPU_LIMIT_S: Final = 1.75
-"""Below the caller's wall-clock limit, so that this one applies first unless the CPU is busy."""
+"""So that a refusal takes less than 2 s. The caller's wall-clock limit is for machines that are busy."""
 
 MEMORY_LIMIT_BYTES: Final = 512 << 20
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, cast
@@ -108,7 +109,7 @@ def key_of(path: Iterable[str | int]) -> str:
             text += f"[{part}]"
             continue
         bare = part.replace("_", "").replace("-", "").isalnum() and part.isascii()
-        text += ("." if text else "") + (part if bare else f'"{part}"')
+        text += ("." if text else "") + (part if bare else json.dumps(part, ensure_ascii=False))
     return text
 
 

@@ -1,22 +1,33 @@
 """Every setting: its type, range, default and description. `settings_loader` reads the values.
 
 One field here is one flag of `jan-serve serve`, one JAN_SERVE_* variable and one key of the configuration file: the
-command line and docs/settings.md are derived from it (`options`).
+command line and docs/settings.md are derived from it (`options`). Four groups have files of their own:
+`access_options`, `fleet_options`, `model_options` and `tgi_options`.
 """
 
 from __future__ import annotations
 
 import ipaddress
-import re
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, field_validator, model_validator
-from pydantic_settings import NoDecode, SettingsConfigDict
+from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
+from pydantic_settings import SettingsConfigDict
 
+from jan_serve.config.access_options import ACCESS_GROUP, AccessOptions
+from jan_serve.config.fleet_options import FLEET_GROUP, FleetOptions
 from jan_serve.config.model_options import MEMORY_GROUP, MODEL_GROUP, Flag, ModelOptions
 from jan_serve.config.tgi_options import TGI_GROUP, TgiOptions
+from jan_serve.config.value_types import (
+    HOST_NAME,
+    Folder,
+    OptionalFile,
+    PortList,
+    StrList,
+    bytes_of_size,
+    check_url,
+)
 from jan_serve.core.hosts import is_loopback
 from jan_serve.store.paths import default_data_dir
 
@@ -25,60 +36,18 @@ ENV_PREFIX = "JAN_SERVE_"
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 
-def _split_list(value: object) -> object:
-    """Split a comma-separated string, the form of lists in environment variables."""
-    if isinstance(value, str):
-        return [item.strip() for item in value.split(",") if item.strip()]
-    return value
-
-
-def _absolute(path: Path) -> Path:
-    return path.expanduser().absolute()
-
-
-def _none_word(value: object) -> object:
-    """`none` means no file: flags, variables and TOML have no null."""
-    return None if value == "none" else value
-
-
-def _bytes_of_size(value: object) -> object:
-    """`8GB`, `7.5 GiB` and `500M` as bytes. Anything else is left to the field's type."""
-    match = _SIZE.match(value.strip()) if isinstance(value, str) else None
-    if match is None:
-        return value
-    power = "kmgt".find(match["prefix"].lower()) + 1 if match["prefix"] else 0
-    return int(float(match["number"]) * (1024 if match["binary"] else 1000) ** power)
-
-
-StrList = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split_list)]
-PortList = Annotated[
-    tuple[Annotated[int, Field(ge=1, le=65535)], ...], NoDecode, BeforeValidator(_split_list)
-]
-SecretList = Annotated[tuple[SecretStr, ...], NoDecode, BeforeValidator(_split_list)]
-Folder = Annotated[Path, AfterValidator(_absolute)]
-OptionalFile = Annotated[Folder | None, BeforeValidator(_none_word)]
-
 _SERVER = "Server"
-_GUARDS = "Access"
 _LIMITS = "Limits"
 _STORE = "Storage"
-_FLEET = "Many machines"
 _WATCH = "Watchdog"
 _LOG = "Logging"
 GROUPS: Final = (
-    _SERVER, _GUARDS, _FLEET, _LIMITS, _STORE, MODEL_GROUP, MEMORY_GROUP, TGI_GROUP, _WATCH, _LOG
+    _SERVER, ACCESS_GROUP, FLEET_GROUP, _LIMITS, _STORE, MODEL_GROUP, MEMORY_GROUP, TGI_GROUP, _WATCH, _LOG
 )  # fmt: skip
 """In display order."""
 
-_ORIGIN = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^\s/?#@]+\Z")
-_ROUTE = re.compile(r"(/[A-Za-z0-9._-]+)+\Z")
-_SIZE = re.compile(
-    r"(?P<number>\d{1,15}(\.\d{1,6})?) ?((?P<prefix>[kmgt])(?P<binary>i)?)?b?\Z", re.IGNORECASE
-)
-_HOST_NAME = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_.-]+)(:\d{1,5})?\Z")
 
-
-class Settings(ModelOptions, TgiOptions):
+class Settings(ModelOptions, TgiOptions, AccessOptions, FleetOptions):
     """The validated settings of the server. Frozen: a change needs a restart, except in tables of models.
 
     Times are seconds, sizes bytes, lengths tokens.
@@ -121,98 +90,6 @@ class Settings(ModelOptions, TgiOptions):
         ),
         Flag(_SERVER),
     ] = 300.0
-    api_keys: Annotated[
-        SecretList,
-        Field(
-            description="Keys that callers may present as `Authorization: Bearer` or `x-api-key`. With several, cached"
-            " prompts are shared only between requests of the same key."
-        ),
-        Flag(_GUARDS, name="--api-key", metavar="KEY"),
-    ] = ()
-    no_auth: Annotated[
-        bool,
-        Field(
-            description="Listen beyond loopback without a key: anyone who can reach the port can use the server."
-        ),
-        Flag(_GUARDS),
-    ] = False
-    allowed_hosts: Annotated[
-        StrList,
-        Field(description="Names accepted in the Host header besides loopback names and the bound address."),
-        Flag(_GUARDS, name="--allowed-host", metavar="NAME"),
-    ] = ()
-    allowed_origins: Annotated[
-        StrList,
-        Field(
-            description="Web origins that may call the API besides loopback ones and those of desktop applications"
-            " (Tauri, Obsidian, VS Code). `*` allows every origin."
-        ),
-        Flag(_GUARDS, name="--allowed-origin", metavar="ORIGIN"),
-    ] = ()
-
-    open_networks: Annotated[
-        StrList,
-        Field(
-            description="Networks, as `192.168.1.0/24`, whose clients need no key on `open_routes`: for programs that"
-            " cannot send one. Requests that a proxy forwards always need it."
-        ),
-        Flag(_GUARDS, name="--open-network", metavar="NETWORK"),
-    ] = ()
-    open_routes: Annotated[
-        StrList,
-        Field(description="Routes, with all below them, that `open_networks` may use without a key."),
-        Flag(_GUARDS, name="--open-route", metavar="PATH"),
-    ] = (
-        "/api/version",
-        "/api/tags",
-        "/api/ps",
-        "/api/show",
-        "/api/chat",
-        "/api/generate",
-        "/api/embed",
-        "/api/embeddings",
-    )
-    enable_abort_handling: Annotated[
-        bool,
-        Field(description="Let clients abort each other's requests (LMDeploy's `/abort_request`)."),
-        Flag(_GUARDS),
-    ] = False
-    allow_terminate_by_client: Annotated[
-        bool, Field(description="Let clients stop the server (LMDeploy's `/terminate`)."), Flag(_GUARDS)
-    ] = False
-
-    proxy_url: Annotated[
-        str | None,
-        Field(
-            description="Proxy (`jan-serve proxy`, or LMDeploy's) to join: the server registers there when it listens,"
-            " renews that every half minute, and leaves when it drains."
-        ),
-        Flag(_FLEET, metavar="URL"),
-    ] = None
-    proxy_key: Annotated[
-        SecretStr | None,
-        Field(description="Management key of the proxy."),
-        Flag(_FLEET, metavar="KEY"),
-    ] = None
-    advertise_url: Annotated[
-        str | None,
-        Field(
-            description="Address under which the proxy reaches this server. Default: the listening address, or the one"
-            " from which this machine reaches the proxy."
-        ),
-        Flag(_FLEET, metavar="URL"),
-    ] = None
-    role: Annotated[
-        Literal["hybrid", "prefill", "decode"],
-        Field(description="What a proxy with `--serving-strategy DistServe` uses this server for."),
-        Flag(_FLEET),
-    ] = "hybrid"
-    speed: Annotated[
-        float | None,
-        Field(gt=0, le=1e9, description="Speed relative to the other nodes, for the proxy's first guesses."),
-        Flag(_FLEET, metavar="NUMBER"),
-    ] = None
-
     max_body_bytes: Annotated[
         int, Field(ge=1024, le=1 << 30, description="Maximum size of a request body."), Flag(_LIMITS)
     ] = 8 * 1024 * 1024
@@ -245,7 +122,7 @@ class Settings(ModelOptions, TgiOptions):
     ] = 4
     memory_budget: Annotated[
         Literal["auto", "off"] | Annotated[int, Field(ge=0)],
-        BeforeValidator(_bytes_of_size),
+        BeforeValidator(bytes_of_size),
         Field(
             description="Memory for all models together, as `8GB` or in bytes. `auto` uses the machine's free memory;"
             " `off` loads models without checking memory."
@@ -396,28 +273,14 @@ class Settings(ModelOptions, TgiOptions):
     @field_validator("host")
     @classmethod
     def _check_host(cls, host: str) -> str:
-        if not _HOST_NAME.match(host) and not _is_address(host):
+        if not HOST_NAME.match(host) and not _is_address(host):
             raise ValueError("is neither an IP address nor a host name")
         return host
-
-    @field_validator("proxy_url", "advertise_url")
-    @classmethod
-    def _check_node_url(cls, url: str | None) -> str | None:
-        return None if url is None else cls._check_url(url, "http://192.168.1.5:8000")
 
     @field_validator("hf_endpoint")
     @classmethod
     def _check_endpoint(cls, endpoint: str) -> str:
-        return cls._check_url(endpoint, "https://huggingface.co")
-
-    @staticmethod
-    def _check_url(endpoint: str, example: str) -> str:
-        parts = urlsplit(endpoint)
-        if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
-            raise ValueError(f"must be an address such as {example}, without user and password")
-        if parts.query or parts.fragment or not endpoint.isascii() or not endpoint.isprintable():
-            raise ValueError("must end with the host or a path")
-        return endpoint.rstrip("/")
+        return check_url(endpoint, "https://huggingface.co")
 
     @field_validator("hf_token")
     @classmethod
@@ -426,53 +289,6 @@ class Settings(ModelOptions, TgiOptions):
         if not text.isascii() or not text.isprintable() or " " in text:
             raise ValueError("a token may hold printable ASCII characters without blanks only")
         return SecretStr(text) if text else None
-
-    @field_validator("api_keys")
-    @classmethod
-    def _check_keys(cls, keys: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
-        for key in keys:
-            text = key.get_secret_value()
-            if not text:
-                raise ValueError("an empty key is not a key")
-            if not text.isascii() or not text.isprintable() or " " in text:
-                raise ValueError("a key may hold printable ASCII characters without blanks only")
-        return keys
-
-    @field_validator("allowed_hosts")
-    @classmethod
-    def _check_hosts(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
-        for host in hosts:
-            if not _HOST_NAME.match(host):
-                raise ValueError(f"{host!r} is not a host name (with an optional port)")
-        return hosts
-
-    @field_validator("allowed_origins")
-    @classmethod
-    def _check_origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
-        for origin in origins:
-            if origin != "*" and not _ORIGIN.match(origin):
-                raise ValueError(f"{origin!r} is not an origin: scheme://host, with an optional port")
-        return origins
-
-    @field_validator("open_networks")
-    @classmethod
-    def _check_networks(cls, networks: tuple[str, ...]) -> tuple[str, ...]:
-        for text in networks:
-            try:
-                network = ipaddress.ip_network(text)
-            except ValueError:
-                raise ValueError(f"{text!r} is not a network such as 192.168.1.0/24") from None
-            if network.prefixlen == 0:
-                raise ValueError(f"{text} is every address; --no-auth serves everyone")
-        return networks
-
-    @field_validator("open_routes")
-    @classmethod
-    def _check_routes(cls, routes: tuple[str, ...]) -> tuple[str, ...]:
-        for route in routes:
-            if not _ROUTE.match(route):
-                raise ValueError(f"{route!r} is not a route such as /api/chat")
-        return routes
 
     @model_validator(mode="after")
     def _check_exposure(self) -> Self:

@@ -69,6 +69,8 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
     cached_sequences: int = 0
     saved_total: int = 0
     restored_total: int = 0
+    media_encoded_total: int = 0
+    media_reused_total: int = 0
     drafted_total: int = 0
     accepted_total: int = 0
     cache_ram_bytes: int = 0

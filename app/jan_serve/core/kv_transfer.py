@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import binascii
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 
 import msgspec
@@ -33,7 +32,7 @@ class PeerEndpoint(msgspec.Struct, frozen=True):
         try:
             found = msgspec.json.decode(text, type=_EndpointText)
             key = urlsafe_b64decode(found.key.encode())
-        except (msgspec.MsgspecError, binascii.Error, ValueError) as error:
+        except (ValueError, RecursionError) as error:
             raise InvalidRequest(
                 f"{param}: this is not what `/distserve/p2p_initialize` of jan-serve answers ({error})",
                 param=param,

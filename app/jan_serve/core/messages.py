@@ -14,9 +14,14 @@ class TextPart(msgspec.Struct, frozen=True, tag="text"):
 
 
 class ImagePart(msgspec.Struct, frozen=True, tag="image"):
-    """A reference to an image, as in the request; not fetched."""
+    """An image as the request has it: a data URL, base64, or a URL to fetch. param: its field, for errors.
+
+    note: what a model that cannot see reads in its place; None: the request is rejected.
+    """
 
     url: str
+    param: str = "messages"
+    note: str | None = None
 
 
 ContentPart = TextPart | ImagePart

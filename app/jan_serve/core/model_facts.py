@@ -36,6 +36,8 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     chat_templates: by name; "default" is the GGUF's own. pooling: how embeddings are pooled.
     score_labels: names of the outputs of a model that scores (rank pooling), as far as it names them.
     is_embedding_model: only embeddings (and scores for rank pooling) can be asked of it.
+    modalities: what it reads beside text (vision, audio). audio_rate: of its sound, in samples a second; 0 if it hears
+    none.
     """
 
     description: str
@@ -65,3 +67,5 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     load_seconds: float = 0.0
     adapters: tuple[AdapterFacts, ...] = ()
     score_labels: tuple[str, ...] = ()
+    modalities: tuple[str, ...] = ()
+    audio_rate: int = 0

@@ -8,7 +8,7 @@ import msgspec
 
 from jan_serve.core.constraint import Constraint
 from jan_serve.core.kv_transfer import RemoteState
-from jan_serve.core.messages import Message, Tool, ToolChoice
+from jan_serve.core.messages import ContentPart, Message, Tool, ToolChoice
 from jan_serve.core.sampling import SamplingParams, StopConditions
 
 
@@ -16,6 +16,13 @@ class TextPrompt(msgspec.Struct, frozen=True, tag="text"):
     """Tokenised with special tokens parsed, and BOS if the model adds it."""
 
     text: str
+
+
+class PartsPrompt(msgspec.Struct, frozen=True, tag="parts"):
+    """As TextPrompt, with images between the texts. add_special: BOS if the model adds it."""
+
+    parts: tuple[ContentPart, ...]
+    add_special: bool = True
 
 
 class TokenPrompt(msgspec.Struct, frozen=True, tag="tokens"):
@@ -64,7 +71,7 @@ class ChatPrompt(msgspec.Struct, frozen=True, kw_only=True, tag="chat"):
     template_kwargs: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
 
 
-Prompt = TextPrompt | TokenPrompt | InfillPrompt | ChatPrompt
+Prompt = TextPrompt | PartsPrompt | TokenPrompt | InfillPrompt | ChatPrompt
 
 
 class AdapterChoice(msgspec.Struct, frozen=True):

@@ -18,7 +18,16 @@ from jan_serve.engine.cache.state_cache import StateCache
 from jan_serve.engine.drafting.draft_model import DraftModel
 from jan_serve.engine.drafting.drafter import Drafter
 from jan_serve.engine.kv_transfer.state_shelf import StateShelf
-from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_NO_CELLS, DECODE_OK, Batch, LlamaContext
+from jan_serve.engine.llama.context import (
+    DECODE_ABORTED,
+    DECODE_NO_CELLS,
+    DECODE_OK,
+    Batch,
+    EmbeddingBatch,
+    LlamaContext,
+)
+from jan_serve.engine.media.encoder import MediaEncoder
+from jan_serve.engine.media.media_steps import MediaSteps
 from jan_serve.engine.phase import PhaseClock
 from jan_serve.engine.scheduling.prefill_costs import CachePosition
 from jan_serve.engine.scheduling.scheduler import Admission, PlanItem, Scheduler
@@ -27,7 +36,7 @@ from jan_serve.engine.sequence import Sequence, SequenceStatus
 from jan_serve.engine.sequence_output import SequenceOutput
 from jan_serve.engine.step_clock import StepClock
 from jan_serve.engine.tokens import Tokens, ends_of_turns
-from jan_serve.errors import EngineFailure
+from jan_serve.errors import EngineFailure, JanServeError
 from jan_serve.ipc.messages import EngineEvent, EngineSettings
 
 _MAX_EXTRA: Final = 64
@@ -47,10 +56,11 @@ class Engine:
         draft_model: DraftModel | None = None,
         shelf: StateShelf | None = None,
         adapters: Adapters | None = None,
+        encoder: MediaEncoder | None = None,
     ) -> None:
         """context: its cells are this engine's alone. settings: as the loader resolved them for this model.
 
-        phase: its clock is the engine's.
+        phase: its clock is the engine's. encoder: of images and sound, if the model has a projector.
         """
         self._context = context
         self._adapters = adapters
@@ -80,6 +90,8 @@ class Engine:
             longest=self._memory.cells.capacity,
         )
         self._batch = Batch(context.n_batch)
+        self._media = MediaSteps(encoder, context)
+        self._must_wait = False
         self._phase = phase
         self._clock = phase.clock
         self._output = SequenceOutput(
@@ -96,6 +108,11 @@ class Engine:
     @property
     def has_work(self) -> bool:
         return self._scheduler.has_work
+
+    @property
+    def can_step(self) -> bool:
+        """Whether a step may get somewhere: not while all sequences wait for images, until `add`, `abort` or `wake`."""
+        return self._scheduler.has_work and not self._must_wait
 
     @property
     def is_writing(self) -> bool:
@@ -131,10 +148,13 @@ class Engine:
             drafted_total=self._drafter.drafted,
             accepted_total=self._drafter.accepted,
             cache_ram_bytes=states.ram_used,
+            media_encoded_total=self._media.encoded_total,
+            media_reused_total=self._media.reused_total,
         )
 
     def add(self, sequences: Iterable[Sequence]) -> None:
         """Queue the sequences of a request."""
+        self.wake()
         choices = list(sequences)
         for sequence in choices:
             if self._memory.whole_only:
@@ -143,6 +163,10 @@ class Engine:
             if sequence.index == 0:
                 self._prompt_tokens += sequence.state.prompt_length
             self._scheduler.waiting.append(sequence)
+
+    def wake(self) -> None:
+        """An image is encoded: a step may go on."""
+        self._must_wait = False
 
     def _plan_fork(self, sequence: Sequence, num_choices: int) -> None:
         """Let the other choices of a request share the prefix before the token whose logits they sample."""
@@ -155,6 +179,7 @@ class Engine:
 
     def abort(self, request_id: int) -> None:
         """Drop a request: its cells are freed or cached at once, and no event of it follows."""
+        self.wake()
         for sequence in [s for s in self._scheduler.waiting if s.request.id == request_id]:
             self._scheduler.waiting.remove(sequence)
             self._memory.states.forget(sequence)
@@ -173,25 +198,35 @@ class Engine:
         self._memory.save(timeout_s)
 
     def step(self) -> list[EngineEvent]:
-        """Admit, compute one batch, sample. Blocks for the batch. Returns the events in order."""
+        """Admit, compute one batch, and before it those of images, sample. Blocks. Returns the events in order."""
         times = self._step_clock
         times.begin()
         self._admit()
         now = self._clock()
-        turn = self._planning.plan(self._scheduler.next_turn(now), cells=self._memory.cells.used, now=now)
-        plan = self._scheduler.plan(
-            self._batch.capacity, turn.max_prefill, turn.sequences, decodes=turn.decodes
+        ready = self._media.ready(self._scheduler.next_turn(now), self._fail)
+        turn = self._planning.plan(ready, cells=self._memory.cells.used, now=now)
+        plan = self._make_room(
+            self._scheduler.plan(self._batch.capacity, turn.max_prefill, turn.sequences, decodes=turn.decodes)
         )
-        plan = self._with_drafts(self._make_room(plan))
-        if plan:
-            indices, only_decode = self._fill(plan), all(item.is_decode for item in plan)
-            started = self._clock()
+        self._must_wait = self._media.is_waiting and not plan
+        media = [item for item in plan if item.is_media]
+        plan = [item for item in plan if not item.is_media] if media else self._with_drafts(plan)
+        started = self._clock()
+        with times.part("forward"):
+            is_computed = self._compute_media(media)
+        if is_computed and media and not plan:
+            self._observe_prefill(plan, media, self._clock() - started)
+            times.end(prefills=True)
+        elif is_computed and plan:
+            indices = self._fill(plan)
+            only_decode = not media and all(item.is_decode for item in plan)
             with times.part("forward"):
-                code = self._decode(plan)
+                code = self._decode(plan, self._batch)
             if code == DECODE_OK:
-                self._count_step()
-                if not only_decode:
-                    self._observe_prefill(plan, self._clock() - started)
+                if only_decode:
+                    self._count_step(self._batch.size)
+                else:
+                    self._observe_prefill(plan, media, self._clock() - started)
                 with times.part("sampling"):
                     self._commit(plan, indices)
                 times.end(prefills=not only_decode)
@@ -201,7 +236,7 @@ class Engine:
                 self._recover(plan, code)
                 if code not in (DECODE_NO_CELLS, DECODE_ABORTED):
                     times.fail(prefills=not only_decode)
-        self._phase.enter("idle")
+        self._phase.enter("encode" if self._must_wait else "idle")
         return self._output.take()
 
     # Admission and cells
@@ -275,6 +310,7 @@ class Engine:
 
     def _preempt(self, sequence: Sequence) -> None:
         """Free a running sequence's cells. Later it is prefilled again and continues."""
+        self._media.forget(sequence)
         self._scheduler.running.remove(sequence)
         self._drafter.forget(sequence)
         self._memory.release(sequence.seq_id)
@@ -306,16 +342,32 @@ class Engine:
             s = item.sequence
             if item.draft is not None:
                 tokens = np.concatenate((s.tokens.view(s.num_computed), item.draft))
-                last = self._batch.add(tokens, s.num_computed, s.seq_id, outputs="all")
+                last = self._batch.add(tokens, s.position(s.num_computed), s.seq_id, outputs="all")
                 indices.append(last - len(item.draft))
             elif item.count == 1 and item.outputs == "last":
-                indices.append(self._batch.add_one(s.tokens[s.num_computed], s.num_computed, s.seq_id))
+                indices.append(
+                    self._batch.add_one(s.tokens[s.num_computed], s.position(s.num_computed), s.seq_id)
+                )
             else:
                 tokens = s.tokens.view(s.num_computed, s.num_computed + item.count)
-                indices.append(self._batch.add(tokens, s.num_computed, s.seq_id, outputs=item.outputs))
+                position = s.position(s.num_computed)
+                indices.append(self._batch.add(tokens, position, s.seq_id, outputs=item.outputs))
         return indices
 
-    def _decode(self, plan: list[PlanItem]) -> int:
+    def _compute_media(self, items: list[PlanItem]) -> bool:
+        """Compute the cells of images. False, and the step must end, if a batch failed."""
+        for group, batch in self._media.batches(items):
+            code = self._decode(group, batch)
+            if code != DECODE_OK:
+                self._recover(group, code)
+                return False
+            for item in group:
+                item.sequence.num_computed += item.count
+                self._memory.cells.extend(item.sequence.seq_id, item.count)
+                self._media.computed(item.sequence)
+        return True
+
+    def _decode(self, plan: list[PlanItem], batch: Batch | EmbeddingBatch) -> int:
         interruptible = not self._memory.whole_only
         with self._abort_lock:
             self._context.abort_flag.clear()
@@ -325,25 +377,29 @@ class Engine:
         if self._adapters is not None:
             self._adapters.apply(self._context, plan[0].sequence.request.adapters)
         try:
-            return self._context.decode(self._batch)
+            return self._context.decode(batch)
         finally:
             with self._abort_lock:
                 self._prefilling = frozenset()
                 self._context.abort_flag.clear()
 
-    def _observe_prefill(self, plan: list[PlanItem], seconds: float) -> None:
+    def _observe_prefill(self, plan: list[PlanItem], media: list[PlanItem], seconds: float) -> None:
+        """Learn from a step. plan: not committed yet; media: committed."""
         decode = sum(item.size for item in plan if item.is_decode)
-        prefill = self._batch.size - decode
+        cells = sum(item.count for item in media)
+        tokens = sum(item.size for item in plan)
+        prefill = cells + tokens - decode
         before = sum(
             item.count * (item.sequence.num_computed + item.count / 2) for item in plan if not item.is_decode
-        )
-        position = CachePosition(before / prefill, self._memory.cells.used + self._batch.size)
+        ) + sum(item.count * (item.sequence.num_computed - item.count / 2) for item in media)
+        position = CachePosition(before / prefill, self._memory.cells.used + tokens)
         self._planning.observe(decode, prefill, seconds, position)
+        self._count_step(cells + tokens)
 
-    def _count_step(self) -> None:
+    def _count_step(self, size: int) -> None:
         self._steps += 1
-        self._computed += self._batch.size
-        self._step_sizes[bisect.bisect_left(STEP_SIZES, self._batch.size)] += 1
+        self._computed += size
+        self._step_sizes[bisect.bisect_left(STEP_SIZES, size)] += 1
 
     def _recover(self, plan: list[PlanItem], code: int) -> None:
         """After a failed decode: the plan's sequences stay as they were, or their requests fail."""
@@ -361,7 +417,7 @@ class Engine:
             return
         if code == DECODE_ABORTED:
             for item in plan:
-                self._context.truncate(item.sequence.seq_id, item.sequence.num_computed)
+                self._memory.rewind(item.sequence)
             return
         # First: failing sequences must not be cached from an undefined memory.
         self._reset_memory()
@@ -411,11 +467,15 @@ class Engine:
         if sequence.status is SequenceStatus.RUNNING:
             self._memory.drop_draft(sequence)
 
+    def _fail(self, sequence: Sequence, error: JanServeError) -> None:
+        self._output.fail(sequence.state, error)
+
     def _retire(self, sequence: Sequence) -> None:
         """Move a running sequence to the cache."""
         with self._step_clock.part("leave"):
             self._scheduler.running.remove(sequence)
             self._drafter.remember(sequence)
+            self._media.forget(sequence)
             sequence.status = SequenceStatus.FINISHED
             self._memory.keep(sequence)
             # The next step copies its state to RAM, once the events of this one are on their way.

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from collections.abc import Sequence as Items
 
+from jan_serve.core.images import AudioPiece, ImagePiece
 from jan_serve.core.sequence_state import SequenceState
 from jan_serve.engine.cache.prefix_mark import PrefixMark
 from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
@@ -19,12 +20,20 @@ from jan_serve.engine.constraint.guide import GuidedExecutor
 from jan_serve.engine.kv_transfer.state_shelf import StateShelf
 from jan_serve.engine.llama.chain import Candidates
 from jan_serve.engine.llama.vocab import Vocab
+from jan_serve.engine.media.media_reader import MediaReader, PromptPart
+from jan_serve.engine.media.prompt_media import PromptMedia
 from jan_serve.engine.sampler import Sampler
 from jan_serve.engine.sequence import RequestState, Sequence
 from jan_serve.engine.sequence_text import SequenceText
-from jan_serve.engine.tokens import TokenBuffer
-from jan_serve.errors import ContextLengthExceeded, InvalidRequest, InvalidState, UnsupportedOperation
-from jan_serve.ipc.messages import AdapterUse, EngineRequest, EngineSettings, ResumeState
+from jan_serve.engine.tokens import TokenBuffer, Tokens, only_tokens
+from jan_serve.errors import (
+    ContextLengthExceeded,
+    EngineFailure,
+    InvalidRequest,
+    InvalidState,
+    UnsupportedOperation,
+)
+from jan_serve.ipc.messages import AdapterUse, CountRequest, EngineRequest, EngineSettings, ResumeState
 
 
 class Intake:
@@ -38,8 +47,10 @@ class Intake:
         n_ctx: int,
         shelf: StateShelf | None = None,
         mark: Callable[[Items[AdapterUse], str], PrefixMark | None] = lambda _uses, _salt: None,
+        media: MediaReader | None = None,
     ) -> None:
-        """n_ctx: max tokens of a sequence. mark: see Adapters.mark."""
+        """n_ctx: max tokens of a sequence. mark: see Adapters.mark. media: None if the model only reads text."""
+        self._media = media or MediaReader(None)
         self._vocab = vocab
         self._settings = settings
         self._n_ctx = n_ctx
@@ -53,8 +64,9 @@ class Intake:
     def prepare(self, request: EngineRequest) -> list[Sequence]:
         """The `n` sequences of a request. Raises InvalidRequest and its subclasses."""
         self._check_ids(request)
-        prompt = self.to_tokens(request)
+        prompt, media = self._prompt(request)
         max_new = self._max_new(request, len(prompt))
+        _check_media(request, prompt, media)
         state = RequestState(request, len(prompt), time.monotonic(), request.n)
         state.visible_specials = self._visible_specials(request)
         buffer = TokenBuffer(prompt)
@@ -68,29 +80,39 @@ class Intake:
         else:
             sequences = [self._sequence(state, index, buffer, max_new) for index in range(request.n)]
         for sequence in sequences:
-            sequence.mark = mark
+            sequence.mark, sequence.media = mark, media
         return sequences
 
-    def to_tokens(self, request: EngineRequest) -> list[int]:
+    def count(self, request: CountRequest) -> int:
+        """Cells that the prompt takes. Raises InvalidRequest and its subclasses."""
+        return len(self._prompt(request)[0])
+
+    def _prompt(self, request: EngineRequest | CountRequest) -> tuple[Tokens, PromptMedia]:
         """The prompt's ids. BOS comes first if the GGUF says so, and is never doubled."""
-        tokens: list[int] = []
+        parts: list[PromptPart] = []
         for piece in request.prompt:
             if isinstance(piece, str):
-                tokens += self._vocab.tokenize(piece, add_special=False, parse_special=request.parse_special)
+                parts.append(
+                    self._vocab.tokenize(piece, add_special=False, parse_special=request.parse_special)
+                )
+            elif isinstance(piece, ImagePiece | AudioPiece):
+                parts += self._media.parts(piece, request.prompt_param)
             else:
                 self.check_token_ids(piece, request.prompt_param)
-                tokens += piece
+                parts.append(list(piece))
+        first = next(filter(None, parts), None)
         bos = self._vocab.bos_id
+        starts_with_bos = isinstance(first, list) and first[0] == bos
         if bos is not None and (
-            not tokens or (request.add_special and self._vocab.add_bos and tokens[0] != bos)
+            first is None or (request.add_special and self._vocab.add_bos and not starts_with_bos)
         ):
-            tokens.insert(0, bos)
-        if not tokens:
+            parts.insert(0, [bos])
+        elif first is None:
             raise InvalidRequest(
                 "the prompt is empty, and this model has no BOS token to start from",
                 param=request.prompt_param,
             )
-        return tokens
+        return self._media.assemble(parts)
 
     def check_token_ids(self, ids: Items[int], param: str) -> None:
         """Raises InvalidRequest for an id outside the vocabulary."""
@@ -191,7 +213,7 @@ class Intake:
             jump_forward=self._settings.jump_forward,
         )
         tokens = TokenBuffer(prompt.view())
-        sampler.observe_prompt(tokens.view())
+        sampler.observe_prompt(only_tokens(tokens.view()))
         text = SequenceText(
             request.stopping.stop,
             include_stop=request.stopping.include_stop,
@@ -216,3 +238,25 @@ class Intake:
         if request.guide is not None:
             return self._grammars.guided(request.guide)
         return None if request.grammar is None else self._grammars.create(request.grammar)
+
+
+def _check_media(request: EngineRequest, prompt: Tokens, media: PromptMedia) -> None:
+    """What a request cannot have beside images. Raises UnsupportedOperation, InvalidRequest, EngineFailure."""
+    if not media:
+        return
+    if request.keep_state or request.resume is not None:
+        raise UnsupportedOperation(
+            "migration_request: a prompt with images or sound cannot move between servers",
+            param="migration_request",
+        )
+    if request.prompt_logprobs is not None:
+        raise UnsupportedOperation(
+            "prompt_logprobs: a prompt with images or sound has no log-probabilities", param="prompt_logprobs"
+        )
+    if media.chunks[-1].end == len(prompt):
+        raise InvalidRequest(
+            f"{request.prompt_param}: text must follow the last image or sound", param=request.prompt_param
+        )
+    for chunk in media.chunks:
+        if not (chunk.piece.pixels if isinstance(chunk.piece, ImagePiece) else chunk.piece.samples):
+            raise EngineFailure("An image arrived at the engine without its pixels.")

@@ -33,7 +33,9 @@ from jan_serve.engine.llama import backend
 from jan_serve.engine.llama.bindings import lib
 from jan_serve.engine.llama.context import LlamaContext
 from jan_serve.engine.llama.model import LlamaModel
+from jan_serve.engine.llama.projector import Projector
 from jan_serve.engine.llama.thread_pool import ThreadPool
+from jan_serve.engine.media.media_reader import MediaReader
 from jan_serve.errors import InsufficientMemory, InvalidModel, SettingsError
 from jan_serve.ipc.messages import EngineSettings, LoadModel
 
@@ -60,6 +62,8 @@ class LoadedModel:
     states: StateCache
     adapters: Adapters
     draft_model: DraftModel | None = None
+    projector: Projector | None = None
+    media: MediaReader | None = None
 
 
 def resolved(settings: EngineSettings, facts: ModelFacts, cache_sequences: int) -> EngineSettings:
@@ -106,6 +110,13 @@ def load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedMode
     if embedding_only:
         in_pieces = reads_in_pieces(model, None, pooling)
         embedding_n_ctx = DEFAULT_N_CTX_IN_PIECES if in_pieces else DEFAULT_N_CTX
+    projector = None if embedding_only else _projector(settings, model, threads, layers)
+    if projector is not None and not projector.is_causal:
+        # The cells of an image attend to each other, so they are one micro-batch.
+        least = projector.largest_part()
+        settings = msgspec.structs.replace(
+            settings, n_batch=max(settings.n_batch, least), n_ubatch=max(settings.n_ubatch, least)
+        )
     n_ctx = _n_ctx(settings, model, fit, embedding_n_ctx)
     parallel = settings.parallel or memory_fit.default_parallel(n_ctx)
     cache_sequences = min(settings.cache_sequences, _MAX_SEQUENCES - parallel)
@@ -125,7 +136,25 @@ def load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedMode
     states = StateCache(0) if embedding_only else _states(request, model)
     draft = None if context is None else _draft_model(settings, context, parallel, threads, layers)
     settings = resolved(settings, facts, cache_sequences)
-    return LoadedModel(model, context, embedder, facts, settings, states, adapters, draft)
+    media = None
+    if projector is not None and context is not None:
+        facts = msgspec.structs.replace(
+            facts, modalities=projector.modalities, audio_rate=projector.audio_rate
+        )
+        identity = state_key([Path(settings.projector or "")])
+        media = MediaReader(projector, identity, most_together=context.n_ubatch)
+    return LoadedModel(model, context, embedder, facts, settings, states, adapters, draft, projector, media)
+
+
+def _projector(
+    settings: EngineSettings, model: LlamaModel, threads: ThreadPool, layers: int
+) -> Projector | None:
+    """The projector, on the accelerator if the model is. Raises InvalidModel."""
+    if settings.projector is None:
+        return None
+    return Projector(
+        settings.projector, model, threads=threads.count, use_gpu=layers > 0, device=settings.device
+    )
 
 
 def _draft_model(
@@ -176,7 +205,10 @@ def _state_key(request: LoadModel) -> str:
     """Identifies everything but the tokens that the bytes of a state depend on."""
     settings = request.settings
     layout = (settings.type_k, settings.type_v, settings.flash_attn, str(lib.LLAMA_STATE_SEQ_VERSION))
-    return state_key(model_parts(Path(request.path)), backend.version(), *layout)
+    files = [*model_parts(Path(request.path))]
+    if settings.projector is not None:
+        files.append(Path(settings.projector))
+    return state_key(files, backend.version(), *layout)
 
 
 def default_threads(weight_bytes: int) -> int:
@@ -195,8 +227,8 @@ def _fit(settings: EngineSettings, devices: tuple[DeviceInfo, ...]) -> memory_fi
     requested = settings.n_gpu_layers
     if requested is not None and requested < 0:
         requested = len(settings.layer_bytes) + 1
-    free = sum(device.free_bytes for device in _accelerators(settings, devices))
-    if free == 0 or requested == 0 or not settings.layer_bytes:
+    free = sum(device.free_bytes for device in _accelerators(settings, devices)) - _projector_bytes(settings)
+    if free <= 0 or requested == 0 or not settings.layer_bytes:
         return memory_fit.MemoryFit(requested or 0, settings.n_ctx)
     return memory_fit.fit_to_memory(
         settings.layer_bytes,
@@ -210,6 +242,16 @@ def _fit(settings: EngineSettings, devices: tuple[DeviceInfo, ...]) -> memory_fi
     )
 
 
+def _projector_bytes(settings: EngineSettings) -> int:
+    """Of the projector, with a quarter more for its compute buffers; 0 without one, or if it cannot be read."""
+    if settings.projector is None:
+        return 0
+    try:
+        return Path(settings.projector).stat().st_size * 5 // 4
+    except OSError:
+        return 0  # the load names the reason
+
+
 def _accelerators(settings: EngineSettings, devices: tuple[DeviceInfo, ...]) -> list[DeviceInfo]:
     found = [device for device in devices if device.kind in ("gpu", "igpu")]
     if settings.device is not None:
@@ -219,7 +261,7 @@ def _accelerators(settings: EngineSettings, devices: tuple[DeviceInfo, ...]) -> 
 
 def _check_memory(settings: EngineSettings, devices: tuple[DeviceInfo, ...], layers: int) -> None:
     """Raises InsufficientMemory, before reading the weights, if they exceed all usable memory."""
-    weights = sum(settings.layer_bytes) + settings.other_bytes
+    weights = sum(settings.layer_bytes) + settings.other_bytes + _projector_bytes(settings)
     memory = psutil.virtual_memory().total + (
         sum(device.free_bytes for device in _accelerators(settings, devices)) if layers else 0
     )

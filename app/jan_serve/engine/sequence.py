@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from jan_serve.core.events import Timings, TokenInfo
 from jan_serve.core.sequence_state import SequenceState
 from jan_serve.engine.cache.prefix_mark import PrefixMark
+from jan_serve.engine.media.prompt_media import NO_MEDIA, PromptMedia
 from jan_serve.engine.sequence_text import SequenceText
 from jan_serve.engine.tokens import TokenBuffer, Tokens
 from jan_serve.ipc.messages import EngineRequest
@@ -69,6 +70,7 @@ class Sequence:
     passed: how often a later sequence with a cached prefix was admitted first.
     num_drafted: cells after its own that hold a draft.
     resumed: another server's state of it, until that is restored.
+    media: the images and sound of its prompt, whose cells have stand-ins among `tokens`.
     mark: separates its prefix from those under other LoRA adapters or salts; None without either.
     """
 
@@ -95,6 +97,7 @@ class Sequence:
     num_drafted: int = 0
     passed: int = 0
     mark: PrefixMark | None = None
+    media: PromptMedia = NO_MEDIA
     fills_context: bool = False
 
     @property
@@ -118,8 +121,14 @@ class Sequence:
 
     @property
     def num_prefill(self) -> int:
-        """Tokens of its prefill that one batch may take: up to its end or to the next stop."""
-        return min([*self.next_stops, self.prefill_end]) - self.num_computed
+        """Tokens of its prefill that one batch may take: up to its end, the next stop, or the border of an image."""
+        border = self.media.next_border(self.num_computed)
+        stops = self.next_stops if border is None else [*self.next_stops, border]
+        return min([*stops, self.prefill_end]) - self.num_computed
+
+    def position(self, length: int) -> int:
+        """llama.cpp's position behind its first `length` tokens and cells."""
+        return self.media.position(length)
 
     @property
     def is_prefilling(self) -> bool:

@@ -47,6 +47,11 @@ def ends_of_turns(tokens: Tokens, end_ids: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted({ends[0], ends[-1]})) if ends else ()
 
 
+def only_tokens(ids: Tokens) -> Tokens:
+    """Without stand-ins of images, which are below zero. A view if there are none."""
+    return ids if not len(ids) or int(ids.min()) >= 0 else ids[ids >= 0]
+
+
 def common_prefix(a: Tokens, b: Tokens) -> int:
     """Number of leading ids that are equal."""
     n = min(len(a), len(b))

@@ -30,15 +30,26 @@ from jan_serve.engine.intake import Intake
 from jan_serve.engine.kv_transfer.state_transfer import StateTransfer
 from jan_serve.engine.llama import backend
 from jan_serve.engine.loader import LoadedModel, load
+from jan_serve.engine.media.attachments import Attachments, attachments_bytes
+from jan_serve.engine.media.encoder import MediaEncoder, embeddings_bytes
 from jan_serve.engine.outbox import Outbox
 from jan_serve.engine.phase import PhaseClock
 from jan_serve.engine.sequence import Sequence
-from jan_serve.errors import EngineFailure, JanServeError, ProtocolError, SettingsError, UnsupportedOperation
+from jan_serve.errors import (
+    EngineFailure,
+    JanServeError,
+    Overloaded,
+    ProtocolError,
+    SettingsError,
+    UnsupportedOperation,
+)
 from jan_serve.ipc.channel import BlockingChannel, take_over_stdio
 from jan_serve.ipc.messages import (
     PROTOCOL_VERSION,
     AbortRequest,
     Accepted,
+    Counted,
+    CountRequest,
     Detokenized,
     DetokenizeRequest,
     DropState,
@@ -48,10 +59,12 @@ from jan_serve.ipc.messages import (
     LoadFailed,
     LoadModel,
     LoadProgress,
+    MediaData,
     PingRequest,
     Pong,
     ReadState,
     Ready,
+    RequestCompleted,
     ShutdownRequest,
     Step,
     StoreState,
@@ -60,8 +73,15 @@ from jan_serve.ipc.messages import (
 )
 from jan_serve.ipc.parent_death import end_with_parent, write_no_core_dump
 
-IntakeItem = EngineRequest | EmbedRequest | TokenizeRequest | DetokenizeRequest | AbortRequest
-InboxItem = list[Sequence] | EmbedJob | AbortRequest | ShutdownRequest
+PreparedItem = EngineRequest | EmbedRequest | CountRequest | TokenizeRequest | DetokenizeRequest
+IntakeItem = PreparedItem | AbortRequest
+
+
+class MediaEncoded:
+    """The encoder has finished a chunk."""
+
+
+InboxItem = list[Sequence] | EmbedJob | AbortRequest | ShutdownRequest | MediaEncoded
 
 _REST_S = 0.5
 """After the last request, until the worker uses its rest for work ahead."""
@@ -103,6 +123,7 @@ class Worker:
         self._request = request
         self._phase = PhaseClock()
         self._inbox = CommandQueue()
+        self._attachments = Attachments(attachments_bytes())
         self._outbox = Outbox(channel.send)
         self._intake_queue: queue.SimpleQueue[IntakeItem] = queue.SimpleQueue()
         self._aborted: set[int] = set()
@@ -146,6 +167,7 @@ class Worker:
                 draft_model=loaded.draft_model,
                 shelf=self._transfer.shelf,
                 adapters=loaded.adapters,
+                encoder=self._start_encoder(loaded),
             )
         self._interrupts = (loaded.embedder.interrupt,)
         if self._engine is not None:
@@ -156,7 +178,17 @@ class Worker:
             n_ctx=loaded.facts.n_ctx,
             shelf=self._transfer.shelf,
             mark=loaded.adapters.mark,
+            media=loaded.media,
         )
+
+    def _start_encoder(self, loaded: LoadedModel) -> MediaEncoder | None:
+        projector = loaded.projector
+        if projector is None:
+            return None
+        done = MediaEncoded()
+        encoder = MediaEncoder(projector.opened, embeddings_bytes(), lambda: self._inbox.put(done))
+        threading.Thread(target=_ending_process(encoder.run), name="encoder", daemon=True).start()
+        return encoder
 
     # The reader thread
 
@@ -173,12 +205,22 @@ class Worker:
                     self._channel.send(self._pong(message.nonce))
                 case AbortRequest():
                     self._abort(message)
+                case MediaData():
+                    self._attachments.add(message)
+                case EngineRequest():
+                    self._accept(message)
                 case LoadModel():
                     raise ProtocolError("a worker loads one model")
                 case ReadState() | StoreState() | DropState():
                     self._transfer.put(message)
                 case _:
                     self._intake_queue.put(message)
+
+    def _accept(self, message: EngineRequest) -> None:
+        try:
+            self._intake_queue.put(self._attachments.complete(message))
+        except Overloaded as error:
+            self._channel.send(_failed(message.id, error))
 
     def _save(self, message: ShutdownRequest) -> None:
         """Let the engine thread save its cache to disk, unless a step keeps it busy for too long."""
@@ -191,6 +233,7 @@ class Worker:
     def _abort(self, message: AbortRequest) -> None:
         """Abort a request that waits for the intake, is in it (the message follows it there), or is in the engine."""
         self._aborted.add(message.id)
+        self._attachments.release(message.id)
         # First: the engine finds the abort in its inbox when its decode is interrupted.
         self._inbox.put(message)
         for interrupt in self._interrupts:
@@ -217,10 +260,12 @@ class Worker:
                 try:
                     self._prepare(message)
                 except JanServeError as error:
+                    self._attachments.release(message.id)
                     self._channel.send(_failed(message.id, error))
                 except Exception:
                     # A bug of ours that did not reach the engine: only this request fails.
                     traceback.print_exc()
+                    self._attachments.release(message.id)
                     failure = EngineFailure(
                         "The engine could not prepare the request. Its log has the reason."
                     )
@@ -239,7 +284,7 @@ class Worker:
                     wait_s = 0.0
         return self._intake_queue.get()
 
-    def _prepare(self, message: EngineRequest | EmbedRequest | TokenizeRequest | DetokenizeRequest) -> None:
+    def _prepare(self, message: PreparedItem) -> None:
         match message:
             case EngineRequest():
                 if self._engine is None:
@@ -251,6 +296,8 @@ class Worker:
                 self._inbox.put(sequences)
             case EmbedRequest():
                 self._inbox.put(self._embedder.start(message))
+            case CountRequest():
+                self._channel.send(Counted(message.id, self._intake.count(message)))
             case TokenizeRequest():
                 self._channel.send(self._tokenized(message))
             case DetokenizeRequest():
@@ -273,13 +320,16 @@ class Worker:
     def _serve(self) -> None:
         engine = self._engine
         while True:
-            busy = bool(self._jobs) or (engine is not None and engine.has_work)
+            busy = bool(self._jobs) or (engine is not None and engine.can_step)
             for item in self._inbox.take(wait=not busy):
                 self._handle(item)
-            if engine is not None and engine.has_work:
+            if engine is not None and engine.can_step:
                 with self._embed_pacing.step():
                     events = engine.step()
                 if events:
+                    for event in events:
+                        if isinstance(event, Failed | RequestCompleted):
+                            self._attachments.release(event.id)
                     self._outbox.put(Step(tuple(events)))
             if self._jobs:
                 room = self._embed_pacing.room(
@@ -295,6 +345,9 @@ class Worker:
                 self._jobs = deque(job for job in self._jobs if job.request.id != item.id)
                 if self._engine is not None:
                     self._engine.abort(item.id)
+            case MediaEncoded():
+                if self._engine is not None:
+                    self._engine.wake()
             case EmbedJob():
                 self._jobs.append(item)
             case ShutdownRequest():

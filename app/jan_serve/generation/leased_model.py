@@ -15,7 +15,7 @@ from jan_serve.core.events import (
     Usage,
 )
 from jan_serve.core.model_facts import ModelFacts
-from jan_serve.core.request import ChatPrompt, GenerationRequest
+from jan_serve.core.request import ChatPrompt, GenerationRequest, PartsPrompt
 from jan_serve.errors import EngineFailure
 from jan_serve.generation.best_of import BestOf
 from jan_serve.generation.closing import closing
@@ -75,6 +75,10 @@ class LeasedModel:
     async def chat_text(self, prompt: ChatPrompt) -> str:
         """The chat as the model reads it. Raises TemplateError and InvalidRequest."""
         return await self._deadline.wait(self._preparer.chat_text(prompt, self._client))
+
+    async def count(self, prompt: ChatPrompt | PartsPrompt) -> int:
+        """The tokens of the prompt, images included. Raises as `chat_text`."""
+        return await self._deadline.wait(self._preparer.count(prompt, self._client))
 
     async def tokenize(
         self, text: str, *, add_special: bool = True, parse_special: bool = True, with_pieces: bool = False

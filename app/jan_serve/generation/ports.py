@@ -9,7 +9,9 @@ from typing import Protocol
 from jan_serve.core.kv_transfer import RemoteState
 from jan_serve.core.model_facts import ModelFacts
 from jan_serve.ipc.compiling import Compiled
+from jan_serve.ipc.imaging import DecodeImage
 from jan_serve.ipc.messages import (
+    CountRequest,
     DetokenizeRequest,
     Embedded,
     EmbedRequest,
@@ -53,6 +55,10 @@ class EngineClient(Protocol):
         """Cancelling the call aborts the request."""
         ...
 
+    async def count(self, request: CountRequest) -> int:
+        """The tokens of a prompt, images included."""
+        ...
+
     async def tokenize(self, request: TokenizeRequest) -> Tokenized: ...
 
     async def detokenize(self, request: DetokenizeRequest) -> str: ...
@@ -87,6 +93,22 @@ class TemplateRenderer(Protocol):
 
     async def render(self, request: RenderRequest) -> str:
         """The prompt's text. Raises TemplateError, UnsupportedContent, and ProtocolError for values it cannot take."""
+        ...
+
+
+class ImageDecoder(Protocol):
+    """Where images are decoded."""
+
+    async def decode(self, request: DecodeImage) -> bytes:
+        """Its pixels: RGB8, rows from the top. Raises InvalidImage; EngineCrashed, Unavailable."""
+        ...
+
+
+class ImageFetcher(Protocol):
+    """Where images of URLs come from."""
+
+    async def fetch(self, url: str) -> bytes:
+        """The file. Raises InvalidImage."""
         ...
 
 

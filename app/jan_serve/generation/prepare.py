@@ -16,10 +16,17 @@ from jan_serve.chat.detect import detect_format, knows_tools
 from jan_serve.core.constraint import CompiledGrammar, Constraint
 from jan_serve.core.messages import Tool
 from jan_serve.core.model_facts import ModelFacts
-from jan_serve.core.request import ChatPrompt, GenerationRequest, InfillPrompt, TextPrompt, TokenPrompt
+from jan_serve.core.request import (
+    ChatPrompt,
+    GenerationRequest,
+    InfillPrompt,
+    PartsPrompt,
+    TextPrompt,
+    TokenPrompt,
+)
 from jan_serve.core.sampling import SamplingParams
 from jan_serve.core.template import TemplateFacts
-from jan_serve.errors import InvalidRequest, UnsupportedOperation
+from jan_serve.errors import ContextLengthExceeded, InvalidRequest, UnsupportedOperation
 from jan_serve.generation.adapters import chosen_adapters
 from jan_serve.generation.answer_plan import (
     AnswerConstraint,
@@ -30,11 +37,12 @@ from jan_serve.generation.answer_plan import (
 )
 from jan_serve.generation.cache_salt import cache_salt
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
+from jan_serve.generation.images import ImageReader, MarkedMessages, ReadImage, counted, shown
 from jan_serve.generation.infill import infill_pieces
 from jan_serve.generation.ports import EngineClient, TemplateRenderer
 from jan_serve.generation.profiles import ModelProfile, ProfileOf, with_defaults
 from jan_serve.generation.template_choice import template_of
-from jan_serve.ipc.messages import EngineRequest, TokenizeRequest
+from jan_serve.ipc.messages import CountRequest, EngineRequest, TokenizeRequest
 from jan_serve.ipc.rendering import RenderRequest
 
 logger = logging.getLogger(__name__)
@@ -49,14 +57,15 @@ def draw_seed() -> int:
 
 
 class EnginePrompt(NamedTuple):
-    """The prompt of an EngineRequest. infilled: it contains the suffix too."""
+    """The prompt of an EngineRequest, its images not decoded yet. infilled: it contains the suffix too."""
 
-    pieces: tuple[str | tuple[int, ...], ...]
+    pieces: tuple[str | tuple[int, ...] | ReadImage, ...]
     param: str = "prompt"
     add_special: bool = True
     parse_special: bool = True
     infilled: bool = False
     truncated: bool = False
+    warnings: tuple[str, ...] = ()
 
 
 class PreparedRequest(NamedTuple):
@@ -87,8 +96,11 @@ class RequestPreparer:
         seed: Callable[[], int] = draw_seed,
         profile_of: ProfileOf | None = None,
         strip_billing_line: bool = True,
+        images: ImageReader | None = None,
     ) -> None:
         """now: the local time, for templates that print the date. profile_of: configuration of single models.
+
+        images: None rejects all images.
 
         strip_billing_line: see chat.billing_line.
         """
@@ -100,6 +112,7 @@ class RequestPreparer:
         self._without_template: set[str] = set()
         self._now = now
         self._seed = seed
+        self._images = images or ImageReader()
 
     async def prepare(self, request: GenerationRequest, client: EngineClient) -> PreparedRequest:
         """Raises InvalidRequest and its subclasses."""
@@ -115,13 +128,14 @@ class RequestPreparer:
             answer_constraint = AnswerConstraint(
                 None if constraint is None else await self._grammars.compile(constraint)
             )
+        await self._check_length(prompt, request, client)
         sequences = max(request.n, request.best_of)
         logprobs = request.logprobs
         if sequences > request.n and logprobs is None:
             logprobs = 0  # the choice among them needs their mean log-probability
         engine_request = EngineRequest(
             id=client.next_id(),
-            prompt=prompt.pieces,
+            prompt=await self._images.decoded(prompt.pieces),
             add_special=prompt.add_special,
             parse_special=prompt.parse_special,
             prompt_param=prompt.param,
@@ -141,7 +155,11 @@ class RequestPreparer:
         )
         parsers = None if chat is None else chat.parsers
         return PreparedRequest(
-            engine_request, prompt.infilled, prompt.truncated, parsers, answer_constraint.warnings
+            engine_request,
+            prompt.infilled,
+            prompt.truncated,
+            parsers,
+            (*answer_constraint.warnings, *prompt.warnings),
         )
 
     async def _chat(
@@ -149,17 +167,30 @@ class RequestPreparer:
     ) -> tuple[EnginePrompt, _ChatAnswer]:
         template = self._template(client, prompt, requested)
         chat_format = detect_format(template)
-        text = await self._render(prompt, template, client.facts)
+        marked, text = await self._render(prompt, template, client)
         thought = thought_guide(prompt, chat_format, template, text)
         answer_constraint = await constrain_answer(prompt, chat_format, thought, constraint, self._grammars)
         starts_in_thought = thought is not None and thought.is_open
         parsers = AnswerParsers(prompt, chat_format, starts_in_thought=starts_in_thought)
-        return EnginePrompt((text,), param="messages"), _ChatAnswer(answer_constraint, parsers, chat_format)
+        engine_prompt = EnginePrompt(marked.pieces(text), param="messages", warnings=marked.warnings)
+        return engine_prompt, _ChatAnswer(answer_constraint, parsers, chat_format)
 
     async def chat_text(self, prompt: ChatPrompt, client: EngineClient) -> str:
-        """The chat as the model reads it. Raises TemplateError, InvalidRequest."""
+        """The chat as the model reads it, with SHOWN_MARKER for each image. Raises TemplateError, InvalidRequest."""
+        return shown(await self._chat_pieces(prompt, client))
+
+    async def count(self, prompt: ChatPrompt | PartsPrompt, client: EngineClient) -> int:
+        """The tokens of the prompt; its images are not decoded. Raises as `chat_text`."""
+        if isinstance(prompt, ChatPrompt):
+            found = EnginePrompt(await self._chat_pieces(prompt, client), param="messages")
+        else:
+            found = await self._plain_prompt(GenerationRequest(prompt=prompt), client)
+        return await client.count(_count_request(found, client))
+
+    async def _chat_pieces(self, prompt: ChatPrompt, client: EngineClient) -> tuple[str | ReadImage, ...]:
         _check_generates(client.facts)
-        return await self._render(prompt, self._template(client, prompt), client.facts)
+        marked, text = await self._render(prompt, self._template(client, prompt), client)
+        return marked.pieces(text)
 
     def shows_tools(self, client: EngineClient) -> bool:
         """Whether the model's template writes the tools of a chat."""
@@ -195,33 +226,52 @@ class RequestPreparer:
             logger.warning("%s has no chat template: chats are rendered as ChatML", client.name)
         return template
 
-    async def _render(self, prompt: ChatPrompt, template: str | None, facts: ModelFacts) -> str:
-        """The template sees only the tools that may be called."""
+    async def _render(
+        self, prompt: ChatPrompt, template: str | None, client: EngineClient
+    ) -> tuple[MarkedMessages, str]:
+        """The template sees only the tools that may be called, and markers in place of images."""
+        facts = client.facts
         if not prompt.messages:
             raise InvalidRequest("messages: at least one message is needed", param="messages")
         template_facts = TemplateFacts(
             source=template, bos_token=_text_of(facts, "bos"), eos_token=_text_of(facts, "eos")
         )
         messages = without_billing_line(prompt.messages) if self._strip_billing_line else prompt.messages
+        marked = await self._images.marked(messages, client)
         tools = tuple(_without_dialect(tool) for tool in usable_tools(prompt))
-        shown = msgspec.structs.replace(prompt, messages=messages, tools=tools)
-        return await self._renderer.render(RenderRequest(prompt=shown, facts=template_facts, now=self._now()))
+        seen = msgspec.structs.replace(prompt, messages=marked.messages, tools=tools)
+        render = RenderRequest(prompt=seen, facts=template_facts, now=self._now())
+        return marked, await self._renderer.render(render)
 
     async def _plain_prompt(self, request: GenerationRequest, client: EngineClient) -> EnginePrompt:
         match request.prompt:
             case TextPrompt(text=text):
                 return EnginePrompt((text,))
+            case PartsPrompt(parts=parts, add_special=add_special):
+                pieces, warnings = await self._images.placed(parts, client)
+                return EnginePrompt(pieces, add_special=add_special, warnings=warnings)
             case TokenPrompt(ids=ids, param=param):
                 return EnginePrompt((ids,), add_special=False, param=param)
             case InfillPrompt() as prompt:
-                pieces = await infill_pieces(prompt, client, request.stopping.max_tokens)
-                if pieces is None:
+                infill = await infill_pieces(prompt, client, request.stopping.max_tokens)
+                if infill is None:
                     return EnginePrompt((prompt.prefix,))
                 return EnginePrompt(
-                    pieces.pieces, parse_special=False, infilled=True, truncated=pieces.truncated
+                    infill.pieces, parse_special=False, infilled=True, truncated=infill.truncated
                 )
             case ChatPrompt():
                 raise TypeError("a chat has no plain prompt")
+
+    async def _check_length(
+        self, prompt: EnginePrompt, request: GenerationRequest, client: EngineClient
+    ) -> None:
+        """As the worker checks every prompt, but before images are decoded. Raises ContextLengthExceeded."""
+        if not any(isinstance(piece, ReadImage) for piece in prompt.pieces):
+            return
+        n_prompt = await client.count(_count_request(prompt, client))
+        n_ctx, requested = client.facts.n_ctx, request.stopping.max_tokens
+        if n_prompt > n_ctx or (n_prompt == n_ctx and requested != 0):
+            raise ContextLengthExceeded(n_prompt, n_ctx, max_tokens=requested, param=prompt.param)
 
     async def _sampling(self, request: GenerationRequest, client: EngineClient) -> SamplingParams:
         sampling = request.sampling
@@ -234,6 +284,16 @@ class RequestPreparer:
         if sampling.seed is None:
             sampling = msgspec.structs.replace(sampling, seed=self._seed())
         return msgspec.structs.replace(sampling, logit_bias=bias)
+
+
+def _count_request(prompt: EnginePrompt, client: EngineClient) -> CountRequest:
+    return CountRequest(
+        id=client.next_id(),
+        prompt=counted(prompt.pieces),
+        add_special=prompt.add_special,
+        parse_special=prompt.parse_special,
+        prompt_param=prompt.param,
+    )
 
 
 def _without_dialect(tool: Tool) -> Tool:

@@ -1,8 +1,9 @@
 """The messages of the worker pipe.
 
-Front to worker: LoadModel once, then any of EngineRequest, EmbedRequest, TokenizeRequest, DetokenizeRequest,
-AbortRequest, ReadState, StoreState, DropState, PingRequest, ShutdownRequest. Worker to front: LoadProgress*, then Ready
-or LoadFailed; then one Step per engine step (the events of all its requests) and the direct answers.
+Front to worker: LoadModel once, then any of MediaData, EngineRequest, EmbedRequest, CountRequest, TokenizeRequest,
+DetokenizeRequest, AbortRequest, ReadState, StoreState, DropState, PingRequest, ShutdownRequest. Worker to front:
+LoadProgress*, then Ready or LoadFailed; then one Step per engine step (the events of all its requests) and the direct
+answers.
 Request ids are chosen by the front and are unique within one worker process.
 """
 
@@ -16,6 +17,7 @@ from jan_serve.core.constraint import CompiledGrammar
 from jan_serve.core.engine_stats import EngineStats
 from jan_serve.core.events import Finished, Timings, TokenInfo
 from jan_serve.core.guide import Guide
+from jan_serve.core.images import PromptPiece
 from jan_serve.core.model_facts import ModelFacts
 from jan_serve.core.sampling import SamplingParams, StopConditions
 
@@ -44,6 +46,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     n_batch: max tokens of a step. n_gpu_layers: -1 all, None fits the free device memory.
     cache_sequences: finished sequences kept as prefix cache.
     draft_path: a GGUF of the same vocabulary, as draft model.
+    projector: a GGUF (mmproj) through which the model sees or hears.
     prompt_lookup: drafts from earlier text: if they pay off (auto), always (on), or never.
     cache_ram_bytes, cache_disk_bytes: for states of sequences evicted from the KV cache; 0: none. cache_dir: folder of
     the files; None: no files. cache_ram_most: upper limit of cache_ram_bytes.
@@ -74,6 +77,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     pooling: Literal["none", "mean", "cls", "last", "rank"] | None = None
     cache_sequences: int = 16
     draft_path: str | None = None
+    projector: str | None = None
     prompt_lookup: Literal["auto", "on", "off"] = "off"
     cache_ram_bytes: int | None = None
     cache_disk_bytes: int | None = None
@@ -113,7 +117,8 @@ class ResumeState(msgspec.Struct, frozen=True):
 class EngineRequest(msgspec.Struct, frozen=True, kw_only=True, tag="generate"):
     """Run `n` sequences from one prompt. The worker tokenises; it never sees a template or a schema.
 
-    prompt: pieces in order; texts are tokenised (special tokens parsed if parse_special), ids are used unchanged.
+    prompt: pieces in order; texts are tokenised (special tokens parsed if parse_special), ids are used unchanged, and
+    images are placed with the marks that the model knows.
     add_special: add BOS/EOS as the GGUF says; a BOS in the text is not doubled.
     prompt_param: field name in errors about the prompt. guide: in place of `grammar`, to constrain parts of the answer.
     visible_specials: control tokens, by their text, that stay in the text despite skip_special_tokens.
@@ -125,7 +130,7 @@ class EngineRequest(msgspec.Struct, frozen=True, kw_only=True, tag="generate"):
     """
 
     id: int
-    prompt: tuple[str | tuple[int, ...], ...]
+    prompt: tuple[PromptPiece, ...]
     add_special: bool = True
     parse_special: bool = True
     prompt_param: str = "prompt"
@@ -146,6 +151,17 @@ class EngineRequest(msgspec.Struct, frozen=True, kw_only=True, tag="generate"):
     cache_salt: str = ""
 
 
+class MediaData(msgspec.Struct, frozen=True, kw_only=True, tag="media_data"):
+    """The next bytes of the images or sounds of this digest, for the request `id`, which follows without them.
+
+    See ipc.media_frames.
+    """
+
+    id: int
+    digest: str
+    data: bytes
+
+
 class EmbedRequest(msgspec.Struct, frozen=True, kw_only=True, tag="embed"):
     """Embed each input. Answered by Embedded or Failed. normalize: L2, over the last axis.
 
@@ -157,6 +173,16 @@ class EmbedRequest(msgspec.Struct, frozen=True, kw_only=True, tag="embed"):
     normalize: bool = True
     adapters: tuple[AdapterUse, ...] = ()
     parse_special: bool = False
+
+
+class CountRequest(msgspec.Struct, frozen=True, kw_only=True, tag="count"):
+    """Count the tokens of a prompt, as EngineRequest has it; images need no pixels. Answered by Counted or Failed."""
+
+    id: int
+    prompt: tuple[PromptPiece, ...]
+    add_special: bool = True
+    parse_special: bool = True
+    prompt_param: str = "prompt"
 
 
 class TokenizeRequest(msgspec.Struct, frozen=True, kw_only=True, tag="tokenize"):
@@ -224,7 +250,9 @@ class ShutdownRequest(msgspec.Struct, frozen=True, tag="shutdown"):
 WorkerRequest = (
     LoadModel
     | EngineRequest
+    | MediaData
     | EmbedRequest
+    | CountRequest
     | TokenizeRequest
     | DetokenizeRequest
     | AbortRequest
@@ -328,6 +356,13 @@ class Embedded(msgspec.Struct, frozen=True, kw_only=True, tag="embedded"):
     prompt_tokens: int
 
 
+class Counted(msgspec.Struct, frozen=True, tag="counted"):
+    """tokens: cells of the context that the prompt takes."""
+
+    id: int
+    tokens: int
+
+
 class Tokenized(msgspec.Struct, frozen=True, tag="tokenized"):
     """pieces: the bytes of each token, on request."""
 
@@ -365,7 +400,7 @@ class Pong(msgspec.Struct, frozen=True, kw_only=True, tag="pong"):
     """
 
     nonce: int
-    phase: Literal["loading", "idle", "decode", "sample", "embed", "other"]
+    phase: Literal["loading", "idle", "decode", "sample", "embed", "encode", "other"]
     phase_s: float
     phase_id: int | None = None
     stats: EngineStats = EngineStats()
@@ -378,6 +413,7 @@ WorkerEvent = (
     | Step
     | Failed
     | Embedded
+    | Counted
     | Tokenized
     | Detokenized
     | StatePart

@@ -16,6 +16,9 @@ from jan_serve.proxy.upstream.node_url import NodeUrl
 DISCOVERY_S: Final = 10.0
 MAX_MODELS: Final = 10_000
 MAX_LIST_BYTES: Final = 8 << 20
+_MAX_PID: Final = 1 << 32
+_MAX_UPTIME_S: Final = 1e12
+_MAX_OPEN: Final = 1 << 20
 _ASLEEP: Final = frozenset({"asleep", "sleeping"})
 
 
@@ -64,15 +67,24 @@ class Condition:
     open_requests: int | None = None
 
 
+def _count(value: object, limit: int) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < limit else None
+
+
+def _seconds(value: object) -> float | None:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _MAX_UPTIME_S:
+        return float(value)
+    return None
+
+
 def condition_of(status: int, content: Any) -> Condition:
     """Read `/health` of jan-serve, LMDeploy or any other server. Raises NodeFailure for one that fails."""
     fields = cast(dict[str, Any], content) if isinstance(content, dict) else {}
     words = [word for name in ("state", "status") if isinstance(word := fields.get(name), str)]
-    pid, uptime, open_requests = (fields.get(name) for name in ("pid", "uptime_s", "open_requests"))
     start = (
-        pid if isinstance(pid, int) else None,
-        float(uptime) if isinstance(uptime, int | float) else None,
-        open_requests if isinstance(open_requests, int) and 0 <= open_requests < 1 << 20 else None,
+        _count(fields.get("pid"), _MAX_PID),
+        _seconds(fields.get("uptime_s")),
+        _count(fields.get("open_requests"), _MAX_OPEN),
     )
     if not _ASLEEP.isdisjoint(words):
         return Condition(State.SLEEPING, "until it is woken", *start)

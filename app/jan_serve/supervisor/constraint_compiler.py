@@ -13,7 +13,9 @@ from jan_serve.ipc.compiling import Compiled, CompileReply, decode_reply
 from jan_serve.ipc.helper import framed
 from jan_serve.supervisor.workers.helper_process import HelperLimit, HelperPool, helper_command
 
-WALL_LIMIT_S: Final = 2.0
+WALL_LIMIT_S: Final = 10.0
+"""The process limits its own CPU time to less; this limit is for overloaded machines and other platforms."""
+
 WAIT_LIMIT_S: Final = 10.0
 
 

@@ -14,6 +14,7 @@ from jan_serve.store.memory.free_memory import FreeMemory
 from jan_serve.store.resolve import ModelResolver
 from jan_serve.store.variants import VariantIndex
 from jan_serve.supervisor.constraint_compiler import ConstraintCompilerPool, default_compile_command
+from jan_serve.supervisor.image_decoder import ImageDecoderPool, default_imaging_command
 from jan_serve.supervisor.limits import ManagerLimits, WorkerLimits
 from jan_serve.supervisor.models.model_manager import ModelManager
 from jan_serve.supervisor.models.source_resolver import SourceResolver
@@ -81,6 +82,11 @@ def build_renderer() -> TemplateRendererPool:
 def build_compiler() -> ConstraintCompilerPool:
     """The compiler of constraints. Starts nothing."""
     return ConstraintCompilerPool(default_compile_command())
+
+
+def build_decoder() -> ImageDecoderPool:
+    """The decoder of images. Starts nothing."""
+    return ImageDecoderPool(default_imaging_command())
 
 
 def build_manager(

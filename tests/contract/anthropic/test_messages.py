@@ -16,8 +16,17 @@ import pytest
 from jan_serve.api.dialects.anthropic import anthropic_dialect
 from jan_serve.api.dialects.openai import openai_dialect
 from jan_serve.errors import ContextLengthExceeded, EngineCrashed, Overloaded
-from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, EngineRequest, RequestCompleted
-from tests.support.fake_client import FakeClient, FakeModels, Script, endings, fake_facts, prompt_text, saying
+from jan_serve.ipc.messages import Accepted, EngineEvent, EngineRequest, RequestCompleted
+from tests.support.fake_client import (
+    FakeClient,
+    FakeModels,
+    Script,
+    endings,
+    failing,
+    fake_facts,
+    prompt_text,
+    saying,
+)
 from tests.support.fronts import http_client, live_server, raw_client, raw_post
 from tests.support.message_events import Event, events_of, replayed
 
@@ -260,18 +269,6 @@ async def test_a_last_message_of_the_assistant_is_continued() -> None:
     assert content_of(answer) == [{"type": "text", "text": "lo."}]
 
 
-def failing(error: Exception, *pieces: str) -> Script:
-    async def script(request: EngineRequest) -> AsyncIterator[EngineEvent]:
-        if pieces:
-            yield Accepted(request.id, 3)
-        for piece in pieces:
-            yield Chunk(request.id, 0, piece)
-        raise error
-        yield endings(request, 0)[0]
-
-    return script
-
-
 @pytest.mark.parametrize("streamed", [False, True])
 @pytest.mark.parametrize(
     ("error", "status", "kind", "words"),
@@ -322,7 +319,7 @@ async def test_images_of_the_user_are_refused_without_being_opened() -> None:
     turns = [{"role": "user", "content": [{"type": "image", "source": source}]}]
     response = await post(messages=turns)
     assert response.status_code == 400
-    assert "this model reads text only" in response.json()["error"]["message"]
+    assert "reads text only; no model of this server can see" in response.json()["error"]["message"]
 
 
 async def test_tokens_are_counted_without_an_answer() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
@@ -14,8 +13,15 @@ from pydantic import TypeAdapter
 
 from jan_serve.api.dialects.openai import openai_dialect
 from jan_serve.errors import ContextLengthExceeded, EngineCrashed, Overloaded
-from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, EngineRequest
-from tests.support.fake_client import FakeClient, FakeModels, Script, endings, fake_facts, prompt_text, saying
+from tests.support.fake_client import (
+    FakeClient,
+    FakeModels,
+    Script,
+    failing,
+    fake_facts,
+    prompt_text,
+    saying,
+)
 from tests.support.fronts import http_client
 from tests.support.response_events import Event, events_of, replayed
 
@@ -277,18 +283,6 @@ async def test_a_server_that_keeps_nothing() -> None:
         answer = (await client.post(PATH, json={"input": "Hi"})).json()
         refused = await client.post(PATH, json={"input": "Hi", "previous_response_id": answer["id"]})
     assert "keeps no answers" in refused.json()["error"]["message"]
-
-
-def failing(error: Exception, *pieces: str) -> Script:
-    async def script(request: EngineRequest) -> AsyncIterator[EngineEvent]:
-        if pieces:
-            yield Accepted(request.id, 3)
-        for piece in pieces:
-            yield Chunk(request.id, 0, piece)
-        raise error
-        yield endings(request, 0)[0]
-
-    return script
 
 
 @pytest.mark.parametrize("streamed", [False, True])

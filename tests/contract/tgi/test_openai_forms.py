@@ -176,7 +176,8 @@ async def test_what_reaches_the_engine() -> None:
     first, second, third = client.requests
     assert (first.sampling.repeat_penalty, first.sampling.temperature) == (2.0, 1.0)
     assert first.stopping.max_tokens == 7
-    assert first.prompt[0][:1] != (256,)
+    [ids] = first.prompt
+    assert isinstance(ids, tuple) and ids[:1] != (256,)
     assert prompt_text(second).endswith("assistant\nWell")
     assert (second.sampling.temperature, third.sampling.temperature) == (0.0, 0.0)
     assert (third.sampling.repeat_penalty, third.prompt) == (1.5, ((256, 97),))

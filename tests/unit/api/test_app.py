@@ -6,11 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
 
 import jan_serve
 from tests.support.documented import document
+from tests.support.fronts import refused
 
+pytestmark = pytest.mark.anyio
 _APP = str(Path(jan_serve.__file__).parent.parent)
 
 
@@ -59,3 +62,42 @@ def test_what_the_document_refers_to_is_there() -> None:
     for status in ("400", "429", "503"):
         schema = refused[status]["content"]["application/json"]["schema"]
         assert schema == {"$ref": "#/components/schemas/ErrorBody"}
+
+
+@pytest.mark.parametrize(
+    "path", ["/actuator/env", "/v1/models/", "/v1", "//v1/models", "/v1/chat/completions/x", "/docs"]
+)
+async def test_unknown_routes_are_404(client: httpx.AsyncClient, path: str) -> None:
+    response = await client.get(f"http://localhost{path}")
+    assert response.status_code == 404
+    assert response.json()["error"]["code"] in ("not_found", "model_not_found")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("PUT", "/v1/models", "GET"), ("POST", "/health", "GET, HEAD"), ("GET", "/v1/chat/completions", "POST"),
+        ("DELETE", "/extras/tokenize", "POST"), ("PATCH", "/metrics", "GET"),
+    ],
+)  # fmt: skip
+async def test_other_methods_are_405_and_say_what_is_allowed(
+    client: httpx.AsyncClient, method: str, path: str, allowed: str
+) -> None:
+    response = await client.request(method, path)
+    refused(response, 405, "method_not_allowed")
+    assert response.headers["allow"] == allowed
+
+
+async def test_a_harmless_id_is_echoed_and_others_are_replaced(client: httpx.AsyncClient) -> None:
+    response = await client.get("/health", headers={"x-request-id": "abc-1.2_3"})
+    assert response.headers["x-request-id"] == "abc-1.2_3"
+    for bad in ("a b", "x" * 129, "<script>", "é"):
+        response = await client.get("/health", headers=[(b"x-request-id", bad.encode())])
+        assert response.headers["x-request-id"].startswith("req_")
+
+
+async def test_every_answer_has_one_and_a_time(client: httpx.AsyncClient) -> None:
+    for path in ("/health", "/v1/models", "/nowhere"):
+        response = await client.get(path)
+        assert response.headers["x-request-id"].startswith("req_")
+        assert int(response.headers["openai-processing-ms"]) >= 0

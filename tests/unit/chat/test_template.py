@@ -1,3 +1,5 @@
+"""Prompts rendered from messages by a model's template."""
+
 from __future__ import annotations
 
 from datetime import UTC, datetime
@@ -5,20 +7,15 @@ from typing import Any
 
 import pytest
 
-from jan_serve.chat import template_sandbox
 from jan_serve.chat.template import render_prompt
 from jan_serve.core.messages import (
     FunctionCall,
-    ImagePart,
     Message,
-    TextPart,
     Tool,
     ToolCall,
-    ToolChoice,
 )
 from jan_serve.core.request import ChatPrompt
 from jan_serve.core.template import TemplateFacts
-from jan_serve.errors import TemplateError, UnsupportedContent
 from models.recipe.chat_template import CHAT_TEMPLATE
 
 USER = (Message(role="user", content="Hi"),)
@@ -70,111 +67,9 @@ def test_templates_find_the_helpers_of_hugging_face(source: str, expected: str) 
     assert render(source) == expected
 
 
-def test_lists_may_be_changed_by_the_template() -> None:
-    assert render("{% set x = [1] %}{{ x.append(2) or x | join(',') }}") == "1,2"
-
-
-def test_a_named_tool_choice_is_an_object() -> None:
-    text = render("{{ tool_choice.function.name }}", tool_choice=ToolChoice("named", "add"))
-    assert text == "add"
-
-
 def test_template_kwargs_reach_the_template_but_replace_nothing() -> None:
     source = "{{ enable_thinking }} {{ messages[0].content }}"
     assert render(source, template_kwargs={"enable_thinking": True, "messages": []}) == "True Hi"
-
-
-def test_text_parts_are_joined_as_they_are() -> None:
-    parts = (TextPart("a "), TextPart("b"))
-    assert render("{{ messages[0].content }}", (Message(role="user", content=parts),)) == "a b"
-
-
-def test_an_image_is_rejected() -> None:
-    parts = (TextPart("look"), ImagePart("file:///etc/passwd"))
-    with pytest.raises(UnsupportedContent, match=r"messages\[0\]") as caught:
-        render(None, (Message(role="user", content=parts),))
-    assert caught.value.param == "messages"
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "{{ ''.__class__.__mro__ }}",
-        "{{ cycler.__init__.__globals__ }}",
-        "{{ '{0.__class__}'.format(1) }}",
-        "{{ ''|attr('__class__') }}",
-        "{{ lipsum() }}",
-        "{{ namespace.__init__.__globals__ }}",
-        "{{ joiner() }}",
-        "{{ raise_exception.__globals__ }}",
-        "{{ strftime_now.__closure__ }}",
-        "{% include '/etc/passwd' %}",
-        "{% import 'os' as os %}",
-    ],
-)
-def test_a_template_cannot_reach_python(source: str) -> None:
-    """What is not refused outright is undefined, and writes nothing."""
-    try:
-        text = render(source)
-    except TemplateError:
-        return
-    assert text == ""
-
-
-def test_the_words_of_raise_exception_reach_the_caller() -> None:
-    with pytest.raises(TemplateError, match="no system role, please") as caught:
-        render("{{ raise_exception('no system role, please') }}")
-    assert caught.value.param == "messages"
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
-        "{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}",
-        "{% if %}",
-        "{{ messages[0].content + 1 }}",
-        "{{ nobody.knows.this }}",
-        "{{ 1 / 0 }}",
-        "{% for x in range(10**9) %}{% endfor %}",
-        "{{ {'a': messages} | tojson(indent=messages) }}",
-        "x" * (template_sandbox.MAX_TEMPLATE_CHARS + 1),
-    ],
-    ids=["recursion", "parentheses", "syntax", "type", "undefined", "division", "range", "argument", "long"],
-)
-def test_a_template_that_fails_is_the_requests_error(source: str) -> None:
-    with pytest.raises(TemplateError):
-        render(source)
-
-
-@pytest.mark.parametrize(
-    ("source", "words"),
-    [
-        ("{{ 'a\\ud800' }}", "wrote half of a surrogate pair"),
-        ("{{ '\\ud83d' }}{{ '\\ude00' }}", "wrote half of a surrogate pair"),
-        ("{{ raise_exception('no \\ud800') }}", r"refused the messages: no \?"),
-        ("{{ ({}).x['\\ud800'].y }}", "the chat template failed"),
-        ("{{ 1 | no\ud800 }}", "does not compile"),
-        ("{{ 'é'.encode('ascii') }}", "failed: UnicodeEncodeError"),
-    ],
-)
-def test_half_of_a_surrogate_pair_is_an_error_that_can_be_written(source: str, words: str) -> None:
-    with pytest.raises(TemplateError, match=words) as caught:
-        render(source)
-    assert caught.value.message.encode()
-
-
-def test_the_words_of_raise_exception_are_bounded() -> None:
-    with pytest.raises(TemplateError) as caught:
-        render("{{ raise_exception('no' * 10000) }}")
-    assert len(caught.value.message) < 2100
-
-
-def test_the_output_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(template_sandbox, "MAX_OUTPUT_CHARS", 100)
-    assert len(render("{{ 'a' * 100 }}")) == 100
-    with pytest.raises(TemplateError, match="more than 100 characters"):
-        render("{% for i in range(1000) %}{{ 'abc' }}{% endfor %}")
 
 
 CHATML_WITHOUT_SYSTEM = (

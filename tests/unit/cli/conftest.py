@@ -61,3 +61,15 @@ def ask(run: Run, server: ServedApp, monkeypatch: pytest.MonkeyPatch) -> Run:
     """As `run`, against `server`."""
     monkeypatch.setenv("JAN_SERVE_URL", server.url)
     return run
+
+
+@pytest.fixture
+def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A configuration for the test. Returns its models folder."""
+    models = tmp_path / "models"
+    models.mkdir()
+    config = tmp_path / "config.toml"
+    config.write_text('data_dir = "."\n')
+    monkeypatch.setenv("JAN_SERVE_CONFIG", str(config))
+    monkeypatch.setattr("jan_serve.wiring.parts.builtin_model", lambda: None)
+    return models

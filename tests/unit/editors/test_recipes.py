@@ -4,38 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
-from jan_serve.editors.facts import EditorModel, Folders, ServerFacts
+from jan_serve.editors.facts import ServerFacts
 from jan_serve.editors.recipes import RECIPES
-
-FOLDERS = Folders(home=Path("/h"), config=Path("/h/.config"), code=Path("/h/Code/User"), zed=Path("/h/zed"))
-CHAT = EditorModel("org/chat:Q4", 8192, is_chat=True, is_embedding=False)
-MODELS = (
-    EditorModel("small", None, is_chat=True, is_embedding=False),
-    CHAT,
-    EditorModel("embed", 512, is_chat=False, is_embedding=True),
-)
-
-
-def facts(*, needs_key: bool = False) -> ServerFacts:
-    """A server with three models."""
-    return ServerFacts("http://127.0.0.1:1337", needs_key, MODELS, CHAT)
-
-
-def parsed(name: str, *, needs_key: bool = False) -> Any:
-    """The settings file of a program that had none."""
-    recipe = RECIPES[name](facts(needs_key=needs_key), FOLDERS)
-    assert recipe.change is not None
-    text = recipe.change.merge("")
-    readers = {".json": json.loads, ".yaml": yaml.safe_load, ".yml": yaml.safe_load, ".toml": tomllib.loads}
-    return readers[recipe.change.path.suffix](text)
+from tests.unit.editors.support import CHAT, FOLDERS, facts, parsed
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -156,33 +132,3 @@ def test_claude() -> None:
     assert models == {"org/chat:Q4"}
     assert "ANTHROPIC_AUTH_TOKEN" not in parsed("claude", needs_key=True)["env"]
     assert json.loads(recipe.change.merge('{"model": "opus", "env": {"A": "1"}}'))["env"]["A"] == "1"
-
-
-def test_goose() -> None:
-    assert parsed("goose") == {
-        "GOOSE_MODEL": "org/chat:Q4",
-        "GOOSE_PROVIDER": "ollama",
-        "OLLAMA_HOST": "http://127.0.0.1:1337",
-    }
-    # Its Ollama provider cannot send a key.
-    assert parsed("goose", needs_key=True)["GOOSE_PROVIDER"] == "openai"
-
-
-@pytest.mark.parametrize(
-    ("name", "needs_key", "words"),
-    [
-        ("copilot", True, "--open-network 127.0.0.1/32"),
-        ("copilot", True, "--open-route /v1/chat/completions"),
-        ("raycast", True, "--open-network 127.0.0.1/32, which"),
-        ("home-assistant", False, "--host 0.0.0.0 --api-key KEY --open-network 192.168.1.0/24"),
-        ("home-assistant", True, "http://THIS-MACHINE:1337"),
-        ("n8n", False, "--allowed-host host.docker.internal"),
-        ("n8n", True, "http://host.docker.internal:1337"),
-        ("langchain", True, '"Authorization": "Bearer YOUR-KEY"'),
-        ("obsidian", False, "app://obsidian.md"),
-        ("cursor", False, "Cursor's own servers"),
-        ("windsurf", False, "no setting"),
-    ],
-)
-def test_what_programs_need_of_the_server(name: str, needs_key: bool, words: str) -> None:
-    assert words in "\n".join(RECIPES[name](facts(needs_key=needs_key), FOLDERS).steps)

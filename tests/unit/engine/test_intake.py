@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from jan_serve.core.images import AudioPiece, ImagePiece, PromptPiece
 from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.core.sequence_state import SequenceState
 from jan_serve.engine.intake import Intake
@@ -16,9 +17,10 @@ from jan_serve.errors import (
     ContextLengthExceeded,
     InvalidRequest,
     InvalidState,
+    UnsupportedContent,
     UnsupportedOperation,
 )
-from jan_serve.ipc.messages import AdapterUse, EngineRequest, EngineSettings, ResumeState
+from jan_serve.ipc.messages import AdapterUse, CountRequest, EngineRequest, EngineSettings, ResumeState
 from tests.unit.engine.small_vocab import BOS, LETTERS, small_vocab
 
 N_CTX = 16
@@ -45,8 +47,18 @@ def request_of(*prompt: str | tuple[int, ...], **fields: Any) -> EngineRequest:
 def test_a_prompt_becomes_tokens(
     prompt: tuple[str | tuple[int, ...], ...], fields: dict[str, Any], text: str
 ) -> None:
-    tokens = intake().to_tokens(request_of(*prompt, **fields))
+    [sequence] = intake().prepare(request_of(*prompt, **fields))
+    tokens = sequence.tokens.view()
     assert "".join(LETTERS[token] for token in tokens) == text
+
+
+@pytest.mark.parametrize(
+    ("piece", "sense"),
+    [(ImagePiece(width=4, height=4, digest="ab"), "see"), (AudioPiece(digest="ab"), "hear")],
+)
+def test_a_model_without_a_projector_neither_sees_nor_hears(piece: PromptPiece, sense: str) -> None:
+    with pytest.raises(UnsupportedContent, match=f"messages: this model cannot {sense}"):
+        intake().count(CountRequest(id=1, prompt=("a", piece), prompt_param="messages"))
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from jan_serve.core.events import GenerationEvent
 from jan_serve.core.request import GenerationRequest
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
 from jan_serve.generation.deadline import RunningRequests
+from jan_serve.generation.images import ImageReader
 from jan_serve.generation.prepare import RequestPreparer
 from jan_serve.generation.service import GenerationService
 from tests.support.compiling import InlineTranslator
@@ -19,13 +20,14 @@ from tests.support.rendering import InlineRenderer
 SEED = 77
 
 
-def preparer() -> RequestPreparer:
+def preparer(images: ImageReader | None = None) -> RequestPreparer:
     """One whose clock stands and whose seeds are all SEED."""
     return RequestPreparer(
         GrammarCache(InlineTranslator()),
         InlineRenderer(),
         now=lambda: datetime(2026, 3, 4, tzinfo=UTC),
         seed=lambda: SEED,
+        images=images,
     )
 
 

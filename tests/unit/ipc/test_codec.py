@@ -11,6 +11,7 @@ import pytest
 from jan_serve.core.constraint import CompiledGrammar
 from jan_serve.core.engine_stats import EngineStats
 from jan_serve.core.events import Timings, TokenInfo, TokenLogprob
+from jan_serve.core.images import AudioPiece, ImagePiece
 from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.errors import ProtocolError
 from jan_serve.ipc import codec
@@ -18,6 +19,8 @@ from jan_serve.ipc.messages import (
     AbortRequest,
     Accepted,
     Chunk,
+    Counted,
+    CountRequest,
     Detokenized,
     DetokenizeRequest,
     Embedded,
@@ -46,12 +49,18 @@ REQUESTS: list[WorkerRequest] = [
     LoadModel(path="/models/mödel 模型.gguf", settings=EngineSettings(n_ctx=512, layer_bytes=(1, 2))),
     EngineRequest(
         id=1,
-        prompt=("text \x00 é", (1, 2, 3)),
+        prompt=(
+            "text \x00 é",
+            (1, 2, 3),
+            ImagePiece(width=1, height=2, digest="ab", pixels=b"\x00\xff\x01" * 2),
+            AudioPiece(digest="cd", samples=b"\x00" * 4),
+        ),
         sampling=SamplingParams(logit_bias={5: -100.0}, seed=2**32 - 1),
         stopping=StopConditions(stop=("\n",)),
         grammar=CompiledGrammar("root ::= [a-z]", "start: /[a-z]/"),
     ),
     EmbedRequest(id=2, inputs=("a", (1, 2))),
+    CountRequest(id=7, prompt=("a", (1,), ImagePiece(width=4000, height=3000, digest="ab"))),
     TokenizeRequest(id=3, text="😀", with_pieces=True),
     DetokenizeRequest(id=4, tokens=(1, 2)),
     AbortRequest(5),
@@ -73,6 +82,7 @@ EVENTS: list[WorkerEvent] = [
     ),
     Failed(id=3, code="engine_failure", payload={"message": "x"}),
     Embedded(id=2, vectors=(b"\x00" * 8,), dimensions=2, prompt_tokens=3),
+    Counted(7, 4015),
     Tokenized(3, (1, 2), (b"a", b"\xff")),
     Detokenized(4, "\ufffd"),
     Pong(nonce=6, phase="sample", phase_s=0.25, phase_id=1, stats=EngineStats(running=1)),

@@ -144,11 +144,12 @@ async def test_a_constraint_that_takes_too_much_is_refused(text: str) -> None:
         assert await pool.translate(does("next")) == CompiledGrammar("next", "")
 
 
-async def test_the_wall_clock_is_a_limit_too() -> None:
+@pytest.mark.skipif(sys.platform == "win32", reason="there the wall clock is the only limit")
+async def test_a_busy_machine_is_not_held_against_the_constraint() -> None:
     async with compilers(scripted(), wall_limit_s=1.0) as pool:
         await pool.translate(does("first"))
         [process] = children()
-        with pytest.raises(GrammarTooComplex):
+        with pytest.raises(Overloaded, match="busy"):
             await pool.translate(does("sleep"))
         assert process not in children()
 

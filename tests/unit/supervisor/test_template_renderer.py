@@ -15,7 +15,14 @@ import pytest
 from jan_serve.core.messages import ImagePart, Message
 from jan_serve.core.request import ChatPrompt
 from jan_serve.core.template import TemplateFacts
-from jan_serve.errors import EngineCrashed, ProtocolError, TemplateError, Unavailable, UnsupportedContent
+from jan_serve.errors import (
+    EngineCrashed,
+    Overloaded,
+    ProtocolError,
+    TemplateError,
+    Unavailable,
+    UnsupportedContent,
+)
 from jan_serve.ipc.rendering import RenderRequest
 from jan_serve.supervisor.template_renderer import TemplateRendererPool, default_render_command
 from jan_serve.supervisor.workers.helper_process import PROCESSES
@@ -116,9 +123,10 @@ async def test_what_templates_leave_in_memory_is_not_held_against_others() -> No
         assert await pool.render(request(SHOW)) == "Hi"
 
 
-async def test_the_wall_clock_is_a_limit_too() -> None:
+@pytest.mark.skipif(sys.platform == "win32", reason="there the wall clock is the only limit")
+async def test_a_busy_machine_is_not_held_against_the_template() -> None:
     async with renderers(wall_limit_s=0.01) as pool:
-        with pytest.raises(TemplateError, match="more time or memory"):
+        with pytest.raises(Overloaded, match="busy"):
             await pool.render(request(HOSTILE["nested loops"]))
 
 

@@ -3,6 +3,7 @@ import { useEffect, useState } from "preact/hooks";
 import { messageOf } from "../api/http";
 import { readFleet, type Fleet, type FleetNode } from "../api/nodes";
 import { rate } from "../ui/format";
+import { Tile } from "../ui/tile";
 
 const EVERY_MS = 2_000;
 
@@ -52,18 +53,6 @@ function Node({ node }: { node: FleetNode }) {
         {speed}
       </p>
     </li>
-  );
-}
-
-function Tile({ name, value, more }: { name: string; value: string; more: string }) {
-  return (
-    <div class="tile">
-      <dt>{name}</dt>
-      <dd>
-        <span class="figure">{value}</span>
-        <span class="hint">{more}</span>
-      </dd>
-    </div>
   );
 }
 

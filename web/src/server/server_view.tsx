@@ -6,6 +6,7 @@ import { readHealth, type Health } from "../api/server";
 import { apiKey, forgetKey } from "../state/key";
 import { bytes, duration, percent, rate } from "../ui/format";
 import { say } from "../ui/notice";
+import { Tile } from "../ui/tile";
 import { Chart } from "./chart";
 import { EditorSettings } from "./editor_settings";
 import { counted, type Reading } from "./reading";
@@ -45,18 +46,6 @@ export function ServerView() {
           </button>
         </p>
       )}
-    </div>
-  );
-}
-
-function Tile({ name, value, more }: { name: string; value: string; more: string }) {
-  return (
-    <div class="tile">
-      <dt>{name}</dt>
-      <dd>
-        <span class="figure">{value}</span>
-        <span class="hint">{more}</span>
-      </dd>
     </div>
   );
 }

@@ -33,6 +33,7 @@ from jan_serve.supervisor.models.updated_sources import UpdatedSources
 from jan_serve.wiring.model_sources import ModelSources
 from jan_serve.wiring.parts import (
     build_compiler,
+    build_decoder,
     build_library,
     build_manager,
     build_renderer,
@@ -168,7 +169,18 @@ def run_server(
             profile = sources.profile
         # Before and after uvicorn has its own handlers, the event loop makes an interrupt a cancellation.
         return run(
-            settings, manager, renderer, compiler, sock, library, observer, profile, control, runner, more
+            settings,
+            manager,
+            renderer,
+            compiler,
+            sock,
+            library,
+            observer,
+            profile,
+            control,
+            runner,
+            more,
+            build_decoder(),
         )
 
 

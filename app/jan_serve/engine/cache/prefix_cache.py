@@ -5,7 +5,7 @@ Pure: the engine moves the cells. Entries stay until their cells or ids are need
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from jan_serve.engine.tokens import Tokens, common_prefix
@@ -13,12 +13,16 @@ from jan_serve.engine.tokens import Tokens, common_prefix
 
 @dataclass(slots=True, eq=False)
 class CachedSequence:
-    """A finished sequence. used: logical time of the last use. prompt_length: tokens before its answer."""
+    """A finished sequence. used: logical time of the last use. prompt_length: tokens before its answer.
+
+    surplus: cells minus positions of its images.
+    """
 
     seq_id: int
     tokens: Tokens
     used: int
     prompt_length: int
+    surplus: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +52,21 @@ class PrefixCache:
         """Least recently used first."""
         return [entry.seq_id for entry in sorted(self._entries.values(), key=lambda entry: entry.used)]
 
-    def match(self, prompt: Tokens, running: Iterable[tuple[int, Tokens]] = ()) -> PrefixMatch | None:
+    def match(
+        self,
+        prompt: Tokens,
+        running: Iterable[tuple[int, Tokens]] = (),
+        cut: Callable[[int], int] = lambda length: length,
+    ) -> PrefixMatch | None:
         """The longest usable prefix of `prompt` among the entries and the `running` sequences' computed tokens.
 
-        At least one token of the prompt is left to compute, for its logits.
+        At least one token of the prompt is left to compute, for its logits. cut: shortens a length to a usable one.
         """
         best: PrefixMatch | None = None
         limit = len(prompt) - 1
         candidates = [(entry.seq_id, entry.tokens) for entry in self._entries.values()]
         for seq_id, tokens in [*candidates, *running]:
-            length = common_prefix(prompt[:limit], tokens)
+            length = cut(common_prefix(prompt[:limit], tokens))
             if self.whole_only and length != len(tokens):
                 continue
             if length > 0 and (best is None or length > best.length):
@@ -71,7 +80,7 @@ class PrefixCache:
             self._time += 1
             entry.used = self._time
 
-    def add(self, seq_id: int, tokens: Tokens, prompt_length: int = 0) -> list[int]:
+    def add(self, seq_id: int, tokens: Tokens, prompt_length: int = 0, surplus: int = 0) -> list[int]:
         """Add a finished sequence. Removes and returns the entries that are prefixes of it."""
         covered = [
             entry.seq_id
@@ -81,11 +90,16 @@ class PrefixCache:
         for other in covered:
             del self._entries[other]
         self._time += 1
-        self._entries[seq_id] = CachedSequence(seq_id, tokens, self._time, prompt_length)
+        self._entries[seq_id] = CachedSequence(seq_id, tokens, self._time, prompt_length, surplus)
         return covered
 
     def tokens(self, seq_id: int) -> Tokens:
         return self._entries[seq_id].tokens
+
+    def position(self, seq_id: int) -> int:
+        """llama.cpp's position behind an entry with its whole prompt."""
+        entry = self._entries[seq_id]
+        return len(entry.tokens) - entry.surplus
 
     def cut_answer(self, seq_id: int) -> bool:
         """Cut an entry to its prompt. False if it has no answer."""

@@ -64,10 +64,10 @@ class SequenceMemory:
         is_usable = (
             prefix is not None
             and (prefix.seq_id in self.cache or prefix.seq_id in others)
-            and self._context.reaches_back(prefix.seq_id, prefix.length)
+            and self._context.reaches_back(prefix.seq_id, sequence.position(prefix.length))
         )
         if restored:
-            shared = self._share_restored(sequence.seq_id, prefix) if prefix is not None and is_usable else 0
+            shared = self._share_restored(sequence, prefix) if prefix is not None and is_usable else 0
             self.cells.extend(sequence.seq_id, restored - shared)
             return restored
         if prefix is None or not is_usable:
@@ -75,7 +75,7 @@ class SequenceMemory:
         if self.whole_only:
             self._context.copy_all(prefix.seq_id, sequence.seq_id)
         else:
-            self._context.copy_prefix(prefix.seq_id, sequence.seq_id, prefix.length)
+            self._context.copy_prefix(prefix.seq_id, sequence.seq_id, sequence.position(prefix.length))
         self.cells.share(prefix.seq_id, sequence.seq_id, prefix.length)
         return prefix.length
 
@@ -135,13 +135,21 @@ class SequenceMemory:
             self.release(sequence.seq_id)
             return
         tokens = sequence.prefix(sequence.num_computed)
-        for covered in self.cache.add(sequence.seq_id, tokens, sequence.state.prompt_length):
+        surplus = sequence.media.surplus
+        for covered in self.cache.add(sequence.seq_id, tokens, sequence.state.prompt_length, surplus):
             self.release(covered)
+
+    def rewind(self, sequence: Sequence) -> None:
+        """Drop cells of a batch that was not committed. An image that is computed in part begins again."""
+        start = sequence.media.cut(sequence.num_computed)
+        self._context.truncate(sequence.seq_id, sequence.position(start))
+        self.cells.shrink(sequence.seq_id, sequence.num_computed - start)
+        sequence.num_computed = start
 
     def drop_draft(self, sequence: Sequence) -> None:
         """Free the cells of a rejected draft."""
         if sequence.num_drafted:
-            self._context.truncate(sequence.seq_id, sequence.num_computed)
+            self._context.truncate(sequence.seq_id, sequence.position(sequence.num_computed))
             self.cells.shrink(sequence.seq_id, sequence.num_drafted)
             sequence.num_drafted = 0
 
@@ -166,13 +174,14 @@ class SequenceMemory:
             pass
         self.states.flush(timeout_s)
 
-    def _share_restored(self, seq_id: int, prefix: PrefixMatch) -> int:
+    def _share_restored(self, sequence: Sequence, prefix: PrefixMatch) -> int:
         """Share the cells of `prefix` with a restored sequence instead of a second copy. Returns the shared tokens."""
         if self.whole_only or prefix.length < MIN_TOKENS:
             return 0
-        if not self._context.replace_prefix(prefix.seq_id, seq_id, prefix.length):
+        position = sequence.position(prefix.length)
+        if not self._context.replace_prefix(prefix.seq_id, sequence.seq_id, position):
             return 0
-        self.cells.share(prefix.seq_id, seq_id, prefix.length)
+        self.cells.share(prefix.seq_id, sequence.seq_id, prefix.length)
         return prefix.length
 
     def _take_id(self, keep: int | None) -> int:
@@ -195,7 +204,7 @@ class SequenceMemory:
         """
         saved = self.states.save_evicted(seq_id)
         if saved and self._context.has_window and self.cache.cut_answer(seq_id):
-            self._context.truncate(seq_id, len(self.cache.tokens(seq_id)))
+            self._context.truncate(seq_id, self.cache.position(seq_id))
             self.states.save_evicted(seq_id)
         return saved
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import TypeVar
@@ -88,12 +89,16 @@ class StateCache:
                 self._drop(oldest)
                 self._write(oldest)
 
-    def match(self, prompt: Tokens) -> StateMatch | None:
-        """The state with the longest usable prefix of `prompt`. Leaves at least one token of it to compute."""
+    def match(self, prompt: Tokens, cut: Callable[[int], int] = lambda length: length) -> StateMatch | None:
+        """The state with the longest usable prefix of `prompt`. Leaves at least one token of it to compute.
+
+        cut: shortens a length to a usable one.
+        """
         found: list[tuple[SavedState | StateFile, int] | None] = [self._find(self._states, prompt[:-1])]
         if self._files is not None:
             found.append(self._find(self._files.index, prompt[:-1]))
-        matches = [StateMatch(length, state) for state, length in filter(None, found) if length >= MIN_TOKENS]
+        matches = [StateMatch(cut(length), state) for state, length in filter(None, found)]
+        matches = [match for match in matches if match.length >= MIN_TOKENS]
         return max(matches, key=lambda match: match.length, default=None)
 
     def _find(self, index: PrefixIndex[S], prompt: Tokens) -> tuple[S, int] | None:

@@ -101,7 +101,7 @@ class StateRestorer:
             missed = self._states.version, num_cached
             if self._missed.get(key) == missed:
                 return False
-            match = self._states.match(sequence.prefix())
+            match = self._states.match(sequence.prefix(), sequence.media.cut)
             if match is None or not _pays(match.length - num_cached, len(match.source.tokens)):
                 self._missed[key] = missed
                 return False
@@ -140,15 +140,16 @@ class StateRestorer:
         if state is None:
             return 0
         # A preempted sequence has more tokens now than at the match.
-        length = common_prefix(sequence.prefix()[:-1], state.tokens)
+        length = sequence.media.cut(common_prefix(sequence.prefix()[:-1], state.tokens))
         if self._cache.whole_only and length < len(state.tokens):
             return 0
         if not _pays(length - num_cached, len(state.tokens)) or not make_room(len(state.tokens)):
             return 0
         if not self._context.restore_sequence(sequence.seq_id, state.data, len(state.tokens)):
             return 0
-        is_cut = length == len(state.tokens) or self._context.truncate(sequence.seq_id, length)
-        if not is_cut or not self._context.reaches_back(sequence.seq_id, length):
+        position = sequence.position(length)
+        is_cut = length == len(state.tokens) or self._context.truncate(sequence.seq_id, position)
+        if not is_cut or not self._context.reaches_back(sequence.seq_id, position):
             self._context.remove(sequence.seq_id)
             return 0
         self.restored += 1

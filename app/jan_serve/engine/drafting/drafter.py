@@ -108,7 +108,7 @@ class Drafter:
         record = self._records.get(id(sequence), self._overall)
         if found is not None:
             return DraftCandidate(record.share(found.match_length), min(limit, len(found.tokens)))
-        if self._model is None:
+        if self._model is None or sequence.media:  # a draft model sees no images
             return DraftCandidate(0.0, 0)
         return DraftCandidate(record.share(None), limit, self._model.token_s)
 

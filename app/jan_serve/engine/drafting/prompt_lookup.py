@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from jan_serve.engine.tokens import Tokens
+from jan_serve.engine.tokens import Tokens, only_tokens
 
 MIN_MATCH = 3
 """Tokens that must match before a guess."""
@@ -49,10 +49,10 @@ class TokenHistory:
         self._earlier: list[int] = [-1] * MIN_MATCH
 
     def catch_up(self, tokens: Tokens) -> None:
-        """Append the tokens added since the last call. `tokens` must only have grown."""
+        """Append the tokens added since the last call, without stand-ins. `tokens` must only have grown."""
         new = tokens[self._num_seen :]
         self._num_seen = len(tokens)
-        for token in new[-_MAX_INDEXED:].tolist():
+        for token in only_tokens(new)[-_MAX_INDEXED:].tolist():
             self.tokens.append(token)
             self._key = (self._key << _ID_BITS | token) & _KEY_MASK
             position = len(self.tokens)

@@ -66,7 +66,10 @@ class StateTransfer:
         if self._known is None:
             settings = self._load.settings
             try:
-                digest = digest_files(model_parts(Path(self._load.path)))
+                files = [*model_parts(Path(self._load.path))]
+                if settings.projector is not None:
+                    files.append(Path(settings.projector))
+                digest = digest_files(files)
             except OSError as error:
                 raise InvalidModel(f"The file of the model cannot be read: {error.strerror}.") from None
             self._known = StateIdentity(

@@ -63,11 +63,17 @@ def _load_backends() -> None:
         load(os.fsencode(lib._base_path))
 
 
+def log_to(set_log: Callable[[Any, Any], None]) -> None:
+    """Give the log callback of `start` to another library of llama.cpp."""
+    set_log(_state["log_callback"], ctypes.c_void_p(0))
+
+
 @dataclass(slots=True)
 class LastError:
-    """text: the last error line of llama.cpp, without the function name; "" if there is none."""
+    """text: the last error of llama.cpp, without the function name; "" if there is none. lines: all of them."""
 
     text: str = ""
+    lines: tuple[str, ...] = ()
 
 
 @contextlib.contextmanager
@@ -82,6 +88,7 @@ def last_error() -> Generator[LastError]:
         del _state["errors"]
         errors = [line.strip() for line in lines if line.strip()]
         if errors:
+            found.lines = tuple(errors)
             found.text = errors[-1].rpartition(": failed to apply lora adapter: ")[2].rstrip(".")
 
 

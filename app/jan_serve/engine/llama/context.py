@@ -41,6 +41,8 @@ DECODE_ABORTED = 2
 class Batch:
     """A `llama_batch` over numpy arrays: tokens of one or many sequences for one llama_decode."""
 
+    is_causal = True
+
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.size = 0
@@ -87,6 +89,40 @@ class Batch:
         self._logits[i] = 1
         self.size = i + 1
         return i
+
+
+class EmbeddingBatch:
+    """A `llama_batch` of embeddings in place of tokens, without outputs: cells of images and sound."""
+
+    def __init__(
+        self,
+        rows: Sequence[Floats],
+        positions: Sequence[Tokens],
+        seq_ids: Sequence[int],
+        *,
+        is_causal: bool = True,
+    ) -> None:
+        """One item for each sequence. rows: (cells, width). positions: (components, cells).
+
+        is_causal: if not, cells attend to later ones of their sequence too, and `n_ubatch` is the most of them.
+        """
+        self.is_causal = is_causal
+        self.size = sum(len(part) for part in rows)
+        self._embd = np.ascontiguousarray(np.concatenate(rows), np.float32)
+        self._pos = np.ascontiguousarray(np.concatenate(positions, axis=1), np.int32)
+        self._n_seq = np.ones(self.size, np.int32)
+        self._seq = np.repeat(np.array(seq_ids, np.int32), [len(part) for part in rows])
+        self._seq_pointers = self._seq.ctypes.data + 4 * np.arange(self.size, dtype=np.uintp)
+        self._logits = np.zeros(self.size, np.int8)
+        self.raw = lib.llama_batch(
+            0,
+            None,
+            _pointer(self._embd, ctypes.c_float),
+            _pointer(self._pos, lib.llama_pos),
+            _pointer(self._n_seq, ctypes.c_int32),
+            _pointer(self._seq_pointers, ctypes.POINTER(lib.llama_seq_id)),
+            _pointer(self._logits, ctypes.c_int8),
+        )
 
 
 class AbortFlag:
@@ -166,6 +202,7 @@ class LlamaContext:
         self.n_vocab = model.vocab.n_tokens
         self._memory = lib.llama_get_memory(pointer)
         self._n_swa = model.n_swa
+        self._has_mrope = model.has_mrope
 
     def close(self) -> None:
         if self.pointer:
@@ -190,13 +227,17 @@ class LlamaContext:
             (ctypes.c_float * count)(*scales),
         )
 
-    def decode(self, batch: Batch) -> int:
+    def decode(self, batch: Batch | EmbeddingBatch) -> int:
         """`llama_decode`; blocks, with the GIL released, until the outputs are ready. Returns its code.
 
         1: no cells, nothing changed. 2: aborted; below 0: fatal (part of the batch may be in memory).
         """
         batch.raw.n_tokens = batch.size
+        if not batch.is_causal:
+            lib.llama_set_causal_attn(self.pointer, False)
         code = int(lib.llama_decode(self.pointer, batch.raw))
+        if not batch.is_causal:
+            lib.llama_set_causal_attn(self.pointer, True)
         if code == DECODE_OK:
             lib.llama_synchronize(self.pointer)
         return code
@@ -287,14 +328,15 @@ class LlamaContext:
         """`llama_state_seq_set_data` into an empty sequence. The caller must have verified the bytes by a checksum.
 
         False, and the sequence stays empty, without room, or if the bytes are of another kind of context or not of
-        `length` tokens.
+        `length` tokens. Where images share positions, of at most so many.
         """
         data = np.ascontiguousarray(data)
         read = int(
             lib.llama_state_seq_set_data(self.pointer, _pointer(data, ctypes.c_uint8), len(data), seq_id)
         )
         last = int(lib.llama_memory_seq_pos_max(self._memory, seq_id))
-        if read != len(data) or last != length - 1:
+        is_of_length = 0 <= last < length if self._has_mrope else last == length - 1
+        if read != len(data) or not is_of_length:
             self.remove(seq_id)
             return False
         return True

@@ -13,6 +13,7 @@ from jan_serve.errors import InvalidModel, SettingsError
 
 _MAX_METADATA_VALUE = 4096
 _POOLING_NAMES = {-1: "unspecified", 0: "none", 1: "mean", 2: "cls", 3: "last", 4: "rank"}
+_MROPE = (lib.LLAMA_ROPE_TYPE_MROPE, lib.LLAMA_ROPE_TYPE_IMROPE)
 _TEMPLATE_KEY = "tokenizer.chat_template"
 
 
@@ -87,6 +88,16 @@ class LlamaModel:
     def n_embd(self) -> int:
         """Width of the embeddings that the model returns."""
         return int(lib.llama_model_n_embd_out(self.pointer))
+
+    @property
+    def n_embd_inp(self) -> int:
+        """Width of the embeddings that the model reads, in place of tokens."""
+        return int(lib.llama_model_n_embd_inp(self.pointer))
+
+    @property
+    def has_mrope(self) -> bool:
+        """Whether tokens have positions in several dimensions, so that cells of an image share one in the first."""
+        return int(lib.llama_model_rope_type(self.pointer)) in _MROPE
 
     @property
     def n_layer(self) -> int:

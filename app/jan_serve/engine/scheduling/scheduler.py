@@ -63,6 +63,11 @@ class PlanItem:
         return self.count if self.draft is None else self.count + len(self.draft)
 
     @property
+    def is_media(self) -> bool:
+        """Whether it computes cells of an image or a sound. Before the batch is committed."""
+        return self.sequence.media.chunk_at(self.sequence.num_computed) is not None
+
+    @property
     def is_decode(self) -> bool:
         return not self.sequence.is_prefilling
 
@@ -183,7 +188,10 @@ class Scheduler:
                 break
             if not sequence.is_prefilling:
                 continue
-            count = min(sequence.num_prefill, room)
+            count = sequence.num_prefill
+            chunk = sequence.media.chunk_at(sequence.num_computed)
+            if chunk is None or not chunk.is_whole:
+                count = min(count, room)
             if sequence.wants_prompt_scores:
                 count = min(count, SCORED_CHUNK)
                 items.append(PlanItem(sequence, count, "all"))
@@ -202,14 +210,15 @@ class Scheduler:
         if sequence.wants_prompt_scores:
             return None
         running = [(s.seq_id, s.prefix(s.num_computed)) for s in self.running]
-        return self._cache.match(sequence.prefix(), running)
+        return self._cache.match(sequence.prefix(), running, sequence.media.cut)
 
     def _being_prefilled(self, sequence: Sequence) -> int:
         """The longest prefix that running prefills will compute and can share."""
         if not self._share_prefill or sequence.wants_prompt_scores:
             return 0
         prompt = sequence.prefix(len(sequence.tokens) - 1)
-        return max((self._shared_later(prompt, s) for s in self.running if s.is_prefilling), default=0)
+        cut = sequence.media.cut
+        return max((cut(self._shared_later(prompt, s)) for s in self.running if s.is_prefilling), default=0)
 
     def _shared_later(self, prompt: Tokens, other: Sequence) -> int:
         common = common_prefix(prompt, other.prefix())

@@ -49,7 +49,7 @@ class Assertions:
         self._terms = terms
 
     def allowed(self, node: Node) -> TypeSets:
-        """The values that satisfy `type`, `enum`, `const` and the keywords of each single type."""
+        """The values that satisfy `type` and the keywords of each single type; `enum` and `const` are left out."""
         schema = node.schema
         result = self.types(node)
         if not NUMBER_KEYWORDS.isdisjoint(schema) and result.number:

@@ -13,6 +13,7 @@ from starlette.types import Scope, Send
 
 from jan_serve.api.errors import HttpError, http_problem
 from jan_serve.api.http.request_record import record_of
+from jan_serve.errors import JanServeError
 from jan_serve.fleet.assignment import Outcome
 from jan_serve.fleet.fleet import Fleet
 from jan_serve.fleet.node import Node, Role
@@ -99,8 +100,14 @@ class DistServe:
         body = _with(call, fields, without=("stream_options",))
         wanted = replace(call, role=Role.PREFILL, body=body, facts=replace(facts, stream=False))
         tried: list[Node] = []
+        problem: HttpError | None = None
         while True:
-            relay = await self._forwarder.answer_of(wanted, tried=tried, preferred=self._linked(decode))
+            try:
+                relay = await self._forwarder.answer_of(wanted, tried=tried, preferred=self._linked(decode))
+            except JanServeError:  # no node is left
+                if problem is None:
+                    raise
+                raise problem from None
             node = relay.assignment.node
             tried.append(node)
             outcome = Outcome.LEFT
@@ -111,8 +118,9 @@ class DistServe:
             except NodeFailure as failure:
                 outcome = Outcome.FAILED
                 logger.warning("node %s %s", node.name, failure.message)
+                problem = node_failed(node.name, failure)
                 if len(tried) >= MAX_TRIES:
-                    raise node_failed(node.name, failure) from None
+                    raise problem from None
             finally:
                 self._forwarder.close(relay, outcome)
 
@@ -143,7 +151,7 @@ class DistServe:
             tokens = cast(list[int] | None, fields.get("remote_token_ids")) or [0]
             blocks = cast(list[int] | None, fields.get("cache_block_ids")) or []
             prefilled = Prefilled(node, session, int(tokens[-1]), blocks)
-        except (msgspec.DecodeError, KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, RecursionError):
             raise NodeFailure(Failure.PROTOCOL, "does not say where the state of a prefill is") from None
         self._links.keep(node, session)
         return prefilled
@@ -175,9 +183,19 @@ class DistServe:
         failed: list[Node] = [*tried]
         problem: HttpError | None = None
         for _ in range(MAX_TRIES):
-            node = self._fleet.choose(
-                call.model, call.keys, now=self._clock(), role=Role.DECODE, tried=failed, preferred=preferred
-            )
+            try:
+                node = self._fleet.choose(
+                    call.model,
+                    call.keys,
+                    now=self._clock(),
+                    role=Role.DECODE,
+                    tried=failed,
+                    preferred=preferred,
+                )
+            except JanServeError:
+                if problem is None:
+                    raise
+                break
             try:
                 await self._links.connect(prefilled.node, node)
                 return node
@@ -223,7 +241,7 @@ def _refused(status: int, content: bytes, node: Node) -> Exception:
     if HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR:
         try:
             message = cast(dict[str, Any], msgspec.json.decode(content, type=dict)).get("message")
-        except msgspec.DecodeError:
+        except (ValueError, RecursionError):
             message = None
         text = message if isinstance(message, str) else f"The node {node.name} refuses the request."
         return http_problem(status, "invalid_request", text[:2000])

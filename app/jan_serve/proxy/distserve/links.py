@@ -195,7 +195,7 @@ class PairLinks:
         )
         try:
             layout = msgspec.json.decode(content) if isinstance(content, str) else content
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             layout = None
         if status != HTTPStatus.OK or not isinstance(layout, dict):
             raise NodeFailure(

@@ -182,6 +182,11 @@ class NodeConnection(asyncio.Protocol):
 
     # httptools
 
+    def on_message_begin(self) -> None:
+        if self._is_complete:
+            self._break("sent more than its answer")
+            raise ValueError("another answer")
+
     def on_header(self, name: bytes, value: bytes) -> None:
         if len(self._headers) >= MAX_HEADERS:
             self._break(f"sent more than {MAX_HEADERS} header fields")

@@ -26,8 +26,11 @@ from jan_serve.errors import (
     copy_error,
     error_from_payload,
 )
+from jan_serve.ipc.media_frames import media_frames
 from jan_serve.ipc.messages import (
     AbortRequest,
+    Counted,
+    CountRequest,
     Detokenized,
     DetokenizeRequest,
     DropState,
@@ -51,9 +54,9 @@ from jan_serve.ipc.messages import (
 from jan_serve.supervisor.workers.event_queue import EventQueue
 from jan_serve.supervisor.workers.worker_process import WorkerEnd, WorkerProcess
 
-_Call = EmbedRequest | TokenizeRequest | DetokenizeRequest | ReadState | StoreState
-_Answer = Embedded | Tokenized | Detokenized | StatePart | StateStored
-_A = TypeVar("_A", Embedded, Tokenized, Detokenized, StatePart, StateStored)
+_Call = EmbedRequest | CountRequest | TokenizeRequest | DetokenizeRequest | ReadState | StoreState
+_Answer = Embedded | Counted | Tokenized | Detokenized | StatePart | StateStored
+_A = TypeVar("_A", Embedded, Counted, Tokenized, Detokenized, StatePart, StateStored)
 
 FIRST_ID: Final = 1
 
@@ -130,7 +133,8 @@ class WorkerEngineClient:
             ),
         )
         try:
-            await self._send(request)
+            for frame in media_frames(request):
+                await self._send(frame)
             while True:
                 event = await inbox.get()
                 if isinstance(event, Failed):
@@ -144,6 +148,9 @@ class WorkerEngineClient:
     async def embed(self, request: EmbedRequest) -> Embedded:
         """Cancelling the call aborts the request. Raises as `generate`, like the calls below."""
         return await self._call(request, Embedded)
+
+    async def count(self, request: CountRequest) -> int:
+        return (await self._call(request, Counted)).tokens
 
     async def tokenize(self, request: TokenizeRequest) -> Tokenized:
         return await self._call(request, Tokenized)
@@ -179,7 +186,7 @@ class WorkerEngineClient:
                     self._deliver(part)
             case Failed():
                 self._deliver(event)
-            case Embedded() | Tokenized() | Detokenized() | StatePart() | StateStored():
+            case Embedded() | Counted() | Tokenized() | Detokenized() | StatePart() | StateStored():
                 entry = self._open.get(event.id)
                 if entry is not None and entry.answer is not None and not entry.answer.done():
                     entry.since = None

@@ -66,7 +66,10 @@ class HelperPool(Generic[R]):
         wall_limit_s: float,
         wait_limit_s: float = WAIT_LIMIT_S,
     ) -> None:
-        """name: of a process, in messages. wall_limit_s: of one request, once it has a process."""
+        """name: of a process, in messages. wall_limit_s: of one request, once it has a process.
+
+        The processes limit their own CPU time to less: one that uses up wall_limit_s got too little of a busy machine.
+        """
         self._command = tuple(command)
         self._decode = decode
         self._name = name
@@ -103,7 +106,7 @@ class HelperPool(Generic[R]):
     async def ask(self, data: bytes) -> R:
         """The reply to a framed request. Cancelling the call ends the process that works on it.
 
-        Raises HelperLimit, EngineCrashed, Unavailable; Overloaded where no process was free in time.
+        Raises HelperLimit, EngineCrashed, Unavailable; Overloaded where no process was free, or none was done, in time.
         """
         if self._closed:
             raise _draining()
@@ -151,13 +154,20 @@ class HelperPool(Generic[R]):
             self._places.leave()
 
     async def _exchange(self, process: ChildProcess, data: bytes, limit_s: float) -> R | None:
-        """The reply; None where something other than the request's limits ended the process. Raises HelperLimit."""
+        """The reply; None where something other than the request's limits ended the process.
+
+        Raises HelperLimit, Overloaded.
+        """
         reply: R | None = None
         try:
             async with asyncio.timeout(limit_s):
                 reply = self._decode(await _answer(process, data))
         except TimeoutError:
-            raise HelperLimit from None
+            if sys.platform == "win32":  # nothing there limits the CPU time
+                raise HelperLimit from None
+            raise Overloaded(
+                f"The {self._name} got no answer ready in {limit_s:.0f} s: the machine is busy"
+            ) from None
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:

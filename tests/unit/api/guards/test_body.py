@@ -1,16 +1,20 @@
-"""The time that a body may take to arrive."""
+"""Limits on bodies: the time to arrive, and types, encodings, sizes and syntax over HTTP."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 
+import httpx
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from jan_serve.api.errors import Envelopes, HttpError, Problem
 from jan_serve.api.guards.body import BodyGuard
+from tests.support.fronts import http_client, refused
 from tests.support.jumping_loop import run_jumping
 
+pytestmark = pytest.mark.anyio
 MIB = 1 << 20
 
 
@@ -78,3 +82,76 @@ def test_a_slow_body_is_refused(size: int, interval_s: float, latest_s: float) -
     assert problem is not None
     assert (problem.status, problem.code) == (408, "request_timeout")
     assert 30.0 <= at_s <= latest_s
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data; boundary=x",
+        "",
+        "application/jsonx",
+        "text/json",
+    ],
+)
+async def test_other_types_than_json_are_refused(client: httpx.AsyncClient, content_type: str) -> None:
+    response = await client.post(
+        "/v1/chat/completions", content=b'{"messages":[]}', headers={"content-type": content_type}
+    )
+    refused(response, 415, "unsupported_media_type")
+
+
+async def test_a_missing_type_is_refused(client: httpx.AsyncClient) -> None:
+    refused(await client.post("/v1/chat/completions", content=b"{}"), 415, "unsupported_media_type")
+
+
+@pytest.mark.parametrize(
+    "content_type", ["application/json; charset=utf-8", "Application/JSON", "application/vnd.x+json"]
+)
+async def test_json_types_are_taken(client: httpx.AsyncClient, content_type: str) -> None:
+    response = await client.post(
+        "/extras/tokenize", content=b'{"input":"a"}', headers={"content-type": content_type}
+    )
+    assert response.status_code == 200
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "br", "deflate", "identity, gzip"])
+async def test_compressed_bodies_are_refused(client: httpx.AsyncClient, encoding: str) -> None:
+    headers = {"content-type": "application/json", "content-encoding": encoding}
+    response = await client.post("/extras/tokenize", content=b"\x1f\x8b", headers=headers)
+    refused(response, 415, "unsupported_media_type")
+
+
+async def test_the_limit_holds_with_and_without_a_length() -> None:
+    async def chunks(count: int) -> AsyncIterator[bytes]:
+        yield b'{"input":"'
+        for _ in range(count):
+            yield b"a" * 512
+        yield b'"}'
+
+    async with http_client(max_body_bytes=4096) as client:
+        headers = {"content-type": "application/json"}
+        for count, status in ((4, 200), (100, 413)):
+            response = await client.post("/extras/tokenize", content=chunks(count), headers=headers)
+            assert response.status_code == status
+        response = await client.post("/extras/tokenize", json={"input": "a" * 5000})
+        refused(response, 413, "body_too_large")
+        assert response.headers["connection"] == "close"
+        assert "4096" in response.json()["error"]["message"]
+
+
+async def test_nesting_is_refused_over_http(client: httpx.AsyncClient) -> None:
+    for body in (b'{"x":' + b"[" * 20000 + b"]" * 20000 + b"}", b'{"tools":' + b"[" * 20000):
+        response = await client.post(
+            "/v1/chat/completions", content=body, headers={"content-type": "application/json"}
+        )
+        refused(response, 400, "invalid_json")
+
+
+@pytest.mark.parametrize("body", [b"\xff\xfe", b'{"messages": "\\ud800"}', b"not json", b"{'a':1}", b" "])
+async def test_bad_text_is_refused_over_http(client: httpx.AsyncClient, body: bytes) -> None:
+    response = await client.post(
+        "/v1/chat/completions", content=body, headers={"content-type": "application/json"}
+    )
+    refused(response, 400, "invalid_json")

@@ -55,11 +55,13 @@ async def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def loading(world: Any, name: str) -> AsyncGenerator[dict[str, Any]]:
-    return load_events(SimpleNamespace(manager=world, library=world), name, None)  # type: ignore[arg-type]
+    services: Any = SimpleNamespace(manager=world, library=world)
+    return load_events(services, name, None)
 
 
 def everything(world: Any) -> AsyncGenerator[dict[str, Any]]:
-    return all_events(SimpleNamespace(manager=world, library=world), world)  # type: ignore[arg-type]
+    services: Any = SimpleNamespace(manager=world, library=world)
+    return all_events(services, world)
 
 
 def status_event(name: str, value: str, **data: Any) -> dict[str, Any]:

@@ -8,7 +8,6 @@ import httpx
 import pytest
 
 from jan_serve.api.app import create_app
-from jan_serve.api.http.page_files import accepts_html, read_page
 from jan_serve.api.routes.page import page_router
 from tests.support.compiling import InlineTranslator
 from tests.support.fake_client import FakeModels
@@ -16,6 +15,7 @@ from tests.support.fronts import http_client, make_settings
 from tests.support.rendering import InlineRenderer
 
 pytestmark = pytest.mark.anyio
+
 
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8"
 
@@ -35,26 +35,6 @@ def page_client(folder: Path, **settings: object) -> httpx.AsyncClient:
         make_settings(**settings), FakeModels(), InlineRenderer(), InlineTranslator(), page=folder
     )
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost")
-
-
-@pytest.mark.parametrize(
-    ("accept", "expected"),
-    [
-        (BROWSER, True),
-        ("text/html", True),
-        ("application/json, text/html;q=0.1", True),
-        ("TEXT/HTML; charset=utf-8", True),
-        ("", False),
-        ("*/*", False),
-        ("text/*", False),
-        ("application/json", False),
-        ("text/html;q=0", False),
-        ("text/html; q=0.000, */*", False),
-        ("text/htmlx", False),
-    ],
-)
-def test_who_is_a_browser(accept: str, expected: bool) -> None:
-    assert accepts_html(accept) is expected
 
 
 async def test_browsers_get_the_page_and_programs_the_greeting(folder: Path) -> None:
@@ -141,7 +121,3 @@ async def test_without_a_page_all_get_the_greeting() -> None:
 def test_a_damaged_folder_is_an_error_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(OSError):
         page_router(tmp_path)
-
-
-def test_files_are_read_once(folder: Path) -> None:
-    assert sorted(read_page(folder)) == ["index.html", "page-ABCDEFGH.js", "plain.css"]

@@ -2,49 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from pathlib import Path
-
 import pytest
-from pydantic import SecretStr
 
-from jan_serve.cli.chat.conversation import Conversation
-from jan_serve.cli.chat.session import chat
-from jan_serve.cli.chat.slash_commands import COMMANDS, ChatSession
-from jan_serve.cli.client.server_client import ServerClient
-from jan_serve.cli.output import Output
-from jan_serve.config import ServerAddress
-from tests.support.served_app import ServedApp
-
-Keys = str | type[BaseException]
-
-
-def typed(*inputs: Keys) -> Callable[[], str]:
-    """Reads these inputs or raises the exceptions of keys; Ctrl-D at the end."""
-    remaining = list(inputs)
-
-    def read() -> str:
-        key = remaining.pop(0) if remaining else EOFError
-        if isinstance(key, str):
-            return key
-        raise key
-
-    return read
-
-
-@pytest.fixture
-def session(server: ServedApp) -> Generator[ChatSession]:
-    with ServerClient(ServerAddress(server.url, "--url", SecretStr("k"), "default")) as client:
-        yield ChatSession(client, Conversation("alpha"), Output())
-
-
-def chatted(session: ChatSession, capsys: pytest.CaptureFixture[str], *inputs: Keys) -> tuple[str, str]:
-    """Run a chat. Returns its standard output and standard error."""
-    session.output = Output()
-    capsys.readouterr()
-    chat(session, typed(*inputs))
-    captured = capsys.readouterr()
-    return captured.out, captured.err
+from jan_serve.cli.chat.slash_commands import ChatSession
+from tests.unit.cli.chat.support import chatted
 
 
 def test_the_next_request_contains_the_conversation(
@@ -86,90 +47,6 @@ def test_a_failure_within_an_answer_ends_the_line(
     assert out == "0 1\n"
     assert "error: " in err
     assert session.conversation.messages == []
-
-
-def test_parameters(session: ChatSession, capsys: pytest.CaptureFixture[str]) -> None:
-    _, err = chatted(
-        session, capsys, "/set temperature 0.5", "/set top_k=3", "/set", "/unset top-k", "/set sed 1"
-    )
-    assert "temperature = 0.5\ntop_k = 3\n" in err
-    assert "randomness; 0 always picks the most likely token = 0.5" in err
-    assert "Reset to the default of the server: top_k." in err
-    assert "Did you mean seed?" in err
-    assert session.conversation.parameters == {"temperature": 0.5}
-    _, err = chatted(session, capsys, "/set temperature hot", "!say x")
-    assert "temperature" in err
-    _, err = chatted(session, capsys, "/unset", "/unset nope")
-    assert session.conversation.parameters == {}
-    assert "There is no parameter 'nope'." in err
-
-
-def test_the_system_message(session: ChatSession, capsys: pytest.CaptureFixture[str]) -> None:
-    _, err = chatted(session, capsys, "/system", "/system Be kind.", "/system", "/system off", "/system")
-    lines = err.splitlines()
-    assert lines == [
-        "There is no system message.",
-        "The system message is set.",
-        "Be kind.",
-        "The system message is removed.",
-        "There is no system message.",
-    ]
-
-
-def test_a_format(session: ChatSession, capsys: pytest.CaptureFixture[str]) -> None:
-    _, err = chatted(session, capsys, "/format", "/format json", "/format", "/format off", "/format no.json")
-    assert "free text" in err
-    assert "Answers follow json.\njson\nAnswers are free text." in err
-    assert "There is no file no.json" in err
-    assert session.conversation.answer_format is None
-
-
-def test_models(session: ChatSession, capsys: pytest.CaptureFixture[str]) -> None:
-    _, err = chatted(session, capsys, "/models", "/model beta", "/model", "/model nope")
-    assert "  beta-7b\n" in err
-    assert "The model is beta-7b.\nbeta\n" in err
-    assert "The model `nope` does not exist." in err
-    assert session.conversation.model == "beta"
-
-
-def test_retry_and_undo(session: ChatSession, capsys: pytest.CaptureFixture[str]) -> None:
-    out, err = chatted(session, capsys, "/retry", "/undo", "!say hello", "/retry", "/undo", "/undo")
-    assert out == "hello\nhello\n"
-    assert err.count("There is no question to repeat.") == 1
-    assert err.count("There is no question to remove.") == 2
-    assert "Removed: !say hello" in err
-    assert session.conversation.messages == []
-
-
-def test_clear(session: ChatSession, capsys: pytest.CaptureFixture[str]) -> None:
-    chatted(session, capsys, "!say hello", "/clear")
-    assert session.conversation.messages == []
-
-
-def test_files(session: ChatSession, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    file = tmp_path / "chat.json"
-    _, err = chatted(
-        session, capsys, "!say hello", f"/save {file}", "/clear", f"/load {file}", "/save", "/load /nope"
-    )
-    assert f"Saved to {file}." in err
-    assert "Loaded 2 messages from" in err
-    assert "Name a file." in err
-    assert "cannot read /nope" in err
-    assert session.conversation.messages[1]["content"] == "hello"
-
-
-def test_statistics(session: ChatSession, capsys: pytest.CaptureFixture[str]) -> None:
-    _, err = chatted(session, capsys, "/stats", "!say hello", "/stats", "/stats on", "!say more")
-    assert "no answer yet" in err
-    assert err.count("answer tokens") == 2
-
-
-def test_help_names_every_command(session: ChatSession, capsys: pytest.CaptureFixture[str]) -> None:
-    _, err = chatted(session, capsys, "/help")
-    for command in COMMANDS.values():
-        assert command.usage in err and command.meaning in err
-    _, err = chatted(session, capsys, "/hepl")
-    assert "There is no command /hepl." in err and "Did you mean /help?" in err
 
 
 def test_an_incomplete_answer_is_noted(session: ChatSession, capsys: pytest.CaptureFixture[str]) -> None:

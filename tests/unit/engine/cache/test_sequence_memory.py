@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
@@ -26,9 +27,9 @@ class CountingCache(StateCache):
     matches = 0
     unreadable = False
 
-    def match(self, prompt: Tokens) -> StateMatch | None:
+    def match(self, prompt: Tokens, cut: Callable[[int], int] = int) -> StateMatch | None:
         self.matches += 1
-        return super().match(prompt)
+        return super().match(prompt, cut)
 
     def fetch(self, match: StateMatch) -> Future[SavedState | None]:
         if not self.unreadable:

@@ -1,12 +1,8 @@
-"""Files with some tensors replaced, and the updates that they are made of."""
+"""Files with some tensors replaced."""
 
 from __future__ import annotations
 
-import errno
-import os
 import struct
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,11 +10,9 @@ from typing import Any
 import pytest
 
 from jan_serve.errors import InsufficientStorage, InvalidModel, InvalidRequest, StoreError
-from jan_serve.store.gguf import tensor_merge, weight_update
+from jan_serve.store.gguf import tensor_merge
 from jan_serve.store.gguf.gguf_header import read_gguf_header
 from jan_serve.store.gguf.tensor_merge import check_tensors, merge
-from jan_serve.store.gguf.weight_update import MergedModel, WeightUpdate
-from tests.support.deadline import deadline
 from tests.unit.store.gguf_builder import F32, Q8_0, GgufBytes, Tensor, string_key, strings_key, uint_key
 
 F16, BF16, Q4_0 = 1, 30, 2
@@ -116,43 +110,6 @@ def test_a_full_disk_leaves_no_file(base: Path, tmp_path: Path, monkeypatch: pyt
     assert not (tmp_path / "merged.gguf").exists()
 
 
-@pytest.mark.parametrize(
-    ("number", "kind"),
-    [
-        (errno.ENOSPC, InsufficientStorage),
-        (errno.EDQUOT, InsufficientStorage),
-        (errno.EROFS, StoreError),
-    ],
-)
-@pytest.mark.parametrize("failing", ["write_bytes", "open", "mkdir"])
-def test_a_disk_that_takes_no_weights(
-    base: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    number: int,
-    kind: type[StoreError],
-    failing: str,
-) -> None:
-    update = WeightUpdate(tmp_path / "updates")
-    content = base.read_bytes()
-    if failing == "open":
-        update.add(base, content)
-    real = Path.open
-
-    def fail(path: Path, mode: str = "r", *rest: object, **more: object) -> object:
-        if failing == "open" and mode != "xb":
-            return real(path, mode)
-        raise OSError(number, "no")
-
-    monkeypatch.setattr(Path, failing, fail)
-    with pytest.raises(kind) as refused:
-        update.merge() if failing == "open" else update.add(base, content)
-    assert type(refused.value) is kind
-    monkeypatch.undo()
-    assert update.parts == 0
-    update.close()
-
-
 def test_a_base_that_became_shorter_leaves_no_file(base: Path, tmp_path: Path) -> None:
     header = read_gguf_header(base)
     base.write_bytes(base.read_bytes()[:-40])
@@ -166,140 +123,3 @@ def test_a_file_that_is_there_already_is_left_alone(base: Path, tmp_path: Path) 
     with pytest.raises(StoreError, match="Cannot write to"):
         merge(read_gguf_header(base), {}, tmp_path / "merged.gguf")
     assert (tmp_path / "merged.gguf").read_bytes() == b"served"
-
-
-# Updates
-
-
-def part(*tensors: Tensor, **fields: Any) -> bytes:
-    return GgufBytes(tensors=tensors, **fields).build()
-
-
-def files(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.rglob("*.gguf") if path.name != "base.gguf")
-
-
-def test_parts_add_up_and_later_ones_win(base: Path, tmp_path: Path) -> None:
-    collected = WeightUpdate(tmp_path / "updates")
-    first = Tensor(NORM.name, (5,), F32, struct.pack("<5f", 9, 9, 9, 9, 9))
-    collected.add(base, part(first))
-    collected.add(base, part(EMBEDDING))
-    collected.add(base, part(NORM))
-    assert collected.parts == 3
-    merged = collected.merge()
-    assert merged.tensors == 2
-    assert merged.path.read_bytes() == base.read_bytes()
-    assert (collected.parts, files(tmp_path)) == (0, [merged.path.name])
-    collected.add(merged.path, part(first))
-    second = collected.merge()
-    assert second.number > merged.number
-    collected.delete(merged)
-    assert files(tmp_path) == [second.path.name]
-    collected.close()
-    assert files(tmp_path) == []
-
-
-@pytest.mark.parametrize(
-    ("bad", "words"),
-    [
-        (b"\x80\x04pickle", "this is a pickle"),
-        (b"PK\x03\x04zip", "this is a pickle"),
-        (b"", "not a GGUF file"),
-        (b"GGUF", "ends inside"),
-        (part(NORM)[:-8], "incomplete"),
-        (part(Tensor("x", (32,), F32, bytes(128))), "no tensor 'x'"),
-    ],
-)
-def test_a_bad_part_ends_the_update(base: Path, tmp_path: Path, bad: bytes, words: str) -> None:
-    collected = WeightUpdate(tmp_path / "updates")
-    collected.add(base, part(NORM))
-    with pytest.raises(InvalidRequest, match=words):
-        collected.add(base, bad)
-    assert (collected.parts, files(tmp_path)) == (0, [])
-    with pytest.raises(InvalidRequest, match="no weights were sent"):
-        collected.merge()
-
-
-def test_updates_are_of_one_model_and_bounded(
-    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    collected = WeightUpdate(tmp_path / "updates")
-    other = tmp_path / "other" / "base.gguf"
-    other.parent.mkdir()
-    other.write_bytes(base.read_bytes())
-    collected.add(base, part(NORM))
-    with pytest.raises(InvalidRequest, match="another model is not finished"):
-        collected.add(other, part(NORM))
-    collected.add(base, part(NORM))
-    padded = part(NORM, keys=(string_key("general.description", "x" * 2 * base.stat().st_size),))
-    with pytest.raises(InvalidRequest, match="twice the model"):
-        collected.add(base, padded)
-    monkeypatch.setattr(weight_update, "MAX_PARTS", 1)
-    collected.add(base, part(NORM))
-    with pytest.raises(InvalidRequest, match="1 parts at most"):
-        collected.add(base, part(NORM))
-    assert files(tmp_path / "updates") == []
-
-
-def test_split_models_are_refused(tmp_path: Path) -> None:
-    base = tmp_path / "base.gguf"
-    base.write_bytes(GgufBytes(keys=(uint_key("split.count", 3),), tensors=(NORM,)).build())
-    with pytest.raises(InvalidRequest, match="split into several files"):
-        WeightUpdate(tmp_path / "updates").add(base, part(NORM))
-
-
-def test_folders_of_processes_that_are_gone_are_deleted(base: Path, tmp_path: Path) -> None:
-    gone = tmp_path / "updates" / str(os.getpid())
-    gone.mkdir(parents=True)
-    (gone / "updated-1.gguf").write_bytes(b"")
-    collected = WeightUpdate(tmp_path / "updates")
-    collected.add(base, part(NORM))
-    assert not gone.exists()
-    assert collected.merge().path.exists()
-    collected.close()
-    assert files(tmp_path) == []
-
-
-def test_processes_of_one_number_leave_each_others_weights_alone(base: Path, tmp_path: Path) -> None:
-    """As in containers with one data folder: the locks are of the files, so two updates here are like two servers."""
-    servers = [WeightUpdate(tmp_path / "updates") for _ in range(2)]
-    merged: list[MergedModel] = []
-    for server in servers:
-        server.add(base, part(NORM))
-        merged.append(server.merge())
-    assert [model.path.exists() for model in merged] == [True, True]
-    servers[0].close()
-    assert [model.path.exists() for model in merged] == [False, True]
-    servers[0].add(base, part(NORM))
-    assert merged[1].path.exists()
-
-
-def test_weights_of_a_process_that_lives_stay(base: Path, tmp_path: Path) -> None:
-    program = (
-        "import sys, pathlib; from jan_serve.store.files.process_folder import ProcessFolder;"
-        "own = ProcessFolder(pathlib.Path(sys.argv[1])); folder = own.path();"
-        "(folder / 'updated-1.gguf').touch(); print(folder, flush=True); sys.stdin.read()"
-    )
-    other = subprocess.Popen(
-        [sys.executable, "-c", program, str(tmp_path / "updates")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    with other:
-        assert other.stdout is not None
-        with deadline(other):
-            served = Path(other.stdout.readline().strip()) / "updated-1.gguf"
-        WeightUpdate(tmp_path / "updates").add(base, part(NORM))
-        assert served.exists()
-        other.kill()
-    WeightUpdate(tmp_path / "updates").add(base, part(NORM))
-    assert not served.parent.exists()
-
-
-@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
-def test_only_this_account_reads_weights(base: Path, tmp_path: Path) -> None:
-    collected = WeightUpdate(tmp_path / "updates")
-    collected.add(base, part(NORM))
-    folder = collected.merge().path.parent
-    assert [path.stat().st_mode & 0o077 for path in (folder, folder.parent)] == [0, 0]

@@ -413,6 +413,7 @@ def test_endpoints_come_back_from_their_text() -> None:
         "{}",
         "[1]",
         "x" * 2000,
+        '{"x":' + "[" * 1000,
         '{"host":"h","port":1,"key":"AA=="}',
         f'{{"host":"h","port":0,"key":"{KEY}"}}',
         f'{{"host":"","port":9,"key":"{KEY}"}}',

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -94,22 +92,12 @@ def constraint_of(value: str | dict[str, Any] | None) -> Constraint | None:
     return JsonObjectConstraint()
 
 
-def content_of(text: str, images: Sequence[str] | None) -> str | tuple[ContentPart, ...]:
-    """Images precede the text."""
+def content_of(text: str, images: Sequence[str] | None, field: str) -> str | tuple[ContentPart, ...]:
+    """Images, base64 or data URLs, precede the text. field: of the images."""
     if not images:
         return text
-    return (*(ImagePart(_data_url(image)) for image in images), TextPart(text))
-
-
-def _data_url(image: str) -> str:
-    """image: base64, or a data URL, which some clients send."""
-    if image.startswith("data:"):
-        return image
-    try:
-        base64.b64decode(image, validate=True)
-    except (binascii.Error, ValueError):
-        raise InvalidRequest("images: each must be base64-encoded", param="images") from None
-    return f"data:application/octet-stream;base64,{image}"
+    parts = [ImagePart(image, f"{field}[{index}]") for index, image in enumerate(images)]
+    return (*parts, *([TextPart(text)] if text else ()))
 
 
 def thinking(prompt: ChatPrompt, think: bool | str) -> dict[str, Any]:

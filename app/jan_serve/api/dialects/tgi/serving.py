@@ -12,13 +12,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from jan_serve.api.dialect import Services
-from jan_serve.api.dialects.tgi.errors import overloaded
+from jan_serve.api.dialects.tgi.errors import ValidationFailed, overloaded
 from jan_serve.api.dialects.tgi.generate.parse import (
     check,
     check_before_queue,
     check_length,
     constraint_of,
     generation_request,
+    with_images,
 )
 from jan_serve.api.dialects.tgi.generate.render import Ending
 from jan_serve.api.dialects.tgi.headers import stream_headers
@@ -31,7 +32,7 @@ from jan_serve.api.http.sse import EventStream, frame
 from jan_serve.api.shared.answers import Events
 from jan_serve.core.events import Completed, GenerationEvent, Timings, TokenInfo, TokenLogprob
 from jan_serve.core.model_facts import ModelFacts
-from jan_serve.core.request import AdapterChoice, GenerationRequest
+from jan_serve.core.request import AdapterChoice, GenerationRequest, PartsPrompt, TokenPrompt
 from jan_serve.errors import JanServeError
 from jan_serve.generation.batch import PromptEvent, generate_batch
 from jan_serve.generation.closing import closing
@@ -148,15 +149,14 @@ class RequestLease:
         facts = model.facts
         max_total, max_input = limits.total_tokens(facts), limits.input_tokens(facts)
         check(native.inputs, parameters, limits, max_input)
-        tokens = (await model.tokenize(native.inputs, add_special=native.add_special)).tokens
-        if parameters.truncate is not None:
-            tokens = tokens[-parameters.truncate :]
-        check_length(parameters, len(tokens), max_input=max_input, max_total=max_total)
+        prompt, n_input = await _prompt(model, native)
+        check_length(parameters, n_input, max_input=max_input, max_total=max_total)
         constraint = native.constraint or constraint_of(parameters.grammar)
         self._serving.metrics.sized(max_input=max_input, max_total=max_total)
         request = generation_request(
             parameters,
-            tokens,
+            prompt,
+            n_input,
             limits,
             max_total=max_total,
             constraint=constraint,
@@ -168,7 +168,7 @@ class RequestLease:
             native=native,
             request=request,
             model=model.name,
-            n_input=len(tokens),
+            n_input=n_input,
             compute_type=limits.compute_type or _compute_type(facts),
             ending=Ending(request.stopping.max_tokens, eos),
             started=started,
@@ -217,6 +217,21 @@ class RequestLease:
                     yield event
         finally:
             await self.close()
+
+
+async def _prompt(model: LeasedModel, native: NativeRequest) -> tuple[TokenPrompt | PartsPrompt, int]:
+    """The prompt and its number of tokens. A model that reads text only reads an image's Markdown."""
+    truncate = native.parameters.truncate
+    if "vision" in model.facts.modalities:
+        prompt = with_images(native.inputs, add_special=native.add_special)
+        if prompt is not None:
+            if truncate is not None:
+                raise ValidationFailed("`truncate` is not supported with images")
+            return prompt, await model.count(prompt)
+    tokens = (await model.tokenize(native.inputs, add_special=native.add_special)).tokens
+    if truncate is not None:
+        tokens = tokens[-truncate:]
+    return TokenPrompt(tokens), len(tokens)
 
 
 def _adapters(name: str | None, facts: ModelFacts) -> tuple[AdapterChoice, ...] | None:

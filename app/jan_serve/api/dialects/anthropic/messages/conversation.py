@@ -10,6 +10,8 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal
 
+import msgspec
+
 from jan_serve.api.dialects.anthropic.messages import wire
 from jan_serve.api.dialects.anthropic.messages.signature import signed_thought
 from jan_serve.api.dialects.anthropic.messages.wire_blocks import (
@@ -47,6 +49,7 @@ class Conversation:
         self.warnings: list[str] = []
         self._instructions = [system] if isinstance(system, str) else [block.text for block in system or ()]
         self._turns: list[tuple[Literal["user", "assistant"], list[Block]]] = []
+        self._fields = _ImageFields()
         for index, message in enumerate(messages):
             self._add(message, f"messages[{index}]")
         if not self._turns:
@@ -60,6 +63,7 @@ class Conversation:
 
     def _add(self, message: wire.InputMessage, where: str) -> None:
         blocks = _blocks(message.content)
+        self._fields.add(blocks, f"{where}.content")
         for block in blocks:
             if isinstance(block, OtherBlock):
                 self.warnings.append(f"{where}: {block.type[:60]} is not on this server, and left out")
@@ -86,34 +90,62 @@ class Conversation:
         for result in results:
             yield Message(role="tool", content=self._result(result), tool_call_id=result.tool_use_id)
         if len(results) < len(blocks) or not blocks:
-            yield Message(role="user", content=_content(blocks))
+            yield Message(role="user", content=_content(_parts(blocks, self._fields)))
 
-    def _result(self, result: ToolResultBlock) -> str:
-        """A note replaces an image in a result: rejecting it would end the conversation."""
-        text = self._text(_blocks(result.content or ""), notes=True)
-        return _ERROR + text if result.is_error else text
+    def _result(self, result: ToolResultBlock) -> str | tuple[ContentPart, ...]:
+        """A model without sight reads a note in place of an image: rejecting it would end the conversation."""
+        parts = [
+            msgspec.structs.replace(part, note=_IMAGE_NOTE) if isinstance(part, ImagePart) else part
+            for part in _parts(_blocks(result.content or ""), self._fields)
+        ]
+        if not result.is_error:
+            return _content(parts)
+        match parts:
+            case [TextPart(text), *rest]:
+                return _content([TextPart(_ERROR + text), *rest])
+            case _:
+                return _content([TextPart(_ERROR), *parts])
 
-    def _text(self, blocks: Iterable[Block | ResultBlock], *, notes: bool = False) -> str:
+    def _text(self, blocks: Iterable[Block | ResultBlock]) -> str:
         texts: list[str] = []
-        for part in _parts(blocks):
-            if isinstance(part, TextPart):
-                texts.append(part.text)
-            elif notes:
-                self.warnings.append("messages: an image in the result of a call was left out")
-                texts.append(_IMAGE_NOTE)
-            else:
-                raise UnsupportedContent("messages: a system message holds an image", param="messages")
+        for part in _parts(blocks, self._fields):
+            if isinstance(part, ImagePart):
+                raise UnsupportedContent(f"{part.param}: a system message holds an image", param=part.param)
+            texts.append(part.text)
         return _BETWEEN.join(texts)
+
+
+class _ImageFields:
+    """Where the images of a request are, for errors: turns are merged before their blocks are read."""
+
+    def __init__(self) -> None:
+        self._fields: dict[int, str] = {}
+
+    def add(self, blocks: Iterable[Block | ResultBlock], where: str) -> None:
+        """The blocks must outlive this object."""
+        for index, block in enumerate(blocks):
+            match block:
+                case ImageBlock():
+                    self._fields[id(block)] = f"{where}[{index}].source"
+                case ToolResultBlock(content=list() as inner):
+                    self.add(inner, f"{where}[{index}].content")
+                case DocumentBlock(source=ContentSource(content=list() as inner)):
+                    self.add(inner, f"{where}[{index}].source.content")
+                case _:
+                    pass
+
+    def of(self, block: ImageBlock) -> str:
+        return self._fields.get(id(block), "messages")
 
 
 def _blocks(content: str | Sequence[Block | ResultBlock]) -> list[Block]:
     return [TextBlock(type="text", text=content)] if isinstance(content, str) else [*content]
 
 
-def _content(blocks: Iterable[Block]) -> str | tuple[ContentPart, ...]:
+def _content(parts: Iterable[ContentPart]) -> str | tuple[ContentPart, ...]:
     """A text if there are no images."""
     content: list[ContentPart] = []
-    for part in _parts(blocks):
+    for part in parts:
         if content and isinstance(part, TextPart) and isinstance(content[-1], TextPart):
             content[-1] = TextPart(content[-1].text + _BETWEEN + part.text)
         else:
@@ -127,43 +159,43 @@ def _content(blocks: Iterable[Block]) -> str | tuple[ContentPart, ...]:
             return tuple(content)
 
 
-def _parts(blocks: Iterable[Block | ResultBlock]) -> Iterable[ContentPart]:
+def _parts(blocks: Iterable[Block | ResultBlock], fields: _ImageFields) -> Iterable[ContentPart]:
     """The parts that a model reads of a user's turn or a result. Raises UnsupportedContent."""
     for block in blocks:
         match block:
             case TextBlock():
                 yield TextPart(block.text)
             case ImageBlock():
-                yield _image(block)
+                yield _image(block, fields.of(block))
             case SearchResultBlock():
                 texts = [part.text for part in block.content]
                 yield TextPart(_BETWEEN.join([f"{block.title} ({block.source})", *texts]))
             case DocumentBlock():
-                yield from _document(block)
+                yield from _document(block, fields)
             case _:
                 pass
 
 
-def _image(block: ImageBlock) -> ImagePart:
+def _image(block: ImageBlock, field: str) -> ImagePart:
     match block.source:
         case Base64Source(media_type=media_type, data=data):
-            return ImagePart(f"data:{media_type};base64,{data}")
+            return ImagePart(f"data:{media_type};base64,{data}", field)
         case UrlSource(url=url):
-            return ImagePart(url)
+            return ImagePart(url, field)
         case _:
             raise UnsupportedContent(
-                "messages: an image of source file cannot be read: this server keeps no files; send base64",
-                param="messages",
+                f"{field}: an image of source file cannot be read: this server keeps no files; send base64",
+                param=field,
             )
 
 
-def _document(block: DocumentBlock) -> Iterable[ContentPart]:
+def _document(block: DocumentBlock, fields: _ImageFields) -> Iterable[ContentPart]:
     yield from (TextPart(text) for text in (block.title, block.context) if text)
     match block.source:
         case PlainTextSource(data=text):
             yield TextPart(text)
         case ContentSource(content=content):
-            yield from _parts(_blocks(content))
+            yield from _parts(_blocks(content), fields)
         case source:
             raise UnsupportedContent(
                 f"messages: a document of source {source.type} cannot be read here; send its text"

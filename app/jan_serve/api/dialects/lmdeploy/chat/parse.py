@@ -187,7 +187,8 @@ def _part(part: dict[str, Any], field: str) -> core.ContentPart:
         raise _invalid_message(field, error) from None
     if isinstance(known, wire.TextPart):
         return core.TextPart(known.text)
-    return core.ImagePart(known.image_url if isinstance(known.image_url, str) else known.image_url.url)
+    url = known.image_url if isinstance(known.image_url, str) else known.image_url.url
+    return core.ImagePart(url, f"{field}.image_url")
 
 
 def _call(call: wire.ToolCall) -> core.ToolCall:

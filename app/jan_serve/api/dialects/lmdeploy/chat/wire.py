@@ -22,7 +22,7 @@ class ImageUrl(WireModel):
 
 
 class ImagePart(WireModel):
-    """An image: rejected and never fetched, because models here read text only."""
+    """An image: a data URL, base64, or a URL of a host that the server may fetch from."""
 
     type: Literal["image_url"]
     image_url: str | ImageUrl

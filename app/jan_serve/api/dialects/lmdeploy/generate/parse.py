@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from jan_serve.api.dialects.lmdeploy.generate.wire import GenerateRequest
 from jan_serve.api.dialects.lmdeploy.parse_common import (
     explicit_sampling,
@@ -10,8 +12,11 @@ from jan_serve.api.dialects.lmdeploy.parse_common import (
     stop_conditions,
 )
 from jan_serve.api.shared.wire_types import MAX_INT
-from jan_serve.core.request import GenerationRequest, Prompt, TextPrompt, TokenPrompt
-from jan_serve.errors import InvalidRequest, UnsupportedContent
+from jan_serve.core.messages import ContentPart, ImagePart, TextPart
+from jan_serve.core.request import GenerationRequest, PartsPrompt, Prompt, TextPrompt, TokenPrompt
+from jan_serve.errors import InvalidRequest
+
+_IMAGE_TOKEN: Final = "<IMAGE_TOKEN>"
 
 
 def generate_request(body: GenerateRequest) -> GenerationRequest:
@@ -22,11 +27,6 @@ def generate_request(body: GenerateRequest) -> GenerationRequest:
         raise InvalidRequest("The prompt must not be an empty string", param="prompt")
     if body.input_ids == []:
         raise InvalidRequest("The input_ids must not be an empty list", param="input_ids")
-    if body.image_data is not None and body.image_data != []:
-        raise UnsupportedContent(
-            "image_data: the models of this server read text only; send the prompt without images",
-            param="image_data",
-        )
     if body.max_tokens <= 0:
         raise InvalidRequest(
             f"The max_tokens {str(body.max_tokens)[:20]} must be a positive integer.", param="max_tokens"
@@ -48,10 +48,37 @@ def generate_request(body: GenerateRequest) -> GenerationRequest:
 
 
 def _single_prompt(body: GenerateRequest) -> Prompt:
+    images = _images(body)
     if body.input_ids is not None:
+        if images:
+            raise InvalidRequest("image_data: images need a prompt, not input_ids", param="image_data")
         return TokenPrompt(_token_ids("input_ids", body.input_ids), param="input_ids")
     assert body.prompt is not None
-    return TextPrompt(body.prompt)
+    return PartsPrompt(_with_images(body.prompt, images)) if images else TextPrompt(body.prompt)
+
+
+def _images(body: GenerateRequest) -> list[ImagePart]:
+    data = body.image_data
+    if not isinstance(data, list):
+        data = [] if data is None else [data]
+    return [
+        ImagePart(each if isinstance(each, str) else each.url, f"image_data[{index}]")
+        for index, each in enumerate(data)
+    ]
+
+
+def _with_images(prompt: str, images: list[ImagePart]) -> tuple[ContentPart, ...]:
+    texts = prompt.split(_IMAGE_TOKEN)
+    if len(texts) == 1:
+        return (*images, TextPart(prompt))
+    if len(texts) - 1 != len(images):
+        raise InvalidRequest(
+            f"image_data: {len(images)} images for {len(texts) - 1} places of {_IMAGE_TOKEN} in the prompt",
+            param="image_data",
+        )
+    pairs = zip(images, texts[1:], strict=True)
+    parts = [TextPart(texts[0]), *(part for image, text in pairs for part in (image, TextPart(text)))]
+    return tuple(part for part in parts if isinstance(part, ImagePart) or part.text)
 
 
 def _token_ids(name: str, ids: list[int] | tuple[int, ...]) -> tuple[int, ...]:

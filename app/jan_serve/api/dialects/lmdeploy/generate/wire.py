@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
 from jan_serve.api.dialects.lmdeploy import limits
 from jan_serve.api.dialects.lmdeploy.wire_common import GenerationFields
-from jan_serve.api.shared.wire_types import AtMost, Int, Ints
+from jan_serve.api.shared.wire_types import AtMost, FirstError, Int, Ints, WireModel
+
+
+class Image(WireModel):
+    """A data URL, or a URL of a host that the server may fetch from."""
+
+    url: str
 
 
 class GenerateRequest(GenerationFields):
@@ -17,7 +23,12 @@ class GenerateRequest(GenerationFields):
 
     prompt: str | None = None
     input_ids: Annotated[Ints | None, AtMost(limits.MAX_PROMPT_TOKENS, "input_ids")] = None
-    image_data: Annotated[Any, Field(description="Rejected: models here read text only.")] = None
+    image_data: Annotated[
+        str | Image | Annotated[list[str | Image], FirstError()] | None,
+        Field(
+            description="Images for the places of `<IMAGE_TOKEN>` in the prompt; without these, before its text."
+        ),
+    ] = None
     return_logprob: bool | None = None
     return_routed_experts: bool | None = False
     max_tokens: Int = 128

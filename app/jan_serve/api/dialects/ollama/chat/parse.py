@@ -30,7 +30,8 @@ def messages_of(sent: Sequence[SentMessage]) -> Iterator[Message]:
     """Results of tools get the id of their call: the one they name, else the first unanswered one of the last turn."""
     ids = (f"call_{number}" for number in itertools.count())
     unanswered: list[ToolCall] = []
-    for message in sent:
+    for index, message in enumerate(sent):
+        content = content_of(message.content or "", message.images, f"messages[{index}].images")
         role = message.role.lower()
         if role == "tool":
             call = _answered(message, unanswered)
@@ -38,7 +39,7 @@ def messages_of(sent: Sequence[SentMessage]) -> Iterator[Message]:
                 unanswered.remove(call)
             yield Message(
                 role=role,
-                content=message.content or "",
+                content=content,
                 name=message.tool_name or (call.function.name if call is not None else None),
                 tool_call_id=call.id if call is not None else message.tool_call_id,
             )
@@ -48,7 +49,7 @@ def messages_of(sent: Sequence[SentMessage]) -> Iterator[Message]:
             unanswered = list(calls)
         yield Message(
             role=role,
-            content=content_of(message.content or "", message.images),
+            content=content,
             tool_calls=calls,
             reasoning_content=message.thinking or None,
         )

@@ -8,7 +8,7 @@ from typing import Final
 from jan_serve.api.dialects.ollama.generate.wire import OllamaGenerateRequest
 from jan_serve.api.dialects.ollama.parse_common import Job, content_of, job_of
 from jan_serve.core.messages import Message
-from jan_serve.core.request import ChatPrompt, InfillPrompt, Prompt, TextPrompt
+from jan_serve.core.request import ChatPrompt, InfillPrompt, PartsPrompt, Prompt, TextPrompt
 from jan_serve.errors import InvalidRequest
 
 _PROMPT_ALONE: Final = re.compile(r"\s*\{\{-?\s*\.Prompt\s*-?\}\}\s*\Z")
@@ -33,9 +33,8 @@ def _prompt(body: OllamaGenerateRequest) -> Prompt:
     if body.suffix:
         return InfillPrompt(text, body.suffix)
     if body.raw or (body.template and _PROMPT_ALONE.match(body.template)):
-        if body.images:
-            raise InvalidRequest("images: a prompt without a template has no place for them", param="images")
-        return TextPrompt(text)
+        content = content_of(text, body.images, "images")
+        return TextPrompt(content) if isinstance(content, str) else PartsPrompt(content)
     if body.template:
         raise InvalidRequest(
             "template: templates of requests are not supported; `raw` sends a prompt as it is, and the model's own"
@@ -43,4 +42,6 @@ def _prompt(body: OllamaGenerateRequest) -> Prompt:
             param="template",
         )
     system = [Message(role="system", content=body.system)] if body.system else []
-    return ChatPrompt(messages=(*system, Message(role="user", content=content_of(text, body.images))))
+    return ChatPrompt(
+        messages=(*system, Message(role="user", content=content_of(text, body.images, "images")))
+    )

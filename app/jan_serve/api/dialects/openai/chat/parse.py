@@ -39,7 +39,7 @@ def chat_request(body: wire.CreateChatCompletionRequest) -> GenerationRequest:
     return GenerationRequest(
         model=body.model or None,
         prompt=ChatPrompt(
-            messages=tuple(_message(message) for message in body.messages),
+            messages=tuple(_message(message, index) for index, message in enumerate(body.messages)),
             tools=_tools(body),
             tool_choice=_tool_choice(body),
             parallel_tool_calls=body.parallel_tool_calls is not False and not uses_functions(body),
@@ -86,8 +86,8 @@ def _logprobs(body: wire.CreateChatCompletionRequest) -> int | None:
     return body.top_logprobs if body.logprobs else None
 
 
-def _message(message: wire.ChatMessage) -> Message:
-    content = _content(message.content)
+def _message(message: wire.ChatMessage, index: int) -> Message:
+    content = _content(message.content, f"messages[{index}].content")
     match message:
         case wire.SystemMessage():
             return Message(role="system", content=content, name=message.name)
@@ -107,18 +107,19 @@ def _message(message: wire.ChatMessage) -> Message:
             return Message(role="function", content=content, name=message.name)
 
 
-def _content(content: str | list[Any] | None) -> str | tuple[ContentPart, ...] | None:
+def _content(content: str | list[Any] | None, field: str) -> str | tuple[ContentPart, ...] | None:
     if content is None or isinstance(content, str):
         return content
-    return tuple(_part(part) for part in content)
+    return tuple(_part(part, f"{field}[{index}]") for index, part in enumerate(content))
 
 
-def _part(part: wire.TextPart | wire.ImagePart | wire.OtherPart) -> ContentPart:
+def _part(part: wire.TextPart | wire.ImagePart | wire.OtherPart, field: str) -> ContentPart:
     match part:
         case wire.TextPart():
             return TextPart(part.text)
         case wire.ImagePart():
-            return ImagePart(part.image_url if isinstance(part.image_url, str) else part.image_url.url)
+            url = part.image_url if isinstance(part.image_url, str) else part.image_url.url
+            return ImagePart(url, f"{field}.image_url")
         case wire.OtherPart():
             raise UnsupportedContent(
                 f"messages: content of type {part.type} is not supported", param="messages"

@@ -23,14 +23,14 @@ class ImageUrl(WireModel):
 
 
 class ImagePart(WireModel):
-    """An image: rejected and never fetched, because models here read text only."""
+    """An image: a data URL, base64, or a URL of a host that the server may fetch from. `detail` changes nothing."""
 
     type: Literal["image_url"]
     image_url: str | ImageUrl
 
 
 class OtherPart(WireModel):
-    """Other media: rejected, because models here read text only."""
+    """Other media: rejected."""
 
     type: Literal["input_audio", "audio_url", "video_url", "file"]
 

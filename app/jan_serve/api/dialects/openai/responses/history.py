@@ -18,6 +18,7 @@ from jan_serve.api.dialects.openai.responses.wire_items import (
     CustomCallItem,
     FunctionCallItem,
     HostedItem,
+    ImagePart,
     InputItem,
     MediaPart,
     MessageItem,
@@ -26,6 +27,7 @@ from jan_serve.api.dialects.openai.responses.wire_items import (
     TextPart,
 )
 from jan_serve.api.shared.packed_thoughts import unpacked_thought
+from jan_serve.core import messages as core
 from jan_serve.core.messages import FunctionCall, Message, ToolCall
 from jan_serve.errors import InvalidRequest, UnsupportedContent
 
@@ -53,7 +55,7 @@ class History:
     def _add(self, item: InputItem, where: str) -> None:
         match item:
             case MessageItem(role="assistant"):
-                self._add_text(_content(item.content, f"{where}.content"))
+                self._add_text(_text(item.content, f"{where}.content"))
             case MessageItem():
                 role = "user" if item.role == "user" else "system"
                 self._append(Message(role=role, content=_content(item.content, f"{where}.content")))
@@ -66,7 +68,8 @@ class History:
                     item.call_id, flat_name(item.namespace, item.name), custom_arguments(item.input)
                 )
             case CallOutputItem():
-                content = self._output(item, f"{where}.output")
+                # Rejecting an image would end the conversation.
+                content = _content(item.output, f"{where}.output", note=IMAGE_NOTE)
                 self._append(Message(role="tool", content=content, tool_call_id=item.call_id))
             case HostedItem():
                 self.warnings.append(f"{where}: {item.type} means nothing to this server, and was left out")
@@ -105,36 +108,52 @@ class History:
         calls = (*turn.tool_calls, ToolCall(call_id, FunctionCall(name, arguments)))
         self._turn = msgspec.structs.replace(turn, tool_calls=calls)
 
-    def _output(self, item: CallOutputItem, where: str) -> str:
-        """The result of a call. A note replaces an image, since rejecting it would end the conversation."""
-        if isinstance(item.output, str):
-            return item.output
-        texts: list[str] = []
-        for index, part in enumerate(item.output):
-            if isinstance(part, MediaPart) and part.type == "input_image":
-                self.warnings.append(f"{where}[{index}]: models here read text only, the image was left out")
-                texts.append(IMAGE_NOTE)
-            else:
-                texts.append(_part(part, f"{where}[{index}]"))
-        return "".join(texts)
+
+def _text(content: str | list[ContentPart], where: str) -> str:
+    """Raises UnsupportedContent for an image."""
+    found = _content(content, where)
+    if not isinstance(found, str):
+        raise UnsupportedContent(f"{where}: an assistant's message is text", param="input")
+    return found
 
 
-def _content(content: str | list[ContentPart], where: str) -> str:
+def _content(
+    content: str | list[ContentPart], where: str, note: str | None = None
+) -> str | tuple[core.ContentPart, ...]:
+    """A text if there are no images. note: see core.messages.ImagePart."""
     if isinstance(content, str):
         return content
-    return "".join(_part(part, f"{where}[{index}]") for index, part in enumerate(content))
+    found: list[core.ContentPart] = []
+    for index, part in enumerate(content):
+        read = _part(part, f"{where}[{index}]", note)
+        if found and isinstance(read, core.TextPart) and isinstance(found[-1], core.TextPart):
+            found[-1] = core.TextPart(found[-1].text + read.text)
+        else:
+            found.append(read)
+    match found:
+        case []:
+            return ""
+        case [core.TextPart(text)]:
+            return text
+        case _:
+            return tuple(found)
 
 
-def _part(part: ContentPart, where: str) -> str:
+def _part(part: ContentPart, where: str, note: str | None) -> core.ContentPart:
     match part:
         case TextPart():
-            return part.text
+            return core.TextPart(part.text)
         case RefusalPart():
-            return part.refusal
-        case MediaPart():
+            return core.TextPart(part.refusal)
+        case ImagePart(image_url=str() as url):
+            return core.ImagePart(url, f"{where}.image_url", note)
+        case ImagePart():
             raise UnsupportedContent(
-                f"{where}: models here read text only, and this is {part.type}", param="input"
+                f"{where}.image_url: an image needs a data URL or a URL; this server keeps no files",
+                param=f"{where}.image_url",
             )
+        case MediaPart():
+            raise UnsupportedContent(f"{where}: content of type {part.type} is not supported", param="input")
 
 
 def _thought(item: ReasoningItem) -> str:

@@ -24,13 +24,22 @@ class RefusalPart(WireModel):
     refusal: str
 
 
+class ImagePart(WireModel):
+    """An image, as in a chat. file_id: of a file at OpenAI, which this server lacks. `detail` changes nothing."""
+
+    type: Literal["input_image"]
+    image_url: str | None = None
+    file_id: str | None = None
+    detail: Literal["auto", "low", "high", "original"] | None = None
+
+
 class MediaPart(WireModel):
-    """Media: rejected in messages, since models here read text only."""
+    """Other media: rejected."""
 
-    type: Literal["input_image", "input_file", "input_audio"]
+    type: Literal["input_file", "input_audio"]
 
 
-ContentPart = Annotated[TextPart | RefusalPart | MediaPart, Field(discriminator="type")]
+ContentPart = Annotated[TextPart | RefusalPart | ImagePart | MediaPart, Field(discriminator="type")]
 Parts = Annotated[list[ContentPart], FirstError(), AtMost(limits.MAX_PARTS, "input.content")]
 Content = str | Parts
 

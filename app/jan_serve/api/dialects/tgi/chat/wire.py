@@ -25,7 +25,7 @@ class TextChunk(WireModel):
 
 
 class ImageChunk(WireModel):
-    """An image, which becomes its address in Markdown; nothing is fetched."""
+    """An image, which becomes its address in Markdown."""
 
     type: Literal["image_url"]
     image_url: Url

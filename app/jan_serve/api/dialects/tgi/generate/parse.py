@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Any, cast
+import re
+from typing import Any, Final, cast
 
 from jan_serve.api.dialects.tgi.errors import ValidationFailed
 from jan_serve.api.dialects.tgi.generate.json_schema import read_schema
@@ -19,8 +19,12 @@ from jan_serve.api.dialects.tgi.launcher_limits import GenerateLimits
 from jan_serve.api.dialects.tgi.limits import SLICE_TOKENS
 from jan_serve.api.shared.explicit_fields import explicit_fields
 from jan_serve.core.constraint import Constraint, JsonSchemaConstraint, RegexConstraint
-from jan_serve.core.request import AdapterChoice, GenerationRequest, TokenPrompt
+from jan_serve.core.messages import ImagePart, TextPart
+from jan_serve.core.request import AdapterChoice, GenerationRequest, PartsPrompt, TokenPrompt
 from jan_serve.core.sampling import SamplingParams, StopConditions
+
+_IMAGE: Final = re.compile(r"!\[\]\(([^)]*)\)")
+"""TGI's own pattern. Text that looks like it is an image, as TGI has it."""
 
 
 def samples(parameters: Parameters) -> bool:
@@ -132,20 +136,32 @@ def constraint_of(grammar: GrammarValue | None) -> Constraint | None:
     return JsonSchemaConstraint(read_schema(schema))
 
 
+def with_images(inputs: str, *, add_special: bool) -> PartsPrompt | None:
+    """The prompt of a model that sees: images are Markdown's. None if there are none."""
+    pieces = _IMAGE.split(inputs)
+    if len(pieces) == 1:
+        return None
+    parts = [
+        ImagePart(piece, "inputs") if index % 2 else TextPart(piece) for index, piece in enumerate(pieces)
+    ]
+    return PartsPrompt(tuple(part for part in parts if isinstance(part, ImagePart) or part.text), add_special)
+
+
 def generation_request(
     p: Parameters,
-    ids: Sequence[int],
+    prompt: TokenPrompt | PartsPrompt,
+    n_input: int,
     limits: GenerateLimits,
     *,
     max_total: int,
     constraint: Constraint | None,
     adapters: tuple[AdapterChoice, ...] | None,
 ) -> GenerationRequest:
-    """ids: the input's tokens after `truncate`."""
+    """n_input: the prompt's tokens, after `truncate`."""
     best_of = p.best_of or 1
     sampled = samples(p)
     return GenerationRequest(
-        prompt=TokenPrompt(tuple(ids)),
+        prompt=prompt,
         sampling=SamplingParams(
             temperature=(p.temperature or 1.0) if sampled else 0.0,
             top_k=p.top_k or 0,
@@ -158,7 +174,7 @@ def generation_request(
             pipeline="tgi",
         ),
         stopping=StopConditions(
-            max_tokens=max_new_tokens(p, len(ids), max_total),
+            max_tokens=max_new_tokens(p, n_input, max_total),
             stop=tuple(dict.fromkeys(p.stop)),
             include_stop=True,
             stop_at_token_end=True,

@@ -124,7 +124,6 @@ RESULTS: Final[list[tuple[dict[str, Any], str]]] = [
     (result("a", "r", is_error=False), "r"),
     (result("a", "no file", is_error=True), "Error: no file"),
     (result("a", [text("r"), text("s")]), "r\n\ns"),
-    (result("a", [text("r"), IMAGE]), "r\n\n[An image, which this model cannot see]"),
     (result("a", [{"type": "tool_reference", "tool_name": "x"}]), ""),
     (
         result("a", [{"type": "search_result", "source": "u", "title": "T", "content": [text("p")]}]),
@@ -138,9 +137,22 @@ def test_a_result_is_the_turn_of_a_tool(block: dict[str, Any], content: str) -> 
     found = conversation([("user", "Hi"), ("assistant", "."), ("user", [block])])
     assert found.messages[-1] == Message(role="tool", content=content, tool_call_id="a")
     assert found.ends_with_result
-    assert bool(found.warnings) == ("image" in content)
+    assert found.warnings == []
 
 
+def test_an_image_in_a_result_has_words_for_models_without_sight() -> None:
+    found = conversation(
+        [("user", "Hi"), ("assistant", "."), ("user", [result("a", [text("r"), IMAGE], is_error=True)])]
+    )
+    note = "[An image, which this model cannot see]"
+    image = ImagePart("data:image/png;base64,AA==", "messages[2].content[0].content[1].source", note)
+    assert found.messages[-1].content == (TextPart("Error: r"), image)
+    [alone] = conversation([("user", [result("a", [IMAGE], is_error=True)])]).messages
+    assert isinstance(alone.content, tuple)
+    assert alone.content[0] == TextPart("Error: ")
+
+
+WHERE: Final = "messages[0].content[0]"
 DOCUMENTS: Final[list[tuple[dict[str, Any], Any]]] = [
     ({"source": {"type": "text", "media_type": "text/plain", "data": "d"}, "title": "T", "context": "C"},
      "T\n\nC\n\nd"),
@@ -148,7 +160,7 @@ DOCUMENTS: Final[list[tuple[dict[str, Any], Any]]] = [
     ({"source": {"type": "content", "content": [text("d"), text("e")]}}, "d\n\ne"),
     (
         {"source": {"type": "content", "content": [text("d"), IMAGE]}},
-        (TextPart("d"), ImagePart("data:image/png;base64,AA==")),
+        (TextPart("d"), ImagePart("data:image/png;base64,AA==", f"{WHERE}.source.content[1].source")),
     ),
 ]  # fmt: skip
 
@@ -160,8 +172,12 @@ def test_the_text_of_a_document_is_read(document: dict[str, Any], content: Any) 
 
 def test_images_of_the_user_are_parts() -> None:
     url = {"type": "image", "source": {"type": "url", "url": "https://a/b.png"}}
-    assert turns([("user", [text("a"), text("b"), IMAGE, url])]) == [
-        ("user", (TextPart("a\n\nb"), ImagePart("data:image/png;base64,AA=="), ImagePart("https://a/b.png")))
+    images = (
+        ImagePart("data:image/png;base64,AA==", "messages[0].content[2].source"),
+        ImagePart("https://a/b.png", "messages[1].content[0].source"),
+    )
+    assert turns([("user", [text("a"), text("b"), IMAGE]), ("user", [url])]) == [
+        ("user", (TextPart("a\n\nb"), *images))
     ]
 
 
@@ -190,4 +206,4 @@ REFUSED: Final[list[tuple[Turns, str, type[InvalidRequest]]]] = [
 def test_what_cannot_be_read_is_rejected(messages: Turns, words: str, kind: type[InvalidRequest]) -> None:
     with pytest.raises(kind, match=words) as found:
         conversation(messages)
-    assert found.value.param == "messages"
+    assert (found.value.param or "").partition("[")[0] == "messages"

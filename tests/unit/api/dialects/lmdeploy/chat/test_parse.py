@@ -15,7 +15,7 @@ from jan_serve.api.dialects.lmdeploy.generate.wire import GenerateRequest
 from jan_serve.api.dialects.lmdeploy.parse_common import check_bias, requested_session
 from jan_serve.core.constraint import JsonObjectConstraint, JsonSchemaConstraint, RegexConstraint
 from jan_serve.core.messages import FunctionCall, ImagePart, Message, TextPart, ToolCall, ToolChoice
-from jan_serve.core.request import ChatPrompt, GenerationRequest, TextPrompt
+from jan_serve.core.request import ChatPrompt, GenerationRequest, PartsPrompt, TextPrompt
 from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.errors import InvalidRequest, UnsupportedContent
 
@@ -188,13 +188,24 @@ def test_refused(case: str) -> None:
     assert words in error.value.message
 
 
-def test_images_are_refused_or_left_to_the_template() -> None:
-    with pytest.raises(UnsupportedContent, match="read text only"):
-        generate(prompt="a", image_data="x")
+def test_images_of_a_prompt_are_at_their_tokens_or_before_it() -> None:
+    one, two = ImagePart("x", "image_data[0]"), ImagePart("y", "image_data[1]")
+    both = ["x", {"url": "y"}]
+    assert generate(prompt="a", image_data="x").prompt == PartsPrompt((one, TextPart("a")))
+    assert generate(prompt="a", image_data=both).prompt == PartsPrompt((one, two, TextPart("a")))
+    placed = generate(prompt="<IMAGE_TOKEN>a<IMAGE_TOKEN>b", image_data=both).prompt
+    assert placed == PartsPrompt((one, TextPart("a"), two, TextPart("b")))
+    with pytest.raises(InvalidRequest, match="2 images for 1 places"):
+        generate(prompt="a<IMAGE_TOKEN>", image_data=both)
+    with pytest.raises(InvalidRequest, match="not input_ids"):
+        generate(input_ids=[1], image_data="x")
+
+
+def test_images_are_left_to_the_template() -> None:
     assert generate(prompt="a", image_data=[]).prompt == TextPrompt("a")
     parts = [{"type": "text", "text": "see"}, {"type": "image_url", "image_url": {"url": "u"}}]
     message = chat_prompt(messages=[{"role": "user", "content": parts}]).messages[0]
-    assert message.content == (TextPart("see"), ImagePart("u"))
+    assert message.content == (TextPart("see"), ImagePart("u", "messages[0].content[1].image_url"))
     with pytest.raises(UnsupportedContent, match="'input_audio' is not supported"):
         chat(messages=[{"role": "user", "content": [{"type": "input_audio"}]}])
 

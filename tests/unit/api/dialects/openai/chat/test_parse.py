@@ -102,11 +102,11 @@ CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "
                 "role": "user",
                 "content": [{"type": "text", "text": "a"}, {"type": "image_url", "image_url": "x"}],
             },
-            Message(role="user", content=(TextPart("a"), ImagePart("x"))),
+            Message(role="user", content=(TextPart("a"), ImagePart("x", "messages[0].content[1].image_url"))),
         ),
         (
             {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "y", "detail": "low"}}]},
-            Message(role="user", content=(ImagePart("y"),)),
+            Message(role="user", content=(ImagePart("y", "messages[0].content[0].image_url"),)),
         ),
     ],
 )

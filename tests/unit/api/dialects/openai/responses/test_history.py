@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 from jan_serve.api.dialects.openai.responses.history import IMAGE_NOTE, History
 from jan_serve.api.dialects.openai.responses.wire_items import InputItem
 from jan_serve.api.shared.packed_thoughts import packed_thought, unpacked_thought
-from jan_serve.core.messages import FunctionCall, Message, ToolCall
+from jan_serve.core.messages import FunctionCall, ImagePart, Message, TextPart, ToolCall
 from jan_serve.errors import InvalidRequest, UnsupportedContent
 
 ITEM: TypeAdapter[InputItem] = TypeAdapter(InputItem)
@@ -142,14 +142,26 @@ def test_what_other_services_did_is_left_out_and_told() -> None:
     assert warning.startswith("input[1]: web_search_call")
 
 
-def test_an_image_from_a_tool_is_told_of_in_words() -> None:
+def test_an_image_of_the_user_is_a_part() -> None:
+    parts = [
+        {"type": "input_text", "text": "a"},
+        {"type": "input_text", "text": "b"},
+        {"type": "input_image", "image_url": "data:image/png;base64,", "detail": "low", "file_id": None},
+    ]
+    [found] = messages({"role": "user", "content": parts})
+    image = ImagePart("data:image/png;base64,", "input[0].content[2].image_url")
+    assert found == Message(role="user", content=(TextPart("ab"), image))
+
+
+def test_an_image_from_a_tool_has_words_for_models_without_sight() -> None:
     parts = [
         {"type": "input_text", "text": "Seen. "},
         {"type": "input_image", "image_url": "data:image/png;base64,"},
     ]
     taken = history(CALL, {**OUTPUT, "output": parts})
-    assert taken.finished()[1].content == "Seen. " + IMAGE_NOTE
-    assert taken.warnings[0].startswith("input[1].output[1]:")
+    image = ImagePart("data:image/png;base64,", "input[1].output[1].image_url", IMAGE_NOTE)
+    assert taken.finished()[1].content == (TextPart("Seen. "), image)
+    assert taken.warnings == []
 
 
 @pytest.mark.parametrize(
@@ -157,7 +169,15 @@ def test_an_image_from_a_tool_is_told_of_in_words() -> None:
     [
         (
             {"role": "user", "content": [{"type": "input_text", "text": "a"}, {"type": "input_image"}]},
-            "input[0].content[1]",
+            "input[0].content[1].image_url",
+        ),
+        (
+            {"role": "user", "content": [{"type": "input_image", "file_id": "f"}]},
+            "input[0].content[0].image_url",
+        ),
+        (
+            {"role": "assistant", "content": [{"type": "input_image", "image_url": "u"}]},
+            "input[0].content",
         ),
         ({"role": "user", "content": [{"type": "input_file", "file_id": "f"}]}, "input[0].content[0]"),
         ({**OUTPUT, "output": [{"type": "input_audio"}]}, "input[0].output[0]"),
@@ -167,7 +187,7 @@ def test_media_are_refused_with_their_place(item: dict[str, Any], where: str) ->
     with pytest.raises(UnsupportedContent) as caught:
         history(item)
     assert caught.value.message.startswith(f"{where}: ")
-    assert caught.value.param == "input"
+    assert caught.value.param == (where if where.endswith("image_url") else "input")
 
 
 def test_a_reference_to_what_is_not_kept_is_refused() -> None:

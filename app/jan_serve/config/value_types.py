@@ -1,0 +1,60 @@
+"""Types of settings: lists in one text, folders, sizes in bytes, addresses."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Final
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
+from pydantic_settings import NoDecode
+
+HOST_NAME: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_.-]+)(:\d{1,5})?\Z")
+_SIZE = re.compile(
+    r"(?P<number>\d{1,15}(\.\d{1,6})?) ?((?P<prefix>[kmgt])(?P<binary>i)?)?b?\Z", re.IGNORECASE
+)
+
+
+def _split_list(value: object) -> object:
+    """Split a comma-separated string, the form of lists in environment variables."""
+    if isinstance(value, str):
+        return [item.strip() for item in value.split(",") if item.strip()]
+    return value
+
+
+def _absolute(path: Path) -> Path:
+    return path.expanduser().absolute()
+
+
+def _none_word(value: object) -> object:
+    """`none` means no file: flags, variables and TOML have no null."""
+    return None if value == "none" else value
+
+
+def bytes_of_size(value: object) -> object:
+    """`8GB`, `7.5 GiB` and `500M` as bytes. Anything else is left to the field's type."""
+    match = _SIZE.match(value.strip()) if isinstance(value, str) else None
+    if match is None:
+        return value
+    power = "kmgt".find(match["prefix"].lower()) + 1 if match["prefix"] else 0
+    return int(float(match["number"]) * (1024 if match["binary"] else 1000) ** power)
+
+
+def check_url(url: str, example: str) -> str:
+    """Without a slash at the end. Raises ValueError."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+        raise ValueError(f"must be an address such as {example}, without user and password")
+    if parts.query or parts.fragment or not url.isascii() or not url.isprintable():
+        raise ValueError("must end with the host or a path")
+    return url.rstrip("/")
+
+
+StrList = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split_list)]
+PortList = Annotated[
+    tuple[Annotated[int, Field(ge=1, le=65535)], ...], NoDecode, BeforeValidator(_split_list)
+]
+SecretList = Annotated[tuple[SecretStr, ...], NoDecode, BeforeValidator(_split_list)]
+Folder = Annotated[Path, AfterValidator(_absolute)]
+OptionalFile = Annotated[Folder | None, BeforeValidator(_none_word)]

@@ -1,0 +1,228 @@
+"""A projector (mmproj file), which turns images and sound into embeddings for the text model. Wraps libmtmd.
+
+It gets decoded pixels and samples only: libmtmd's own decoders, and the programs that they start, are never used.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import llama_cpp.mtmd_cpp as _mtmd
+import numpy as np
+import numpy.typing as npt
+
+from jan_serve.core.images import ImagePiece, MediaPiece
+from jan_serve.engine.llama import backend
+from jan_serve.engine.llama.model import LlamaModel
+from jan_serve.errors import EngineFailure, InvalidModel
+
+_lib: Any = _mtmd
+_pointer_to: Any = ctypes.POINTER
+
+Embeddings = npt.NDArray[np.float32]
+"""A row for each cell, as wide as the text model's input."""
+Positions = npt.NDArray[np.int32]
+"""A row for each component (one, or time, height, width and an unused one), a column for each cell."""
+
+_TEXT = 0  # enum mtmd_input_chunk_type
+_KEPT_LAYOUTS = 256
+_LARGEST_SIDE = 4096
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MarkupPart:
+    """Tokens that the model expects around or between the parts of an image."""
+
+    tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MediaPart:
+    """Cells that hold embeddings. number: among the media parts of its piece.
+
+    num_positions: by how much the position advances. offsets, steps: its cells are at offsets + steps * position.
+    """
+
+    number: int
+    num_cells: int
+    num_positions: int
+    offsets: Positions
+    steps: Positions
+
+
+class Projector:
+    """Wraps `mtmd_context`. Layouts may be asked for by any thread; one thread at a time encodes."""
+
+    def __init__(
+        self, path: str, model: LlamaModel, *, threads: int, use_gpu: bool, device: str | None = None
+    ) -> None:
+        """Load the file; blocks. Raises InvalidModel if libmtmd rejects it, or if it is for another text model."""
+        params = _lib.mtmd_context_params_default()
+        params.use_gpu = use_gpu
+        params.n_threads = threads
+        params.print_timings = False
+        # Reserves its compute buffers now: a lack of memory shows at the load.
+        params.warmup = True
+        if use_gpu and device is not None:
+            params.device = backend.device_pointer(device)
+        backend.log_to(_lib.mtmd_helper_log_set)
+        with backend.last_error() as error:
+            pointer = _lib.mtmd_init_from_file(path.encode("utf-8"), model.pointer, params)
+        if not pointer:
+            raise InvalidModel(
+                f"its projector {Path(path).name} cannot be used: {_reason(path, error.lines)}"
+            )
+        self.pointer: Any = pointer
+        self._width = model.n_embd_inp
+        self.sees = bool(_lib.mtmd_support_vision(pointer))
+        self.hears = bool(_lib.mtmd_support_audio(pointer))
+        self.has_mrope = bool(_lib.mtmd_decode_use_mrope(pointer))
+        self.is_causal = not _lib.mtmd_decode_use_non_causal(pointer, None)
+        self.audio_rate = int(_lib.mtmd_get_audio_sample_rate(pointer)) if self.hears else 0
+        self._image_layout = lru_cache(_KEPT_LAYOUTS)(self._lay_out_image)
+
+    def close(self) -> None:
+        """Free it. Nothing may use it any more."""
+        if self.pointer:
+            _lib.mtmd_free(self.pointer)
+            self.pointer = None
+
+    @property
+    def modalities(self) -> tuple[str, ...]:
+        return ("vision",) * self.sees + ("audio",) * self.hears
+
+    def largest_part(self) -> int:
+        """Cells of the largest part of an image, for images of usual shapes."""
+        sides = ((_LARGEST_SIDE, _LARGEST_SIDE), (_LARGEST_SIDE, 512), (512, _LARGEST_SIDE))
+        layouts = (self._image_layout(*size) for size in sides if self.sees)
+        return max(
+            (part.num_cells for layout in layouts for part in layout if isinstance(part, MediaPart)),
+            default=0,
+        )
+
+    def layout(self, piece: MediaPiece) -> tuple[MarkupPart | MediaPart, ...]:
+        """What an image or a sound is in a prompt. An image needs no pixels. Raises EngineFailure."""
+        if isinstance(piece, ImagePiece):
+            return self._image_layout(piece.width, piece.height)
+        with self._chunks(piece) as chunks:
+            return self._parts(chunks)
+
+    @contextmanager
+    def opened(self, piece: MediaPiece) -> Generator[OpenedMedia]:
+        """Prepare a piece for encoding; blocks. Raises EngineFailure."""
+        with self._chunks(piece) as chunks:
+            yield OpenedMedia(self, chunks, self._width)
+
+    def _lay_out_image(self, width: int, height: int) -> tuple[MarkupPart | MediaPart, ...]:
+        with self._chunks(ImagePiece(width=width, height=height, digest="")) as chunks:
+            return self._parts(chunks)
+
+    @contextmanager
+    def _chunks(self, piece: MediaPiece) -> Generator[Any]:
+        bitmap = _bitmap(piece)
+        chunks = _lib.mtmd_input_chunks_init()
+        try:
+            part = _lib.mtmd_input_part(None, bitmap)
+            parts = (_pointer_to(_lib.mtmd_input_part) * 1)(ctypes.pointer(part))
+            code = int(_lib.mtmd_tokenize_from_parts(self.pointer, chunks, parts, 1, False))
+            if code != 0:
+                raise EngineFailure(f"llama.cpp could not prepare an image or a sound (code {code})")
+            yield chunks
+        finally:
+            _lib.mtmd_input_chunks_free(chunks)
+            _lib.mtmd_bitmap_free(bitmap)
+
+    def _parts(self, chunks: Any) -> tuple[MarkupPart | MediaPart, ...]:
+        parts: list[MarkupPart | MediaPart] = []
+        number = 0
+        for chunk in _each(chunks):
+            if _lib.mtmd_input_chunk_get_type(chunk) == _TEXT:
+                count = ctypes.c_size_t()
+                tokens = _lib.mtmd_input_chunk_get_tokens_text(chunk, ctypes.byref(count))
+                parts.append(MarkupPart(tuple(tokens[i] for i in range(count.value))))
+            else:
+                parts.append(
+                    MediaPart(
+                        number,
+                        int(_lib.mtmd_input_chunk_get_n_tokens(chunk)),
+                        int(_lib.mtmd_input_chunk_get_n_pos(chunk)),
+                        *self._positions(chunk),
+                    )
+                )
+                number += 1
+        return tuple(parts)
+
+    def _positions(self, chunk: Any) -> tuple[Positions, Positions]:
+        """Offsets and steps; see MediaPart."""
+        count = int(_lib.mtmd_input_chunk_get_n_tokens(chunk))
+        along = np.arange(count, dtype=np.int32)[None]
+        image = _lib.mtmd_input_chunk_get_tokens_image(chunk) if self.has_mrope else None
+        if not image:
+            components = 4 if self.has_mrope else 1
+            return np.repeat(along, components, axis=0), np.ones((components, 1), np.int32)
+        at_zero = np.array([_position(image, 0, i) for i in range(count)], np.int32).T
+        at_one = np.array(_position(image, 1, 0), np.int32)
+        return np.ascontiguousarray(at_zero), (at_one - at_zero[:, 0])[:, None]
+
+
+class OpenedMedia:
+    """A prepared image or sound, until its context manager ends."""
+
+    def __init__(self, projector: Projector, chunks: Any, width: int) -> None:
+        self._pointer = projector.pointer
+        self._chunks = [chunk for chunk in _each(chunks) if _lib.mtmd_input_chunk_get_type(chunk) != _TEXT]
+        self._width = width
+
+    def encode(self, number: int) -> Embeddings:
+        """`mtmd_encode_chunk` of a media part; blocks, with the GIL released. Raises EngineFailure."""
+        chunk = self._chunks[number]
+        code = int(_lib.mtmd_encode_chunk(self._pointer, chunk))
+        if code != 0:
+            raise EngineFailure(f"llama.cpp could not encode an image or a sound (code {code})")
+        shape = (int(_lib.mtmd_input_chunk_get_n_tokens(chunk)), self._width)
+        return np.ctypeslib.as_array(_lib.mtmd_get_output_embd(self._pointer), shape=shape).copy()
+
+
+def _reason(path: str, errors: Sequence[str]) -> str:
+    """Why libmtmd rejects a file, from its log."""
+    for line in errors:
+        if (
+            found := re.search(r"text model \(n_embd = (\d+)\) and mmproj \(n_embd = (\d+)\)", line)
+        ) is not None:
+            return f"it is for models of the width {found[2]}, and this one has {found[1]}"
+        reason = line.partition(f"failed to load model '{path}': ")[2].partition(": ")[2]
+        if reason and path not in reason:
+            return reason
+    return "it is damaged, or of a kind that llama.cpp does not know"
+
+
+def _each(chunks: Any) -> list[Any]:
+    return [_lib.mtmd_input_chunks_get(chunks, i) for i in range(int(_lib.mtmd_input_chunks_size(chunks)))]
+
+
+def _position(image: Any, start: int, cell: int) -> tuple[int, int, int, int]:
+    found = _lib.mtmd_image_tokens_get_decoder_pos(image, start, cell)
+    return found.t, found.y, found.x, found.z
+
+
+def _bitmap(piece: MediaPiece) -> Any:
+    """A `mtmd_bitmap`, which copies the pixels or samples."""
+    if isinstance(piece, ImagePiece):
+        if piece.pixels and len(piece.pixels) != 3 * piece.width * piece.height:
+            raise EngineFailure("an image does not have as many pixels as its size says")
+        data = (
+            ctypes.cast(ctypes.c_char_p(piece.pixels), _pointer_to(ctypes.c_uint8)) if piece.pixels else None
+        )
+        bitmap = _lib.mtmd_bitmap_init(piece.width, piece.height, data)
+    else:
+        samples = ctypes.cast(ctypes.c_char_p(piece.samples), _pointer_to(ctypes.c_float))
+        bitmap = _lib.mtmd_bitmap_init_from_audio(len(piece.samples) // 4, samples)
+    _lib.mtmd_bitmap_set_id(bitmap, piece.digest.encode())
+    return bitmap

@@ -1,0 +1,169 @@
+"""Encodes images and sound in a thread of its own, beside the steps of streams: one chunk at a time.
+
+A chunk is encoded once for all who want it at the same time, and its embeddings stay in a cache of limited size.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import psutil
+
+from jan_serve.core.images import MediaPiece
+from jan_serve.engine.llama.projector import Embeddings
+from jan_serve.engine.media.prompt_media import MediaChunk
+from jan_serve.errors import EngineFailure, JanServeError
+
+_MAX_CACHE_BYTES = 512 * 2**20
+
+
+def embeddings_bytes() -> int:
+    """Bytes of embeddings to keep, by the memory of this machine."""
+    return min(_MAX_CACHE_BYTES, psutil.virtual_memory().total // 64)
+
+
+class Opened(Protocol):
+    """A piece that is ready to be encoded."""
+
+    def encode(self, number: int) -> Embeddings: ...
+
+
+OpenPiece = Callable[[MediaPiece], AbstractContextManager[Opened]]
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    chunk: MediaChunk
+    owners: set[int] = field(default_factory=set[int])
+    result: Embeddings | None = None
+    error: JanServeError | None = None
+
+    @property
+    def is_done(self) -> bool:
+        return self.result is not None or self.error is not None
+
+
+class MediaEncoder:
+    """Jobs in the order in which they were asked for. Any thread; no method but `run` blocks for an encoding.
+
+    owner: any number that is one asker's, such as the id of a sequence.
+    """
+
+    def __init__(self, open_piece: OpenPiece, limit_bytes: int, on_done: Callable[[], None]) -> None:
+        """limit_bytes: of the cache. on_done: called by the encoding thread after each chunk; must not block."""
+        self._open = open_piece
+        self._limit = limit_bytes
+        self._on_done = on_done
+        self._changed = threading.Condition()
+        self._jobs: dict[bytes, _Job] = {}
+        self._running: _Job | None = None
+        self._cache: OrderedDict[bytes, Embeddings] = OrderedDict()
+        self._cached_bytes = 0
+        self.encoded_total = 0
+        self.reused_total = 0
+
+    @property
+    def cached_bytes(self) -> int:
+        return self._cached_bytes
+
+    def want(self, owner: int, chunk: MediaChunk) -> Embeddings | None:
+        """The embeddings of a chunk; None until they are ready. The first call queues it. Raises what encoding raised.
+
+        They are held until `release` or `forget`.
+        """
+        with self._changed:
+            job = self._jobs.get(chunk.key)
+            if job is None:
+                job = self._jobs[chunk.key] = _Job(chunk, result=self._from_cache(chunk.key))
+                self._changed.notify()
+            job.owners.add(owner)
+            if job.error is not None:
+                raise job.error
+            return job.result
+
+    def release(self, owner: int, chunk: MediaChunk) -> None:
+        """The owner has used the embeddings of this chunk."""
+        with self._changed:
+            self._leave(owner, chunk.key)
+
+    def forget(self, owner: int) -> None:
+        """The owner wants nothing any more. A chunk that nobody else wants is not begun."""
+        with self._changed:
+            for key in [key for key, job in self._jobs.items() if owner in job.owners]:
+                self._leave(owner, key)
+
+    def run(self) -> None:
+        """Encode for ever: the body of the thread."""
+        while True:
+            self._encode_piece(self._wait())
+
+    def _encode_piece(self, piece: MediaPiece) -> None:
+        """Encode the wanted chunks of a piece, which is prepared once, as long as there are any."""
+        with ExitStack() as stack:
+            opened: Opened | None = None
+            while (job := self._next(piece)) is not None:
+                try:
+                    if opened is None:
+                        opened = stack.enter_context(self._open(piece))
+                    self._finish(job, opened.encode(job.chunk.number))
+                except JanServeError as error:
+                    self._finish(job, error)
+                except MemoryError:
+                    self._finish(job, EngineFailure("There was not enough memory to encode an image."))
+
+    def _wait(self) -> MediaPiece:
+        """The piece of the oldest job that is not done."""
+        with self._changed:
+            while True:
+                for job in self._jobs.values():
+                    if not job.is_done:
+                        return job.chunk.piece
+                self._changed.wait()
+
+    def _next(self, piece: MediaPiece) -> _Job | None:
+        """The next job of this piece, if there is one."""
+        with self._changed:
+            jobs = self._jobs.values()
+            self._running = next((job for job in jobs if not job.is_done and job.chunk.piece is piece), None)
+            return self._running
+
+    def _finish(self, job: _Job, result: Embeddings | JanServeError) -> None:
+        with self._changed:
+            self._running = None
+            if isinstance(result, JanServeError):
+                job.error = result
+            else:
+                job.result = result
+                self.encoded_total += 1
+                self._keep(job.chunk.key, result)
+            if not job.owners:
+                del self._jobs[job.chunk.key]
+        self._on_done()
+
+    def _leave(self, owner: int, key: bytes) -> None:
+        job = self._jobs.get(key)
+        if job is not None:
+            job.owners.discard(owner)
+            if not job.owners and job is not self._running:
+                del self._jobs[key]
+
+    def _from_cache(self, key: bytes) -> Embeddings | None:
+        found = self._cache.get(key)
+        if found is not None:
+            self._cache.move_to_end(key)
+            self.reused_total += 1
+        return found
+
+    def _keep(self, key: bytes, result: Embeddings) -> None:
+        if result.nbytes > self._limit or key in self._cache:
+            return
+        self._cache[key] = result
+        self._cached_bytes += result.nbytes
+        while self._cached_bytes > self._limit:
+            _, oldest = self._cache.popitem(last=False)
+            self._cached_bytes -= oldest.nbytes

@@ -1,0 +1,90 @@
+"""Lays prompts with images and sound out: tokens, stand-ins, and where their chunks are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from jan_serve.core.images import AudioPiece, ImagePiece, MediaPiece
+from jan_serve.engine.llama.projector import MarkupPart, MediaPart, Projector
+from jan_serve.engine.media.prompt_media import MediaChunk, PromptMedia, chunk_key, stand_ins
+from jan_serve.engine.tokens import Tokens
+from jan_serve.errors import InvalidRequest, UnsupportedContent
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedPart:
+    """A media part of a piece of the prompt."""
+
+    piece: MediaPiece
+    part: MediaPart
+
+
+PromptPart = list[int] | PlacedPart
+
+
+class MediaReader:
+    """What a model's projector makes of images and sound. Any thread. projector: None for a model without one."""
+
+    def __init__(self, projector: Projector | None, identity: str = "", *, most_together: int = 0) -> None:
+        """identity: a digest of the projector's file. most_together: cells that may attend to each other."""
+        self._most_together = most_together
+        self._projector = projector
+        self._identity = identity
+
+    def parts(self, piece: MediaPiece, param: str) -> list[PromptPart]:
+        """The parts of one piece. Raises UnsupportedContent, InvalidRequest."""
+        projector = self._projector
+        sees = projector is not None and projector.sees
+        hears = projector is not None and projector.hears
+        if isinstance(piece, ImagePiece) and (projector is None or not sees):
+            raise UnsupportedContent(f"{param}: this model cannot see", param=param)
+        if isinstance(piece, AudioPiece) and (projector is None or not hears):
+            raise UnsupportedContent(f"{param}: this model cannot hear", param=param)
+        assert projector is not None
+        if isinstance(piece, ImagePiece) and min(piece.width, piece.height) < 1:
+            raise InvalidRequest(f"{param}: an image has no pixels", param=param)
+        layout = projector.layout(piece)
+        largest = max((part.num_cells for part in layout if isinstance(part, MediaPart)), default=0)
+        if not projector.is_causal and largest > self._most_together:
+            raise InvalidRequest(
+                f"{param}: an image takes {largest} tokens at once, and {self._most_together} is the most",
+                param=param,
+            )
+        return [
+            list(part.tokens) if isinstance(part, MarkupPart) else PlacedPart(piece, part) for part in layout
+        ]
+
+    def assemble(self, parts: Iterable[PromptPart]) -> tuple[Tokens, PromptMedia]:
+        """The ids of a whole prompt with stand-ins, and its chunks."""
+        ids: list[Tokens] = []
+        chunks: list[MediaChunk] = []
+        length = position = 0
+        for part in parts:
+            if isinstance(part, PlacedPart):
+                chunk = self._chunk(part, length, position)
+                chunks.append(chunk)
+                ids.append(stand_ins(chunk.key, chunk.num_cells))
+                length, position = chunk.end, chunk.next_position
+            else:
+                ids.append(np.array(part, np.int32))
+                length += len(part)
+                position += len(part)
+        return np.concatenate(ids) if ids else np.empty(0, np.int32), PromptMedia(chunks)
+
+    def _chunk(self, placed: PlacedPart, start: int, position: int) -> MediaChunk:
+        piece, part = placed.piece, placed.part
+        shape = f"{piece.width}x{piece.height}" if isinstance(piece, ImagePiece) else "sound"
+        return MediaChunk(
+            start=start,
+            end=start + part.num_cells,
+            position=position,
+            next_position=position + part.num_positions,
+            positions=part.offsets + part.steps * position,
+            key=chunk_key(self._identity, f"{piece.digest}\0{shape}", part.number),
+            piece=piece,
+            number=part.number,
+            is_whole=self._projector is not None and not self._projector.is_causal,
+        )

@@ -1,0 +1,53 @@
+"""The bytes of an image as requests have it: a data URL (RFC 2397) or bare base64."""
+
+from __future__ import annotations
+
+import binascii
+import re
+from typing import Final
+
+from jan_serve.errors import InvalidImage
+from jan_serve.images.limits import MAX_FILE_BYTES
+
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+_MEDIA_TYPES: Final = ("image/", "application/octet-stream", "binary/octet-stream")
+_SPACE: Final = str.maketrans("-_", "+/", " \t\r\n")
+_MAX_TEXT: Final = MAX_FILE_BYTES // 3 * 4 * 9 // 8
+"""Of base64 with its line ends."""
+
+
+def is_remote(url: str) -> bool:
+    """Whether the image is elsewhere."""
+    return url[:8].lower().startswith(("http://", "https://"))
+
+
+def image_bytes(url: str) -> bytes:
+    """The bytes in a data URL or base64. Raises InvalidImage; the label's exact type is not checked."""
+    scheme = _SCHEME.match(url[:64])
+    if scheme is None:
+        return _decoded(url)
+    if scheme[1].lower() != "data":
+        raise InvalidImage(f"an image is a data URL or an https URL; nothing of `{scheme[1]}:` is read")
+    label, comma, text = url[5:].partition(",")
+    if not comma:
+        raise InvalidImage("the data URL has no comma before its data")
+    media_type, *parameters = (part.strip().lower() for part in label.split(";"))
+    if media_type and not media_type.startswith(_MEDIA_TYPES):
+        raise InvalidImage(f"the data URL is labelled {media_type[:50]}, not as an image")
+    if "base64" not in parameters:
+        raise InvalidImage("the data URL must be encoded as base64")
+    return _decoded(text)
+
+
+def _decoded(text: str) -> bytes:
+    """Base64 of either alphabet (RFC 4648), with or without line ends and padding."""
+    if len(text) > _MAX_TEXT:
+        raise InvalidImage(f"the image has more than {MAX_FILE_BYTES} bytes, the limit")
+    try:
+        try:
+            return binascii.a2b_base64(text, strict_mode=True)
+        except binascii.Error:
+            text = text.translate(_SPACE).rstrip("=")
+            return binascii.a2b_base64(text + "=" * (-len(text) % 4), strict_mode=True)
+    except ValueError:  # binascii.Error, and characters beyond ASCII
+        raise InvalidImage("the image is not encoded as base64") from None

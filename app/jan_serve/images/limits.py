@@ -1,0 +1,31 @@
+"""Limits on the images of one request, and the size at which a model gets to see them."""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import Final
+
+MAX_FILE_BYTES: Final = 20 << 20
+"""Of one image as it was sent. OpenAI's limit is the same."""
+
+MAX_PIXELS: Final = 32_000_000
+"""Of one image. Photographs of phones have 12 to 24 million; decoding takes 4 bytes a pixel, several times."""
+
+MAX_RATIO: Final = 200
+"""Of the longer to the shorter side. libmtmd ends the worker where it cannot cut such strips into patches."""
+
+MAX_IMAGES: Final = 16
+"""Of one request."""
+
+MAX_SHOWN_PIXELS: Final = 1 << 22
+"""Larger images are reduced to this before they go to the worker; no known projector takes in as much."""
+
+MIN_SHOWN_SIDE: Final = 8
+"""Smaller images are enlarged to this: projectors assume sides of some pixels, and assert it."""
+
+
+def shown_size(width: int, height: int) -> tuple[int, int]:
+    """Width and height at which the model sees an image within the limits; the same ratio as far as pixels allow."""
+    scale = min(1.0, sqrt(MAX_SHOWN_PIXELS / (width * height)))
+    scale = max(scale, MIN_SHOWN_SIDE / min(width, height))
+    return max(MIN_SHOWN_SIDE, int(width * scale)), max(MIN_SHOWN_SIDE, int(height * scale))

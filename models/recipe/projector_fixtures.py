@@ -1,0 +1,140 @@
+"""Random-weight projectors (mmproj files) for tests, and a text model for the kind with positions in three dimensions.
+
+libmtmd loads and runs them like real ones; different images give different embeddings. Written in well under a second;
+they differ by ``seed`` only. Key and tensor names are those of llama.cpp's ``tools/mtmd/clip-impl.h``.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+from pathlib import Path
+from typing import Literal
+
+import gguf
+import numpy as np
+from numpy.typing import NDArray
+
+from models.recipe.chat_template import CHAT_TEMPLATE
+from models.recipe.fixtures import fixture_vocabulary, random_tensors, silence_control_tokens
+from models.recipe.gguf_file import file_type, finish_gguf, gguf_writer
+
+Array = NDArray[np.float32]
+
+ProjectorKind = Literal["mlp", "gemma3", "qwen2vl_merger"]
+"""mlp: 16 cells, each attends to earlier ones. gemma3: 9 cells, which attend to each other. qwen2vl_merger: as many
+cells as the size of the image asks for, with positions in three dimensions (M-RoPE)."""
+
+_WIDTH, _FF_WIDTH, _HEADS = 64, 128, 4
+_SHAPES: dict[ProjectorKind, tuple[int, int, int]] = {
+    # Image size, patch size, blocks. Of LLaVA's blocks the last one is never run.
+    "mlp": (32, 8, 3),
+    "gemma3": (48, 8, 2),
+    "qwen2vl_merger": (56, 14, 2),
+}
+_GEMMA_POOLING = 2
+_QWEN_MERGED = 4
+
+
+def write_tiny_projector(path: Path, kind: ProjectorKind, *, n_embd: int = 64, seed: int = 0) -> None:
+    """A projector for text models of the width ``n_embd``."""
+    size, patch, blocks = _SHAPES[kind]
+    writer = gguf.GGUFWriter(str(path), "clip")
+    writer.add_type("mmproj")
+    writer.add_bool("clip.has_vision_encoder", True)
+    writer.add_string("clip.projector_type", kind)
+    numbers = {
+        "image_size": size,
+        "patch_size": patch,
+        "embedding_length": _WIDTH,
+        "feed_forward_length": _FF_WIDTH,
+        "block_count": blocks,
+        "projection_dim": n_embd,
+        "attention.head_count": _HEADS,
+    }
+    if kind == "gemma3":
+        numbers["projector.scale_factor"] = _GEMMA_POOLING
+    for name, number in numbers.items():
+        writer.add_uint32(f"clip.vision.{name}", number)
+    writer.add_float32("clip.vision.attention.layer_norm_epsilon", 1e-5)
+    writer.add_array("clip.vision.image_mean", [0.5, 0.5, 0.5])
+    writer.add_array("clip.vision.image_std", [0.5, 0.5, 0.5])
+    writer.add_bool("clip.use_gelu", True)
+    dims = _encoder_dims(kind, size, patch, blocks) | _projector_dims(kind, n_embd)
+    random = np.random.default_rng(seed)
+    tensors = {name: _weights(random, name, shape) for name, shape in dims.items()}
+    names = {"general.name": f"tiny-{kind}-{seed}", "general.license": "apache-2.0"}
+    finish_gguf(writer, None, tensors, chat_template=None, metadata=names, quantize=False)
+
+
+def _encoder_dims(kind: ProjectorKind, size: int, patch: int, blocks: int) -> dict[str, tuple[int, ...]]:
+    dims: dict[str, tuple[int, ...]] = {"v.patch_embd.weight": (_WIDTH, 3, patch, patch)}
+    if kind == "qwen2vl_merger":
+        # Its patches have two frames, no bias and no table of positions.
+        dims["v.patch_embd.weight.1"] = (_WIDTH, 3, patch, patch)
+    else:
+        dims |= {"v.patch_embd.bias": (_WIDTH,), "v.position_embd.weight": ((size // patch) ** 2, _WIDTH)}
+    around = "v.pre_ln" if kind == "mlp" else "v.post_ln"
+    dims |= {f"{around}.weight": (_WIDTH,), f"{around}.bias": (_WIDTH,)}
+    for number in range(blocks):
+        block = f"v.blk.{number}."
+        for name in ("attn_q", "attn_k", "attn_v", "attn_out"):
+            dims |= {f"{block}{name}.weight": (_WIDTH, _WIDTH), f"{block}{name}.bias": (_WIDTH,)}
+        for name in ("ln1", "ln2"):
+            dims |= {f"{block}{name}.weight": (_WIDTH,), f"{block}{name}.bias": (_WIDTH,)}
+        dims |= {f"{block}ffn_up.weight": (_FF_WIDTH, _WIDTH), f"{block}ffn_up.bias": (_FF_WIDTH,)}
+        dims |= {f"{block}ffn_down.weight": (_WIDTH, _FF_WIDTH), f"{block}ffn_down.bias": (_WIDTH,)}
+    return dims
+
+
+def _projector_dims(kind: ProjectorKind, n_embd: int) -> dict[str, tuple[int, ...]]:
+    if kind == "gemma3":
+        return {"mm.input_projection.weight": (_WIDTH, n_embd), "mm.soft_emb_norm.weight": (_WIDTH,)}
+    width, hidden = (_WIDTH, n_embd) if kind == "mlp" else (_QWEN_MERGED * _WIDTH, _QWEN_MERGED * _WIDTH)
+    return {
+        "mm.0.weight": (hidden, width),
+        "mm.0.bias": (hidden,),
+        "mm.2.weight": (n_embd, hidden),
+        "mm.2.bias": (n_embd,),
+    }
+
+
+def _weights(random: np.random.Generator, name: str, shape: tuple[int, ...]) -> Array:
+    if name.endswith(".bias"):
+        return np.zeros(shape, np.float32)
+    if len(shape) == 1:
+        return np.ones(shape, np.float32)
+    # Large patches and small positions: what is seen weighs more than where.
+    spread = 0.1 if "patch_embd" in name else 0.02 if "position_embd" in name else 1 / sqrt(shape[-1])
+    return (random.standard_normal(shape) * spread).astype(np.float32)
+
+
+def write_tiny_qwen2vl(
+    path: Path, *, seed: int = 0, n_layer: int = 2, n_embd: int = 64, n_ctx: int = 512, quantize: bool = True
+) -> None:
+    """A text model of Qwen2-VL's architecture, whose tokens have positions in three dimensions."""
+    n_head = n_embd // 32
+    vocabulary = fixture_vocabulary()
+    writer = gguf_writer(path, "qwen2vl", (n_ctx, n_embd, n_layer), n_ff=2 * n_embd, n_head=n_head)
+    writer.add_head_count_kv(n_head)
+    writer.add_layer_norm_rms_eps(1e-6)
+    writer.add_rope_freq_base(10_000.0)
+    # Time, height, width: together half of a head.
+    writer.add_rope_dimension_sections([4, 6, 6, 0])
+    writer.add_vocab_size(len(vocabulary.tokens))
+    writer.add_file_type(file_type(quantize))
+    dims: dict[str, tuple[int, ...]] = {
+        "token_embd.weight": (len(vocabulary.tokens), n_embd),
+        "output_norm.weight": (n_embd,),
+        "output.weight": (len(vocabulary.tokens), n_embd),
+    }
+    for layer in range(n_layer):
+        block = f"blk.{layer}."
+        dims |= {f"{block}{part}_norm.weight": (n_embd,) for part in ("attn", "ffn")}
+        dims |= {f"{block}attn_{part}.weight": (n_embd, n_embd) for part in ("q", "k", "v", "output")}
+        dims |= {f"{block}attn_{part}.bias": (n_embd,) for part in "qkv"}
+        dims |= {f"{block}ffn_{part}.weight": (2 * n_embd, n_embd) for part in ("gate", "up")}
+        dims[f"{block}ffn_down.weight"] = (n_embd, 2 * n_embd)
+    tensors = random_tensors(dims, seed)
+    silence_control_tokens(tensors["output.weight"], vocabulary)
+    names = {"general.name": f"tiny-qwen2vl-{seed}", "general.license": "apache-2.0"}
+    finish_gguf(writer, vocabulary, tensors, chat_template=CHAT_TEMPLATE, metadata=names, quantize=quantize)

@@ -1,0 +1,156 @@
+"""Nodes that fail: what is tried elsewhere, and what the client learns."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import httpx
+import pytest
+
+from jan_serve.fleet.node import Role, State
+from tests.support.fake_nodes import (
+    EVENT_HEAD,
+    FakeNode,
+    Received,
+    chunk,
+    fake_nodes,
+    reply,
+    running_proxy,
+    sending,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+EVENTS = [b'data: {"n":1}\n\n', b"event: x\ndata: a\ndata: b\n\n", b": ping\n\n", b"data: [DONE]\n\n"]
+
+
+async def test_a_dead_node_costs_nothing_but_a_second_attempt() -> None:
+    nodes = FakeNode("dead"), FakeNode("alive")
+    async with fake_nodes(*nodes), running_proxy(*nodes, strategy="min_expected_latency") as front:
+        await nodes[0].stop()
+        answers = [await front.chat() for _ in range(20)]
+        assert {answer.json()["node"] for answer in answers} == {"alive"}
+        assert 1 <= front.proxy.forwarder.counts.retries <= 5
+
+
+@pytest.mark.parametrize(
+    ("broken", "status"),
+    [
+        (b"", 200),
+        (b"HTTP/1.1 200 OK\r\ncontent-le", 200),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n", 200),
+        (reply({}, 502), 200),
+        (reply({}, 503, retry_after="9"), 200),
+        (reply({}, 429), 200),
+        (reply({}, 500), 500),
+        (reply({}, 504), 504),
+        (reply({}, 400), 400),
+        (b"HTTP/1.1 999 X\r\n\r\n", 502),
+        (b"garbage\r\n\r\n", 502),
+        (b"HTTP/1.1 101 Switching\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n", 502),
+    ],
+)
+async def test_what_is_tried_elsewhere_and_what_is_not(broken: bytes, status: int) -> None:
+    """A request goes elsewhere when nothing of an answer came, or the node says that it cannot now."""
+    failing, works = FakeNode("failing", answer=sending(broken, close=True)), FakeNode("works")
+    async with fake_nodes(failing, works), running_proxy(failing) as front:
+        keys = [{"role": "user", "content": "x" * 3000}]
+        first = await front.chat(messages=keys)
+        await front.add(works)
+        failing_node = front.proxy.fleet.find(failing.url)
+        assert failing_node is not None
+        failing_node.breaker.reset()
+        working = front.proxy.fleet.find(works.url)
+        assert working is not None
+        working.others = 1000
+        answer = await front.chat(messages=keys)
+        assert answer.status_code == status, answer.text
+        assert len(failing.generations) >= 2
+        assert first.status_code in (status, 502, 503, 429)
+
+
+async def test_the_only_nodes_refusal_reaches_the_client_with_a_bounded_wait() -> None:
+    busy = FakeNode(answer=sending(reply({"message": "busy"}, 503, retry_after="1000000000")))
+    async with fake_nodes(busy), running_proxy(busy) as front:
+        answer = await front.chat()
+        assert (answer.status_code, answer.json()) == (503, {"message": "busy"})
+        assert answer.headers["retry-after"] == "3600"
+
+
+async def test_when_no_node_can_be_reached_the_client_learns_which() -> None:
+    async with fake_nodes(FakeNode()) as (node,), running_proxy(node) as front:
+        await node.stop()
+        answer = await front.chat()
+        assert answer.status_code == 502
+        assert f"127.0.0.1:{node.port}" in answer.json()["message"]
+
+
+async def test_a_node_that_never_answers_is_a_504() -> None:
+    async def silent(request: Received, writer: asyncio.StreamWriter) -> None:
+        await asyncio.Event().wait()
+
+    node = FakeNode(answer=silent)
+    async with fake_nodes(node), running_proxy(node, first_byte_timeout_s=0.2) as front:
+        answer = await front.chat()
+        assert (answer.status_code, answer.json()["code"]) == (504, 504)
+
+
+async def test_a_port_that_takes_connections_and_nothing_else_is_a_504() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as hole:
+        async with running_proxy(first_byte_timeout_s=0.2) as front:
+            url = f"http://127.0.0.1:{hole.getsockname()[1]}"
+            node = front.proxy.fleet.add(url, Role.HYBRID, ("m1",), None, 0.0)
+            front.proxy.fleet.set_state(node, State.HEALTHY)
+            assert (await front.chat()).status_code == 504
+
+
+async def test_a_stream_that_breaks_between_events_ends_with_an_error_event() -> None:
+    node = FakeNode(answer=sending(EVENT_HEAD + chunk(EVENTS[0]), close=True))
+    async with fake_nodes(node), running_proxy(node) as front:
+        answer = await front.chat(stream=True)
+        first, second = answer.text.split("\n\n")[:2]
+        assert first + "\n\n" == EVENTS[0].decode()
+        assert '"code":502' in second
+        assert "[DONE]" not in answer.text
+
+
+@pytest.mark.parametrize(
+    "part", [EVENT_HEAD + chunk(b'data: {"n"'), b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{"]
+)
+async def test_any_other_answer_that_breaks_is_cut(part: bytes) -> None:
+    """A part must not pass for the whole."""
+    async with (
+        fake_nodes(FakeNode(answer=sending(part, close=True))) as (node,),
+        running_proxy(node) as front,
+    ):
+        with pytest.raises(httpx.RemoteProtocolError):
+            await front.chat()
+        assert front.proxy.forwarder.counts.broken == 1
+
+
+async def test_a_reused_connection_that_the_node_closed_is_no_failure() -> None:
+    node = FakeNode(answer=sending(reply({"node": "node"})))
+    async with fake_nodes(node), running_proxy(node) as front:
+        await front.chat()
+
+        async def closes(request: Received, writer: asyncio.StreamWriter) -> None:
+            node.answer = sending(reply({"node": "again"}))
+            writer.transport.abort()
+
+        node.answer = closes
+        answer = await front.chat()
+        assert answer.json()["node"] == "again"
+        found = front.proxy.fleet.find(node.url)
+        assert found is not None and found.failures == 0
+
+
+async def test_fast_failures_open_the_breaker_and_all_open_is_tried_all_the_same() -> None:
+    nodes = FakeNode("bad", answer=sending(reply({}, 500))), FakeNode("good")
+    async with fake_nodes(*nodes), running_proxy(*nodes, strategy="min_expected_latency") as front:
+        statuses = [(await front.chat()).status_code for _ in range(40)]
+        assert statuses.count(500) == 3
+        await nodes[1].stop()
+        front.proxy.fleet.remove(nodes[1].url)
+        assert (await front.chat()).status_code == 500

@@ -1,0 +1,40 @@
+"""Connections to nodes: where they may lead, and TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from typing import Any
+
+import pytest
+
+from jan_serve.proxy.upstream.connection import NodeFailure
+from jan_serve.proxy.upstream.networks import NodeNetworks
+from jan_serve.proxy.upstream.node_client import NodeClient, OutsideNetworks
+from jan_serve.proxy.upstream.node_url import parse_node_url
+from tests.support.fake_nodes import FakeNode, fake_nodes
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_name_that_leads_elsewhere_by_now_is_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The address is checked at every connection, not when the node is added."""
+    loop = asyncio.get_running_loop()
+
+    async def moved(host: str, port: int, **options: Any) -> list[Any]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("169.254.169.254", port))]
+
+    monkeypatch.setattr(loop, "getaddrinfo", moved)
+    client = NodeClient(NodeNetworks())
+    with pytest.raises(OutsideNetworks, match=r"169\.254\.169\.254"):
+        await client.fetch(parse_node_url("http://node.example"), "GET", "/health", limit_s=5.0)
+
+
+async def test_a_port_without_tls_is_no_https_node() -> None:
+    async with fake_nodes(FakeNode()) as (node,):
+        client = NodeClient(NodeNetworks(), tls=ssl.create_default_context())
+        with pytest.raises(NodeFailure):
+            await client.fetch(
+                parse_node_url(f"https://127.0.0.1:{node.port}"), "GET", "/health", limit_s=5.0
+            )

@@ -1,0 +1,23 @@
+"""Answers as one syntax of calls reads them, without the rest of a model family's format."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from jan_serve.chat.chat_format import AnswerParser, ChatFormat
+from jan_serve.chat.formats.hermes import HERMES
+from jan_serve.chat.parsers.marker_parser import CallParser, marker_parser
+from tests.unit.chat.formats.answers import Answer, parse_everywhere
+
+
+def with_parser(parser: AnswerParser) -> ChatFormat:
+    """A format that reads answers with it; thoughts are between `<think>` and `</think>`."""
+    return replace(HERMES, name="test", parse=parser)
+
+
+def text_and_calls(
+    calls: CallParser, answer: str, opener: str = "<call>"
+) -> tuple[str, list[tuple[str, str]]]:
+    """The text and the calls of an answer whose calls begin at the opener, the same however it is cut."""
+    read: Answer = parse_everywhere(with_parser(marker_parser(calls, opener)), answer)
+    return read.text, [(call.name, call.arguments) for call in read.calls]

@@ -1,0 +1,36 @@
+"""PythonCalls: calls with keyword arguments, whose literals become JSON; nothing is evaluated."""
+
+from __future__ import annotations
+
+import pytest
+
+from jan_serve.chat.parsers.json_calls import JsonCalls
+from jan_serve.chat.parsers.python_calls import PythonCalls
+from tests.unit.chat.parsers.syntax import text_and_calls
+
+CLOSED = PythonCalls(closers=("</call>",))
+KNOWN = PythonCalls(known_only=True)
+SUFFIXED = PythonCalls(closers=("</call>",), suffix=".call")
+OR_JSON = PythonCalls(closers=("</call>",), or_json=JsonCalls(closers=("</call>",)))
+
+
+@pytest.mark.parametrize(
+    ("syntax", "answer", "text", "calls"),
+    [
+        (CLOSED, "<call>now()</call>.", ".", [("now", "{}")]),
+        (CLOSED, "<call>[now( ), add(values=[1, 2.5,], opts={'a': None})]</call>.", ".",
+         [("now", "{}"), ("add", '{"values": [1, 2.5], "opts": {"a": null}}')]),
+        (CLOSED, """<call>now(a='it\\'s "so"', b=True)</call>""", "", [("now", '{"a": "it\'s \\"so\\"", "b": true}')]),
+        (CLOSED, "<call>now(a=1", "", [("now", '{"a": ')]),
+        (CLOSED, "<call>now('x')</call>.", ".", [("now", "{'x')")]),
+        (CLOSED, "<call>1 + 1</call>", "<call>1 + 1</call>", []),
+        (CLOSED, "<call>now</call>", "<call>now</call>", []),
+        (KNOWN, "<call>[exit()]", "<call>[exit()]", []),
+        (KNOWN, "<call>[now()] then", "then", [("now", "{}")]),
+        (SUFFIXED, "<call>now.call(a=1)</call>", "", [("now", '{"a": 1}')]),
+        (OR_JSON, '<call>{"name": "now"}</call>', "", [("now", "{}")]),
+        (OR_JSON, '<call>[{"name": "now"}]</call>', "", [("now", "{}")]),
+    ],
+)  # fmt: skip
+def test_calls(syntax: PythonCalls, answer: str, text: str, calls: list[tuple[str, str]]) -> None:
+    assert text_and_calls(syntax, answer) == (text, calls)

@@ -1,0 +1,85 @@
+"""What a template takes and shows, found by rendering it."""
+
+from __future__ import annotations
+
+import pytest
+
+from jan_serve.chat.template_traits import TemplateTraits, traits_of
+from jan_serve.errors import TemplateError
+
+TURNS = "{% for m in messages %}{{ m.content or '' }}"
+CALLS = "{% for c in m.tool_calls or [] %}{{ c.function.name }}"
+END = "{% endfor %}"
+NO_SYSTEM = (
+    "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no') }}{% endif %}{% endfor %}"
+)
+
+TEMPLATES: dict[str, tuple[str, TemplateTraits]] = {
+    "arguments as JSON": (
+        TURNS + CALLS + "{{ c.function.arguments | tojson }}" + END + END,
+        TemplateTraits(),
+    ),
+    "arguments pasted": (
+        TURNS + CALLS + "{{ c.function.arguments }}" + END + END,
+        TemplateTraits(object_arguments=False),
+    ),
+    "arguments one by one": (
+        TURNS + CALLS + "{% for k, v in c.function.arguments | items %}{{ v }}" + END + END + END,
+        TemplateTraits(),
+    ),
+    "no calls": (TURNS + END, TemplateTraits(calls=False, parallel_calls=False)),
+    "one call only": (
+        TURNS + "{% if m.tool_calls %}{% set c = m.tool_calls[0].function %}{{ c.name }}"
+        "{{ c.arguments | tojson }}{% endif %}" + END,
+        TemplateTraits(parallel_calls=False),
+    ),
+    "no system message": (
+        NO_SYSTEM + TURNS + CALLS + "{{ c.function.arguments | tojson }}" + END + END,
+        TemplateTraits(system_role=False),
+    ),
+    "tools that must be a list": (
+        "{{ tools | length }}" + TURNS + CALLS + "{{ c.function.arguments | tojson }}" + END + END,
+        TemplateTraits(no_tools=False),
+    ),
+    "descriptions of all": (
+        "{% for t in tools or [] %}{{ t.function.description | trim + '.' }}"
+        "{% for n, p in t.function.parameters.properties | items %}{{ '-' + p.description }}{% endfor %}{% endfor %}"
+        + TURNS
+        + CALLS
+        + "{{ c.function.arguments | tojson }}"
+        + END
+        + END,
+        TemplateTraits(descriptions=True),
+    ),
+    "calls instead of content": (
+        "{% for m in messages %}{% if m.content is none %}"
+        + CALLS
+        + "{{ c.function.arguments | tojson }}{% endfor %}{% else %}{{ m.content }}{% endif %}"
+        + END,
+        TemplateTraits(null_content=True),
+    ),
+    "content in parts": (
+        "{% for m in messages %}{% for p in m.content or [] %}{{ p.text }}{% endfor %}"
+        + CALLS
+        + "{{ c.function.arguments | tojson }}"
+        + END
+        + END,
+        TemplateTraits(list_content=True),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_traits(name: str) -> None:
+    source, expected = TEMPLATES[name]
+    assert traits_of(source) == expected
+
+
+def test_a_template_that_shows_nothing_has_no_calls() -> None:
+    traits = traits_of("{{ raise_exception('never') }}")
+    assert (traits.calls, traits.parallel_calls, traits.system_role) == (False, False, False)
+
+
+def test_a_template_that_does_not_compile_is_an_error() -> None:
+    with pytest.raises(TemplateError, match="does not compile"):
+        traits_of("{% if %}")

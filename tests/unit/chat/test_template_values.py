@@ -1,0 +1,132 @@
+"""Messages and tools as the plain values that a template of some traits reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jan_serve.chat.template_traits import TemplateTraits
+from jan_serve.chat.template_values import template_messages, template_tool_choice, template_tools
+from jan_serve.core.messages import FunctionCall, ImagePart, Message, TextPart, Tool, ToolCall, ToolChoice
+from jan_serve.errors import UnsupportedContent
+
+USUAL = TemplateTraits()
+
+
+def value_of(message: Message, traits: TemplateTraits = USUAL) -> dict[str, Any]:
+    (value,) = template_messages((message,), traits, "thinking")
+    return value
+
+
+def call(arguments: str) -> Message:
+    return Message(role="assistant", tool_calls=(ToolCall("call_1", FunctionCall("add", arguments)),))
+
+
+MESSAGES: dict[str, tuple[Message, TemplateTraits, dict[str, Any]]] = {
+    "text": (Message(role="user", content="Hi"), USUAL, {"role": "user", "content": "Hi"}),
+    "parts are joined as they are": (
+        Message(role="user", content=(TextPart("a "), TextPart("b"))),
+        USUAL,
+        {"role": "user", "content": "a b"},
+    ),
+    "no content": (Message(role="assistant"), USUAL, {"role": "assistant", "content": ""}),
+    "a list of parts": (
+        Message(role="user", content="Hi"),
+        TemplateTraits(list_content=True),
+        {"role": "user", "content": [{"type": "text", "text": "Hi"}]},
+    ),
+    "no text is no part": (
+        Message(role="user", content=""),
+        TemplateTraits(list_content=True),
+        {"role": "user", "content": ""},
+    ),
+    "null without calls stays text": (
+        Message(role="assistant"),
+        TemplateTraits(null_content=True),
+        {"role": "assistant", "content": ""},
+    ),
+    "a thought": (
+        Message(role="assistant", content="4", reasoning_content="2+2"),
+        USUAL,
+        {"role": "assistant", "content": "4", "thinking": "2+2"},
+    ),
+    "a result": (
+        Message(role="tool", content="4", name="add", tool_call_id="call_1"),
+        USUAL,
+        {"role": "tool", "content": "4", "name": "add", "tool_call_id": "call_1"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_a_message(name: str) -> None:
+    message, traits, expected = MESSAGES[name]
+    assert value_of(message, traits) == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ('{"a": 1}', {"a": 1}),
+        ("", {}),
+        ("[1]", "[1]"),
+        ("{broken", "{broken"),
+        ("[" * 100_000, "[" * 100_000),
+    ],
+    ids=["object", "none", "array", "broken", "deep"],
+)
+def test_arguments_become_an_object_where_they_are_one(arguments: str, expected: Any) -> None:
+    function = value_of(call(arguments))["tool_calls"][0]["function"]
+    assert function == {"name": "add", "arguments": expected}
+    as_text = value_of(call(arguments), TemplateTraits(object_arguments=False))["tool_calls"][0]
+    assert as_text == {
+        "id": "call_1",
+        "type": "function",
+        "function": {"name": "add", "arguments": arguments},
+    }
+
+
+def test_a_turn_with_calls_has_null_content_where_the_template_wants_it() -> None:
+    assert value_of(call("{}"), TemplateTraits(null_content=True))["content"] is None
+
+
+def test_an_image_is_rejected_and_never_fetched() -> None:
+    parts = (TextPart("look"), ImagePart("file:///etc/passwd"))
+    messages = (Message(role="user", content="Hi"), Message(role="user", content=parts))
+    with pytest.raises(UnsupportedContent, match=r"messages\[1\]") as caught:
+        template_messages(messages, USUAL, "thinking")
+    assert caught.value.param == "messages"
+
+
+def test_tools_have_descriptions_only_where_the_template_wants_them() -> None:
+    parameters: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "integer"}, "b": True}}
+    tools = (
+        Tool(name="add", parameters=parameters),
+        Tool(name="now", parameters={}, description="Now.", strict=True),
+    )
+    plain = template_tools(tools, USUAL)
+    assert plain == [
+        {"type": "function", "function": {"name": "add", "parameters": parameters}},
+        {
+            "type": "function",
+            "function": {"name": "now", "description": "Now.", "parameters": {}, "strict": True},
+        },
+    ]
+    described = template_tools(tools, TemplateTraits(descriptions=True))
+    assert described is not None
+    assert described[0]["function"]["description"] == ""
+    assert described[0]["function"]["parameters"]["properties"] == {
+        "a": {"description": "", "type": "integer"},
+        "b": True,
+    }
+    assert "description" not in parameters["properties"]["a"], "the request's tool is not changed"
+    assert template_tools((), USUAL) is None
+
+
+def test_a_tool_choice_is_a_word_or_an_object() -> None:
+    assert template_tool_choice(ToolChoice("required")) == "required"
+    assert template_tool_choice(ToolChoice("named", "add")) == {
+        "type": "function",
+        "function": {"name": "add"},
+    }

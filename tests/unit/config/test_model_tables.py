@@ -1,0 +1,95 @@
+"""Tables of models: rows, and what is said about a wrong one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jan_serve.config import load_settings
+from jan_serve.config.model_tables import key_of
+from jan_serve.errors import SettingsError
+from tests.unit.config.support import WHOLE
+
+
+def test_rows_have_their_lines(config_file: Path) -> None:
+    config_file.write_text(WHOLE)
+    rows = {key: (value, place) for key, value, place in load_settings().model_rows()}
+    assert rows['models."org/repo/Model-Q4".n_ctx'] == ("512", f"{config_file}:6")
+    assert rows['models."org/repo/Model-Q4".aliases'] == ("gpt-4o, local", f"{config_file}:9")
+    assert rows['models."org/repo/Model-Q4".pin'] == ("true", f"{config_file}:11")
+    assert rows['models."org/repo/Model-Q4".lora[1].scale'] == ("0.5", f"{config_file}:27")
+    assert rows["models.other.template"] == ("chatml", f"{config_file}:30")
+
+
+MISTAKES = [
+    ("models = 1", r"config\.toml:1: models must be tables"),
+    ("[models]\nx = 1", r"config\.toml:2: models: 'x' must be a table"),
+    ("[models.x]\n\nn_ctx = 1", r"config\.toml:3: models\.x\.n_ctx must be greater .* 64 \(it is 1\)"),
+    ("[models.x]\nn_ctxx = 64", r":2: there is no setting models\.x\.n_ctxx; did you mean 'n_ctx'\?"),
+    ("[models.x]\nport = 1", r":2: there is no setting models\.x\.port"),
+    ("[models.x]\ndraft = 1", r":2: there is no setting models\.x\.draft"),
+    ('[models."a b"]\npin = 1', r':2: models\."a b"\.pin must be a valid boolean'),
+    ("[models.x]\naliases = 'a'", r":2: models\.x\.aliases must be a list"),
+    ("[models.x]\naliases = ['']", r":2: models\.x\.aliases\[0\] must be 1 to 255"),
+    ("[models.x]\nsampling = 1", r":2: models\.x\.sampling must be"),
+    ("[models.x.sampling]\ntop_k = true", r":2: models\.x\.sampling\.top_k must be a valid integer"),
+    ("[models.x.sampling]\ntemperature = nan", r":2: models\.x\.sampling\.temperature must be"),
+    ("[models.x.sampling]\nheat = 1", r":2: there is no setting models\.x\.sampling\.heat"),
+    ("[models.x.sampling]\nstop = ['']", r":2: models\.x\.sampling\.stop\[0\] must have at least 1"),
+    ("[[models.x.lora]]\nfile = 'poet.gguf'", r":1: models\.x\.lora\[0\]\.name is missing"),
+    ("[[models.x.lora]]\nname = 'a b'", r":2: models\.x\.lora\[0\]\.name must be 1 to 64 letters"),
+    ("[[models.x.lora]]\nname = 'a'\nfile = 'no'", r":3: models\.x\.lora\[0\]\.file: there is no file"),
+    ("[[models.x.lora]]\nname = 'a'\nfile = 'poet.gguf'\nscale = 101", r":4: .*scale must be less"),
+    (
+        "[models.x]\nlora = [{name='a', file='poet.gguf'}, {name='A', file='poet.gguf'}]",
+        r":1: models\.x two LoRA adapters are named 'a'",
+    ),
+    ("[models.x]\ntemplate = 'no.jinja'", r":2: models\.x\.template: there is no file .*no\.jinja"),
+    ("[models.x]\naliases = ['y']\n[models.Y]\npin = true", r":2: .*'y' is a name of 'Y' already"),
+    ("[models.x]\naliases = ['a']\n[models.y]\naliases = ['b', 'A']", r":4: .*'A' is a name of 'x' already"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), MISTAKES)
+def test_mistakes_have_their_line_and_key(config_file: Path, text: str, message: str) -> None:
+    config_file.write_text(text)
+    with pytest.raises(SettingsError, match=message):
+        load_settings()
+
+
+def test_every_mistake_of_the_tables_is_reported(config_file: Path) -> None:
+    config_file.write_text("[models.x]\nn_ctx = 1\npin = 1\n[models.y]\nparallel = 0\n")
+    with pytest.raises(SettingsError) as caught:
+        load_settings()
+    assert [line.split(":")[1] for line in caught.value.message.splitlines()] == ["2", "3", "5"]
+
+
+def test_templates_by_flag(config_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flag says the same thing as a table, and wins."""
+    config_file.write_text("[models.a]\ntemplate = 'mine.jinja'\nn_ctx = 64\n")
+    monkeypatch.chdir(tmp_path / "adapters")
+    (tmp_path / "adapters" / "flag.jinja").write_text("y")
+    models = load_settings({"chat_template": ["a=flag.jinja", "b=tool_use", "c=x=y"]}).models
+    assert {name: table.template for name, table in models.items()} == {
+        "a": str(tmp_path / "adapters" / "flag.jinja"),
+        "b": "tool_use",
+        "c": "x=y",
+    }
+    assert models["a"].options.n_ctx == 64
+    for wrong in ("a", "a=", "=x", "a=/no/such/file", "a=missing.jinja"):
+        with pytest.raises(SettingsError, match="chat_template"):
+            load_settings({"chat_template": [wrong]})
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        (("models", "a/b", "lora", 0, "name"), 'models."a/b".lora[0].name'),
+        (("models", "é"), 'models."é"'),
+        (("models", 'a"b\\c\n'), 'models."a\\"b\\\\c\\n"'),
+        (("models", ""), 'models.""'),
+    ],
+)
+def test_keys_as_one_writes_them(path: tuple[str | int, ...], text: str) -> None:
+    assert key_of(path) == text

@@ -1,0 +1,18 @@
+"""Settings as flags and variables."""
+
+from __future__ import annotations
+
+from jan_serve.config import (
+    Settings,
+    setting_options,
+)
+
+
+def test_every_field_is_documented() -> None:
+    options = setting_options()
+    assert {option.field for option in options} == set(Settings.model_fields)
+    assert len({option.flag for option in options}) == len(options)
+    for option in options:
+        assert option.description.endswith("."), option.field
+        assert option.flag.startswith("--")
+        assert option.variable == f"JAN_SERVE_{option.field.upper()}"

@@ -1,0 +1,49 @@
+"""Data of images before its request: put together, counted, and refused where it does not fit."""
+
+from __future__ import annotations
+
+import pytest
+
+from jan_serve.core.images import ImagePiece
+from jan_serve.engine.media.attachments import Attachments
+from jan_serve.errors import Overloaded
+from jan_serve.ipc.messages import EngineRequest, MediaData
+
+
+def request_of(number: int) -> EngineRequest:
+    return EngineRequest(id=number, prompt=("a", ImagePiece(width=2, height=1, digest="ab")))
+
+
+def test_parts_become_the_data_of_their_request() -> None:
+    held = Attachments(100)
+    for number, data in ((1, b"abc"), (2, b"xyz"), (1, b"def"), (2, b"uvw")):
+        held.add(MediaData(id=number, digest="ab", data=data))
+    assert held.complete(request_of(1)).prompt[1].pixels == b"abcdef"  # type: ignore[union-attr]
+    assert held.complete(request_of(2)).prompt[1].pixels == b"xyzuvw"  # type: ignore[union-attr]
+    assert held.held_bytes == 12, "until the requests are over"
+    held.release(1)
+    assert held.held_bytes == 6
+    held.release(1)
+    held.release(2)
+    assert held.held_bytes == 0
+
+
+def test_a_request_that_does_not_fit_beside_others_is_refused_and_another_one_is_not() -> None:
+    held = Attachments(10)
+    held.add(MediaData(id=1, digest="ab", data=b"a" * 8))
+    for _ in range(3):
+        held.add(MediaData(id=2, digest="ab", data=b"b" * 4))
+    with pytest.raises(Overloaded, match="no room for the images"):
+        held.complete(request_of(2))
+    assert held.held_bytes == 8
+    held.release(1)
+    held.add(MediaData(id=3, digest="ab", data=b"c" * 20))
+    assert len(held.complete(request_of(3)).prompt[1].pixels) == 20  # type: ignore[union-attr]
+
+
+def test_what_is_aborted_while_it_arrives_holds_nothing() -> None:
+    held = Attachments(10)
+    held.add(MediaData(id=1, digest="ab", data=b"abc"))
+    held.release(1)
+    assert held.held_bytes == 0
+    assert held.complete(request_of(1)) == request_of(1)

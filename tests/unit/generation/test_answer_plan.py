@@ -1,0 +1,84 @@
+"""Tools that an answer may call, and where it may think."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jan_serve.chat.detect import FORMATS
+from jan_serve.core.messages import Message, Tool, ToolChoice
+from jan_serve.core.request import ChatPrompt
+from jan_serve.errors import InvalidRequest
+from jan_serve.generation.answer_plan import thought_guide, usable_tools
+
+ADD, NOW = Tool(name="add", parameters={}), Tool(name="now", parameters={})
+HERMES = next(chat_format for chat_format in FORMATS if chat_format.name == "hermes")
+THINKS = "{{ messages }}<think>"
+
+
+def prompt(**fields: Any) -> ChatPrompt:
+    return ChatPrompt(messages=(Message(role="user", content="Hi"),), **fields)
+
+
+@pytest.mark.parametrize(
+    ("choice", "usable"),
+    [
+        (ToolChoice("auto"), (ADD, NOW)),
+        (ToolChoice("required"), (ADD, NOW)),
+        (ToolChoice("named", "now"), (NOW,)),
+        (ToolChoice("none"), ()),
+    ],
+)
+def test_tools_that_the_choice_allows(choice: ToolChoice, usable: tuple[Tool, ...]) -> None:
+    assert usable_tools(prompt(tools=(ADD, NOW), tool_choice=choice)) == usable
+
+
+@pytest.mark.parametrize(
+    ("tools", "choice", "words"),
+    [
+        ((), ToolChoice("required"), "needs tools"),
+        ((), ToolChoice("named", "add"), "needs tools"),
+        ((ADD,), ToolChoice("named", "sub"), "no tool is named 'sub'"),
+    ],
+)
+def test_a_choice_that_no_tool_meets_is_refused(
+    tools: tuple[Tool, ...], choice: ToolChoice, words: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=words) as caught:
+        usable_tools(prompt(tools=tools, tool_choice=choice))
+    assert caught.value.param == "tool_choice"
+
+
+def test_without_tools_the_other_choices_call_none() -> None:
+    assert usable_tools(prompt(tool_choice=ToolChoice("auto"))) == ()
+    assert usable_tools(prompt(tool_choice=ToolChoice("none"))) == ()
+
+
+@pytest.mark.parametrize(
+    ("template", "rendered", "is_open", "may_open"),
+    [
+        (THINKS, "Hi<think>\n", True, True),
+        (THINKS, "Hi<think>\n\n</think>\n\n", False, False),
+        ("{{ messages }}", "Hi<think>", True, True),
+    ],
+)
+def test_where_a_thought_may_begin(template: str, rendered: str, is_open: bool, may_open: bool) -> None:
+    guide = thought_guide(prompt(template_kwargs={"enable_thinking": True}), HERMES, template, rendered)
+    assert guide is not None
+    assert (guide.is_open, guide.may_open) == (is_open, may_open)
+    assert (guide.opens, guide.closes) == (("<think>",), ("</think>",))
+
+
+def test_a_model_that_does_not_think_has_no_guide() -> None:
+    assert thought_guide(prompt(), HERMES, "{{ messages }}", "Hi") is None
+    assert thought_guide(prompt(), HERMES, None, "Hi") is None
+
+
+def test_thinking_can_be_turned_off_and_bounded() -> None:
+    off = thought_guide(prompt(template_kwargs={"enable_thinking": False}), HERMES, THINKS, "Hi")
+    assert off is not None
+    assert not off.may_open
+    bounded = thought_guide(prompt(reasoning_budget=64), HERMES, THINKS, "Hi")
+    assert bounded is not None
+    assert bounded.budget == 64

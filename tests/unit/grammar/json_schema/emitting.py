@@ -1,0 +1,26 @@
+"""Texts of the expressions that the emitter writes for a schema."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jan_serve.grammar.ast import Expr
+from jan_serve.grammar.json_schema.document import Document
+from jan_serve.grammar.json_schema.emit import Emitter
+from jan_serve.grammar.json_schema.expand import Expander
+from jan_serve.grammar.json_schema.ir import TypeSets
+from jan_serve.grammar.recognizer import Recognizer
+from jan_serve.grammar.transform import prune
+
+
+def emitter_of(schema: Any, *, whitespace: str = "compact") -> tuple[Emitter, TypeSets]:
+    """An emitter for a schema, and what the schema allows."""
+    document = Document(schema)
+    expander = Expander(document)
+    return Emitter(expander, whitespace=whitespace), expander.expand(expander.terms.positive(document.root))
+
+
+def recognizer_of(emit: Emitter, expr: Expr) -> Recognizer | None:
+    """Judges texts of an expression; None where no text completes it."""
+    grammar = prune(emit.grammar_of(expr), emit.rules.complete)
+    return None if grammar is None else Recognizer(grammar)

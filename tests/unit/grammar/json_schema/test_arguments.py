@@ -1,0 +1,138 @@
+"""Arguments of a call beside JSON: in tags, as keywords, with the name of their type."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jan_serve.errors import UnsupportedSchema
+from jan_serve.grammar.ast import Expr, Literal, choice, repeat, sequence
+from jan_serve.grammar.builder import RuleBuilder
+from jan_serve.grammar.json_schema.arguments import ArgumentNotation, ArgumentSlot, translate_arguments
+from jan_serve.grammar.recognizer import Recognizer
+
+KEY, VALUE, KIND, IS_STRING = (
+    ArgumentSlot.KEY,
+    ArgumentSlot.VALUE,
+    ArgumentSlot.JSON_TYPE,
+    ArgumentSlot.IS_STRING,
+)
+TAGS = ArgumentNotation(argument=(Literal("<"), KEY, Literal(">"), VALUE, Literal("</>")), stop="</>")
+WORDS = ArgumentNotation(argument=(KEY, Literal("="), VALUE), separator=Literal(", "))
+QUOTED = ArgumentNotation(
+    argument=(KEY, Literal(":"), VALUE), separator=Literal(","), stop="|", quote=Literal("|")
+)
+TYPED = ArgumentNotation(argument=(KEY, Literal(":"), KIND, Literal("="), VALUE, Literal(";")), stop=";")
+FLAGGED = ArgumentNotation(
+    argument=(KEY, Literal(":"), IS_STRING, Literal("="), VALUE, Literal(";")), stop=";"
+)
+
+CASES: dict[str, tuple[ArgumentNotation, dict[str, Any], list[str], list[str]]] = {
+    "raw text ends at the stop": (
+        TAGS,
+        {"properties": {"a": {"type": "string"}}, "required": ["a"]},
+        ["<a>x</>", '<a>"q" 5\n</>', "<a></>", "<a>7</>"],
+        ["<a>x", "<a>x</></>", "", "<b>x</>", "<a>x</><b>y</>"],
+    ),
+    "text that reads as another type": (
+        TAGS,
+        {"properties": {"a": {"type": ["string", "integer", "null"]}}},
+        ["", "<a>word</>", "<a>7</>", "<a>null</>", "<a>x-7</>"],
+        ["<a>7.5</>", "<a> true</>", '<a>"w"</>', "<a>[</>", "<a>Nonesuch</>"],
+    ),
+    "a pattern": (
+        TAGS,
+        {"properties": {"a": {"type": "string", "pattern": "^[a-z<]+$"}}},
+        ["<a>abc</>", "<a><</>"],
+        ["<a>A</>", "<a></></>"],
+    ),
+    "an enumeration": (
+        TAGS,
+        {"properties": {"a": {"enum": ["x", "y</>", 3]}}},
+        ["<a>x</>", "<a>3</>"],
+        ["<a>y</></>", "<a>z</>"],
+    ),
+    "properties in their order": (
+        WORDS,
+        {"properties": {"b": {"type": "integer"}, "a": {"type": "string"}}},
+        ["", "b=1", 'b=1, a="x"', 'a="\\n"'],
+        ['a="x", b=1', "b=1,", "c=1", "a=x"],
+    ),
+    "nested values are JSON": (
+        WORDS,
+        {"properties": {"a": {"type": "array", "items": {"type": "integer"}}}},
+        ["a=[]", "a=[1, 2]"],
+        ['a=["x"]', "a=[1,"],
+    ),
+    "no listed property": (
+        WORDS,
+        {},
+        ["", "x=1", 'x=1, y_2="a"', "x={}"],
+        ["é=1", "=1", "x=1 y=2"],
+    ),
+    "quoted text keeps what reads as another type": (
+        QUOTED,
+        {"properties": {"a": {"type": ["string", "integer"]}}},
+        ["a:|7|", "a:7", "a:|x y|"],
+        ["a:x", "a:|x", "a:|x|y|"],
+    ),
+    "the name of the type": (
+        TYPED,
+        {"properties": {"a": {"type": ["string", "integer", "boolean"]}}},
+        ["a:string=7;", "a:number=7;", "a:boolean=true;"],
+        ["a:number=x;", "a:boolean=7;", "a:null=null;", "a:integer=7;"],
+    ),
+    "whether it is text": (
+        FLAGGED,
+        {"properties": {"a": {"type": ["string", "null"]}}},
+        ["a:true=null;", "a:false=null;"],
+        ["a:false=x;", "a:false=7;"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_arguments_of_a_schema(name: str) -> None:
+    notation, keywords, accepted, refused = CASES[name]
+    made = translate_arguments({"type": "object", **keywords}, notation)
+    recognizer = Recognizer(made.grammar)
+    assert [text for text in (*accepted, *refused) if recognizer.matches(text)] == accepted
+    assert made.exact
+
+
+def _containers(rules: RuleBuilder, text: Expr) -> Expr:
+    """Any list, in parentheses."""
+    return rules.define(
+        "list", sequence([Literal("("), repeat(choice([text, Literal("1")]), 0, None), Literal(")")])
+    )
+
+
+@pytest.mark.parametrize(
+    ("inner", "exact"),
+    [({"type": "array"}, True), ({"type": "array", "maxItems": 1}, False), ({"type": "null"}, True)],
+)
+def test_containers_of_their_own_notation_are_free_inside(inner: dict[str, Any], exact: bool) -> None:
+    notation = ArgumentNotation(
+        argument=(KEY, Literal("="), VALUE), stop="'", quote=Literal("'"), containers=_containers
+    )
+    made = translate_arguments({"type": "object", "properties": {"a": inner}}, notation)
+    assert made.exact is exact
+    recognizer = Recognizer(made.grammar)
+    assert recognizer.matches("a=(1'x'1)") is (inner["type"] == "array")
+    assert not recognizer.matches("a=[1]")
+
+
+@pytest.mark.parametrize(
+    ("keywords", "keyword"),
+    [
+        ({"minProperties": 1}, "minProperties"),
+        ({"properties": {"a": True, "b": True}, "maxProperties": 1}, "minProperties"),
+        ({"properties": {"a": False}, "required": ["a"]}, "type"),
+        ({"type": "string"}, "type"),
+    ],
+)
+def test_what_the_notation_cannot_say_is_refused(keywords: dict[str, Any], keyword: str) -> None:
+    with pytest.raises(UnsupportedSchema) as caught:
+        translate_arguments({"type": "object", **keywords}, WORDS)
+    assert caught.value.keyword == keyword

@@ -1,0 +1,80 @@
+"""String sets as text: every string of the set, closed, in its own structure where that is deterministic."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jan_serve.grammar.ast import NEVER, Repeat, Sequence
+from jan_serve.grammar.builder import RuleBuilder
+from jan_serve.grammar.json_schema import strings
+from jan_serve.grammar.json_schema.emit_strings import string_expr
+from jan_serve.grammar.json_schema.strings import (
+    NO_STRING,
+    AllOf,
+    Length,
+    NotIn,
+    OneOfStrings,
+    Pattern,
+    StringSet,
+)
+from jan_serve.grammar.recognizer import Recognizer
+from jan_serve.grammar.text_form import JsonText, PlainText
+from tests.unit.grammar.json_schema.type_sets import in_set
+from tests.unit.grammar.matching import texts
+
+TEXTS = [*texts("ab", 4), 'a"', "é", "ab\n", "\\a"]
+LEAVES: st.SearchStrategy[StringSet] = st.one_of(
+    st.lists(st.sampled_from(TEXTS), max_size=12, unique=True).map(
+        lambda values: OneOfStrings(tuple(values))
+    ),
+    st.builds(Length, st.integers(0, 2), st.none() | st.integers(2, 4)),
+    st.sampled_from(["^a", "b$", "^[ab]{1,3}$", "^a*b$", "aa|b"]).map(Pattern),
+)
+SETS = LEAVES | st.builds(strings.intersect, LEAVES, LEAVES) | st.builds(strings.complement, LEAVES)
+
+
+@given(SETS)
+def test_the_strings_of_a_set(allowed: StringSet) -> None:
+    rules = RuleBuilder()
+    expr = string_expr(allowed, JsonText(rules), rules, "text")
+    rules.fill(rules.reserve("root"), expr)
+    recognizer = Recognizer(rules.grammar("root"))
+    for text in TEXTS:
+        written = json.dumps(text)[1:]
+        assert recognizer.matches(written) is in_set(allowed, text), text
+        assert not recognizer.matches(written[:-1])
+
+
+@pytest.mark.parametrize(
+    ("allowed", "bounds"),
+    [
+        (Length(3, 5000), (3, 5000)),
+        (Pattern("^[a-z]{0,4000}$"), (0, 4000)),
+        (AllOf((Pattern("^[a-z]+$"), Length(5, 700))), (5, 700)),
+        (AllOf((Pattern("^[a-z]{2,9}$"), Length(0, None))), (2, 9)),
+    ],
+)
+def test_counts_are_repetitions(allowed: StringSet, bounds: tuple[int, int]) -> None:
+    rules = RuleBuilder()
+    expr = string_expr(allowed, PlainText(), rules, "text")
+    parts = expr.items if isinstance(expr, Sequence) else (expr,)
+    assert [(part.low, part.high) for part in parts if isinstance(part, Repeat)] == [bounds]
+    assert not rules.rules
+
+
+@pytest.mark.parametrize(
+    "allowed",
+    [
+        NO_STRING,
+        AllOf((Pattern("^a$"), Pattern("^b$"))),
+        NotIn(Length(0, None)),
+        AllOf((Pattern("^a{2}$"), Length(3, 4))),
+    ],
+)
+def test_a_set_without_strings_is_never(allowed: StringSet) -> None:
+    rules = RuleBuilder()
+    assert string_expr(allowed, JsonText(rules), rules, "text") == NEVER

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from jan_serve.errors import InvalidImage
+from jan_serve.images.header import ImageHeader, checked_header
+from tests.support.pictures import encoded, picture, png_chunk, png_header
+
+LOSSY: dict[str, Any] = {"lossless": False}
+FILES = {
+    "png": (picture(7, 13), ImageHeader("PNG", 7, 13)),
+    "png, 16 bit": (picture(7, 13, color=1, mode="I;16"), ImageHeader("PNG", 7, 13)),
+    "jpeg": (picture(640, 480, "JPEG"), ImageHeader("JPEG", 640, 480)),
+    "progressive jpeg": (picture(64, 48, "JPEG", progressive=True), ImageHeader("JPEG", 64, 48)),
+    "cmyk jpeg": (picture(9, 8, "JPEG", (0, 0, 0, 0), "CMYK"), ImageHeader("JPEG", 9, 8)),
+    "gif": (picture(30, 20, "GIF"), ImageHeader("GIF", 30, 20)),
+    "bmp": (picture(31, 17, "BMP"), ImageHeader("BMP", 31, 17)),
+    "webp, lossy": (picture(33, 21, "WEBP", **LOSSY), ImageHeader("WEBP", 33, 21)),
+    "webp, lossless": (picture(33, 21, "WEBP", lossless=True), ImageHeader("WEBP", 33, 21)),
+    "webp, extended": (picture(33, 21, "WEBP", (1, 2, 3, 4), "RGBA", **LOSSY), ImageHeader("WEBP", 33, 21)),
+    "bmp of OS/2": (b"BM" + bytes(12) + struct.pack("<IHHHH", 12, 5, 4, 1, 24), ImageHeader("BMP", 5, 4)),
+    "bmp from the top": (b"BM" + bytes(12) + struct.pack("<Iii", 40, 5, -4), ImageHeader("BMP", 5, 4)),
+}
+
+
+@pytest.mark.parametrize(("data", "header"), FILES.values(), ids=FILES)
+def test_format_and_size_are_read_from_the_header(data: bytes, header: ImageHeader) -> None:
+    assert checked_header(data) == header
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_the_orientation_is_read_too(kind: str, orientation: int) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    header = checked_header(encoded(Image.new("RGB", (40, 30)), kind, exif=exif))
+    assert (header.width, header.height, header.orientation) == (40, 30, orientation)
+    assert header.upright_size == ((30, 40) if orientation >= 5 else (40, 30))
+
+
+@pytest.mark.parametrize(
+    "exif",
+    [b"", b"II*\0", b"II*\0\xff\xff\xff\xff", b"MM\0*" + bytes(8), b"II*\0\x08\0\0\0\xff\xff", b"junk" * 9],
+)
+def test_a_damaged_exif_block_says_nothing(exif: bytes) -> None:
+    assert checked_header(png_header(5, 4) + png_chunk(b"eXIf", exif)).orientation == 1
+
+
+REFUSED = {
+    "empty": (b"", "the image is empty"),
+    "text": (b"<html>not an image</html>", "not a PNG, JPEG, GIF, BMP or WebP image"),
+    "tiff": (b"II*\0" + bytes(100), "not a PNG"),
+    "svg": (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "not a PNG"),
+    "too many bytes": (picture() + bytes(20 << 20), "bytes; the limit is 20971520"),
+    "png bomb": (png_header(20_000, 20_000), "20000x20000 pixels; the limit is 32 million"),
+    "strip": (png_header(20_000, 1), "one side may be 200 times the other at most"),
+    "no width": (png_header(0, 5), "no pixels"),
+    "png without header": (b"\x89PNG\r\n\x1a\n" + png_chunk(b"IDAT", bytes(16)), "no header"),
+    "jpeg without frame": (b"\xff\xd8\xff\xda\0\x02" + bytes(50), "no header"),
+    "jpeg of fill bytes": (b"\xff\xd8" + b"\xff" * 100_000, "no header"),
+    "jpeg of empty segments": (b"\xff\xd8" + b"\xff\xe0\0\x02" * 10_000, "no header"),
+    "webp of another kind": (b"RIFF\0\0\0\0WEBPJUNK" + bytes(20), "no header"),
+    "webp without key frame": (b"RIFF\0\0\0\0WEBPVP8 " + bytes(20), "no key frame"),
+}
+
+
+@pytest.mark.parametrize(("data", "reason"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_served_is_refused_before_it_is_decoded(data: bytes, reason: str) -> None:
+    with pytest.raises(InvalidImage, match=reason):
+        checked_header(data)
+
+
+@pytest.mark.parametrize(
+    "name", ["png", "jpeg", "gif", "bmp", "webp, lossy", "webp, lossless", "webp, extended"]
+)
+def test_a_file_cut_off_within_its_header_is_refused(name: str) -> None:
+    data, header = FILES[name]
+    for length in range(len(data)):
+        try:
+            assert checked_header(data[:length]) == header
+        except InvalidImage:
+            assert length < 200

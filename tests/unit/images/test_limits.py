@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import pytest
+
+from jan_serve.images.limits import MAX_SHOWN_PIXELS, MIN_SHOWN_SIDE, shown_size
+
+
+@pytest.mark.parametrize(
+    ("size", "shown"),
+    [
+        ((448, 448), (448, 448)),
+        ((2048, 2048), (2048, 2048)),
+        ((1, 1), (8, 8)),
+        ((1, 200), (8, 1600)),
+        ((300, 4), (600, 8)),
+        ((8000, 4000), (2896, 1448)),
+    ],
+)
+def test_a_model_sees_images_as_they_are_within_bounds(size: tuple[int, int], shown: tuple[int, int]) -> None:
+    assert shown_size(*size) == shown
+
+
+def test_no_size_within_the_limits_is_shown_beyond_the_bounds() -> None:
+    for size in ((80_000, 400), (5656, 5656), (32_000, 1000), (4, 800), (2049, 2048)):
+        for width, height in (size, size[::-1]):
+            shown = shown_size(width, height)
+            assert shown[0] * shown[1] <= MAX_SHOWN_PIXELS
+            assert min(shown) >= MIN_SHOWN_SIDE
+            assert abs(shown[0] / shown[1] - width / height) < 0.02 * width / height

@@ -1,0 +1,121 @@
+"""What the proxy reads in a request, and which prompts count as the same."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from jan_serve.errors import InvalidRequest
+from jan_serve.fleet.prompt_keys import NO_KEYS, PromptKeys
+from jan_serve.proxy.request_facts import MAX_MODEL, keys_of, read_facts
+
+DEPTH = 100
+
+
+def keys(body: dict[str, Any]) -> PromptKeys:
+    return keys_of(read_facts(json.dumps(body).encode(), DEPTH), b"salt")
+
+
+def test_model_stream_and_the_response_that_is_continued() -> None:
+    facts = read_facts(b'{"model": "m", "stream": true, "previous_response_id": "resp_1"}', DEPTH)
+    assert (facts.model, facts.stream, facts.previous) == ("m", True, "resp_1")
+    facts = read_facts(b'{"model": null, "stream": null, "previous_response_id": 1}', DEPTH)
+    assert (facts.model, facts.stream, facts.previous) == (None, False, None)
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        (b"[]", None),
+        (b'{"model": 1}', "model"),
+        (b'{"model": ""}', "model"),
+        (b'{"model": "%b"}' % (b"x" * (MAX_MODEL + 1)), "model"),
+        (b'{"stream": 1}', "stream"),
+        (b'{"migration_request": {"a": 1}}', "migration_request"),
+        (b'{"with_cache": true}', "with_cache"),
+        (b'{"preserve_cache": true}', "preserve_cache"),
+        (b'{"model": "a", "model": "b"}', "model"),
+        (b'{"stream": true, "\\u0073tream": false}', "stream"),
+        (b'{"\\u006dodel": "a", "n": 1, "model": "b"}', "model"),
+    ],
+)
+def test_wrong_bodies(body: bytes, param: str | None) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        read_facts(body, DEPTH)
+    assert caught.value.param == param
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"model": "a", "metadata": {"model": "b"}}',
+        b'{"model": "a", "messages": [{"content": "\\"model\\": \\"b\\""}]}',
+        b'{"model": "a", "tools": [{"model": "x"}, {"model": "y"}]}',
+        b'{"with_cache": false, "migration_request": null}',
+        b'{"caf\\u0065": 1}',
+    ],
+)
+def test_names_within_other_members_do_not_count(body: bytes) -> None:
+    assert read_facts(body, DEPTH).model in ("a", None)
+
+
+LONG = "words " * 200
+
+
+SAME: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    (
+        {"messages": [{"role": "user", "content": LONG}]},
+        {"messages": [{"role": "user", "content": LONG, "cache_control": {"type": "ephemeral"}}]},
+    ),
+    (
+        {"messages": [{"role": "user", "content": [{"type": "text", "text": LONG}]}]},
+        {"messages": [{"role": "user", "content": [{"type": "text", "text": LONG, "cache_control": {}}]}]},
+    ),
+    ({"prompt": LONG, "temperature": 0.1}, {"prompt": LONG, "temperature": 0.9, "stream": True}),
+    ({"system": LONG, "messages": []}, {"messages": [], "system": LONG}),
+    (
+        {"system": [{"type": "text", "text": f"x-anthropic-billing-header: cch=1;\n{LONG}"}]},
+        {"system": [{"type": "text", "text": f"x-anthropic-billing-header: cch=2;\n{LONG}"}]},
+    ),
+    (
+        {"system": f"x-anthropic-billing-header: cch=1;\n{LONG}"},
+        {"system": f"x-anthropic-billing-header: cch=2;\n{LONG}"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("body", "same"), SAME)
+def test_what_changes_nothing_in_a_prompt_changes_no_key(body: dict[str, Any], same: dict[str, Any]) -> None:
+    assert keys(body) == keys(same) != NO_KEYS
+    assert keys(body).keys
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"model": "n", "prompt": LONG},
+        {"model": "m", "prompt": "x" + LONG},
+        {"model": "m", "tools": [{"name": LONG}], "prompt": LONG},
+    ],
+)
+def test_another_prompt_or_model_has_other_keys(other: dict[str, Any]) -> None:
+    assert keys({"model": "m", "prompt": LONG}).keys[0] != keys(other).keys[0]
+
+
+def test_a_longer_conversation_keeps_its_keys() -> None:
+    first = [{"role": "user", "content": LONG}]
+    more = [*first, {"role": "assistant", "content": LONG}, {"role": "user", "content": "And?"}]
+    short, long = keys({"messages": first}), keys({"messages": more})
+    assert long.keys[: len(short.keys)] == short.keys
+    assert len(long.keys) > len(short.keys)
+
+
+def test_a_body_without_a_prompt_has_no_keys() -> None:
+    assert keys({"model": "m", "messages": None}) is NO_KEYS
+
+
+def test_token_ids_and_objects_are_prompts_too() -> None:
+    assert keys({"input_ids": list(range(1000))}).keys
+    assert keys({"systemInstruction": {"parts": [{"text": LONG}]}}).keys

@@ -1,0 +1,106 @@
+"""States kept for peers: session numbers, freeing and expiry."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from jan_serve.errors import EngineCrashed
+from jan_serve.ipc.messages import ReadState, StatePart, StateStored, StoreState
+from jan_serve.supervisor.kv_transfer.kept_states import KeptStates
+
+pytestmark = pytest.mark.anyio
+
+LONG_S = 3600.0
+
+
+class Holder:
+    """A worker that only counts what is dropped."""
+
+    def __init__(self) -> None:
+        self.dropped: list[int] = []
+        self.any_dropped = asyncio.Event()
+
+    def next_id(self) -> int:
+        return 1
+
+    async def read_state(self, request: ReadState) -> StatePart:
+        raise EngineCrashed("fake")
+
+    async def store_state(self, request: StoreState) -> StateStored:
+        raise EngineCrashed("fake")
+
+    def drop_state(self, state: int) -> None:
+        self.dropped.append(state)
+        self.any_dropped.set()
+
+
+async def test_a_state_is_found_once_it_is_bound() -> None:
+    states, holder = KeptStates(LONG_S), Holder()
+    handle = states.add(holder, 5)
+    assert states.find(7) is None
+    states.bind(handle, 7)
+    kept = states.find(7)
+    assert kept is not None
+    assert (kept.owner, kept.state, kept.session) == (holder, 5, 7)
+    states.clear()
+
+
+@pytest.mark.parametrize("by_session", [True, False])
+async def test_a_state_is_dropped_in_its_worker_once(by_session: bool) -> None:
+    states, holder = KeptStates(LONG_S), Holder()
+    handle = states.add(holder, 5)
+    states.bind(handle, 7)
+    assert states.free(7) if by_session else states.drop(handle)
+    assert not states.free(7)
+    assert not states.drop(handle)
+    assert states.find(7) is None
+    assert (holder.dropped, len(states)) == ([5], 0)
+
+
+async def test_a_session_number_that_is_used_again_drops_the_state_before() -> None:
+    states, holder = KeptStates(LONG_S), Holder()
+    first, second = states.add(holder, 5), states.add(holder, 6)
+    states.bind(first, 7)
+    states.bind(second, 7)
+    kept = states.find(7)
+    assert kept is not None
+    assert kept.state == 6
+    assert not states.drop(first)
+    assert states.find(7) is kept, "the number belongs to the later state"
+    states.clear()
+    assert holder.dropped == [5, 6]
+
+
+async def test_a_state_that_is_gone_takes_no_session_number() -> None:
+    states, holder = KeptStates(LONG_S), Holder()
+    gone, there = states.add(holder, 5), states.add(holder, 6)
+    states.bind(there, 7)
+    states.drop(gone)
+    states.bind(gone, 7)
+    kept = states.find(7)
+    assert kept is not None
+    assert kept.state == 6
+    states.clear()
+
+
+@pytest.mark.parametrize("bound", [True, False])
+async def test_what_no_peer_fetches_expires(bound: bool, caplog: pytest.LogCaptureFixture) -> None:
+    states, holder = KeptStates(0.001), Holder()
+    handle = states.add(holder, 5)
+    if bound:
+        states.bind(handle, 7)
+    await holder.any_dropped.wait()
+    assert (holder.dropped, len(states), states.find(7)) == ([5], 0, None)
+    assert "no peer fetched" in caplog.text
+
+
+async def test_what_is_cleared_does_not_expire_later(caplog: pytest.LogCaptureFixture) -> None:
+    states, holder, last = KeptStates(0.001), Holder(), Holder()
+    states.add(holder, 5)
+    states.clear()
+    states.add(last, 6)
+    await last.any_dropped.wait()
+    assert holder.dropped == [5]
+    assert caplog.text.count("no peer fetched") == 1

@@ -1,0 +1,107 @@
+"""The decoder's processes: what images cost them, and that nothing an image does costs the caller more."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import zlib
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+from PIL import Image
+
+from jan_serve.errors import EngineCrashed, InvalidImage, Overloaded
+from jan_serve.images.header import ImageHeader, checked_header
+from jan_serve.images.limits import shown_size
+from jan_serve.ipc.imaging import DecodeImage
+from jan_serve.supervisor.image_decoder import ImageDecoderPool, default_imaging_command
+from jan_serve.supervisor.workers.helper_process import PROCESSES
+from tests.support.pictures import RED, encoded, picture, png_chunk, png_header
+from tests.support.processes import children
+
+pytestmark = pytest.mark.anyio
+
+
+def request(data: bytes) -> DecodeImage:
+    header = checked_header(data)
+    return DecodeImage(data=data, header=header, size=shown_size(*header.upright_size))
+
+
+@asynccontextmanager
+async def decoders(
+    wall_limit_s: float = 60.0, command: Sequence[str] = default_imaging_command()
+) -> AsyncGenerator[ImageDecoderPool]:
+    pool = ImageDecoderPool(command, wall_limit_s=wall_limit_s)
+    try:
+        yield pool
+    finally:
+        await pool.close()
+    assert children() == []
+
+
+async def test_it_decodes_one_after_the_other_in_one_process() -> None:
+    async with decoders() as pool:
+        await pool.start()
+        assert children() == []
+        for side in range(8, 20):
+            assert await pool.decode(request(picture(side, 9))) == bytes(RED) * side * 9
+        assert len(children()) == 1
+        await pool.rest()
+        assert children() == []
+
+
+async def test_several_at_once_share_a_few_processes() -> None:
+    async with decoders() as pool:
+        found = await asyncio.gather(*(pool.decode(request(picture(8, side))) for side in range(8, 24)))
+        assert [len(pixels) for pixels in found] == [3 * 8 * side for side in range(8, 24)]
+        assert 1 <= len(children()) <= PROCESSES
+
+
+async def test_a_damaged_image_is_the_clients_fault_and_the_next_one_is_decoded() -> None:
+    noise = encoded(Image.effect_noise((64, 64), 50))
+    async with decoders() as pool:
+        with pytest.raises(InvalidImage, match="damaged"):
+            await pool.decode(request(noise[:300]))
+        assert await pool.decode(request(picture(8, 8))) == bytes(RED) * 64
+
+
+# The largest of each kind that the header's check lets through.
+LARGE = {
+    "transparent": lambda: picture(5656, 5656, color=(1, 2, 3, 4), mode="RGBA", compress_level=1),
+    "16 bit": lambda: picture(5656, 5656, color=7, mode="I;16", compress_level=1),
+    "progressive cmyk": lambda: picture(5656, 5656, "JPEG", (1, 2, 3, 4), "CMYK", progressive=True),
+    "webp": lambda: picture(5656, 5656, "WEBP", (1, 2, 3, 4), "RGBA", method=0),
+}
+
+
+@pytest.mark.parametrize("kind", LARGE)
+async def test_the_largest_images_are_decoded_within_the_limits(kind: str) -> None:
+    asked = request(LARGE[kind]())
+    async with decoders() as pool:
+        assert len(await pool.decode(asked)) == 3 * asked.size[0] * asked.size[1]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is limited on Linux only")
+async def test_an_image_that_eats_memory_is_refused_and_its_process_replaced() -> None:
+    bomb = png_header(20_000, 20_000) + png_chunk(b"IDAT", zlib.compress(bytes(60_001)))
+    async with decoders() as pool:
+        with pytest.raises(InvalidImage, match="memory"):
+            await pool.decode(
+                DecodeImage(data=bomb, header=ImageHeader("PNG", 20_000, 20_000), size=(2048, 2048))
+            )
+        assert await pool.decode(request(picture(8, 8))) == bytes(RED) * 64
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there the wall clock is the only limit")
+async def test_a_busy_machine_is_not_held_against_the_image() -> None:
+    stuck = (sys.executable, "-c", "import time; time.sleep(600)")
+    async with decoders(wall_limit_s=-4.9, command=stuck) as pool:
+        with pytest.raises(Overloaded, match="busy"):
+            await pool.decode(request(picture()))
+
+
+async def test_a_decoder_that_dies_is_our_fault() -> None:
+    async with decoders(command=(sys.executable, "-c", "import os; os._exit(3)")) as pool:
+        with pytest.raises(EngineCrashed, match="image decoder"):
+            await pool.decode(request(picture()))
