@@ -177,6 +177,7 @@ def beside_a_stream(length: int, **settings: Any) -> int:
     for _ in range(20):
         engine.step()
     before = stream.num_generated
+    prompt.state.arrived = context.clock()
     engine.add([prompt])
     while not prompt.num_generated:
         engine.step()

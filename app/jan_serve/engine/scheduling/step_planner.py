@@ -27,7 +27,7 @@ TOGETHER_S: Final = 12.0
 """Prompts that arrived together and take no longer in all are read before their streams run."""
 GATHER_S: Final = 30.0
 """Longer ones too, up to this time; beyond it, the first ones of them, whose streams then run together."""
-END_S: Final = 6.0
+END_S: Final = 10.0
 """Streams that fill a group and end within this time do so before more prompts are read that came with them."""
 SOON_S: Final = 0.5
 """Streams that end within this time do so before any prompt is read: a pause would take longer."""
