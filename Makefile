@@ -18,7 +18,7 @@ TEST_PROCESSES ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2);
 
 export PYTHON CMAKE_ARGS LLAMA_COMPILER
 
-.PHONY: help install install-dev page serve test test-clients test-page package test-package check format bench conformance model model-eval docs lock clean
+.PHONY: help install install-dev page serve test test-clients test-page package test-package check format bench conformance model model-eye model-eval docs lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -77,6 +77,11 @@ model: ## train the built-in model again, for about two hours (ARGS: as python -
 	@test -x .venv-model/bin/python || $${PYTHON:-python3} -m venv .venv-model
 	.venv-model/bin/python -m pip install --quiet --requirement models/recipe/requirements.txt
 	.venv-model/bin/python -m models.recipe --output build/jan-tiny $(ARGS)
+
+model-eye: ## train a projector for the built-in model, which then sees (ARGS: as python -m models.recipe.eye)
+	@test -x .venv-model/bin/python || $${PYTHON:-python3} -m venv .venv-model
+	.venv-model/bin/python -m pip install --quiet --requirement models/recipe/requirements.txt
+	.venv-model/bin/python -m models.recipe.eye --output build/jan-tiny-eye $(ARGS)
 
 model-eval: install-dev ## measure the built-in model (ARGS: as python -m models.recipe.evaluate)
 	$(BIN)/python -m models.recipe.evaluate $(ARGS)

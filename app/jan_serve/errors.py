@@ -96,7 +96,7 @@ class InvalidJson(InvalidRequest):
 class ContextLengthExceeded(InvalidRequest):
     """The prompt, plus the requested completion, does not fit the context. Lengths are in tokens.
 
-    item: index of the input among several to embed.
+    item: index of the input among several. others: indices of further ones that are too long, and not longer.
     """
 
     code = "context_length_exceeded"
@@ -109,18 +109,21 @@ class ContextLengthExceeded(InvalidRequest):
         max_tokens: int | None = None,
         param: str | None = "messages",
         item: int | None = None,
+        others: Sequence[int] = (),
     ) -> None:
         super().__init__(
             f"The prompt has {n_prompt} tokens, and the context of this model holds {n_ctx} tokens"
             " including the answer. Shorten the prompt, or start the server with a larger --n-ctx."
             if item is None
-            else f"{param}: item {item} has {n_prompt} tokens, and this model embeds {n_ctx} at most",
+            else f"{param}: item {item} has {n_prompt} tokens, and this model reads {n_ctx} at most"
+            + (f"; too long are also the items {', '.join(map(str, others))}" if others else ""),
             param=param,
         )
         self.n_prompt = n_prompt
         self.n_ctx = n_ctx
         self.max_tokens = max_tokens
         self.item = item
+        self.others = tuple(others)
 
     @property
     def which(self) -> str:
@@ -134,6 +137,7 @@ class ContextLengthExceeded(InvalidRequest):
             "max_tokens": self.max_tokens,
             "param": self.param,
             "item": self.item,
+            "others": self.others,
         }
 
 

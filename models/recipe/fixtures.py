@@ -41,7 +41,7 @@ _POOLING: Mapping[Pooling, gguf.PoolingType] = {
     "last": gguf.PoolingType.LAST,
     "rank": gguf.PoolingType.RANK,
 }
-_LICENCE = {"general.license": "apache-2.0"}
+LICENCE = {"general.license": "apache-2.0"}
 _MERGE_COUNT = 300
 _GEMMA_NORMS = ("attn", "post_attention", "ffn", "post_ffw")
 # Logits get about this standard deviation: sampling at temperature 1 still varies, greedy choices are clear.
@@ -96,10 +96,10 @@ def write_tiny_llama(
         n_ctx=n_ctx,
         tied=False,
     )
-    weights = _Weights(seed)
+    weights = Weights(seed)
     tensors = {name: weights.named(name, dims) for name, dims in shape.tensor_shapes().items()}
     silence_control_tokens(tensors["output.weight"], vocabulary)
-    names = {"general.name": f"tiny-llama-{seed}", **_LICENCE, **(metadata or {})}
+    names = {"general.name": f"tiny-llama-{seed}", **LICENCE, **(metadata or {})}
     write_llama_gguf(
         path,
         shape,
@@ -120,15 +120,18 @@ def write_tiny_bert(
     n_layer: int = 2,
     n_embd: int = 64,
     n_ctx: int = 256,
+    n_ff: int | None = None,
+    quantize: bool = True,
 ) -> None:
     """A BERT encoder with a WordPiece vocabulary for embeddings; ``pooling="rank"`` adds a one-score classifier."""
-    writer = gguf_writer(path, "bert", (n_ctx, n_embd, n_layer), n_ff=2 * n_embd, n_head=n_embd // 32)
+    n_ff = 2 * n_embd if n_ff is None else n_ff
+    writer = gguf_writer(path, "bert", (n_ctx, n_embd, n_layer), n_ff=n_ff, n_head=n_embd // 32)
     writer.add_layer_norm_eps(1e-12)
     writer.add_causal_attention(False)
     writer.add_pooling_type(_POOLING[pooling])
-    writer.add_file_type(gguf.LlamaFileType.MOSTLY_Q8_0)
+    writer.add_file_type(file_type(quantize))
     n_vocab = _add_wordpiece_vocabulary(writer)
-    weights = _Weights(seed)
+    weights = Weights(seed)
     dims: dict[str, tuple[int, ...]] = {
         "token_embd.weight": (n_vocab, n_embd),
         "token_types.weight": (2, n_embd),
@@ -142,15 +145,15 @@ def write_tiny_bert(
             dims |= {f"{block}{name}.weight": (n_embd, n_embd), f"{block}{name}.bias": (n_embd,)}
         for name in ("attn_output_norm", "layer_output_norm"):
             dims |= {f"{block}{name}.weight": (n_embd,), f"{block}{name}.bias": (n_embd,)}
-        dims |= {f"{block}ffn_up.weight": (2 * n_embd, n_embd), f"{block}ffn_up.bias": (2 * n_embd,)}
-        dims |= {f"{block}ffn_down.weight": (n_embd, 2 * n_embd), f"{block}ffn_down.bias": (n_embd,)}
+        dims |= {f"{block}ffn_up.weight": (n_ff, n_embd), f"{block}ffn_up.bias": (n_ff,)}
+        dims |= {f"{block}ffn_down.weight": (n_embd, n_ff), f"{block}ffn_down.bias": (n_embd,)}
     if pooling == "rank":
         writer.add_classifier_output_labels(["score"])
         dims |= {"cls.weight": (n_embd, n_embd), "cls.bias": (n_embd,)}
         dims |= {"cls.output.weight": (1, n_embd), "cls.output.bias": (1,)}
     tensors = {name: weights.named(name, shape) for name, shape in dims.items()}
-    names = {"general.name": f"tiny-bert-{pooling}-{seed}", **_LICENCE}
-    finish_gguf(writer, None, tensors, chat_template=None, metadata=names)
+    names = {"general.name": f"tiny-bert-{pooling}-{seed}", **LICENCE}
+    finish_gguf(writer, None, tensors, chat_template=None, metadata=names, quantize=quantize)
 
 
 def write_tiny_gemma_embedding(
@@ -176,8 +179,8 @@ def write_tiny_gemma_embedding(
     writer.add_layer_norm_rms_eps(1e-6)
     writer.add_rope_freq_base(10_000.0)
     writer.add_pooling_type(gguf.PoolingType.MEAN)
-    _add_decoder_vocabulary(writer, vocabulary, quantize=quantize)
-    weights = _Weights(seed)
+    add_decoder_vocabulary(writer, vocabulary, quantize=quantize)
+    weights = Weights(seed)
     tensors = {
         "token_embd.weight": weights.named("token_embd.weight", (len(vocabulary.tokens), n_embd)),
         "output_norm.weight": np.ones(n_embd, dtype=np.float32),
@@ -189,7 +192,7 @@ def write_tiny_gemma_embedding(
         dims |= {"ffn_gate.weight": (2 * n_embd, n_embd), "ffn_up.weight": (2 * n_embd, n_embd)}
         dims["ffn_down.weight"] = (n_embd, 2 * n_embd)
         tensors |= {f"blk.{layer}.{name}": weights.named(name, shape) for name, shape in dims.items()}
-    names = {"general.name": f"tiny-gemma-embedding-{seed}", **_LICENCE}
+    names = {"general.name": f"tiny-gemma-embedding-{seed}", **LICENCE}
     finish_gguf(writer, None, tensors, chat_template=None, metadata=names, quantize=quantize)
 
 
@@ -213,8 +216,8 @@ def write_tiny_judge(
     writer.add_rope_freq_base(10_000.0)
     writer.add_pooling_type(gguf.PoolingType.RANK)
     writer.add_classifier_output_labels(["yes", "no"])
-    _add_decoder_vocabulary(writer, vocabulary, quantize=quantize)
-    weights = _Weights(seed)
+    add_decoder_vocabulary(writer, vocabulary, quantize=quantize)
+    weights = Weights(seed)
     tensors = {
         "token_embd.weight": weights.named("token_embd.weight", (len(vocabulary.tokens), n_embd)),
         "output_norm.weight": np.ones(n_embd, dtype=np.float32),
@@ -227,7 +230,7 @@ def write_tiny_judge(
         dims |= {"ffn_gate.weight": (2 * n_embd, n_embd), "ffn_up.weight": (2 * n_embd, n_embd)}
         dims["ffn_down.weight"] = (n_embd, 2 * n_embd)
         tensors |= {f"blk.{layer}.{name}": weights.named(name, shape) for name, shape in dims.items()}
-    names = {"general.name": f"tiny-judge-{seed}", **_LICENCE}
+    names = {"general.name": f"tiny-judge-{seed}", **LICENCE}
     finish_gguf(writer, None, tensors, chat_template=None, metadata=names, quantize=quantize)
 
 
@@ -249,9 +252,9 @@ def write_tiny_recurrent(
     writer.add_ssm_state_size(d_state)
     writer.add_ssm_time_step_rank(dt_rank)
     writer.add_layer_norm_rms_eps(1e-5)
-    _add_decoder_vocabulary(writer, vocabulary, quantize=quantize)
-    weights = _Weights(seed)
-    tensors = _head_and_tail(weights, vocabulary, n_embd)
+    add_decoder_vocabulary(writer, vocabulary, quantize=quantize)
+    weights = Weights(seed)
+    tensors = head_and_tail(weights, vocabulary, n_embd)
     for layer in range(n_layer):
         block = f"blk.{layer}."
         dims: dict[str, tuple[int, ...]] = {
@@ -268,7 +271,7 @@ def write_tiny_recurrent(
         # Mamba's S4D-real start: the state decays at rates 1..d_state.
         tensors[block + "ssm_a"] = -np.tile(np.arange(1, d_state + 1, dtype=np.float32), (d_inner, 1))
         tensors[block + "ssm_d"] = np.ones(d_inner, dtype=np.float32)
-    names = {"general.name": f"tiny-mamba-{seed}", **_LICENCE}
+    names = {"general.name": f"tiny-mamba-{seed}", **LICENCE}
     finish_gguf(writer, None, tensors, chat_template=CHAT_TEMPLATE, metadata=names, quantize=quantize)
 
 
@@ -290,9 +293,9 @@ def write_tiny_hybrid(
     writer.add_shortconv_l_cache(l_cache)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_rope_freq_base(10_000.0)
-    _add_decoder_vocabulary(writer, vocabulary, quantize=quantize)
-    weights = _Weights(seed)
-    tensors = _head_and_tail(weights, vocabulary, n_embd, norm="token_embd_norm.weight")
+    add_decoder_vocabulary(writer, vocabulary, quantize=quantize)
+    weights = Weights(seed)
+    tensors = head_and_tail(weights, vocabulary, n_embd, norm="token_embd_norm.weight")
     for layer in range(n_layer):
         dims: dict[str, tuple[int, ...]] = {"attn_norm.weight": (n_embd,), "ffn_norm.weight": (n_embd,)}
         dims |= {"ffn_gate.weight": (2 * n_embd, n_embd), "ffn_up.weight": (2 * n_embd, n_embd)}
@@ -305,7 +308,7 @@ def write_tiny_hybrid(
             dims["shortconv.in_proj.weight"] = (3 * n_embd, n_embd)
             dims["shortconv.out_proj.weight"] = (n_embd, n_embd)
         tensors |= {f"blk.{layer}.{name}": weights.named(name, shape) for name, shape in dims.items()}
-    names = {"general.name": f"tiny-lfm2-{seed}", **_LICENCE}
+    names = {"general.name": f"tiny-lfm2-{seed}", **LICENCE}
     finish_gguf(writer, None, tensors, chat_template=CHAT_TEMPLATE, metadata=names, quantize=quantize)
 
 
@@ -327,8 +330,8 @@ def write_tiny_sliding(
     writer.add_layer_norm_eps(1e-5)
     writer.add_rope_freq_base(10_000.0)
     writer.add_logit_scale(1.0)
-    _add_decoder_vocabulary(writer, vocabulary, quantize=quantize)
-    weights = _Weights(seed)
+    add_decoder_vocabulary(writer, vocabulary, quantize=quantize)
+    weights = Weights(seed)
     # The output layer is the table of embeddings again.
     embeddings = weights.named("output.weight", (len(vocabulary.tokens), n_embd))
     silence_control_tokens(embeddings, vocabulary)
@@ -339,17 +342,17 @@ def write_tiny_sliding(
         dims |= {"ffn_gate.weight": (2 * n_embd, n_embd), "ffn_up.weight": (2 * n_embd, n_embd)}
         dims["ffn_down.weight"] = (n_embd, 2 * n_embd)
         tensors |= {f"blk.{layer}.{name}": weights.named(name, shape) for name, shape in dims.items()}
-    names = {"general.name": f"tiny-cohere2-{seed}", **_LICENCE}
+    names = {"general.name": f"tiny-cohere2-{seed}", **LICENCE}
     finish_gguf(writer, None, tensors, chat_template=CHAT_TEMPLATE, metadata=names, quantize=quantize)
 
 
-def _add_decoder_vocabulary(writer: gguf.GGUFWriter, vocabulary: Vocabulary, *, quantize: bool) -> None:
+def add_decoder_vocabulary(writer: gguf.GGUFWriter, vocabulary: Vocabulary, *, quantize: bool) -> None:
     writer.add_vocab_size(len(vocabulary.tokens))
     writer.add_file_type(file_type(quantize))
     add_bpe_vocabulary(writer, vocabulary)
 
 
-class _Weights:
+class Weights:
     """Seeded tensors whose scale keeps activations near one: norms 1, biases 0, matrices gain / sqrt(inputs)."""
 
     def __init__(self, seed: int) -> None:
@@ -371,12 +374,12 @@ class _Weights:
 
 def random_tensors(shapes: Mapping[str, tuple[int, ...]], seed: int) -> dict[str, Array]:
     """Weights of these shapes, by GGUF name."""
-    weights = _Weights(seed)
+    weights = Weights(seed)
     return {name: weights.named(name, shape) for name, shape in shapes.items()}
 
 
-def _head_and_tail(
-    weights: _Weights, vocabulary: Vocabulary, n_embd: int, *, norm: str = "output_norm.weight"
+def head_and_tail(
+    weights: Weights, vocabulary: Vocabulary, n_embd: int, *, norm: str = "output_norm.weight"
 ) -> dict[str, Array]:
     n_vocab = len(vocabulary.tokens)
     tensors = {

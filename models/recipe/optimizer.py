@@ -22,11 +22,11 @@ _STEPS = 5
 _ADAM_STEP_SIZE = 0.2
 
 
-def orthogonalised(matrix: Tensor) -> Tensor:
-    """Roughly the nearest (semi-)orthogonal matrix, by five Newton-Schulz steps in bfloat16."""
+def orthogonalised(matrix: Tensor, *, precision: torch.dtype = torch.bfloat16) -> Tensor:
+    """Roughly the nearest (semi-)orthogonal matrix, by five Newton-Schulz steps."""
     a, b, c = _COEFFICIENTS
     tall = matrix.shape[0] > matrix.shape[1]
-    x = (matrix.T if tall else matrix).bfloat16()
+    x = (matrix.T if tall else matrix).to(precision)
     x = x / (x.norm() + 1e-7)
     for _ in range(_STEPS):
         gram = x @ x.T
@@ -37,7 +37,8 @@ def orthogonalised(matrix: Tensor) -> Tensor:
 class Muon(torch.optim.Optimizer):
     """Momentum 0.95 with Nesterov, decoupled weight decay. Matrices only.
 
-    Each of several processes orthogonalises its share of the matrices, and they exchange the results.
+    Each of several processes orthogonalises its share of the matrices, and they exchange the results. ``precision`` is
+    that of the orthogonalisation.
     """
 
     def __init__(
@@ -48,9 +49,10 @@ class Muon(torch.optim.Optimizer):
         lr: float,
         weight_decay: float,
         momentum: float = 0.95,
+        precision: torch.dtype = torch.bfloat16,
     ) -> None:
         super().__init__(list(matrices), {"lr": lr, "weight_decay": weight_decay, "momentum": momentum})
-        self._processes = processes
+        self._processes, self._precision = processes, precision
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:
@@ -71,4 +73,6 @@ class Muon(torch.optim.Optimizer):
         """The step of a matrix, or zeros where another process computes it; the velocity goes on in all of them."""
         velocity = self.state[matrix].setdefault("velocity", torch.zeros_like(matrix))
         velocity.lerp_(matrix.grad, 1 - momentum)
-        return orthogonalised(matrix.grad.lerp(velocity, momentum)) if ours else torch.zeros_like(matrix)
+        if not ours:
+            return torch.zeros_like(matrix)
+        return orthogonalised(matrix.grad.lerp(velocity, momentum), precision=self._precision)

@@ -102,11 +102,17 @@ async def test_no_number_in_a_documented_field_is_a_failure(tmp_path: Path) -> N
                     served.add(route)
     assert failed == [], "\n".join(map(str, failed))
     assert len(calls) > 250
-    # A request that is refused for something else shows nothing.
+    # A request that is refused for something else shows nothing: the fake engine embeds and scores for nobody.
     assert {route for route, _, _ in calls} - served <= {
         "/pooling",
         "/lmdeploy/pooling",
         "/lmdeploy/v1/embeddings",
+        "/rerank",
+        "/reranking",
+        "/v1/rerank",
+        "/v1/reranking",
+        "/v2/rerank",
+        "/v1/decide",
     }
 
 

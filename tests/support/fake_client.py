@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import struct
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
@@ -36,6 +37,7 @@ from jan_serve.ipc.messages import (
     Tokenized,
     TokenizeRequest,
 )
+from jan_serve.ipc.scoring import OptionsWeighed, OptionWeights, RankRequest, WeighOptions
 from tests.support.prompt_pieces import with_shown_media
 
 Script = Callable[[EngineRequest], AsyncIterator[EngineEvent]]
@@ -145,6 +147,10 @@ def prompt_text(request: EngineRequest | CountRequest) -> str:
     )
 
 
+def weights_of(*log_masses: float) -> OptionWeights:
+    return OptionWeights(log_masses=log_masses, tokenisations=(1,) * len(log_masses), is_exact=True)
+
+
 @dataclass
 class FakeClient:
     """One loaded model. `script` answers generate; the lists record requests and those closed before their end."""
@@ -154,6 +160,7 @@ class FakeClient:
     script: Script = field(default_factory=lambda: saying("Hel", "lo."))
     requests: list[EngineRequest] = field(default_factory=list[EngineRequest])
     closed_early: list[int] = field(default_factory=list[int])
+    weighed: list[WeighOptions] = field(default_factory=list[WeighOptions])
     adapter: str | None = None
     states: dict[int, bytes] = field(default_factory=dict[int, bytes])
     _ids: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
@@ -181,6 +188,25 @@ class FakeClient:
             dimensions=N_EMBD,
             prompt_tokens=sum(map(len, request.inputs)),
         )
+
+    async def rank(self, request: RankRequest) -> Embedded | OptionsWeighed:
+        """The length of a document, or of its mass for the first label against the second one of 0."""
+        lengths = [float(len(document)) for document in request.documents]
+        tokens = sum(map(len, request.documents)) + len(request.query)
+        if request.labels:
+            answers = tuple(weights_of(length, 0.0) for length in lengths)
+            return OptionsWeighed(id=request.id, answers=answers, prompt_tokens=tokens, cached_tokens=0)
+        scores = tuple(struct.pack("<f", length) for length in lengths)
+        return Embedded(id=request.id, vectors=scores, dimensions=1, prompt_tokens=tokens)
+
+    async def weigh(self, request: WeighOptions) -> OptionsWeighed:
+        """The probabilities are 1/2, 1/4, 1/8, ..."""
+        self.weighed.append(request)
+        answers = tuple(
+            weights_of(*(-math.log(2) * (place + 1) for place in range(len(question.options))))
+            for question in request.questions
+        )
+        return OptionsWeighed(id=request.id, answers=answers, prompt_tokens=7, cached_tokens=3)
 
     async def count(self, request: CountRequest) -> int:
         """The bytes of `prompt_text`, and BOS if requested."""

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from models.recipe import fixtures
+from models.recipe.reranker_fixtures import write_decoder_reranker
 
 # A batch changes the order of additions. With F32 throughout the effect is far too small to change a token. Flash
 # attention on the CPU accumulates in f16, and quantised weights round activations to 8 bits, so near ties may change.
@@ -97,4 +98,28 @@ def tiny_judge(model_folder: Path) -> Path:
     """A decoder that scores: `yes` or `no` after the last token."""
     path = model_folder / "tiny-judge.gguf"
     fixtures.write_tiny_judge(path, quantize=False)
+    return path
+
+
+@pytest.fixture(scope="session")
+def exact_reranker(model_folder: Path) -> Path:
+    """`tiny_reranker` with F32 weights."""
+    path = model_folder / "exact-reranker.gguf"
+    fixtures.write_tiny_bert(path, pooling="rank", quantize=False)
+    return path
+
+
+@pytest.fixture(scope="session")
+def decoder_reranker(model_folder: Path) -> Path:
+    """A decoder of F32 weights with a scoring head for `yes` and `no` and a template for pairs."""
+    path = model_folder / "decoder-reranker.gguf"
+    write_decoder_reranker(path, head=True)
+    return path
+
+
+@pytest.fixture(scope="session")
+def writing_reranker(model_folder: Path) -> Path:
+    """A decoder of F32 weights with a template for pairs, which has no head: it writes `yes` or `no`."""
+    path = model_folder / "writing-reranker.gguf"
+    write_decoder_reranker(path, head=False)
     return path

@@ -17,6 +17,9 @@ def alive(pid: int) -> bool:
         return False
 
 
+HELPERS = (["render"], ["compile"], ["images"])
+"""The last argument of processes that serve all models."""
+
 _BEFORE: set[int] = set()
 
 
@@ -32,12 +35,12 @@ def children() -> list[psutil.Process]:
 
 
 def workers_of(pid: int) -> list[psutil.Process]:
-    """The processes that a server started for models; not those for templates and constraints. Zombies included."""
+    """The processes that a server started for models; not HELPERS. Zombies included."""
     started = psutil.Process(pid).children(recursive=True)
     return [
         child
         for child in started
-        if child.status() == psutil.STATUS_ZOMBIE or child.cmdline()[-1:] not in (["render"], ["compile"])
+        if child.status() == psutil.STATUS_ZOMBIE or child.cmdline()[-1:] not in HELPERS
     ]
 
 

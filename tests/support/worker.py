@@ -60,6 +60,7 @@ from jan_serve.ipc.messages import (
     WorkerEvent,
     WorkerRequest,
 )
+from jan_serve.ipc.scoring import OptionQuestion, OptionsWeighed, RankRequest, WeighOptions
 
 LIMIT_S = 60.0
 _ids = itertools.count(1)
@@ -306,12 +307,20 @@ class Worker:
         return self.run(generate(prompt, **fields))[0]
 
     def ask(
-        self, request: EmbedRequest | CountRequest | TokenizeRequest | DetokenizeRequest
-    ) -> Embedded | Counted | Tokenized | Detokenized:
+        self,
+        request: EmbedRequest
+        | RankRequest
+        | WeighOptions
+        | CountRequest
+        | TokenizeRequest
+        | DetokenizeRequest,
+    ) -> Embedded | OptionsWeighed | Counted | Tokenized | Detokenized:
         """The direct answer to a request; raises the error of Failed. No generation may be running."""
         self.send(request)
         event = self.receive()
-        assert isinstance(event, Embedded | Counted | Tokenized | Detokenized | Failed), event
+        assert isinstance(event, Embedded | OptionsWeighed | Counted | Tokenized | Detokenized | Failed), (
+            event
+        )
         assert event.id == request.id
         if isinstance(event, Failed):
             raise error_from_payload(event.code, event.payload)
@@ -335,6 +344,18 @@ class Worker:
     def embed(self, *inputs: str | tuple[int, ...], **fields: Any) -> Embedded:
         answer = self.ask(EmbedRequest(id=next_id(), inputs=inputs, **fields))
         assert isinstance(answer, Embedded)
+        return answer
+
+    def rank(self, query: str, *documents: str, **fields: Any) -> Embedded | OptionsWeighed:
+        answer = self.ask(RankRequest(id=next_id(), query=query, documents=documents, **fields))
+        assert isinstance(answer, Embedded | OptionsWeighed)
+        return answer
+
+    def weigh(
+        self, *questions: OptionQuestion, shared: tuple[str, ...] = (), **fields: Any
+    ) -> OptionsWeighed:
+        answer = self.ask(WeighOptions(id=next_id(), shared=shared, questions=questions, **fields))
+        assert isinstance(answer, OptionsWeighed)
         return answer
 
     def ping(self) -> Pong:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from http import HTTPStatus
@@ -109,7 +109,7 @@ def create_app(
             now=lambda: datetime.now().astimezone(),
             profile_of=profile_of,
             strip_billing_line=settings.strip_billing_line,
-            images=ImageReader(decoder),
+            images=ImageReader(decoder, seeing=_seeing(management)),
         ),
         running=running,
         streams=StreamSettings(settings.sse_ping_s, settings.write_timeout_s),
@@ -135,6 +135,18 @@ def create_app(
         *(DeferredRoutes(dialect.router) for dialect in served),
     ]
     return _application(settings, routes, served, metrics, AppParts(lifecycle, running))
+
+
+def _seeing(management: Management | None) -> Callable[[], Awaitable[Sequence[str]]] | None:
+    """The names of the models that see."""
+    if management is None:
+        return None
+    library = management.library
+
+    async def names() -> Sequence[str]:
+        return [model.name for model in await library.models() if "vision" in model.modalities]
+
+    return names
 
 
 def _management_routers(

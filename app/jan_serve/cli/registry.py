@@ -56,6 +56,13 @@ COMMANDS: Final = {
         "embed:embed",
         "Print the embeddings of texts, in a pipe one vector per line. Starts a server if none runs.",
     ),
+    "rerank": Command(
+        "rerank:rerank",
+        "Sort documents by how well they answer a query, the best one first. Starts a server if none runs.",
+    ),
+    "decide": Command(
+        "decide:decide", "Choose among options, with the probability of each. Starts a server if none runs."
+    ),
     "tokenize": Command(
         "tokenize:tokenize",
         "Show the tokens of a text, including special tokens that the model adds. Starts a server if none runs.",

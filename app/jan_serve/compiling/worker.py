@@ -9,9 +9,22 @@ from typing import Final
 
 from jan_serve.chat.detect import FORMATS
 from jan_serve.errors import GrammarTooComplex, JanServeError, ProtocolError
-from jan_serve.generation.constraint.call_grammar import call_grammars
-from jan_serve.generation.constraint.constraint_grammar import compile_constraint
-from jan_serve.ipc.compiling import CompileConstraint, CompileReply, decode_request, reply_frame
+from jan_serve.generation.constraint.call_frame import call_frame
+from jan_serve.generation.constraint.constraint_grammar import (
+    compile_constraint,
+    print_piece,
+    translate_constraint,
+)
+from jan_serve.generation.constraint.tool_grammar import has_free_text, tool_grammar
+from jan_serve.ipc.compiling import (
+    CompileAnswer,
+    CompileConstraint,
+    CompileFrame,
+    CompileReply,
+    CompileTool,
+    decode_request,
+    reply_frame,
+)
 from jan_serve.ipc.helper import ran_out_of_memory, serve
 
 CPU_LIMIT_S: Final = 1.75
@@ -56,8 +69,15 @@ def _compiled(body: bytes) -> CompileReply:
     form = _FORMATS.get(request.form)
     if form is None:
         raise ProtocolError(f"no chat format is named {request.form!r}")
-    calls = call_grammars(form, request.tools, parallel=request.parallel, constraint=request.constraint)
-    return CompileReply(calls=calls)
+    match request:
+        case CompileTool(parameters=parameters, strict=strict):
+            return CompileReply(tool=tool_grammar(form, parameters, strict=strict))
+        case CompileFrame(names=names, parallel=parallel, answer=answer):
+            return CompileReply(frame=call_frame(form, names, parallel=parallel, answer=answer))
+        case CompileAnswer(constraint=constraint):
+            return CompileReply(
+                piece=print_piece(translate_constraint(constraint), tokens=not has_free_text(form))
+            )
 
 
 def _refused(error: JanServeError, *, last: bool = False) -> CompileReply:

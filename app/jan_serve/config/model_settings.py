@@ -126,6 +126,14 @@ class ModelSettings(BaseModel):
         tuple[LoraSettings, ...],
         Field(max_length=MAX_ADAPTERS, strict=False, description="LoRA adapters; see below."),
     ] = ()
+    projector: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            description="The GGUF file (mmproj) through which the model sees or hears, or `none`. Default: the one in"
+            " the model's folder that fits it.",
+        ),
+    ] = None
     pin: Annotated[bool, Field(description="Never evict the model.")] = False
     group: Annotated[
         str | None,
@@ -159,6 +167,9 @@ def model_settings(table: Mapping[str, Any], common: ModelOptions, folder: Path)
     defaults = {name: getattr(common, name) for name in ModelOptions.model_fields}
     if isinstance(own.get("template"), str):
         own["template"] = template_value(own["template"], folder)
+    projector = own.get("projector")
+    if isinstance(projector, str) and projector != "none":
+        own["projector"] = str(folder / Path(projector).expanduser())
     draft = options.get("draft_model")
     if isinstance(draft, str) and (folder / Path(draft).expanduser()).is_file():
         options["draft_model"] = str(folder / Path(draft).expanduser())

@@ -92,7 +92,7 @@ class Settings(ModelOptions, TgiOptions, AccessOptions, FleetOptions):
     ] = 300.0
     max_body_bytes: Annotated[
         int, Field(ge=1024, le=1 << 30, description="Maximum size of a request body."), Flag(_LIMITS)
-    ] = 8 * 1024 * 1024
+    ] = 32 * 1024 * 1024
     response_store_bytes: Annotated[
         int,
         Field(

@@ -25,6 +25,7 @@ class ListedModel:
 
     adapters: names of the LoRA adapters that it is loaded with. modified_at: seconds since 1970. facts: None if the
     header was not read yet, or cannot be read, for the reason in `problem`. sha256: of the first file, if recorded.
+    modalities: what it reads beside text (vision, audio).
     """
 
     name: str
@@ -38,3 +39,4 @@ class ListedModel:
     facts: HeaderFacts | None
     problem: str | None
     sha256: str | None = None
+    modalities: tuple[str, ...] = ()

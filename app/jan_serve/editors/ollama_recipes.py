@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -116,7 +117,7 @@ def _langchain(facts: ServerFacts, folders: Folders) -> Recipe:
         "LangChain, package langchain-ollama",
         (
             "from langchain_ollama import ChatOllama",
-            f'chat = ChatOllama(model="{facts.model.name}", base_url="{facts.url}"{key})',
+            f"chat = ChatOllama(model={json.dumps(facts.model.name)}, base_url={json.dumps(facts.url)}{key})",
             f"langchain-openai works too: base_url={facts.base_url}",
         ),
         has_context=False,

@@ -203,8 +203,10 @@ class Engine:
         times.begin()
         self._admit()
         now = self._clock()
-        ready = self._media.ready(self._scheduler.next_turn(now), self._fail)
-        turn = self._planning.plan(ready, cells=self._memory.cells.used, now=now)
+        ready = self._media.ready(self._scheduler.running, self._fail)
+        turn = self._planning.plan(
+            self._scheduler.next_turn(now, ready), cells=self._memory.cells.used, now=now
+        )
         plan = self._make_room(
             self._scheduler.plan(self._batch.capacity, turn.max_prefill, turn.sequences, decodes=turn.decodes)
         )

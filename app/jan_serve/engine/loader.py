@@ -36,6 +36,7 @@ from jan_serve.engine.llama.model import LlamaModel
 from jan_serve.engine.llama.projector import Projector
 from jan_serve.engine.llama.thread_pool import ThreadPool
 from jan_serve.engine.media.media_reader import MediaReader
+from jan_serve.engine.scoring.scorer import Scorer, make_scorer
 from jan_serve.errors import InsufficientMemory, InvalidModel, SettingsError
 from jan_serve.ipc.messages import EngineSettings, LoadModel
 
@@ -57,6 +58,7 @@ class LoadedModel:
     model: LlamaModel
     context: LlamaContext | None
     embedder: Embedder
+    scorer: Scorer
     facts: ModelFacts
     settings: EngineSettings
     states: StateCache
@@ -133,6 +135,7 @@ def load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedMode
     facts = msgspec.structs.replace(facts, load_seconds=time.monotonic() - started, adapters=adapters.facts)
     in_pieces = in_pieces or (context is not None and reads_in_pieces(model, context, pooling))
     embedder = make_embedder(settings, model, facts, adapters, threads, in_pieces=in_pieces)
+    scorer = make_scorer(settings, model, facts, adapters, threads)
     states = StateCache(0) if embedding_only else _states(request, model)
     draft = None if context is None else _draft_model(settings, context, parallel, threads, layers)
     settings = resolved(settings, facts, cache_sequences)
@@ -143,18 +146,29 @@ def load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedMode
         )
         identity = state_key([Path(settings.projector or "")])
         media = MediaReader(projector, identity, most_together=context.n_ubatch)
-    return LoadedModel(model, context, embedder, facts, settings, states, adapters, draft, projector, media)
+    return LoadedModel(
+        model, context, embedder, scorer, facts, settings, states, adapters, draft, projector, media
+    )
 
 
 def _projector(
     settings: EngineSettings, model: LlamaModel, threads: ThreadPool, layers: int
 ) -> Projector | None:
-    """The projector, on the accelerator if the model is. Raises InvalidModel."""
+    """The projector, on the accelerator if the model is. None without one, or with a useless one that is not required.
+
+    Raises InvalidModel.
+    """
     if settings.projector is None:
         return None
-    return Projector(
-        settings.projector, model, threads=threads.count, use_gpu=layers > 0, device=settings.device
-    )
+    try:
+        return Projector(
+            settings.projector, model, threads=threads.count, use_gpu=layers > 0, device=settings.device
+        )
+    except InvalidModel as error:
+        if settings.projector_required:
+            raise
+        logger.warning("the model is served for text only: %s", error.message)
+        return None
 
 
 def _draft_model(

@@ -60,3 +60,9 @@ def common_prefix(a: Tokens, b: Tokens) -> int:
     differs = a[:n] != b[:n]
     first = int(differs.argmax())
     return first if differs[first] else n
+
+
+def shared_prefix(rows: Sequence[Sequence[int]]) -> int:
+    """Number of leading ids that all rows have, and that leave each row at least one more."""
+    first = np.asarray(rows[0], np.int32)
+    return min(common_prefix(first, np.asarray(row, np.int32)[:-1]) for row in rows)

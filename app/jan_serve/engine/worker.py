@@ -34,6 +34,7 @@ from jan_serve.engine.media.attachments import Attachments, attachments_bytes
 from jan_serve.engine.media.encoder import MediaEncoder, embeddings_bytes
 from jan_serve.engine.outbox import Outbox
 from jan_serve.engine.phase import PhaseClock
+from jan_serve.engine.scoring.option_job import OptionJob
 from jan_serve.engine.sequence import Sequence
 from jan_serve.errors import (
     EngineFailure,
@@ -72,8 +73,17 @@ from jan_serve.ipc.messages import (
     TokenizeRequest,
 )
 from jan_serve.ipc.parent_death import end_with_parent, write_no_core_dump
+from jan_serve.ipc.scoring import RankRequest, WeighOptions
 
-PreparedItem = EngineRequest | EmbedRequest | CountRequest | TokenizeRequest | DetokenizeRequest
+PreparedItem = (
+    EngineRequest
+    | EmbedRequest
+    | RankRequest
+    | WeighOptions
+    | CountRequest
+    | TokenizeRequest
+    | DetokenizeRequest
+)
 IntakeItem = PreparedItem | AbortRequest
 
 
@@ -81,7 +91,7 @@ class MediaEncoded:
     """The encoder has finished a chunk."""
 
 
-InboxItem = list[Sequence] | EmbedJob | AbortRequest | ShutdownRequest | MediaEncoded
+InboxItem = list[Sequence] | EmbedJob | OptionJob | AbortRequest | ShutdownRequest | MediaEncoded
 
 _REST_S = 0.5
 """After the last request, until the worker uses its rest for work ahead."""
@@ -127,7 +137,7 @@ class Worker:
         self._outbox = Outbox(channel.send)
         self._intake_queue: queue.SimpleQueue[IntakeItem] = queue.SimpleQueue()
         self._aborted: set[int] = set()
-        self._jobs: deque[EmbedJob] = deque()
+        self._jobs: deque[EmbedJob | OptionJob] = deque()
         self._embed_pacing = EmbedPacing(request.settings.stream_share)
         self._process = psutil.Process()
         self._transfer = StateTransfer(request, channel.send)
@@ -157,7 +167,7 @@ class Worker:
 
     def _set_up(self, loaded: LoadedModel) -> None:
         self._model = loaded.model
-        self._embedder = loaded.embedder
+        self._embedder, self._scorer = loaded.embedder, loaded.scorer
         if loaded.context is not None:
             self._engine = Engine(
                 loaded.context,
@@ -169,7 +179,7 @@ class Worker:
                 adapters=loaded.adapters,
                 encoder=self._start_encoder(loaded),
             )
-        self._interrupts = (loaded.embedder.interrupt,)
+        self._interrupts = (loaded.embedder.interrupt, loaded.scorer.interrupt)
         if self._engine is not None:
             self._interrupts += (self._engine.interrupt_prefill,)
         self._intake = Intake(
@@ -296,6 +306,10 @@ class Worker:
                 self._inbox.put(sequences)
             case EmbedRequest():
                 self._inbox.put(self._embedder.start(message))
+            case RankRequest():
+                self._inbox.put(self._scorer.intake.rank(message))
+            case WeighOptions():
+                self._inbox.put(self._scorer.intake.weigh(message))
             case CountRequest():
                 self._channel.send(Counted(message.id, self._intake.count(message)))
             case TokenizeRequest():
@@ -333,7 +347,8 @@ class Worker:
                     self._outbox.put(Step(tuple(events)))
             if self._jobs:
                 room = self._embed_pacing.room(
-                    has_streams=engine is not None and engine.is_writing, limit=self._embedder.piece_tokens
+                    has_streams=engine is not None and engine.is_writing,
+                    limit=self._piece_tokens(self._jobs[0]),
                 )
                 if room:
                     with self._embed_pacing.batch(room):
@@ -342,13 +357,13 @@ class Worker:
     def _handle(self, item: InboxItem) -> None:
         match item:
             case AbortRequest():
-                self._jobs = deque(job for job in self._jobs if job.request.id != item.id)
+                self._jobs = deque(job for job in self._jobs if job.request_id != item.id)
                 if self._engine is not None:
                     self._engine.abort(item.id)
             case MediaEncoded():
                 if self._engine is not None:
                     self._engine.wake()
-            case EmbedJob():
+            case EmbedJob() | OptionJob():
                 self._jobs.append(item)
             case ShutdownRequest():
                 self._saving.set()
@@ -359,12 +374,18 @@ class Worker:
                 if self._engine is not None:
                     self._engine.add(item)
 
-    def _embed(self, job: EmbedJob, room: int) -> None:
+    def _piece_tokens(self, job: EmbedJob | OptionJob) -> int:
+        return self._scorer.batch_tokens if isinstance(job, OptionJob) else self._embedder.piece_tokens
+
+    def _embed(self, job: EmbedJob | OptionJob, room: int) -> None:
         try:
-            answer = self._embedder.advance(job, self._phase, room=room)
+            if isinstance(job, OptionJob):
+                answer = self._scorer.advance(job, self._phase, room=room)
+            else:
+                answer = self._embedder.advance(job, self._phase, room=room)
         except JanServeError as error:
             self._jobs.popleft()
-            self._channel.send(_failed(job.request.id, error))
+            self._channel.send(_failed(job.request_id, error))
         else:
             if answer is not None:
                 self._jobs.popleft()

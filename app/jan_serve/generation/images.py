@@ -144,8 +144,7 @@ class ImageReader:
             if is_remote(part.url):
                 if self._fetcher is None:
                     raise InvalidImage(
-                        "this server fetches no images from other hosts; send a data URL with base64, or name hosts"
-                        " with the setting image_hosts"
+                        "this server fetches no images from other hosts; send a data URL with base64"
                     )
                 data = await self._fetcher.fetch(part.url)
                 return await asyncio.to_thread(_checked, part.param, data)

@@ -61,12 +61,12 @@ class PoolingService:
                     model=client.name,
                     vectors=embedded.vectors,
                     dimensions=embedded.dimensions,
-                    score_at=_score_at(client.facts, embedded.dimensions),
+                    score_at=score_index(client.facts, embedded.dimensions),
                     prompt_tokens=embedded.prompt_tokens,
                 )
 
 
-def _score_at(facts: ModelFacts, outputs: int) -> int | None:
+def score_index(facts: ModelFacts, outputs: int) -> int | None:
     """The only output, or the probability of `yes` if a decoder judges by `yes` and `no`, as Qwen3-Reranker does.
 
     Classifiers with other labels have no single score.

@@ -25,6 +25,7 @@ from jan_serve.ipc.messages import (
     TokenizeRequest,
 )
 from jan_serve.ipc.rendering import RenderRequest
+from jan_serve.ipc.scoring import OptionsWeighed, RankRequest, WeighOptions
 
 
 class EngineClient(Protocol):
@@ -52,6 +53,14 @@ class EngineClient(Protocol):
         ...
 
     async def embed(self, request: EmbedRequest) -> Embedded:
+        """Cancelling the call aborts the request."""
+        ...
+
+    async def rank(self, request: RankRequest) -> Embedded | OptionsWeighed:
+        """OptionsWeighed if the request has labels. Cancelling the call aborts the request."""
+        ...
+
+    async def weigh(self, request: WeighOptions) -> OptionsWeighed:
         """Cancelling the call aborts the request."""
         ...
 

@@ -9,7 +9,7 @@ token is: the two kinds must not meet in one place.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from typing import NamedTuple
 
 from jan_serve.errors import GrammarTooComplex
@@ -26,6 +26,7 @@ from jan_serve.grammar.ast import (
     Token,
 )
 from jan_serve.grammar.charset import MAX_CODE_POINT, CharSet, complement
+from jan_serve.grammar.components import components
 from jan_serve.grammar.limits import MAX_LARK_BYTES, MAX_LARK_GROUPS, MAX_REFERENCE_DEPTH
 from jan_serve.grammar.reference_depth import reference_depth, resting_places
 from jan_serve.grammar.right_linear import NotRegular, solve
@@ -57,17 +58,20 @@ def print_lark(grammar: Grammar) -> str:
     return text
 
 
-def print_lark_open(grammar: Grammar, *, tokens: bool = True) -> LarkText:
+def print_lark_open(
+    grammar: Grammar, *, tokens: bool = True, holes: Mapping[str, str] | None = None
+) -> LarkText:
     """As `print_lark`, with the rules of its `Special` nodes left to whoever knows the vocabulary.
 
     tokens: write a `Token` as a terminal; not if free text is allowed there too, since greed would cut it off.
+    holes: rules that the grammar leaves undefined, and their names in the text.
     """
     if tokens:
         try:
-            return _Printer(grammar, tokens=True).print()
+            return _Printer(grammar, tokens=True, holes=holes or {}).print()
         except NotRegular:
             pass
-    return _Printer(grammar, tokens=False).print()
+    return _Printer(grammar, tokens=False, holes=holes or {}).print()
 
 
 def spelled_out(text: str) -> str:
@@ -76,13 +80,13 @@ def spelled_out(text: str) -> str:
 
 
 class _Printer:
-    def __init__(self, grammar: Grammar, *, tokens: bool) -> None:
+    def __init__(self, grammar: Grammar, *, tokens: bool, holes: Mapping[str, str]) -> None:
         self._rules = grammar.rules
         self._root = grammar.root
         self._tokens = tokens
-        self._taken = {"start"}
+        self._taken = {"start", *holes.values()}
         self._next: dict[str, int] = {}
-        self._names: dict[str, str] = {grammar.root: "start"}
+        self._names: dict[str, str] = {**holes, grammar.root: "start"}
         self._todo: list[str] = [grammar.root]
         self._lines: list[str] = []
         self._size = 0
@@ -234,7 +238,7 @@ class _Printer:
         known = self._terminals.get(name)
         if known is not None:
             return known
-        for group in self._components(name):
+        for group in components(name, self._unprinted):
             if len(group) == 1 and group[0] not in references(self._rules[group[0]]):
                 self._terminals[group[0]] = self._group(self._terminal(self._rules[group[0]]))
             else:
@@ -248,41 +252,8 @@ class _Printer:
         """A body made safe to stand in a sequence: short ones in parentheses, long ones by name."""
         return f"({text})" if len(text) <= _INLINE else self._named(text, "P")
 
-    def _components(self, root: str) -> list[list[str]]:
-        """Strongly connected rules below `root` that are not printed yet, innermost first (Tarjan, iterative)."""
-        index: dict[str, int] = {}
-        low: dict[str, int] = {}
-        stack: list[str] = []
-        on_stack: set[str] = set()
-        groups: list[list[str]] = []
-        work: list[tuple[str, list[str]]] = []
-
-        def enter(name: str) -> None:
-            index[name] = low[name] = len(index)
-            stack.append(name)
-            on_stack.add(name)
-            targets = [t for t in references(self._rules[name]) if t not in self._terminals]
-            work.append((name, sorted(targets)))
-
-        enter(root)
-        while work:
-            name, targets = work[-1]
-            if targets:
-                target = targets.pop()
-                if target not in index:
-                    enter(target)
-                elif target in on_stack:
-                    low[name] = min(low[name], index[target])
-                continue
-            work.pop()
-            if work:
-                low[work[-1][0]] = min(low[work[-1][0]], low[name])
-            if low[name] == index[name]:
-                cut = stack.index(name)
-                groups.append(stack[cut:])
-                on_stack.difference_update(stack[cut:])
-                del stack[cut:]
-        return groups
+    def _unprinted(self, name: str) -> list[str]:
+        return sorted(t for t in references(self._rules[name]) if t not in self._terminals)
 
 
 def _references_in(body: str, known: Container[str]) -> list[tuple[str, int]]:

@@ -9,10 +9,9 @@ from typing import Any
 
 import msgspec
 
+from jan_serve.core.call_pieces import CallFrame, GrammarPiece, ToolGrammar
 from jan_serve.core.constraint import CompiledGrammar, Constraint
-from jan_serve.core.guide import CallGrammars
-from jan_serve.core.messages import Tool
-from jan_serve.errors import ProtocolError
+from jan_serve.errors import ProtocolError, error_from_payload
 from jan_serve.ipc.helper import HelperReply, framed
 
 
@@ -22,26 +21,52 @@ class CompileConstraint(msgspec.Struct, frozen=True, tag="constraint"):
     constraint: Constraint
 
 
-class CompileCalls(msgspec.Struct, frozen=True, kw_only=True, tag="calls"):
-    """Compile the calls of these tools; arguments of `call_grammars`. form: name of the chat format."""
+class CompileTool(msgspec.Struct, frozen=True, kw_only=True, tag="tool"):
+    """Compile the arguments of one tool; arguments of `tool_grammar`. form: name of the chat format."""
 
     form: str
-    tools: tuple[Tool, ...]
+    parameters: dict[str, Any]
+    strict: bool
+
+
+class CompileFrame(msgspec.Struct, frozen=True, kw_only=True, tag="frame"):
+    """Compile the frame of calls of the tools with these names; arguments of `call_frame`."""
+
+    form: str
+    names: tuple[str, ...]
     parallel: bool
-    constraint: Constraint | None
+    answer: bool
 
 
-CompileRequest = CompileConstraint | CompileCalls
-Compiled = CompiledGrammar | CallGrammars
+class CompileAnswer(msgspec.Struct, frozen=True, kw_only=True, tag="answer"):
+    """Compile a constraint on an answer without a call, in a format that also allows calls."""
+
+    form: str
+    constraint: Constraint
+
+
+CompileRequest = CompileConstraint | CompileTool | CompileFrame | CompileAnswer
+Compiled = CompiledGrammar | ToolGrammar | CallFrame | GrammarPiece
 
 
 class CompileReply(HelperReply, frozen=True, kw_only=True):
-    """grammar or calls, by the request; or code and payload of an error of the `errors` tree."""
+    """One of grammar, tool, frame and piece, by the request; or code and payload of an error of the `errors` tree."""
 
     grammar: CompiledGrammar | None = None
-    calls: CallGrammars | None = None
+    tool: ToolGrammar | None = None
+    frame: CallFrame | None = None
+    piece: GrammarPiece | None = None
     code: str | None = None
     payload: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
+
+    def compiled(self) -> Compiled:
+        """The result. Raises the error of the reply, or ProtocolError."""
+        if self.code is not None:
+            raise error_from_payload(self.code, self.payload)
+        compiled = self.grammar or self.tool or self.frame or self.piece
+        if compiled is None:
+            raise ProtocolError("a reply without a grammar")
+        return compiled
 
 
 _requests: msgspec.json.Decoder[CompileRequest] = msgspec.json.Decoder(CompileRequest)

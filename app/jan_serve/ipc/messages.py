@@ -1,9 +1,9 @@
 """The messages of the worker pipe.
 
-Front to worker: LoadModel once, then any of MediaData, EngineRequest, EmbedRequest, CountRequest, TokenizeRequest,
-DetokenizeRequest, AbortRequest, ReadState, StoreState, DropState, PingRequest, ShutdownRequest. Worker to front:
-LoadProgress*, then Ready or LoadFailed; then one Step per engine step (the events of all its requests) and the direct
-answers.
+Front to worker: LoadModel once, then any of MediaData, EngineRequest, EmbedRequest, RankRequest, WeighOptions,
+CountRequest, TokenizeRequest, DetokenizeRequest, AbortRequest, ReadState, StoreState, DropState, PingRequest,
+ShutdownRequest. Worker to front: LoadProgress*, then Ready or LoadFailed; then one Step per engine step (the events of
+all its requests) and the direct answers.
 Request ids are chosen by the front and are unique within one worker process.
 """
 
@@ -20,6 +20,8 @@ from jan_serve.core.guide import Guide
 from jan_serve.core.images import PromptPiece
 from jan_serve.core.model_facts import ModelFacts
 from jan_serve.core.sampling import SamplingParams, StopConditions
+from jan_serve.ipc.adapter_use import AdapterUse as AdapterUse
+from jan_serve.ipc.scoring import OptionsWeighed, RankRequest, WeighOptions
 
 PROTOCOL_VERSION = 1
 
@@ -32,13 +34,6 @@ class AdapterFile(msgspec.Struct, frozen=True, kw_only=True):
     scale: float = 1.0
 
 
-class AdapterUse(msgspec.Struct, frozen=True, order=True, array_like=True):
-    """An adapter by its index in EngineSettings.adapters. scale: not 0."""
-
-    index: int
-    scale: float
-
-
 class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How a worker loads its model and paces its steps. None: decided from the model and the machine.
 
@@ -46,7 +41,8 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     n_batch: max tokens of a step. n_gpu_layers: -1 all, None fits the free device memory.
     cache_sequences: finished sequences kept as prefix cache.
     draft_path: a GGUF of the same vocabulary, as draft model.
-    projector: a GGUF (mmproj) through which the model sees or hears.
+    projector: a GGUF (mmproj) through which the model sees or hears. projector_required: without it the load fails;
+    else the model is served for text only.
     prompt_lookup: drafts from earlier text: if they pay off (auto), always (on), or never.
     cache_ram_bytes, cache_disk_bytes: for states of sequences evicted from the KV cache; 0: none. cache_dir: folder of
     the files; None: no files. cache_ram_most: upper limit of cache_ram_bytes.
@@ -78,6 +74,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     cache_sequences: int = 16
     draft_path: str | None = None
     projector: str | None = None
+    projector_required: bool = False
     prompt_lookup: Literal["auto", "on", "off"] = "off"
     cache_ram_bytes: int | None = None
     cache_disk_bytes: int | None = None
@@ -252,6 +249,8 @@ WorkerRequest = (
     | EngineRequest
     | MediaData
     | EmbedRequest
+    | RankRequest
+    | WeighOptions
     | CountRequest
     | TokenizeRequest
     | DetokenizeRequest
@@ -413,6 +412,7 @@ WorkerEvent = (
     | Step
     | Failed
     | Embedded
+    | OptionsWeighed
     | Counted
     | Tokenized
     | Detokenized

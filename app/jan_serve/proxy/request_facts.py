@@ -29,6 +29,7 @@ _PROMPTS: Final = (
     "input",
     "inputs",
     "input_ids",
+    "state",
 )
 """In the order in which templates put them."""
 

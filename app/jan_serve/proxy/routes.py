@@ -40,6 +40,14 @@ FORWARDED: Final = (
     Route("/api/generate"),
     Route("/api/embed"),
     Route("/api/embeddings"),
+    # llama-server's, Jina's, Cohere's
+    Route("/rerank"),
+    Route("/reranking"),
+    Route("/v1/rerank"),
+    Route("/v1/reranking"),
+    Route("/v2/rerank"),
+    Route("/v1/decide"),
+    Route("/v1/systemone"),
     # Text Generation Inference's, llama-server's, ours
     Route("/tgi/*", frozenset({"GET", "POST"})),
     Route("/infill"),

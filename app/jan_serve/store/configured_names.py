@@ -6,19 +6,25 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from jan_serve.store.model_entry import ModelEntry
 from jan_serve.store.name_matching import exact_matches
 
+NO_PROJECTOR: Final = "none"
+
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredNames:
-    """Configured names of a model. adapters: names of its LoRA adapters. adapter_files: never listed as models."""
+    """Configured names of a model. adapters: names of its LoRA adapters. adapter_files: never listed as models.
+
+    projector: a file, "none", or None for the one that is found.
+    """
 
     aliases: tuple[str, ...] = ()
     adapters: tuple[str, ...] = ()
     adapter_files: tuple[Path, ...] = ()
+    projector: str | None = None
 
 
 Names = Mapping[str, ConfiguredNames]
@@ -62,4 +68,8 @@ def tables_of(entries: Sequence[ModelEntry], names: Names) -> dict[str, str]:
 def _with_table(entry: ModelEntry, table: str | None, names: Names) -> ModelEntry:
     if table is None:
         return entry
-    return replace(entry, table=table, aliases=names[table].aliases, adapters=names[table].adapters)
+    own = names[table]
+    found = replace(entry, table=table, aliases=own.aliases, adapters=own.adapters)
+    if own.projector is None:
+        return found
+    return replace(found, projectors=() if own.projector == NO_PROJECTOR else (Path(own.projector),))

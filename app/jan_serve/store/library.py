@@ -154,6 +154,13 @@ class ModelLibrary:
             self._puller = self._make_puller()
         return self._puller
 
+    def _modalities(self, entry: ModelEntry) -> tuple[str, ...]:
+        try:
+            projector = self._resolver.projector(entry)
+        except JanServeError:
+            return ()  # the model's own header cannot be read, which its facts say
+        return projector.senses if projector is not None else ()
+
     def _is_known(self, entry: ModelEntry) -> bool:
         return _stamp(entry) in self._facts or (entry.record is not None and entry.record.facts is not None)
 
@@ -174,6 +181,7 @@ class ModelLibrary:
             facts=facts if isinstance(facts, HeaderFacts) else None,
             problem=facts if isinstance(facts, str) else None,
             sha256=record.files[0].sha256 if record is not None else None,
+            modalities=self._modalities(entry),
         )
 
 

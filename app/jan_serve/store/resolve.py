@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import logging
 import os
 import threading
 import time
@@ -19,9 +20,10 @@ from typing import Final
 
 from jan_serve.core.listed_model import HeaderFacts
 from jan_serve.core.variant import Variant
-from jan_serve.errors import InvalidRequest, ModelNotFound, SettingsError
+from jan_serve.errors import InvalidModel, InvalidRequest, ModelNotFound, SettingsError
 from jan_serve.store.configured_names import ConfiguredEntries, ConfiguredNames
 from jan_serve.store.gguf.model_file import ModelFile, PartName, read_model_file
+from jan_serve.store.gguf.projector_file import ProjectorFile, read_projector
 from jan_serve.store.index import FileRecord, ModelIndex, ModelRecord, Source
 from jan_serve.store.model_entry import ModelEntry
 from jan_serve.store.name_matching import (
@@ -32,6 +34,7 @@ from jan_serve.store.name_matching import (
     exact_matches,
     without_suffix,
 )
+from jan_serve.store.projectors import is_projector_name, projectors_for
 from jan_serve.store.variants import VariantIndex
 
 MAX_NAME_LENGTH: Final = 255
@@ -39,6 +42,8 @@ _MAX_DEPTH: Final = 8
 _MAX_FILES: Final = 10_000
 _MAX_CACHED_HEADERS: Final = 64
 _SUFFIX: Final = ".gguf"
+
+_log: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,8 @@ class ModelResolver:
         self._variants = variants
         self._configured = ConfiguredEntries(names) if names is not None else None
         self._headers: dict[tuple[str, int, int], ModelFile] = {}
+        self._projectors: dict[tuple[str, int, int], ProjectorFile | None] = {}
+        self._beside_builtin = _projectors_beside(builtin[1]) if builtin is not None else ()
         self._lock = threading.Lock()
         self._named = self._entry_of_path(default) if default is not None else None
         self._default_name = self._named.name if self._named else default
@@ -92,7 +99,7 @@ class ModelResolver:
             name, path = self._builtin
             built_in = _entry(name, path, origin="built in")
             if built_in is not None:
-                found.setdefault(name, built_in)
+                found.setdefault(name, replace(built_in, projectors=self._beside_builtin))
         entries = tuple(found.values())
         if self._configured is not None:
             entries = self._configured.apply(entries)
@@ -195,6 +202,45 @@ class ModelResolver:
                 self._index.put(_folder_record(entry, facts, self._models_dir))
         return facts
 
+    def projector(self, entry: ModelEntry) -> ProjectorFile | None:
+        """The first of the model's possible projectors that fits it, None if none does.
+
+        Reads headers, once per file and change. Raises InvalidModel for the model's own, ModelNotFound.
+        """
+        for path in entry.projectors:
+            projector = self._projector_file(path)
+            if projector is not None and projector.fits(self.model_file(entry.path, entry.name).n_embd):
+                return projector
+        return None
+
+    def _projector_file(self, path: Path) -> ProjectorFile | None:
+        """None if it is missing or no projector."""
+        try:
+            status = path.stat()
+        except OSError:
+            return None
+        key = (str(path), status.st_size, status.st_mtime_ns)
+        if key not in self._projectors:
+            found: ProjectorFile | None = None
+            try:
+                found = read_projector(path)
+            except InvalidModel as error:
+                _log.warning("a projector is not used: %s", error.message)
+            with self._lock:
+                if len(self._projectors) >= _MAX_CACHED_HEADERS:
+                    self._projectors.clear()
+                self._projectors[key] = found
+        return self._projectors.get(key)
+
+    def _with_record(self, entry: ModelEntry, record: ModelRecord | None) -> ModelEntry:
+        if record is None or not record.describes(entry.size_bytes, entry.modified_ns):
+            return entry
+        if record.projector is None:
+            return replace(entry, record=record)
+        own = self._models_dir / record.projector.path
+        others = (path for path in entry.projectors if path != own)
+        return replace(entry, record=record, projectors=(own, *others))
+
     def _resolve_default(self) -> ModelEntry:
         chosen = self.default()
         if chosen.entry is None:
@@ -208,7 +254,8 @@ class ModelResolver:
             return None
         inside = path.is_relative_to(self._models_dir)
         name = canonical_name(path.relative_to(self._models_dir) if inside else Path(path.name))
-        return _entry(name, path, origin="models folder" if inside else "--model")
+        entry = _entry(name, path, origin="models folder" if inside else "--model")
+        return replace(entry, projectors=_projectors_beside(path)) if entry is not None else None
 
     def _scan(self) -> Iterator[ModelEntry]:
         """GGUF files below the folder. Follows links to files (only the owner can create them), not to folders."""
@@ -226,7 +273,9 @@ class ModelResolver:
                     return
                 entry = _entry(canonical_name(relative / file), Path(folder, file), origin="models folder")
                 if entry is not None:
-                    yield _with_record(entry, records.get(entry.name))
+                    beside = tuple(Path(folder, each) for each in projectors_for(file, files))
+                    entry = replace(entry, projectors=beside) if beside else entry
+                    yield self._with_record(entry, records.get(entry.name))
 
 
 def _only(name: str, matches: Sequence[ModelEntry], entries: Sequence[ModelEntry]) -> ModelEntry:
@@ -247,9 +296,17 @@ def _ambiguous(name: str, candidates: Sequence[str]) -> InvalidRequest:
     )
 
 
+def _projectors_beside(path: Path) -> tuple[Path, ...]:
+    try:
+        files = os.listdir(path.parent)
+    except OSError:
+        return ()
+    return tuple(path.with_name(file) for file in projectors_for(path.name, files))
+
+
 def _is_model_name(file: str) -> bool:
     """Excludes projectors, later parts of split models and hidden files."""
-    if file.startswith(".") or not file.lower().endswith(_SUFFIX) or file.lower().startswith("mmproj"):
+    if file.startswith(".") or not file.lower().endswith(_SUFFIX) or is_projector_name(file):
         return False
     part = PartName.parse(file)
     return part is None or part.number == 1
@@ -276,12 +333,6 @@ def _folder_record(entry: ModelEntry, facts: HeaderFacts, models_dir: Path) -> M
         added_at=time.time(),
         facts=facts,
     )
-
-
-def _with_record(entry: ModelEntry, record: ModelRecord | None) -> ModelEntry:
-    if record is None or not record.describes(entry.size_bytes, entry.modified_ns):
-        return entry
-    return replace(entry, record=record)
 
 
 def _with_variants(entry: ModelEntry, variants: Sequence[Variant]) -> ModelEntry:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from jan_serve.errors import GrammarTooComplex, ProtocolError, error_from_payload
+from jan_serve.errors import GrammarTooComplex
 from jan_serve.ipc.compiling import Compiled, CompileReply, decode_reply
 from jan_serve.ipc.helper import framed
 from jan_serve.supervisor.workers.helper_process import HelperLimit, HelperPool, helper_command
@@ -42,12 +42,7 @@ class ConstraintCompilerPool:
             raise GrammarTooComplex(
                 "the constraint needs more time or memory than one request may use"
             ) from None
-        if reply.code is not None:
-            raise error_from_payload(reply.code, reply.payload)
-        compiled = reply.calls if reply.grammar is None else reply.grammar
-        if compiled is None:
-            raise ProtocolError("a reply without a grammar")
-        return compiled
+        return reply.compiled()
 
     async def start(self) -> None:
         """Start one process, so the first constraint does not wait for it."""

@@ -9,7 +9,8 @@ class WorkerLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Stall limits of one worker, and how it is stopped.
 
     load_s: load without progress. decode_s: one `llama_decode` (prefill chunk or step). sample_s: sampling of one
-    token, which llama.cpp cannot interrupt. other_s: any other phase, or idle while requests are open. silent_s: ping
+    token, which llama.cpp cannot interrupt. encode_s: one part of an image, which may be the whole image: minutes for a
+    large one on a slow CPU. other_s: any other phase, or idle while requests are open. silent_s: ping
     without an answer. ping_s: between pings while there is work; an idle worker is not pinged. stop_s: from the stop
     request to SIGKILL; the worker writes its cache to disk meanwhile.
     """
@@ -17,6 +18,7 @@ class WorkerLimits(msgspec.Struct, frozen=True, kw_only=True):
     load_s: float = 300.0
     decode_s: float = 120.0
     sample_s: float = 5.0
+    encode_s: float = 1200.0
     other_s: float = 60.0
     silent_s: float = 30.0
     ping_s: float = 1.0

@@ -16,12 +16,14 @@ from jan_serve.config.model_settings import LIVE_OPTIONS
 from jan_serve.core.messages import Message
 from jan_serve.core.model_source import ModelSource
 from jan_serve.core.variant import Variant
+from jan_serve.errors import InvalidModel, JanServeError
 from jan_serve.generation.profiles import ModelProfile
 from jan_serve.generation.template_choice import TemplateOverride
 from jan_serve.ipc.messages import AdapterFile, EngineSettings
-from jan_serve.store.configured_names import ConfiguredNames
+from jan_serve.store.configured_names import NO_PROJECTOR, ConfiguredNames
 from jan_serve.store.files.file_stamp import file_stamp
 from jan_serve.store.gguf.adapter_file import check_adapter
+from jan_serve.store.gguf.projector_file import read_projector
 from jan_serve.store.memory.footprint import Footprint, footprint
 from jan_serve.store.model_entry import ModelEntry
 from jan_serve.store.paths import StorePaths
@@ -75,7 +77,19 @@ class ModelSources:
             adapters=adapters,
             cache_dir=str(self._cache_dir),
             draft_path=self._draft_path(chosen.options.draft_model),
+            projector=self._checked_projector(source, chosen.projector),
+            projector_required=chosen.projector is not None,
         )
+
+    def _checked_projector(self, source: ModelSource, configured: str | None) -> str | None:
+        """Raises InvalidModel if the configured file is not the model's projector."""
+        if configured not in (None, NO_PROJECTOR) and source.projector is None:
+            width = self._resolver.model_file(Path(source.path), source.name).n_embd
+            found = read_projector(Path(configured))
+            raise InvalidModel(
+                f"{found.path.name} is a projector for models of width {found.width}; {source.name} has {width}"
+            )
+        return source.projector
 
     def _draft_path(self, name: str | None) -> str | None:
         """name: a model of the store, or a file. Raises InvalidModel, ModelNotFound."""
@@ -99,8 +113,10 @@ class ModelSources:
                 on_device=model.on_device + draft.on_device,
             )
         stamps = [file_stamp(Path(adapter.path)) for adapter in settings.adapters]
-        adapters = sum(size for _, size in filter(None, stamps))
-        return replace(model, working=model.working + adapters)
+        more = sum(size for _, size in filter(None, stamps))
+        if settings.projector is not None:
+            more += read_projector(Path(settings.projector)).memory_bytes
+        return replace(model, working=model.working + more)
 
     def _footprint(self, path: Path, name: str, settings: EngineSettings) -> Footprint:
         return footprint(
@@ -145,11 +161,18 @@ class ModelSources:
     def _source(self, entry: ModelEntry) -> ModelSource:
         with self._lock:
             self._tables[entry.name] = entry.table
+        try:
+            found = self._resolver.projector(entry)
+        except JanServeError:
+            found = None  # the load says what is wrong with the model
+        projector = found.path if found is not None else None
+        digest = _load_digest(self._settings(entry.table), projector)
         return ModelSource(
             name=entry.name,
             path=str(entry.path),
-            revision=(entry.size_bytes, entry.modified_ns, _load_digest(self._settings(entry.table))),
+            revision=(entry.size_bytes, entry.modified_ns, digest),
             adapters=entry.adapters,
+            projector=str(projector) if projector is not None else None,
         )
 
 
@@ -178,17 +201,19 @@ def configured_names(book: ModelBook) -> Mapping[str, ConfiguredNames]:
             table.aliases,
             tuple(adapter.name for adapter in table.lora),
             tuple(adapter.file for adapter in table.lora),
+            table.projector,
         )
         for name, table in book.tables().items()
     }
 
 
-def _load_digest(settings: ModelSettings) -> int:
-    """Changes if the model must be reloaded: with its load options, its adapters or their files."""
+def _load_digest(settings: ModelSettings, projector: Path | None) -> int:
+    """Changes if the model must be reloaded: with its load options, its adapters, its projector or their files."""
     options = [
         (name, getattr(settings.options, name))
         for name in sorted(ModelOptions.model_fields.keys() - LIVE_OPTIONS)
     ]
     adapters = [(each.name, each.scale, str(each.file), file_stamp(each.file)) for each in settings.lora]
-    digest = hashlib.blake2b(repr((options, adapters)).encode(), digest_size=7)
+    sight = (str(projector), file_stamp(projector)) if projector is not None else None
+    digest = hashlib.blake2b(repr((options, adapters, sight)).encode(), digest_size=7)
     return int.from_bytes(digest.digest(), "big")

@@ -55,7 +55,7 @@ SKILLS: Mapping[str, Skill] = {
 }
 # Skills whose examples may come first in a chat of several: short, and the same with and without tools.
 _OPENERS = ("identity", "small_talk", "facts", "sums", "lists")
-_SYSTEM_PROMPTS = (
+SYSTEM_PROMPTS = (
     "You are a helpful assistant.",
     "You are a helpful, respectful and honest assistant.",
     "You are an assistant.",
@@ -86,7 +86,7 @@ def dressed(example: Conversation, draw: Draw, *, may_join: bool) -> Conversatio
             assert isinstance(before, Conversation)
             example = replace(example, turns=before.turns + example.turns)
     if example.system is None and draw.chance(_SYSTEM_SHARE):
-        example = replace(example, system=draw.choice(_SYSTEM_PROMPTS))
+        example = replace(example, system=draw.choice(SYSTEM_PROMPTS))
     if example.thought is not None and draw.chance(_THINKING_SHARE):
         example = replace(example, thinking=True)
     return example

@@ -253,6 +253,46 @@ def test_an_abort_in_the_middle_leaves_the_others_and_the_next_ones(seeing: Work
     assert again.text == seeing.run(asked(*images, max_tokens=3, cache_salt="fresh"))[0].text
 
 
+def test_streams_go_on_while_an_image_is_encoded_and_an_abort_ends_nobody_else(
+    files: dict[ProjectorKind, tuple[Path, Path]],
+) -> None:
+    text, projector = files["qwen2vl_merger"]
+    settings = {**SETTINGS, "n_ctx": 8192, "projector": str(projector)}
+    with running_worker(text, **settings) as worker:
+        stream = generate(LONG, max_tokens=4000, ignore_eos=True)
+        gone, large = asked(picture(1, 840, 840)), asked(picture(2, 840, 840), max_tokens=2)
+        worker.send(stream)
+        while not worker.results[stream.id].choices:
+            worker.advance()
+        worker.send(gone)
+        while worker.results[gone.id].accepted is None:
+            worker.advance()
+        worker.send(AbortRequest(gone.id), large)
+        while worker.results[large.id].accepted is None:
+            worker.advance()
+        before = len(worker.results[stream.id].events)
+        worker.until(large)
+        assert len(worker.results[stream.id].events) - before > 20
+        assert worker.results[large.id].choice.end.completion_tokens == 2
+        assert worker.results[gone.id].choices == {}
+        worker.send(AbortRequest(stream.id))
+        stats = worker.stats()
+        assert stats.media_encoded_total <= 2
+
+
+def test_drafts_do_not_change_what_is_said_about_an_image(
+    files: dict[ProjectorKind, tuple[Path, Path]],
+) -> None:
+    text, projector = files["mlp"]
+    prompt = ("a b c d a b c d ", picture(3), " a b c d a b" + END)
+    answers: set[str] = set()
+    for drafts in ({}, {"prompt_lookup": "on"}, {"draft_path": str(text)}):
+        with running_worker(text, **SETTINGS, projector=str(projector), **drafts) as worker:
+            answers.add(worker.run_one(prompt, max_tokens=40, ignore_eos=True).text)
+            answers.add(worker.run_one(prompt, max_tokens=40, ignore_eos=True).text)
+    assert len(answers) == 1
+
+
 def test_more_pixels_than_a_frame_holds(files: dict[ProjectorKind, tuple[Path, Path]]) -> None:
     text, projector = files["mlp"]
     images = [picture(seed, 2048, 2048) for seed in range(6)]
@@ -307,3 +347,7 @@ def test_cells_of_an_image_return_from_disk_after_a_restart(
         assert other.text == cold.text
         assert other.usage.cached_tokens > worker.count(*prompt[:2]) - 12
         assert worker.stats().media_encoded_total == 0
+    other_projector = tmp_path / "other.gguf"
+    write_tiny_projector(other_projector, kind, seed=1)
+    with running_worker(text, **{**settings, "projector": str(other_projector)}) as worker:
+        assert worker.run_one(prompt, max_tokens=8, ignore_eos=True).usage.cached_tokens == 0

@@ -70,6 +70,15 @@ def test_a_projector_that_cannot_be_used_is_refused_with_the_reason(
     write(projector)
     with (
         pytest.raises(InvalidModel, match=f"its projector mmproj.gguf cannot be used: {reason}"),
-        running_worker(model, projector=str(projector)),
+        running_worker(model, projector=str(projector), projector_required=True),
     ):
         pass
+
+
+def test_a_projector_that_was_only_found_beside_the_model_may_be_useless(tmp_path: Path) -> None:
+    model, projector = tmp_path / "tiny.gguf", tmp_path / "mmproj.gguf"
+    fixtures.write_tiny_llama(model)
+    _unknown(projector)
+    with running_worker(model, projector=str(projector)) as worker:
+        assert worker.facts.modalities == ()
+        assert worker.run_one("hello", max_tokens=1).choice.tokens is not None

@@ -256,7 +256,7 @@ def test_health_answers_while_a_large_text_is_tokenised(healthy: Healthy, text: 
 
 def test_a_body_over_the_limit_is_rejected(healthy: Healthy) -> None:
     with connect(healthy.url) as connection:
-        connection.send(post_bytes(healthy.url, COMPLETIONS, {"prompt": "a" * 9_000_000}))
+        connection.send(post_bytes(healthy.url, COMPLETIONS, {"prompt": "a" * (33 << 20)}))
         response = connection.response()
     assert (response.status, error_of(response)["code"]) == (413, "body_too_large")
     healthy.check()

@@ -79,6 +79,13 @@ def test_home_assistant_gets_the_context_of_the_model() -> None:
     assert "the n_ctx of the model" in "\n".join(OLLAMA_RECIPES["home-assistant"](unknown, FOLDERS).steps)
 
 
+def test_a_quote_in_a_name_stays_in_the_string_for_langchain() -> None:
+    quoted = replace(facts(), model=replace(CHAT, name='a"b'))
+    _, line, _ = OLLAMA_RECIPES["langchain"](quoted, FOLDERS).steps
+    strings = [node.value for node in ast.walk(ast.parse(line)) if isinstance(node, ast.Constant)]
+    assert strings == ['a"b', "http://127.0.0.1:1337"]
+
+
 @pytest.mark.parametrize("needs_key", [False, True])
 def test_the_lines_for_langchain_are_python(needs_key: bool) -> None:
     first, second, _ = OLLAMA_RECIPES["langchain"](facts(needs_key=needs_key), FOLDERS).steps

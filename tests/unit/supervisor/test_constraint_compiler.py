@@ -31,9 +31,20 @@ from jan_serve.errors import (
     UnsupportedPattern,
     UnsupportedSchema,
 )
-from jan_serve.generation.constraint.call_grammar import call_grammars
-from jan_serve.generation.constraint.constraint_grammar import compile_constraint
-from jan_serve.ipc.compiling import CompileCalls, CompileConstraint, encode_request
+from jan_serve.generation.constraint.call_frame import call_frame
+from jan_serve.generation.constraint.constraint_grammar import (
+    compile_constraint,
+    print_piece,
+    translate_constraint,
+)
+from jan_serve.generation.constraint.tool_grammar import tool_grammar
+from jan_serve.ipc.compiling import (
+    CompileAnswer,
+    CompileConstraint,
+    CompileFrame,
+    CompileTool,
+    encode_request,
+)
 from jan_serve.supervisor.constraint_compiler import ConstraintCompilerPool, default_compile_command
 from jan_serve.supervisor.workers.helper_process import PROCESSES
 from tests.support.processes import children
@@ -111,16 +122,18 @@ async def test_grammars_are_those_of_the_translator() -> None:
         assert len(children()) == 1
 
 
-async def test_the_calls_of_every_format_are_those_of_the_translator() -> None:
+async def test_the_parts_of_calls_of_every_format_are_those_of_the_translator() -> None:
     assert len({form.name for form in FORMATS}) == len(FORMATS)
     async with compilers() as pool:
         for form in FORMATS:
-            request = CompileCalls(form=form.name, tools=(TOOL,), parallel=True, constraint=None)
-            made = await pool.translate(encode_request(request))
-            assert made == call_grammars(form, (TOOL,), parallel=True)
-        request = CompileCalls(form=HERMES.name, tools=(TOOL,), parallel=False, constraint=SMALL)
-        made = await pool.translate(encode_request(request))
-        assert made == call_grammars(HERMES, (TOOL,), parallel=False, constraint=SMALL)
+            tool = CompileTool(form=form.name, parameters=TOOL.parameters, strict=False)
+            assert await pool.translate(encode_request(tool)) == tool_grammar(form, TOOL.parameters)
+        frame = CompileFrame(form=HERMES.name, names=(TOOL.name,), parallel=False, answer=True)
+        made = await pool.translate(encode_request(frame))
+        assert made == call_frame(HERMES, (TOOL.name,), parallel=False, answer=True)
+        answer = CompileAnswer(form=HERMES.name, constraint=SMALL)
+        made = await pool.translate(encode_request(answer))
+        assert made == print_piece(translate_constraint(SMALL), tokens=True)
 
 
 async def test_refusals_come_back_as_they_are() -> None:

@@ -16,8 +16,10 @@ from jan_serve.supervisor.models.source_resolver import Retention
 from jan_serve.wiring.model_sources import ModelSources
 from jan_serve.wiring.parts import build_resolver
 from models.recipe.lora_file import llama_shapes, write_lora
-from tests.unit.store.gguf_builder import GgufBytes
+from models.recipe.projector_fixtures import write_tiny_projector
+from tests.unit.store.gguf_builder import GgufBytes, uint_key
 
+WIDTH = 32
 CONFIG = """\
 models_dir = "."
 n_ctx = 4096
@@ -54,6 +56,10 @@ def sources(config: Path) -> ModelSources:
     loaded = load_settings()
     book = loaded.book()
     return ModelSources(build_resolver(loaded.settings, book), loaded.settings, book)
+
+
+def write_wide_model(path: Path) -> None:
+    path.write_bytes(GgufBytes(keys=(uint_key("llama.embedding_length", WIDTH),)).build())
 
 
 def touch(path: Path, text: str | None = None) -> None:
@@ -145,3 +151,38 @@ def test_an_adapter_in_the_models_folder_is_no_model(sources: ModelSources) -> N
     names = {source.name for source in sources.list()}
     assert {"one", "two"} <= names
     assert not any("sql" in name for name in names)
+
+
+def test_a_projector_beside_a_model_is_its_own_and_a_reason_to_reload(
+    config: Path, sources: ModelSources
+) -> None:
+    folder = config.parent
+    for name in ("one", "two"):
+        write_wide_model(folder / f"{name}.gguf")
+    before = sources.resolve("two")
+    least = sources.footprint(before, sources.engine_settings(before))
+    assert before.projector is None
+    write_tiny_projector(folder / "mmproj-two.gguf", "mlp", n_embd=WIDTH)
+    write_tiny_projector(folder / "mmproj-one.gguf", "mlp", n_embd=WIDTH + 1)
+    after = sources.resolve("two")
+    assert after.projector == str(folder / "mmproj-two.gguf")
+    assert after.revision != before.revision
+    settings = sources.engine_settings(after)
+    assert settings.projector == after.projector
+    assert sources.footprint(after, settings).working > least.working
+    assert sources.resolve("one").projector is None
+    assert [model.name for model in sources.list()] == ["one", "two", "jan-tiny"]
+
+
+def test_a_configured_projector_must_fit(config: Path, sources: ModelSources) -> None:
+    folder = config.parent
+    write_wide_model(folder / "two.gguf")
+    write_tiny_projector(folder / "mmproj-two.gguf", "mlp", n_embd=WIDTH)
+    write_tiny_projector(folder / "other.gguf", "mlp", n_embd=WIDTH + 1)
+    touch(config, CONFIG + '[models.two]\nprojector = "none"\n')
+    assert sources.resolve("two").projector is None
+    touch(config, CONFIG + '[models.two]\nprojector = "mmproj-two.gguf"\n')
+    assert sources.resolve("two").projector == str(folder / "mmproj-two.gguf")
+    touch(config, CONFIG + '[models.two]\nprojector = "other.gguf"\n')
+    with pytest.raises(InvalidModel, match=r"other.gguf is a projector for models of width"):
+        sources.engine_settings(sources.resolve("two"))

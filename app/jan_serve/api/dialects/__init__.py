@@ -7,10 +7,12 @@ from typing import Final
 
 from jan_serve.api.dialect import Dialect, Services
 from jan_serve.api.dialects.anthropic import anthropic_dialect
+from jan_serve.api.dialects.decisions import decisions_dialect
 from jan_serve.api.dialects.lmdeploy import lmdeploy_dialect
 from jan_serve.api.dialects.lmstudio import lmstudio_dialect
 from jan_serve.api.dialects.ollama import ollama_dialect
 from jan_serve.api.dialects.openai import openai_dialect
+from jan_serve.api.dialects.rerank import rerank_dialect
 from jan_serve.api.dialects.tgi import tgi_dialect
 from jan_serve.config import Settings
 
@@ -24,5 +26,7 @@ DIALECTS: Final[tuple[DialectFactory, ...]] = (
     lmdeploy_dialect,
     ollama_dialect,
     lmstudio_dialect,
+    rerank_dialect,
+    decisions_dialect,
 )
 """In route order: the first dialect that has a path serves it."""

@@ -7,7 +7,7 @@ from typing import Final
 
 from jan_serve.api.management import wire
 from jan_serve.api.management.pulls import PullProgress, progress_of
-from jan_serve.api.shared.model_cards import OWNER, context_length, meta
+from jan_serve.api.shared.model_cards import OWNER, context_length, input_modalities, meta
 from jan_serve.core.listed_model import ListedModel
 from jan_serve.core.model_status import ModelStatus
 
@@ -79,7 +79,7 @@ def _model(model: ListedModel, state: ModelStatus | None) -> wire.ManagedModel:
         "source": model.source,
         "can_remove": model.can_remove,
         "size_bytes": model.size_bytes,
-        "architecture": {"input_modalities": ["text"], "output_modalities": ["text"]},
+        "architecture": {"input_modalities": input_modalities(model), "output_modalities": ["text"]},
         "status": status(state, model.problem),
         "context_length": context,
         "max_model_len": context,

@@ -17,6 +17,11 @@ def context_length(model: ListedModel, state: ModelStatus | None) -> int | None:
     return model.facts.n_ctx_train if model.facts is not None else None
 
 
+def input_modalities(model: ListedModel) -> list[str]:
+    """In OpenRouter's words."""
+    return ["text", *({"vision": "image"}.get(sense, sense) for sense in model.modalities)]
+
+
 def meta(model: ListedModel, state: ModelStatus | None) -> dict[str, Any]:
     """Facts from the header, and further ones once the model was loaded."""
     facts: dict[str, Any] = {"size": model.size_bytes}

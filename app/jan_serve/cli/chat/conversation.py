@@ -9,7 +9,8 @@ from typing import Any, Final, cast
 from jan_serve.cli.chat.answer_format import AnswerFormat
 from jan_serve.cli.errors import WRONG_USE, CommandError
 
-Message = dict[str, str]
+Message = dict[str, Any]
+"""Of one role and its content: a text, or parts in OpenAI's notation."""
 
 _VERSION: Final = 1
 _ROLES: Final = ("user", "assistant")
@@ -19,7 +20,8 @@ _ROLES: Final = ("user", "assistant")
 class Conversation:
     """messages: user and assistant in turn, without the system message.
 
-    keep_alive: how long the model stays loaded after an answer, in the syntax of the API; None means as configured.
+    images: data URLs of images that go with the next question. keep_alive: how long the model stays loaded after an
+    answer, in the syntax of the API; None means as configured.
     """
 
     model: str
@@ -27,6 +29,7 @@ class Conversation:
     parameters: dict[str, Any] = field(default_factory=dict[str, Any])
     answer_format: AnswerFormat | None = None
     messages: list[Message] = field(default_factory=list[Message])
+    images: list[str] = field(default_factory=list[str])
     keep_alive: str | None = None
 
     def request(self, prompt: str) -> dict[str, Any]:
@@ -34,7 +37,7 @@ class Conversation:
         system = [{"role": "system", "content": self.system}] if self.system else []
         return {
             "model": self.model,
-            "messages": [*system, *self.messages, {"role": "user", "content": prompt}],
+            "messages": [*system, *self.messages, {"role": "user", "content": self._content(prompt)}],
             "stream": True,
             "stream_options": {"include_usage": True},
             **(self.answer_format.fields if self.answer_format is not None else {}),
@@ -43,19 +46,35 @@ class Conversation:
         }
 
     def add(self, prompt: str, answer: str) -> None:
-        self.messages += [{"role": "user", "content": prompt}, {"role": "assistant", "content": answer}]
+        """Keep a question, with its images, and its answer."""
+        question = {"role": "user", "content": self._content(prompt)}
+        self.messages += [question, {"role": "assistant", "content": answer}]
+        self.images = []
+
+    def _content(self, prompt: str) -> str | list[dict[str, Any]]:
+        if not self.images:
+            return prompt
+        parts = [{"type": "image_url", "image_url": {"url": url}} for url in self.images]
+        return [*parts, {"type": "text", "text": prompt}]
 
     def undo(self) -> str | None:
-        """Remove the last question and its answer. Returns the question; None if there is none."""
+        """Remove the last question and its answer. Returns the question; None if there is none.
+
+        Its images go with the next question.
+        """
         if not self.messages:
             return None
-        question = self.messages[-2]["content"]
+        content: str | list[dict[str, Any]] = self.messages[-2]["content"]
         del self.messages[-2:]
-        return question
+        if isinstance(content, str):
+            return content
+        self.images = [part["image_url"]["url"] for part in content[:-1]]
+        return content[-1]["text"]
 
     def clear(self) -> None:
-        """Remove all messages; the system message and the parameters stay."""
+        """Remove all messages and images; the system message and the parameters stay."""
         self.messages.clear()
+        self.images.clear()
 
     def to_json(self) -> str:
         """The content of a saved chat. Excludes the answer format."""
@@ -96,6 +115,30 @@ def _alternate(messages: object) -> bool:
     return len(items) % 2 == 0 and all(
         isinstance(item, dict)
         and cast(dict[str, Any], item).get("role") == _ROLES[number % 2]
-        and isinstance(cast(dict[str, Any], item).get("content"), str)
+        and _is_content(cast(dict[str, Any], item).get("content"))
         for number, item in enumerate(items)
     )
+
+
+def _is_content(value: object) -> bool:
+    """Whether it is a text, or images and a text."""
+    if not isinstance(value, list):
+        return isinstance(value, str)
+    *images, text = cast(list[object], value) or [None]
+    return _is_text(text) and all(_is_image(image) for image in images)
+
+
+def _is_text(value: object) -> bool:
+    match value:
+        case {"type": "text", "text": str()}:
+            return True
+        case _:
+            return False
+
+
+def _is_image(value: object) -> bool:
+    match value:
+        case {"type": "image_url", "image_url": {"url": str()}}:
+            return True
+        case _:
+            return False

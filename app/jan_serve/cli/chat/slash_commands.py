@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 
 from jan_serve.cli.chat.answer_format import read_format
 from jan_serve.cli.chat.conversation import Conversation
+from jan_serve.cli.chat.images import image_url
 from jan_serve.cli.chat.parameters import PARAMETERS, parameter
 from jan_serve.cli.client.load_progress import load_model
 from jan_serve.cli.client.server_client import ServerClient
@@ -115,6 +116,15 @@ def _format(session: ChatSession, rest: str) -> None:
         session.output.note(f"Answers follow {rest}.")
 
 
+def _image(session: ChatSession, rest: str) -> None:
+    images = session.conversation.images
+    if rest.lower() in ("off", "none"):
+        images.clear()
+    elif rest:
+        images.append(image_url(Path(rest)))
+    session.output.note(f"Images that go with the next question: {len(images)}.")
+
+
 def _model(session: ChatSession, rest: str) -> None:
     if not rest:
         session.output.note(session.conversation.model)
@@ -204,6 +214,7 @@ COMMANDS: Final[dict[str, SlashCommand]] = {
     "/format": SlashCommand(
         "/format [FILE|json|off]", "constrain answers to a JSON Schema or a grammar", _format
     ),
+    "/image": SlashCommand("/image FILE|off", "send an image with the next question", _image),
     "/model": SlashCommand("/model [NAME]", "switch to another model", _model),
     "/models": SlashCommand("/models", "list the models of the server", _models),
     "/retry": SlashCommand("/retry", "repeat the last question", _retry),

@@ -101,10 +101,11 @@ def _select(found: Sequence[Assessment], names: Sequence[str], everything: bool)
         if len(matches) > 1 and len({item.name for item in matches}) > 1:
             options = ", ".join(item.name for item in matches)
             raise CommandError(f"`{name}` is ambiguous: {options}.", "Use one of these names.", WRONG_USE)
-        if matches[0].state is ImportState.UNUSABLE:
+        usable = [item for item in matches if item.state is not ImportState.UNUSABLE]
+        if not usable:
             raise CommandError(f"`{name}` cannot be imported: {matches[0].reason}.")
-        if matches[0].state is ImportState.NEW:
-            selected.append(matches[0])
+        if all(item.state is ImportState.NEW for item in usable):
+            selected.append(usable[0])
     return selected
 
 

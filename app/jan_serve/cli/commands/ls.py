@@ -50,6 +50,9 @@ def ls(config: ConfigOption = None, models_dir: ModelsDirOption = None, as_json:
     output.note(f"Models folder: {settings.models_dir}{state}")
 
 
+_SENSES: Final = {"vision": "sees", "audio": "hears"}
+
+
 def _note(entry: ModelEntry) -> str:
     parts = (("also", entry.all_aliases), ("with", tuple(f":{adapter}" for adapter in entry.adapters)))
     return "; ".join(f"{word} {', '.join(names)}" for word, names in parts if names)
@@ -70,19 +73,24 @@ def _describe(resolver: ModelResolver, entry: ModelEntry) -> dict[str, Any]:
         "architecture": "",
         "n_ctx_train": None,
         "n_parameters": None,
+        "modalities": ["text"],
         "note": _note(entry),
     }
     try:
         facts = resolver.facts(entry)
+        projector = resolver.projector(entry)
         if record is None and PartName.parse(entry.path.name) is not None:
             row["size_bytes"] = resolver.model_file(entry.path, entry.name).file_bytes
     except JanServeError as error:
         return row | {"note": f"cannot be served: {error.message}"}
+    senses = projector.senses if projector is not None else ()
     return row | {
         "quantisation": facts.quantisation,
         "architecture": facts.architecture,
         "n_ctx_train": facts.n_ctx_train,
         "n_parameters": facts.n_parameters or None,
+        "modalities": ["text", *senses],
+        "note": "; ".join(filter(None, (row["note"], *(_SENSES[sense] for sense in senses)))),
     }
 
 

@@ -42,7 +42,7 @@ def pull(
         bool,
         typer.Option(
             "--mmproj/--no-mmproj",
-            help="Include the projector of a vision model; jan-serve itself reads text only.",
+            help="Include the projector, through which a model sees or hears.",
         ),
     ] = True,
     show_catalogue: Annotated[

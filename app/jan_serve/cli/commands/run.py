@@ -12,6 +12,7 @@ from jan_serve.cli.chat.answer_display import AnswerDisplay
 from jan_serve.cli.chat.answer_format import read_format
 from jan_serve.cli.chat.chat_answer import ChatAnswer, ask
 from jan_serve.cli.chat.conversation import Conversation
+from jan_serve.cli.chat.images import image_url
 from jan_serve.cli.chat.parameters import assignments
 from jan_serve.cli.chat.session import chat
 from jan_serve.cli.chat.slash_commands import ChatSession, model_names
@@ -37,6 +38,10 @@ def run(
     ] = None,
     prompt: Annotated[
         list[str] | None, typer.Argument(metavar="PROMPT", help="The prompt. Standard input is appended.")
+    ] = None,
+    images: Annotated[
+        list[Path] | None,
+        typer.Option("--image", metavar="FILE", help="An image to send with the prompt; repeatable."),
     ] = None,
     system: Annotated[str | None, typer.Option("--system", metavar="TEXT", help="System message.")] = None,
     answer_format: Annotated[
@@ -74,6 +79,7 @@ def run(
         parameters=assignments(parameters or []),
         answer_format=read_format(answer_format) if answer_format is not None else None,
         keep_alive=keep_alive,
+        images=[image_url(path) for path in images or ()],
     )
     question = _question(model, prompt or [], output)
     if question is None and as_json:

@@ -16,6 +16,7 @@ from jan_serve.cli.output import Output, size_text
 from jan_serve.store.files.file_hash import file_matches
 from jan_serve.store.gguf.gguf_header import read_gguf_header
 from jan_serve.store.gguf.model_file import ModelFile
+from jan_serve.store.gguf.projector_file import ProjectorFile
 from jan_serve.store.gguf.quantisation import quantisation_of
 from jan_serve.store.model_entry import ModelEntry
 
@@ -46,7 +47,7 @@ def show(
         output.raw(text)
         return
     model = resolver.model_file(entry.path, entry.name)
-    facts = _facts(entry, model)
+    facts = _facts(entry, model, resolver.projector(entry))
     if verify:
         facts["verified"] = _verify(entry, settings.models_dir)
     if as_json:
@@ -62,7 +63,7 @@ def show(
         )
 
 
-def _facts(entry: ModelEntry, model: ModelFile) -> dict[str, Any]:
+def _facts(entry: ModelEntry, model: ModelFile, projector: ProjectorFile | None) -> dict[str, Any]:
     record = entry.record
     source = record.source if record is not None else None
     return {
@@ -83,7 +84,8 @@ def _facts(entry: ModelEntry, model: ModelFile) -> dict[str, Any]:
         "weights_bytes": model.tensor_bytes,
         "files": [str(path) for path in model.paths],
         "links_to": str(entry.path.resolve()) if entry.path.is_symlink() else None,
-        "projector": record.projector.path if record is not None and record.projector is not None else None,
+        "projector": str(projector.path) if projector is not None else None,
+        "modalities": ["text", *(projector.senses if projector is not None else ())],
         "sha256": [file.sha256 for file in record.files if file.sha256] if record is not None else [],
     }
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import threading
-
 import numpy as np
 
 from jan_serve.engine.adapters import Adapters
 from jan_serve.engine.embedding.input_pooling import EmbedJob, Floats, InputPooling
-from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_OK, Batch, LlamaContext
+from jan_serve.engine.embedding.interruptible_decode import InterruptibleDecode
+from jan_serve.engine.llama.context import Batch, LlamaContext
 from jan_serve.engine.llama.vocab import Vocab
 from jan_serve.engine.phase import PhaseClock
-from jan_serve.errors import ContextLengthExceeded, EngineFailure, InvalidRequest
+from jan_serve.errors import ContextLengthExceeded, InvalidRequest
 from jan_serve.ipc.messages import Embedded, EmbedRequest
 
 
@@ -39,17 +38,14 @@ class Embedder:
         self.dimensions = dimensions
         self.piece_tokens = piece_tokens
         self._scores = scores
-        self._adapters = adapters
-        self._lock = threading.Lock()
-        self._running: tuple[int, LlamaContext] | None = None  # request and context of the current decode
+        self._decode = InterruptibleDecode(adapters)
 
     def tokenize(self, request: EmbedRequest) -> list[list[int]]:
         """Ids of every input, with the model's special tokens. Any thread.
 
         Raises ContextLengthExceeded or InvalidRequest, which name the input.
         """
-        if self._adapters is not None:
-            self._adapters.mark(request.adapters, "")  # rejects unknown adapters
+        self._decode.check(request.adapters)
         vocab = self._vocab
         rows: list[list[int]] = []
         for i, item in enumerate(request.inputs):
@@ -81,7 +77,7 @@ class Embedder:
         """
 
         def decode(context: LlamaContext, batch: Batch) -> bool:
-            return self._decode(job.request, context, batch, phase)
+            return self._decode.run(job.request.id, job.request.adapters, context, batch, phase)
 
         self._inputs.advance(job, self.piece_tokens if room is None else room, decode)
         if not job.is_done:
@@ -98,28 +94,10 @@ class Embedder:
 
     def interrupt(self, request_id: int) -> None:
         """Stop the current decode if it is for this request. Thread-safe; the caller must then drop the job."""
-        with self._lock:
-            if self._running is not None and self._running[0] == request_id:
-                self._running[1].abort_flag.set()
+        self._decode.interrupt(request_id)
 
     def close(self) -> None:
         self._inputs.close()
-
-    def _decode(self, request: EmbedRequest, context: LlamaContext, batch: Batch, phase: PhaseClock) -> bool:
-        if self._adapters is not None:
-            self._adapters.apply(context, request.adapters)
-        phase.enter("embed")
-        with self._lock:
-            context.abort_flag.clear()
-            self._running = request.id, context
-        try:
-            code = context.decode(batch)
-        finally:
-            with self._lock:
-                self._running = None
-        if code not in (DECODE_OK, DECODE_ABORTED):
-            raise EngineFailure(f"llama.cpp could not embed this input (code {code})")
-        return code == DECODE_OK
 
 
 def _normalized(vector: Floats) -> Floats:

@@ -8,6 +8,7 @@ from jan_serve.core.model_facts import ModelFacts
 from jan_serve.engine.adapters import Adapters
 from jan_serve.engine.embedding.embedder import Embedder
 from jan_serve.engine.embedding.input_pooling import MAX_SEQUENCES, InputPooling, InputsInPieces, WholeInputs
+from jan_serve.engine.embedding.last_token_scores import LastTokenScores
 from jan_serve.engine.llama.context import LlamaContext
 from jan_serve.engine.llama.model import LlamaModel
 from jan_serve.engine.llama.thread_pool import ThreadPool
@@ -24,14 +25,18 @@ PIECE_TOKENS = 128
 DEVICE_PIECE_TOKENS = 512
 # Their graphs attend within a batch only, although llama.cpp gives them a cache (build_attn_inp_no_cache).
 _WITHOUT_CACHE = frozenset({"llama-embed"})
+# Where llama.cpp's scoring head reads the last token; elsewhere it reads the first one (llm_graph_input_cls).
+_SCORED_AT_END = frozenset({"qwen3", "qwen3vl"})
 
 
 def reads_in_pieces(model: LlamaModel, context: LlamaContext | None, pooling: str) -> bool:
-    """Whether inputs may be cut: causal attention over a cache. Scoring heads need whole inputs.
+    """Whether inputs may be cut: causal attention over a cache. Most scoring heads need whole inputs.
 
     Asks llama.cpp, because the file does not say it for all architectures. context: of the model, if it has one.
     """
-    if pooling == "rank" or model.has_encoder or model.architecture in _WITHOUT_CACHE:
+    if pooling == "rank" and model.architecture not in _SCORED_AT_END:
+        return False
+    if model.has_encoder or model.architecture in _WITHOUT_CACHE:
         return False
     if context is not None:
         return context.is_causal
@@ -70,25 +75,48 @@ def make_embedder(
     cell_bytes = 0 if on_device else 2 * (settings.k_elements + settings.v_elements)
     size = model.n_cls_out if facts.pooling == "rank" else model.n_embd
 
-    def create(n_ctx: int, n_batch: int, pooling: str) -> LlamaContext:
+    def create(
+        n_ctx: int,
+        n_batch: int,
+        pooling: str,
+        *,
+        n_seq_max: int = MAX_SEQUENCES,
+        type_k: str = "f16",
+        type_v: str = "f16",
+    ) -> LlamaContext:
         return LlamaContext(
             model,
             n_ctx=n_ctx,
             n_batch=n_batch,
             n_ubatch=n_batch,
-            n_seq_max=MAX_SEQUENCES,
+            n_seq_max=n_seq_max,
             threads=threads,
             embeddings=True,
             pooling=pooling,
             flash_attn=settings.flash_attn,
+            type_k=type_k,
+            type_v=type_v,
         )
 
     def create_for_pieces(n_ctx: int) -> LlamaContext:
         check_memory(n_ctx - piece_tokens, n_ctx * cell_bytes, psutil.virtual_memory().available)
         return create(n_ctx, piece_tokens, "none")
 
+    def create_for_scores(n_ctx: int) -> LlamaContext:
+        check_memory(n_ctx, n_ctx * cell_bytes, psutil.virtual_memory().available)
+        return create(
+            n_ctx,
+            piece_tokens,
+            "rank",
+            n_seq_max=MAX_SEQUENCES + 1,
+            type_k=settings.type_k,
+            type_v=settings.type_v,
+        )
+
     inputs: InputPooling = WholeInputs(lambda length: create(length, length, facts.pooling), n_ctx, size)
-    if in_pieces:
+    if in_pieces and facts.pooling == "rank":
+        inputs = LastTokenScores(create_for_scores, size, piece_tokens)
+    elif in_pieces:
         inputs = InputsInPieces(create_for_pieces, facts.pooling, size, piece_tokens)
     return Embedder(
         model.vocab,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,8 @@ class EmbedJob:
     """A running request for embeddings. Only the engine thread changes it.
 
     rows: tokens of each input. vectors: finished ones, not normalised. num_read: tokens of the first input without a
-    vector that the model has read. total: their outputs so far, for pooling.
+    vector that the model has read; with a common prefix, of the inputs in the cache after it. total: their outputs so
+    far, for pooling. num_shared: tokens of the common prefix that is read once; None until that is decided.
     """
 
     request: EmbedRequest
@@ -33,6 +34,12 @@ class EmbedJob:
     vectors: list[Floats] = field(default_factory=list[Floats])
     num_read: int = 0
     total: Floats | None = None
+    num_shared: int | None = None
+    num_shared_read: int = 0
+
+    @property
+    def request_id(self) -> int:
+        return self.request.id
 
     @property
     def is_done(self) -> bool:
@@ -153,7 +160,12 @@ class InputsInPieces:
             job.num_read, job.total = 0, None
 
 
-InputPooling = WholeInputs | InputsInPieces
+class InputPooling(Protocol):
+    """WholeInputs, InputsInPieces or LastTokenScores."""
+
+    def advance(self, job: EmbedJob, room: int, decode: Decode) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class Piece(NamedTuple):

@@ -227,6 +227,10 @@ class LlamaContext:
             (ctypes.c_float * count)(*scales),
         )
 
+    def set_embeddings(self, enabled: bool) -> None:
+        """`llama_set_embeddings`: whether the next decodes return embeddings, for all their tokens."""
+        lib.llama_set_embeddings(self.pointer, enabled)
+
     def decode(self, batch: Batch | EmbeddingBatch) -> int:
         """`llama_decode`; blocks, with the GIL released, until the outputs are ready. Returns its code.
 

@@ -37,6 +37,7 @@ class Vocab:
         self.n_tokens: int = int(lib.llama_vocab_n_tokens(pointer))
         self.add_bos = bool(lib.llama_vocab_get_add_bos(pointer))
         self.add_eos = bool(lib.llama_vocab_get_add_eos(pointer))
+        self.add_sep = bool(lib.llama_vocab_get_add_sep(pointer))
         self.special: dict[str, SpecialToken] = {}
         for role, getter in _ROLES.items():
             token = int(getter(pointer))

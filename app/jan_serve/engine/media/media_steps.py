@@ -9,7 +9,7 @@ from jan_serve.engine.llama.context import EmbeddingBatch, LlamaContext
 from jan_serve.engine.llama.projector import Embeddings, Positions
 from jan_serve.engine.media.encoder import MediaEncoder
 from jan_serve.engine.scheduling.scheduler import PlanItem
-from jan_serve.engine.sequence import Sequence
+from jan_serve.engine.sequence import Sequence, SequenceStatus
 from jan_serve.errors import JanServeError
 
 _AHEAD = 2
@@ -34,13 +34,17 @@ class MediaSteps:
     def reused_total(self) -> int:
         return 0 if self._encoder is None else self._encoder.reused_total
 
-    def ready(self, turn: list[Sequence], fail: Callable[[Sequence, JanServeError], None]) -> list[Sequence]:
+    def ready(
+        self, running: list[Sequence], fail: Callable[[Sequence, JanServeError], None]
+    ) -> list[Sequence]:
         """The sequences that can take part in a step now. Those whose images could not be encoded `fail`."""
         self.is_waiting = False
-        if self._encoder is None or not any(sequence.media for sequence in turn):
-            return turn
+        if self._encoder is None or not any(sequence.media for sequence in running):
+            return running
         found: list[Sequence] = []
-        for sequence in list(turn):
+        for sequence in list(running):
+            if sequence.status is not SequenceStatus.RUNNING:
+                continue  # its request has just failed
             try:
                 waits = sequence.is_prefilling and not self._is_ready(self._encoder, sequence)
             except JanServeError as error:
@@ -49,7 +53,7 @@ class MediaSteps:
             self.is_waiting = self.is_waiting or waits
             if not waits:
                 found.append(sequence)
-        return found
+        return [sequence for sequence in found if sequence.status is SequenceStatus.RUNNING]
 
     def _is_ready(self, encoder: MediaEncoder, sequence: Sequence) -> bool:
         """Whether its next cells need no embeddings, or those are ready. Has the next chunks encoded."""

@@ -151,13 +151,17 @@ class Scheduler:
         min_cached = first.num_cached + _PREFERRED_TOKENS
         return next((other for other in others if other.num_cached >= min_cached), first)
 
-    def next_turn(self, now: float) -> list[Sequence]:
-        """The running sequences of the next batch: all, or those of one set of LoRA adapters if several run."""
-        adapters = list(dict.fromkeys(sequence.request.adapters for sequence in self.running))
+    def next_turn(self, now: float, ready: list[Sequence] | None = None) -> list[Sequence]:
+        """The sequences of the next batch: all, or those of one set of LoRA adapters if several run.
+
+        ready: the running ones that can compute something; None: all.
+        """
+        ready = self.running if ready is None else ready
+        adapters = list(dict.fromkeys(sequence.request.adapters for sequence in ready))
         if not adapters:
-            return self.running
+            return ready
         turn = self._turns.take(adapters, now)
-        return [sequence for sequence in self.running if sequence.request.adapters == turn]
+        return [sequence for sequence in ready if sequence.request.adapters == turn]
 
     def plan(
         self,

@@ -5,9 +5,11 @@ Runs in the compiling process; the server calls GrammarCache.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from jan_serve import grammar
+from jan_serve.core.call_pieces import GrammarPiece
 from jan_serve.core.constraint import (
     CompiledGrammar,
     Constraint,
@@ -18,6 +20,7 @@ from jan_serve.core.constraint import (
     SpecialText,
 )
 from jan_serve.errors import GrammarTooComplex
+from jan_serve.grammar.lark_definitions import by_content
 from jan_serve.grammar.print_lark import LarkText
 
 _ANY_OBJECT: Final = {"type": "object"}
@@ -55,11 +58,20 @@ def print_grammar(translated: grammar.Grammar, *, tokens: bool = True) -> Compil
     return CompiledGrammar(gbnf=grammar.print_gbnf(translated), lark=lark.text, specials=specials)
 
 
-def _lark(translated: grammar.Grammar, *, tokens: bool) -> LarkText:
+def print_piece(
+    translated: grammar.Grammar, *, tokens: bool, holes: Mapping[str, str] | None = None
+) -> GrammarPiece:
+    """Print a grammar as a part of a larger one. tokens, holes: see `print_lark_open`. Raises GrammarTooComplex."""
+    found = by_content(_lark(translated, tokens=tokens, holes=holes))
+    specials = tuple(SpecialText(rule, text, grammar.spelled_out(text)) for rule, text in found.specials)
+    return GrammarPiece(found.root, found.bodies, specials)
+
+
+def _lark(translated: grammar.Grammar, *, tokens: bool, holes: Mapping[str, str] | None = None) -> LarkText:
     try:
-        return grammar.print_lark_open(translated, tokens=tokens)
+        return grammar.print_lark_open(translated, tokens=tokens, holes=holes)
     except GrammarTooComplex:
         if not tokens:
             raise
     # Terminals of many characters can be far longer than the rules that they replace.
-    return grammar.print_lark_open(translated, tokens=False)
+    return grammar.print_lark_open(translated, tokens=False, holes=holes)

@@ -10,15 +10,20 @@ from hashlib import sha256
 from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
 
 from jan_serve.chat.chat_format import ChatFormat
+from jan_serve.core.call_pieces import CallFrame, GrammarPiece, ToolGrammar
 from jan_serve.core.constraint import CompiledGrammar, Constraint, GbnfConstraint
 from jan_serve.core.guide import CallGrammars
 from jan_serve.core.messages import Tool
 from jan_serve.errors import InvalidRequest, JanServeError, error_from_payload
+from jan_serve.generation.constraint.catalogue import catalogue_digest, compile_catalogue
 from jan_serve.generation.ports import ConstraintTranslator
-from jan_serve.ipc.compiling import CompileCalls, CompileConstraint, Compiled, CompileRequest, encode_request
+from jan_serve.ipc.compiling import CompileConstraint, Compiled, CompileRequest, encode_request
 
 MAX_ENTRIES: Final = 256
+MAX_PARTS: Final = 4096
+"""Tools and frames of tool calls."""
 MAX_BYTES: Final = 32 << 20
+"""Of the constraints, of the parts and of the joined tool calls each."""
 
 MAX_REFUSALS: Final = 1024
 MAX_REFUSAL_BYTES: Final = 1 << 20
@@ -46,11 +51,13 @@ class GrammarCache:
         self._clock = clock
         self._named = named or {}
         self._done: _Recent[Compiled] = _Recent(MAX_ENTRIES, MAX_BYTES, _size)
+        self._parts: _Recent[Compiled] = _Recent(MAX_PARTS, MAX_BYTES, _size)
+        self._joined: _Recent[CallGrammars] = _Recent(MAX_ENTRIES, MAX_BYTES, _size)
         self._refused: _Recent[_Failure] = _Recent(MAX_REFUSALS, MAX_REFUSAL_BYTES, _Failure.size)
         self._running: dict[bytes, _Job] = {}
 
     def __len__(self) -> int:
-        return len(self._done)
+        return len(self._done) + len(self._joined)
 
     async def compile(self, constraint: Constraint) -> CompiledGrammar:
         """Raises as ConstraintTranslator."""
@@ -62,16 +69,26 @@ class GrammarCache:
     async def compile_calls(
         self, chat_format: ChatFormat, tools: Sequence[Tool], *, parallel: bool, constraint: Constraint | None
     ) -> CallGrammars:
-        """Raises as `compile`. constraint: for an answer without a call."""
-        request = CompileCalls(
-            form=chat_format.name, tools=tuple(tools), parallel=parallel, constraint=constraint
-        )
-        return cast(CallGrammars, await self._get(request))
+        """Raises as `compile`. constraint: for an answer without a call.
+
+        Each tool is compiled by itself and kept, so a changed tool is the only one that is compiled again. A tool
+        whose schema takes too long is held to less, with a warning, unless it has `strict`.
+        """
+        key = catalogue_digest(chat_format.name, tools, parallel=parallel, constraint=constraint)
+        known = self._joined.get(key)
+        if known is None:
+            known, complete = await compile_catalogue(
+                self._get, chat_format.name, tools, parallel=parallel, constraint=constraint
+            )
+            if complete:
+                self._joined.put(key, known)
+        return known
 
     async def _get(self, request: CompileRequest) -> Compiled:
         data = encode_request(request)
         key = sha256(data).digest()
-        known = self._done.get(key)
+        kept = self._done if isinstance(request, CompileConstraint) else self._parts
+        known = kept.get(key)
         if known is not None:
             return known
         refusal = self._refused.get(key)
@@ -79,15 +96,15 @@ class GrammarCache:
             raise error_from_payload(refusal.code, refusal.payload)
         job = self._running.get(key)
         if job is None:
-            job = self._start(key, data)
+            job = self._start(key, data, kept)
         return await self._wait(key, job)
 
-    def _start(self, key: bytes, data: bytes) -> _Job:
-        job = self._running[key] = _Job(asyncio.create_task(self._run(key, data)))
+    def _start(self, key: bytes, data: bytes, kept: _Recent[Compiled]) -> _Job:
+        job = self._running[key] = _Job(asyncio.create_task(self._run(key, data, kept)))
         job.task.add_done_callback(lambda _: self._forget(key, job))
         return job
 
-    async def _run(self, key: bytes, data: bytes) -> Compiled | _Failure:
+    async def _run(self, key: bytes, data: bytes, kept: _Recent[Compiled]) -> Compiled | _Failure:
         try:
             compiled = await self._translator.translate(data)
         except JanServeError as error:
@@ -95,7 +112,7 @@ class GrammarCache:
             if isinstance(error, InvalidRequest):
                 self._refused.put(key, failure)
             return failure
-        self._done.put(key, compiled)
+        kept.put(key, compiled)
         return compiled
 
     async def _wait(self, key: bytes, job: _Job) -> Compiled:
@@ -173,9 +190,13 @@ class _Recent(Generic[T]):
             self.bytes -= self._size(dropped)
 
 
-def _size(compiled: Compiled) -> int:
+def _size(compiled: Compiled | CallGrammars) -> int:
     match compiled:
-        case CallGrammars():
+        case CallGrammars() | CallFrame():
             return _size(compiled.whole) + sum(map(_size, compiled.triggered))
         case CompiledGrammar():
             return len(compiled.gbnf) + len(compiled.lark)
+        case ToolGrammar():
+            return _size(compiled.piece)
+        case GrammarPiece():
+            return sum(len(name) + len(body) for name, body in compiled.definitions.items())

@@ -39,6 +39,7 @@ from jan_serve.grammar.transform import prune
 _NAME = repeat(
     CharClass(charset.of_chars("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")), 1, 64
 )
+_LONG_MARK = 4
 _READS_AS_JSON = r"^\s*([-+.0-9\[{(\"']|true|false|null|True|False|None)"
 
 
@@ -92,9 +93,18 @@ def translate_arguments(schema: Any, notation: ArgumentNotation) -> ArgumentsGra
 class _Writer:
     def __init__(self, emitter: Emitter, notation: ArgumentNotation) -> None:
         self._emit = emitter
-        self._notation = notation
+        self._notation = replace(notation, argument=self._shared(notation.argument))
         self._plain = PlainText()
         self.exact = True
+
+    def _shared(self, parts: tuple[Expr | ArgumentSlot, ...]) -> tuple[Expr | ArgumentSlot, ...]:
+        """The marks of the notation as rules: each is written once, and not for every argument."""
+        return tuple(
+            self._emit.rules.define("mark", part)
+            if isinstance(part, Literal) and len(part.text) >= _LONG_MARK
+            else part
+            for part in parts
+        )
 
     def object(self, spec: ObjectSpec) -> Expr:
         """All arguments of one spec, in the order of its properties."""

@@ -51,12 +51,22 @@ from jan_serve.ipc.messages import (
     WorkerEvent,
     WorkerRequest,
 )
+from jan_serve.ipc.scoring import OptionsWeighed, RankRequest, WeighOptions
 from jan_serve.supervisor.workers.event_queue import EventQueue
 from jan_serve.supervisor.workers.worker_process import WorkerEnd, WorkerProcess
 
-_Call = EmbedRequest | CountRequest | TokenizeRequest | DetokenizeRequest | ReadState | StoreState
-_Answer = Embedded | Counted | Tokenized | Detokenized | StatePart | StateStored
-_A = TypeVar("_A", Embedded, Counted, Tokenized, Detokenized, StatePart, StateStored)
+_Call = (
+    EmbedRequest
+    | RankRequest
+    | WeighOptions
+    | CountRequest
+    | TokenizeRequest
+    | DetokenizeRequest
+    | ReadState
+    | StoreState
+)
+_Answer = Embedded | OptionsWeighed | Counted | Tokenized | Detokenized | StatePart | StateStored
+_A = TypeVar("_A", bound=_Answer)
 
 FIRST_ID: Final = 1
 
@@ -149,6 +159,12 @@ class WorkerEngineClient:
         """Cancelling the call aborts the request. Raises as `generate`, like the calls below."""
         return await self._call(request, Embedded)
 
+    async def rank(self, request: RankRequest) -> Embedded | OptionsWeighed:
+        return await self._call(request, OptionsWeighed if request.labels else Embedded)
+
+    async def weigh(self, request: WeighOptions) -> OptionsWeighed:
+        return await self._call(request, OptionsWeighed)
+
     async def count(self, request: CountRequest) -> int:
         return (await self._call(request, Counted)).tokens
 
@@ -186,7 +202,15 @@ class WorkerEngineClient:
                     self._deliver(part)
             case Failed():
                 self._deliver(event)
-            case Embedded() | Counted() | Tokenized() | Detokenized() | StatePart() | StateStored():
+            case (
+                Embedded()
+                | OptionsWeighed()
+                | Counted()
+                | Tokenized()
+                | Detokenized()
+                | StatePart()
+                | StateStored()
+            ):
                 entry = self._open.get(event.id)
                 if entry is not None and entry.answer is not None and not entry.answer.done():
                     entry.since = None

@@ -107,5 +107,10 @@ class Watchdog:
 
     def _limit(self, phase: str) -> float:
         limits = self._limits
-        by_phase = dict.fromkeys(("decode", "embed", "encode"), limits.decode_s) | {"sample": limits.sample_s}
+        by_phase = {
+            "decode": limits.decode_s,
+            "embed": limits.decode_s,
+            "sample": limits.sample_s,
+            "encode": limits.encode_s,
+        }
         return by_phase.get(phase, limits.load_s if phase == "loading" else limits.other_s)

@@ -45,6 +45,8 @@ async def test_every_route_but_health_asks_for_it() -> None:
                     assert response.headers["www-authenticate"] == "Bearer"
                 elif path.startswith("/api/"):
                     assert (response.status_code, response.json()) == (401, {"error": "Invalid API key"})
+                elif path == "/v2/rerank":
+                    assert (response.status_code, response.json()) == (401, {"message": "Invalid API key"})
                 else:
                     refused(response, 401, "invalid_api_key")
                     assert response.json()["detail"] == "Invalid API key"

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-from jan_serve.api.shared.model_cards import context_length, meta
+from jan_serve.api.shared.model_cards import context_length, input_modalities, meta
 from jan_serve.core.listed_model import HeaderFacts, ListedModel
 
 
@@ -40,3 +41,12 @@ def test_meta_has_only_facts_that_are_known() -> None:
     assert (header["architecture"], header["n_params"], header["n_ctx_train"]) == ("llama", 9, 4096)
     assert "n_ctx" not in header
     assert meta(listed(HEADER), LOADED) == header | {"n_vocab": 10, "n_embd": 2, "n_ctx": 512}
+
+
+def test_inputs_are_named_as_elsewhere() -> None:
+    assert input_modalities(listed(None)) == ["text"]
+    assert input_modalities(replace(listed(None), modalities=("vision", "audio"))) == [
+        "text",
+        "image",
+        "audio",
+    ]

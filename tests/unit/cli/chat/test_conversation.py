@@ -30,6 +30,24 @@ def test_undo_removes_the_last_pair() -> None:
     assert chat.messages == []
 
 
+def test_images_go_with_the_next_question_and_come_back_with_it() -> None:
+    chat = Conversation("m", images=["data:a", "data:b"])
+    parts = chat.request("what?")["messages"][-1]["content"]
+    assert [part.get("image_url") for part in parts] == [{"url": "data:a"}, {"url": "data:b"}, None]
+    assert parts[-1] == {"type": "text", "text": "what?"}
+    chat.add("what?", "a cat")
+    assert chat.images == []
+    assert chat.request("sure?")["messages"][0]["content"] == parts
+    assert chat.request("sure?")["messages"][-1]["content"] == "sure?"
+    other = Conversation("m")
+    other.restore(chat.to_json())
+    assert other.messages == chat.messages
+    assert other.undo() == "what?"
+    assert other.images == ["data:a", "data:b"]
+    other.clear()
+    assert other.images == []
+
+
 def test_a_saved_chat_is_restored() -> None:
     chat = Conversation("m", system="é", parameters={"seed": 1})
     chat.add("one?", "1")
@@ -51,6 +69,10 @@ def test_a_saved_chat_is_restored() -> None:
         '{"jan_serve_chat": 1, "system": 1, "parameters": {}, "messages": []}',
         '{"jan_serve_chat": 1, "system": null, "parameters": {}, "messages": [{"role": "user", "content": "x"}]}',
         '{"jan_serve_chat": 1, "system": null, "parameters": {}, "messages": [1, 2]}',
+        '{"jan_serve_chat": 1, "system": null, "parameters": {}, "messages":'
+        ' [{"role": "user", "content": [{"type": "text"}]}, {"role": "assistant", "content": ""}]}',
+        '{"jan_serve_chat": 1, "system": null, "parameters": {}, "messages":'
+        ' [{"role": "user", "content": [1, {"type": "text", "text": ""}]}, {"role": "assistant", "content": ""}]}',
     ],
 )
 def test_a_file_that_is_not_a_saved_chat_changes_nothing(text: str) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from jan_serve.cli.chat.slash_commands import COMMANDS, ChatSession
+from tests.support.pictures import data_url, picture
 from tests.unit.cli.chat.support import chatted
 
 
@@ -92,3 +93,16 @@ def test_help_names_every_command(session: ChatSession, capsys: pytest.CaptureFi
         assert command.usage in err and command.meaning in err
     _, err = chatted(session, capsys, "/hepl")
     assert "There is no command /hepl." in err and "Did you mean /help?" in err
+
+
+def test_an_image_goes_with_the_next_question(
+    session: ChatSession, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "a.png"
+    file.write_bytes(picture())
+    _, err = chatted(session, capsys, f"/image {file}", "/image", "/image off", "/image none.png", "/image")
+    notes = [line.rpartition(" ")[2] for line in err.splitlines() if line.startswith("Images that go")]
+    assert notes == ["1.", "1.", "0.", "0."]
+    assert "cannot read none.png" in err
+    chatted(session, capsys, f"/image {file}")
+    assert session.conversation.images == [data_url(picture())]

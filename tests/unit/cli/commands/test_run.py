@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.pictures import picture
 from tests.unit.cli.conftest import Run
 
 
@@ -93,3 +94,16 @@ def test_a_rejected_schema_names_the_place(ask: Run, tmp_path: Path) -> None:
     answer = ask("run", "alpha", "--format", str(file), "hi")
     assert answer.status == 2
     assert "$ref" in answer.err
+
+
+def test_an_image_is_checked_before_it_is_sent(ask: Run, tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.png", tmp_path / "bad.png"
+    good.write_bytes(picture(16, 8))
+    bad.write_bytes(b"text")
+    refused = ask("run", "alpha", "--image", str(bad), "What?")
+    assert refused.status == 2
+    assert "bad.png: not a PNG" in refused.err
+    assert "cannot read" in ask("run", "alpha", "--image", str(tmp_path / "none.png"), "What?").err
+    blind = ask("run", "alpha", "--image", str(good), "--image", str(good), "What?")
+    assert blind.status == 2
+    assert "reads text only" in blind.err

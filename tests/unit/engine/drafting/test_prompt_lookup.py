@@ -36,6 +36,9 @@ def guessed(tokens: Tokens, *others: Tokens) -> tuple[list[int], int] | None:
         (ids(1, 2, 3), None),
         (ids(1, 2, 3, 4, 5), None),
         (ids(1, 2, 3, 9, 1, 2, 3), ([9, 1, 2, 3], 3)),
+        # Cells of an image are neither matched nor guessed.
+        (ids(1, 2, 3, -5, -6, -7, 9, 1, 2, 3), ([9, 1, 2, 3], 3)),
+        (ids(-5, -6, -7, 9, -5, -6, -7), None),
         # Two tokens are not enough.
         (ids(7, 2, 3, 9, 8, 2, 3), None),
         # The longer match_length, though it is older.

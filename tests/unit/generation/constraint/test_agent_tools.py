@@ -10,7 +10,8 @@ from benchmarks.agent_session import agent_tools
 from jan_serve.chat.detect import FORMATS
 from jan_serve.core.messages import Tool
 from jan_serve.errors import GrammarTooComplex
-from jan_serve.generation.constraint.call_grammar import MAX_BOUND, call_grammars, without_large_bounds
+from jan_serve.generation.constraint.tool_grammar import MAX_BOUND, without_large_bounds
+from tests.support.call_grammars import call_grammars
 
 LONG = f"tool Workflow: lengths above {MAX_BOUND} are not enforced in the notation of this model"
 

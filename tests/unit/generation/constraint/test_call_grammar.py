@@ -14,12 +14,13 @@ from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.detect import FORMATS
 from jan_serve.chat.formats.hermes import HERMES
 from jan_serve.chat.stream_parser import StreamParser
-from jan_serve.core.constraint import CompiledGrammar, JsonSchemaConstraint
+from jan_serve.core.constraint import JsonSchemaConstraint
 from jan_serve.core.events import TextDelta, ToolCallDelta
 from jan_serve.core.messages import FunctionCall, Tool, ToolCall
 from jan_serve.errors import UnsupportedSchema
-from jan_serve.generation.constraint.call_grammar import call_grammars
-from jan_serve.grammar import matches, parse_gbnf
+from jan_serve.grammar import matches
+from jan_serve.grammar.ast import Grammar
+from tests.support.call_grammars import call_grammars, call_trees
 from tests.unit.grammar.sampling import Sampler
 
 TOOLS = (
@@ -76,8 +77,8 @@ def read(form: ChatFormat, text: str) -> tuple[list[tuple[str, Any]], str]:
     return [(name, json.loads(text)) for name, text in zip(names, arguments, strict=True)], "".join(texts)
 
 
-def texts_of(grammar: CompiledGrammar, seed: int) -> list[str]:
-    sampler, random = Sampler(parse_gbnf(grammar.gbnf)), Random(seed)
+def texts_of(grammar: Grammar, seed: int) -> list[str]:
+    sampler, random = Sampler(grammar), Random(seed)
     return [sampler.text(random) for _ in range(SAMPLES)]
 
 
@@ -93,7 +94,7 @@ def check(form: ChatFormat, calls: list[tuple[str, Any]]) -> None:
 def test_forced_calls_are_read_and_valid(form: ChatFormat) -> None:
     grammars = call_grammars(form, TOOLS, parallel=True)
     most = 0
-    for text in texts_of(grammars.whole, 1):
+    for text in texts_of(call_trees(form, TOOLS, parallel=True)[0], 1):
         calls, rest = read(form, text)
         assert calls, text
         assert not rest, text
@@ -105,16 +106,15 @@ def test_forced_calls_are_read_and_valid(form: ChatFormat) -> None:
 
 @forms
 def test_one_call_where_there_may_be_only_one(form: ChatFormat) -> None:
-    grammars = call_grammars(form, TOOLS, parallel=False)
-    for text in texts_of(grammars.whole, 2):
+    for text in texts_of(call_trees(form, TOOLS, parallel=False)[0], 2):
         assert len(read(form, text)[0]) == 1, text
 
 
 @forms
 def test_what_follows_a_trigger_completes_a_call(form: ChatFormat) -> None:
-    grammars = call_grammars(form, TOOLS, parallel=True)
+    triggered = call_trees(form, TOOLS, parallel=True)[1:]
     head = write_calls(form.calls, [ToolCall("call00000", FunctionCall("now", "{}"))])
-    for trigger, grammar in zip(form.calls.triggers, grammars.triggered, strict=True):
+    for trigger, grammar in zip(form.calls.triggers, triggered, strict=True):
         before = head[: head.index(trigger)] if trigger in head else ""
         for text in texts_of(grammar, 3):
             calls, _ = read(form, before + trigger + text)
@@ -127,8 +127,7 @@ def test_an_answer_may_be_a_call_or_what_the_constraint_wants(form: ChatFormat) 
     constraint = JsonSchemaConstraint(
         {"type": "object", "properties": {"a": {"const": 1}}, "required": ["a"]}
     )
-    grammars = call_grammars(form, TOOLS, parallel=True, constraint=constraint)
-    whole = parse_gbnf(grammars.whole.gbnf)
+    whole = call_trees(form, TOOLS, parallel=True, constraint=constraint)[0]
     assert matches(whole, form.text_opens + '{"a": 1}')
     assert not matches(whole, form.text_opens + '{"a": 2}')
 
@@ -141,11 +140,11 @@ def test_line_breaks_around_hermes_calls_may_be_left_out(
 ) -> None:
     """Models of this format differ in them; everywhere else the layout's breaks are part of it."""
     call = f'<tool_call>{after_open}{{"name": "now", "arguments": {{}}}}{before_close}</tool_call>'
-    grammars = call_grammars(HERMES, TOOLS, parallel=True)
+    whole = call_trees(HERMES, TOOLS, parallel=True)[0]
     text = call + between + call
-    assert matches(parse_gbnf(grammars.whole.gbnf), text)
+    assert matches(whole, text)
     assert read(HERMES, text)[0] == [("now", {}), ("now", {})]
-    assert not matches(parse_gbnf(grammars.whole.gbnf), call + " " + call)
+    assert not matches(whole, call + " " + call)
 
 
 def test_a_schema_beyond_the_translator_leaves_a_warning() -> None:
@@ -156,7 +155,7 @@ def test_a_schema_beyond_the_translator_leaves_a_warning() -> None:
     grammars = call_grammars(form, (*TOOLS, odd), parallel=True)
     assert len(grammars.warnings) == 1
     assert "tool odd" in grammars.warnings[0]
-    whole = parse_gbnf(grammars.whole.gbnf)
+    whole = call_trees(form, (*TOOLS, odd), parallel=True)[0]
     assert matches(whole, '<tool_call>\n{"name": "odd", "arguments": {"x": [1]}}\n</tool_call>')
     with pytest.raises(UnsupportedSchema):
         call_grammars(form, (Tool(name="odd", parameters=odd.parameters, strict=True),), parallel=True)

@@ -6,13 +6,14 @@ import pytest
 
 from jan_serve.chat.formats.hermes import HERMES
 from jan_serve.core.constraint import CompiledGrammar, Constraint, GbnfConstraint, JsonSchemaConstraint
-from jan_serve.core.guide import CallGrammars
 from jan_serve.core.messages import Tool
 from jan_serve.errors import EngineCrashed, JanServeError, UnsupportedSchema
 from jan_serve.generation.constraint import grammar_cache as cache_module
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
 from jan_serve.ipc.compiling import CompileConstraint, Compiled, decode_request
+from tests.support.call_grammars import call_grammars
 from tests.support.clock import TurnedClock
+from tests.support.compiling import InlineTranslator
 
 pytestmark = pytest.mark.anyio
 
@@ -31,7 +32,7 @@ class Translator:
     async def translate(self, request: bytes) -> Compiled:
         decoded = decode_request(request)
         if not isinstance(decoded, CompileConstraint):
-            return CallGrammars(CompiledGrammar(decoded.form, ""), (), tuple(t.name for t in decoded.tools))
+            return await InlineTranslator().translate(request)
         self.calls.append(decoded.constraint)
         try:
             await self.gate.wait()
@@ -101,7 +102,7 @@ async def test_a_named_grammar_is_asked_for_by_its_text(translator: Translator) 
 
 async def test_calls_carry_the_format_and_the_tools(cache: GrammarCache) -> None:
     calls = await cache.compile_calls(HERMES, [Tool(name="now")], parallel=True, constraint=None)
-    assert (calls.whole.gbnf, calls.warnings) == (HERMES.name, ("now",))
+    assert calls == call_grammars(HERMES, [Tool(name="now")], parallel=True)
 
 
 async def test_requests_at_once_share_the_work(cache: GrammarCache, translator: Translator) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Literal
 
 from fastapi import APIRouter
 from starlette.responses import Response
@@ -13,7 +14,7 @@ from jan_serve.api.dialects.lmstudio.wire import LmStudioModel, LmStudioModels
 from jan_serve.api.http.json_body import JsonRoute
 from jan_serve.api.http.replies import json_reply
 from jan_serve.api.shared.default_errors import ERROR_RESPONSES
-from jan_serve.core.listed_model import ListedModel
+from jan_serve.core.listed_model import HeaderFacts, ListedModel
 from jan_serve.core.model_status import ModelStatus
 from jan_serve.errors import ModelNotFound
 
@@ -43,6 +44,12 @@ def lmstudio_router(services: Services) -> APIRouter:
     return router
 
 
+def _type(model: ListedModel, facts: HeaderFacts) -> Literal["llm", "vlm", "embeddings"]:
+    if facts.pooling not in (None, "none"):
+        return "embeddings"
+    return "vlm" if "vision" in model.modalities else "llm"
+
+
 def _rows(models: Iterable[ListedModel], states: Iterable[ModelStatus]) -> Iterator[LmStudioModel]:
     by_name = {state.name: state for state in states}
     for model in models:
@@ -53,7 +60,7 @@ def _rows(models: Iterable[ListedModel], states: Iterable[ModelStatus]) -> Itera
         row: LmStudioModel = {
             "id": model.name,
             "object": "model",
-            "type": "llm" if facts.pooling in (None, "none") else "embeddings",
+            "type": _type(model, facts),
             "publisher": model.name.partition("/")[0] if "/" in model.name else "",
             "arch": facts.architecture,
             "compatibility_type": "gguf",

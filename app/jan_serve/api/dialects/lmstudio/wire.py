@@ -12,7 +12,7 @@ class LmStudioModel(TypedDict):
 
     id: str
     object: Literal["model"]
-    type: Literal["llm", "embeddings"]
+    type: Literal["llm", "vlm", "embeddings"]
     publisher: str
     arch: str
     compatibility_type: Literal["gguf"]

@@ -90,6 +90,8 @@ def capabilities(found: ModelDetails, template: str | None) -> list[str]:
         "completion": True,
         "tools": template is not None,
         "thinking": template is not None and knows_thoughts(template),
+        "vision": "vision" in found.model.modalities,
+        "audio": "audio" in found.model.modalities,
         "insert": all(_fim_key(found, role) for role in _INSERT_KEYS),
     }
     return [name for name, present in has.items() if present]

@@ -77,7 +77,7 @@ class ShownMessage(TypedDict):
 class OllamaShowReply(TypedDict):
     """model_info: the file's header; its context_length is the one that the server gives.
 
-    capabilities: of completion, tools, thinking, insert, embedding.
+    capabilities: of completion, tools, thinking, vision, audio, insert, embedding.
     """
 
     modelfile: str

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from jan_serve.api.dialect import Services
 from jan_serve.api.dialects.openai.jan_extras.wire import ModelData, ModelList
 from jan_serve.api.http.replies import json_reply
-from jan_serve.api.shared.model_cards import OWNER, context_length, meta
+from jan_serve.api.shared.model_cards import OWNER, context_length, input_modalities, meta
 from jan_serve.core.listed_model import ListedModel
 from jan_serve.core.model_status import ModelStatus
 from jan_serve.errors import ModelNotFound
@@ -52,6 +52,7 @@ def _cards(models: Sequence[ListedModel], states: Iterable[ModelStatus]) -> Iter
             "context_length": length,
             "max_model_len": length,
             "aliases": list(model.aliases),
+            "architecture": {"input_modalities": input_modalities(model), "output_modalities": ["text"]},
             "meta": meta(model, state),
         }
         yield card

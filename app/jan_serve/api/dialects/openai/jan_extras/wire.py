@@ -11,6 +11,13 @@ from jan_serve.api.dialects.openai.wire_response_format import ResponseFormat
 from jan_serve.api.shared.wire_types import Ints, WireModel
 
 
+class ModelInputs(TypedDict):
+    """What a model reads and writes, in OpenRouter's words: text, image, audio."""
+
+    input_modalities: list[str]
+    output_modalities: list[str]
+
+
 class ModelData(TypedDict):
     """An available model. Lengths in tokens; null if the header was not read yet.
 
@@ -25,6 +32,7 @@ class ModelData(TypedDict):
     context_length: NotRequired[int | None]
     max_model_len: NotRequired[int | None]
     aliases: NotRequired[list[str]]
+    architecture: NotRequired[ModelInputs]
     meta: NotRequired[dict[str, Any]]
     root: NotRequired[str]
     parent: NotRequired[str]

@@ -99,7 +99,7 @@ def _props(name: str, facts: ModelFacts) -> Props:
         "chat_template": facts.chat_templates.get("default", ""),
         "bos_token": text("bos"),
         "eos_token": text("eos"),
-        "modalities": {"vision": False, "audio": False},
+        "modalities": {sense: sense in facts.modalities for sense in ("vision", "audio")},
         "build_info": f"jan-serve {__version__}",
     }
     if "tool_use" in facts.chat_templates:

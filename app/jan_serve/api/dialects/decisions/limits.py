@@ -1,0 +1,9 @@
+"""Caps of a request, beside the size of its body."""
+
+from __future__ import annotations
+
+from typing import Final
+
+MAX_QUESTIONS: Final = 256
+MAX_OPTIONS: Final = 255
+MAX_LEVELS: Final = 10

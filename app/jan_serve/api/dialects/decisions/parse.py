@@ -1,0 +1,105 @@
+"""Requests as questions with options. Pure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from jan_serve.api.dialects.decisions.limits import MAX_OPTIONS
+from jan_serve.api.dialects.decisions.wire import (
+    ChoiceQuestion,
+    Content,
+    DecideQuestion,
+    DecideRequest,
+    DescribedOption,
+    NoulQuestion,
+    ScoreQuestion,
+    SystemOneRequest,
+)
+from jan_serve.errors import InvalidRequest
+from jan_serve.generation.decisions import Option, Question, rendered
+
+Value = str | int | float | bool
+
+
+class AskedQuestion(NamedTuple):
+    """values: what the answer is, by option."""
+
+    question: Question
+    values: tuple[Value, ...]
+
+
+def decide_questions(body: DecideRequest) -> dict[str, AskedQuestion]:
+    """Raises InvalidRequest, which names the question."""
+    _check_some(body.questions)
+    return {name: _decide_question(name, question) for name, question in body.questions.items()}
+
+
+def system_one_questions(body: SystemOneRequest) -> dict[str, AskedQuestion]:
+    """Raises InvalidRequest, which names the question."""
+    _check_some(body.questions)
+    return {name: _system_one_question(name, question) for name, question in body.questions.items()}
+
+
+def _decide_question(name: str, body: DecideQuestion) -> AskedQuestion:
+    field = f"questions.{name}.options"
+    if body.type != "choice" and body.options is not None:
+        raise InvalidRequest(f"{field}: only a choice has options", param="options")
+    match body.type:
+        case "yes_no":
+            return AskedQuestion(Question(body.question, (Option("yes"), Option("no"))), (True, False))
+        case "number":
+            if body.min is None or body.max is None or not 0 <= body.max - body.min < MAX_OPTIONS:
+                raise InvalidRequest(
+                    f"questions.{name}: a number needs `min` and `max`, and {MAX_OPTIONS} values at most",
+                    param="questions",
+                )
+            numbers = tuple(range(body.min, body.max + 1))
+            return _checked(field, body.question, [Option(str(number)) for number in numbers], numbers)
+        case "choice":
+            options = [_option(item) for item in body.options or ()]
+            values = tuple(
+                item.text if isinstance(item, DescribedOption) else item for item in body.options or ()
+            )
+            return _checked(field, body.question, options, values)
+
+
+def _option(item: str | int | float | DescribedOption) -> Option:
+    if isinstance(item, DescribedOption):
+        return Option(item.text, item.description)
+    return Option(item if isinstance(item, str) else f"{item:g}" if isinstance(item, float) else str(item))
+
+
+def _system_one_question(name: str, body: NoulQuestion | ChoiceQuestion | ScoreQuestion) -> AskedQuestion:
+    field, asked = f"questions.{name}.criteria", rendered(body.instructions)
+    match body:
+        case NoulQuestion(criteria=criteria):
+            sides = (None, None) if criteria is None else (criteria.true, criteria.false)
+            options = [_described(text, side) for text, side in zip(("yes", "no"), sides, strict=True)]
+            return AskedQuestion(Question(asked, tuple(options)), (True, False))
+        case ChoiceQuestion(criteria=choices):
+            options = [_described(text, what) for text, what in choices.items()]
+            return _checked(field, asked, options, tuple(choices))
+        case ScoreQuestion(criteria=levels):
+            options = [_described(str(level), what) for level, what in enumerate(levels)]
+            return _checked(field, asked, options, tuple(range(len(levels))))
+
+
+def _described(text: str, what: Content | None) -> Option:
+    return Option(text, None if what is None else rendered(what))
+
+
+def _checked(field: str, text: str, options: list[Option], values: tuple[Value, ...]) -> AskedQuestion:
+    if not options:
+        raise InvalidRequest(f"{field}: at least one option is needed", param="options")
+    texts = [option.text for option in options]
+    for index, option in enumerate(texts):
+        if not option.strip():
+            raise InvalidRequest(f"{field}: option {index} is empty", param="options")
+        if option in texts[:index]:
+            raise InvalidRequest(f"{field}: {option[:80]!r} occurs twice", param="options")
+    return AskedQuestion(Question(text, tuple(options)), values)
+
+
+def _check_some(questions: object) -> None:
+    if not questions:
+        raise InvalidRequest("questions: at least one question is needed", param="questions")

@@ -1,0 +1,75 @@
+"""`jan-serve decide`: chooses among options, with the probability of each."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from jan_serve.cli.client.load_progress import load_model
+from jan_serve.cli.client.own_server import any_server
+from jan_serve.cli.commands.completion import complete_model
+from jan_serve.cli.errors import WRONG_USE, CommandError
+from jan_serve.cli.input import read_input
+from jan_serve.cli.options import ConfigOption, JsonOption, UrlOption
+from jan_serve.cli.output import Output
+from jan_serve.config import load_settings
+
+
+def decide(
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="Name of a model.", autocompletion=complete_model)
+    ],
+    question: Annotated[str, typer.Argument(metavar="QUESTION", help="What is asked about the text.")],
+    text: Annotated[
+        list[str] | None, typer.Argument(metavar="TEXT", help="The text; default: standard input.")
+    ] = None,
+    options: Annotated[
+        str | None,
+        typer.Option("--options", metavar="A,B,C", help="The options; default: yes or no."),
+    ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option("--threshold", metavar="P", min=0, max=1, help="Abstain below this probability."),
+    ] = None,
+    url: UrlOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Choose among options, with the probability of each. Starts a server if none runs.
+
+    The exit status is 1 if the model abstains.
+    """
+    loaded = load_settings(config_file=config)
+    output = Output()
+    state = " ".join(text) if text else read_input(output)
+    asked: dict[str, Any] = {"question": question, "threshold": threshold, "type": "yes_no"}
+    if options is not None:
+        names = [name.strip() for name in options.split(",") if name.strip()]
+        if not names:
+            raise CommandError("--options names no option.", status=WRONG_USE)
+        asked |= {"type": "choice", "options": names}
+    with any_server(loaded, url, output, model=model) as client:
+        name = load_model(client, model, output)
+        reply = client.post("/v1/decide", {"model": model, "state": state, "questions": {"answer": asked}})
+    answer = reply["answers"]["answer"]
+    if as_json:
+        output.json({"model": name, **answer})
+    else:
+        rows = [
+            (_word(item["option"]), f"{item['probability']:.4f}", _bar(item["probability"]))
+            for item in sorted(answer["options"], key=lambda item: -item["probability"])
+        ]
+        output.table(("option", "probability", ""), rows)
+        output.note(f"The model would write one of them with probability {answer['mass']:.2g}.")
+    if answer["abstained"]:
+        output.note(f"It abstains: no option reaches {threshold}.")
+        raise typer.Exit(1)
+
+
+def _word(option: object) -> str:
+    return {True: "yes", False: "no"}[option] if isinstance(option, bool) else str(option)
+
+
+def _bar(probability: float) -> str:
+    return "█" * round(20 * probability)

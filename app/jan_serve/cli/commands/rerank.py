@@ -1,0 +1,68 @@
+"""`jan-serve rerank`: sorts texts by how well they answer a query."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import typer
+
+from jan_serve.cli.client.load_progress import load_model
+from jan_serve.cli.client.own_server import any_server
+from jan_serve.cli.commands.completion import complete_model
+from jan_serve.cli.errors import WRONG_USE, CommandError
+from jan_serve.cli.input import read_input
+from jan_serve.cli.options import ConfigOption, JsonOption, UrlOption
+from jan_serve.cli.output import Output, on_terminal
+from jan_serve.config import load_settings
+
+_BATCH: Final = 256
+"""Documents per request: limits the work that an interrupted command loses."""
+_SHOWN_TEXT: Final = 100
+
+
+def rerank(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A reranker.", autocompletion=complete_model)],
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="What the documents should answer.")],
+    documents: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="DOCUMENT", help="Documents; default: the lines of standard input."),
+    ] = None,
+    top: Annotated[
+        int | None, typer.Option("--top", metavar="N", min=1, help="Print only the N best ones.")
+    ] = None,
+    url: UrlOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Sort documents by how well they answer a query, the best one first. Starts a server if none runs."""
+    loaded = load_settings(config_file=config)
+    output = Output()
+    texts = documents or [line for line in read_input(output).splitlines() if line.strip()]
+    if not texts:
+        raise CommandError(
+            "There are no documents.", "Pass them as arguments, or as lines on standard input.", WRONG_USE
+        )
+    scores: list[float] = [0.0] * len(texts)
+    with any_server(loaded, url, output, model=model) as client:
+        name = load_model(client, model, output)
+        for start in range(0, len(texts), _BATCH):
+            body = {"model": model, "query": query, "documents": texts[start : start + _BATCH]}
+            for item in client.post("/v1/rerank", body)["results"]:
+                scores[start + item["index"]] = item["relevance_score"]
+    order = sorted(range(len(texts)), key=lambda index: -scores[index])[:top]
+    if as_json:
+        results = [{"index": index, "score": scores[index], "text": texts[index]} for index in order]
+        output.json({"model": name, "results": results})
+    elif on_terminal():
+        output.table(
+            ("score", "line", "text"),
+            [(f"{scores[index]:.4f}", str(index + 1), _shortened(texts[index])) for index in order],
+        )
+    else:
+        for index in order:
+            output.raw(f"{scores[index]:.6g}\t{texts[index]}")
+
+
+def _shortened(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _SHOWN_TEXT else line[: _SHOWN_TEXT - 1] + "…"

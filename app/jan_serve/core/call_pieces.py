@@ -1,0 +1,38 @@
+"""Parts of the grammar of tool calls, compiled apart and kept by their content: `generation` joins them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from jan_serve.core.constraint import SpecialText
+
+
+class GrammarPiece(msgspec.Struct, frozen=True):
+    """A part of a grammar, as Lark definitions by name.
+
+    A name follows from the body and all that it refers to, so equal definitions of several pieces are one. Names that
+    are not defined here are those of `specials` and of the holes of a CallFrame.
+    """
+
+    root: str
+    definitions: dict[str, str]
+    specials: tuple[SpecialText, ...] = ()
+
+
+class ToolGrammar(msgspec.Struct, frozen=True):
+    """The arguments of one tool. warnings: what of its schema is not enforced, without the tool's name."""
+
+    piece: GrammarPiece
+    warnings: tuple[str, ...] = ()
+
+
+class CallFrame(msgspec.Struct, frozen=True):
+    """All around the arguments of calls; `whole` and `triggered` as in CallGrammars.
+
+    tools: the hole of each tool, in order. answer: the hole of an answer without a call, if there may be one.
+    """
+
+    whole: GrammarPiece
+    triggered: tuple[GrammarPiece, ...]
+    tools: tuple[str, ...]
+    answer: str | None = None

@@ -1,0 +1,144 @@
+"""Turns requests that score documents or options into jobs. Only reads the vocabulary: any one thread."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from jan_serve.engine.embedding.input_pooling import EmbedJob
+from jan_serve.engine.llama.vocab import Vocab
+from jan_serve.engine.scoring.option_job import OptionJob, Question
+from jan_serve.engine.scoring.option_tree import OptionTree, SpelledOption
+from jan_serve.engine.scoring.pair_tokens import pair_rows
+from jan_serve.engine.tokens import shared_prefix
+from jan_serve.errors import ContextLengthExceeded, InvalidRequest, UnsupportedOperation
+from jan_serve.ipc.adapter_use import AdapterUse
+from jan_serve.ipc.messages import EmbedRequest
+from jan_serve.ipc.scoring import RankRequest, WeighOptions
+
+MAX_OPTION_BYTES: Final = 512
+
+
+class ScoringIntake:
+    """For one model."""
+
+    def __init__(self, vocab: Vocab, *, n_ctx: int, has_head: bool, generates: bool) -> None:
+        """n_ctx: max tokens of a prompt. has_head: whether the model scores; generates: whether it writes."""
+        self._vocab = vocab
+        self._n_ctx = n_ctx
+        self._has_head = has_head
+        self._generates = generates
+        self._pieces: dict[bytes, list[int]] = {}
+
+    def rank(self, request: RankRequest) -> EmbedJob | OptionJob:
+        """Raises InvalidRequest, ContextLengthExceeded, UnsupportedOperation."""
+        rows = pair_rows(self._vocab, request, self._n_ctx)
+        empty = next((index for index, row in enumerate(rows) if not row), None)
+        if empty is not None:
+            raise InvalidRequest(f"documents: item {empty} and the query are empty", param="documents")
+        if self._has_head:
+            return EmbedJob(EmbedRequest(id=request.id, inputs=(), normalize=False), rows)
+        self._check_generates()
+        options = self._spelled(request.labels)
+        return self._job(request.id, rows, [options] * len(rows))
+
+    def weigh(self, request: WeighOptions) -> OptionJob:
+        """Raises InvalidRequest, ContextLengthExceeded, UnsupportedOperation."""
+        self._check_generates()
+        shared = self._ids(request.shared)
+        bos = self._vocab.bos_id
+        if bos is not None and self._vocab.add_bos and shared[:1] != [bos]:
+            shared.insert(0, bos)
+        rows = [shared + self._ids(question.prompt) for question in request.questions]
+        for index, row in enumerate(rows):
+            if not row:
+                raise InvalidRequest(f"questions: item {index} has an empty prompt", param="questions")
+        too_long = [index for index, row in enumerate(rows) if len(row) > self._n_ctx]
+        if too_long:
+            longest = max(too_long, key=lambda index: len(rows[index]))
+            others = tuple(index for index in too_long if index != longest)
+            raise ContextLengthExceeded(
+                len(rows[longest]), self._n_ctx, param="questions", item=longest, others=others
+            )
+        spelled = {question.options: self._spelled(question.options) for question in request.questions}
+        return self._job(
+            request.id,
+            rows,
+            [spelled[question.options] for question in request.questions],
+            canonical_only=request.canonical,
+            adapters=request.adapters,
+            key=request.cache_salt,
+        )
+
+    def _job(
+        self,
+        request_id: int,
+        rows: Sequence[list[int]],
+        options: Sequence[Sequence[SpelledOption]],
+        *,
+        canonical_only: bool = False,
+        adapters: tuple[AdapterUse, ...] = (),
+        key: str = "",
+    ) -> OptionJob:
+        pieces = self._text_pieces()
+        questions = [
+            Question(row, OptionTree(spelled, pieces, canonical_only=canonical_only))
+            for row, spelled in zip(rows, options, strict=True)
+        ]
+        return OptionJob(request_id, adapters, f"{adapters} {key}", questions, shared_prefix(rows))
+
+    def _check_generates(self) -> None:
+        if not self._generates:
+            raise UnsupportedOperation("this model does not write text: it cannot choose", param="model")
+
+    def _ids(self, prompt: Sequence[str | tuple[int, ...]]) -> list[int]:
+        ids: list[int] = []
+        for piece in prompt:
+            if isinstance(piece, str):
+                ids += self._vocab.tokenize(piece, add_special=False, parse_special=True)
+                continue
+            bad = next((token for token in piece if not 0 <= token < self._vocab.n_tokens), None)
+            if bad is not None:
+                raise InvalidRequest(
+                    f"questions: token id {bad} is outside the vocabulary (0 to {self._vocab.n_tokens - 1})",
+                    param="questions",
+                )
+            ids += piece
+        return ids
+
+    def _spelled(self, options: Sequence[str]) -> list[SpelledOption]:
+        """Vocabularies that write a space before each word may write one before the option.
+
+        Raises InvalidRequest for an option that the vocabulary changes, as one that knows no capitals does.
+        """
+        texts = [option.encode() for option in options]
+        spelled: list[SpelledOption] = []
+        for option, text in zip(options, texts, strict=True):
+            if len(text) > MAX_OPTION_BYTES:
+                raise InvalidRequest(
+                    f"options: {option[:40]!r}… has {len(text)} bytes, the limit is {MAX_OPTION_BYTES}",
+                    param="options",
+                )
+            path = tuple(self._vocab.tokenize(option, add_special=False, parse_special=False))
+            written = b"".join(self._vocab.piece(token, special=False) for token in path)
+            if not path or written not in (text, b" " + text):
+                raise InvalidRequest(
+                    f"options: the vocabulary of this model cannot write {option[:80]!r}, but"
+                    f" {written.decode('utf-8', 'replace')[:80]!r}",
+                    param="options",
+                )
+            if written != text and written in texts:
+                raise InvalidRequest(
+                    f"options: {option[:80]!r} differs from another one by a space, which this model's vocabulary adds",
+                    param="options",
+                )
+            spelled.append(SpelledOption(tuple(dict.fromkeys((written, text))), path))
+        return spelled
+
+    def _text_pieces(self) -> dict[bytes, list[int]]:
+        """The tokens of each text. Made on first use: it takes a moment for large vocabularies."""
+        if not self._pieces:
+            for token, text in enumerate(self._vocab.pieces()):
+                if text and not self._vocab.is_control(token):
+                    self._pieces.setdefault(text, []).append(token)
+        return self._pieces

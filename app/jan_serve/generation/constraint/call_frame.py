@@ -1,0 +1,155 @@
+"""All that a model's format writes around the arguments of calls, with a hole for each tool's arguments.
+
+Pure: runs in the compiling process; the server calls GrammarCache.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from jan_serve.chat.call_layout import CALL_ID_PATTERN, Parts, Slot
+from jan_serve.chat.chat_format import ChatFormat
+from jan_serve.core.call_pieces import CallFrame
+from jan_serve.generation.constraint.constraint_grammar import print_piece
+from jan_serve.generation.constraint.format_texts import spelled_texts
+from jan_serve.generation.constraint.tool_grammar import has_free_text
+from jan_serve.grammar import regex_to_grammar
+from jan_serve.grammar.ast import EMPTY, Expr, Grammar, Literal, RuleRef, choice, repeat, sequence
+from jan_serve.grammar.compose import Composer
+
+_ANSWER: Final = "answer"
+_OF_A_TOOL: Final = (Slot.NAME, Slot.ARGUMENTS)
+
+
+def call_frame(chat_format: ChatFormat, names: Sequence[str], *, parallel: bool, answer: bool) -> CallFrame:
+    """The frame of calls of any of the tools.
+
+    parallel: several calls are allowed. answer: an answer without a call is allowed in place of the first.
+    """
+    holes = tuple(map(tool_hole, range(len(names))))
+    named = dict.fromkeys((*holes, _ANSWER))
+    tokens = not has_free_text(chat_format)
+    whole, *triggered = (
+        print_piece(tree, tokens=tokens, holes={name: lark_hole(name) for name in named})
+        for tree in frame_trees(chat_format, names, parallel=parallel, answer=answer)
+    )
+    return CallFrame(
+        whole, tuple(triggered), tuple(map(lark_hole, holes)), lark_hole(_ANSWER) if answer else None
+    )
+
+
+def frame_trees(
+    chat_format: ChatFormat, names: Sequence[str], *, parallel: bool, answer: bool
+) -> list[Grammar]:
+    """The grammars of a frame, the whole first. They refer to `tool_hole(number)` and to `answer`."""
+    writer = _CallWriter(chat_format, names, parallel)
+    wholes = [writer.whole()]
+    if answer:
+        wholes.append(
+            sequence([*spelled_texts(chat_format.text_opens, chat_format.special_tokens), RuleRef(_ANSWER)])
+        )
+    trees = [writer.composer.grammar(choice(wholes))]
+    for trigger in chat_format.calls.triggers:
+        part = _CallWriter(chat_format, names, parallel)
+        trees.append(part.composer.grammar(part.after(trigger)))
+    return trees
+
+
+def tool_hole(number: int) -> str:
+    """The rule of a tool's arguments, counted from 0."""
+    return f"tool-{number}"
+
+
+def lark_hole(name: str) -> str:
+    """The name of a hole in the print."""
+    return "hole_" + name.replace("-", "_")
+
+
+class _CallWriter:
+    """Writes the calls of one grammar."""
+
+    def __init__(self, chat_format: ChatFormat, names: Sequence[str], parallel: bool) -> None:
+        self._chat_format = chat_format
+        self._layout = chat_format.calls
+        self._parallel = parallel and chat_format.calls.parallel
+        self.composer = Composer()
+        self._names = names
+        for rule in (*map(tool_hole, range(len(names))), _ANSWER):
+            self.composer.rules.reserve(rule)
+        self._tools: dict[Parts, RuleRef] = {}
+
+    def whole(self) -> Expr:
+        """One call or more, with all that stands around them."""
+        return sequence([*self._text(self._layout.opening), self._calls(), *self._text(self._layout.closing)])
+
+    def after(self, trigger: str) -> Expr:
+        """The rest of the calls after a trigger. Without a closing text, each call has its own trigger."""
+        first = self._any_tool(self._layout.after(trigger))
+        if not self._layout.closing:
+            return first
+        return sequence([first, self._more(), *self._text(self._layout.closing)])
+
+    def _calls(self) -> Expr:
+        return sequence([self._call(), self._more()])
+
+    def _more(self) -> Expr:
+        if not self._parallel:
+            return EMPTY
+        return repeat(sequence([*self._text(self._layout.separator), self._call()]), 0, None)
+
+    def _call(self) -> Expr:
+        return self.composer.rules.define("call", self._any_tool(self._layout.call))
+
+    def _any_tool(self, parts: Parts) -> Expr:
+        """The parts with the name and arguments of one tool. What no tool changes is written once."""
+        own = [number for number, part in enumerate(parts) if part in _OF_A_TOOL]
+        first, last = own[0], own[-1] + 1
+        between = parts[first:last]
+        tools = self._tools.get(between)
+        if tools is None:
+            tools = self._tools[between] = self.composer.rules.define("tool", self._tool(between))
+        return sequence([*self._filled(parts[:first]), tools, *self._filled(parts[last:])])
+
+    def _tool(self, parts: Parts) -> Expr:
+        texts = {part: sequence(self._filled((part,))) for part in parts if part not in _OF_A_TOOL}
+        shared = {part: self.composer.rules.define("between", text) for part, text in texts.items()}
+        return choice(
+            [
+                sequence(
+                    Literal(name)
+                    if part is Slot.NAME
+                    else RuleRef(tool_hole(number))
+                    if part is Slot.ARGUMENTS
+                    else shared[part]
+                    for part in parts
+                )
+                for number, name in enumerate(self._names)
+            ]
+        )
+
+    def _filled(self, parts: Parts) -> Iterable[Expr]:
+        for part in parts:
+            match part:
+                case str():
+                    yield from self._text(part)
+                case Slot.INDEX:
+                    yield self.composer.embed(regex_to_grammar("0|[1-9][0-9]{0,3}"), "index")
+                case Slot.CALL_ID:
+                    yield self.composer.embed(regex_to_grammar(CALL_ID_PATTERN), "id")
+                case _:
+                    raise ValueError(f"{part} stands outside of arguments")
+
+    def _text(self, text: str) -> list[Expr]:
+        pieces = spelled_texts(text, self._chat_format.special_tokens)
+        if not self._layout.optional_breaks:
+            return pieces
+        return [loose for piece in pieces for loose in _with_optional_breaks(piece)]
+
+
+def _with_optional_breaks(piece: Expr) -> list[Expr]:
+    if not isinstance(piece, Literal):
+        return [piece]
+    parts = re.split(r"(\n+)", piece.text)
+    return [repeat(Literal(part), 0, 1) if part.startswith("\n") else Literal(part) for part in parts if part]

@@ -1,0 +1,135 @@
+"""Joins the frame of calls and the arguments of each tool to the grammars of an answer. Pure and fast."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from jan_serve.core.call_pieces import CallFrame, GrammarPiece, ToolGrammar
+from jan_serve.core.constraint import CompiledGrammar
+from jan_serve.core.guide import CallGrammars
+from jan_serve.errors import GrammarTooComplex
+
+MAX_COST: Final = 65_000
+"""Of all definitions of one grammar together. llguidance counts the symbols of a grammar in 16 bits, and needs at most
+about one for each unit of `cost_of`."""
+
+_NAMES_SHOWN: Final = 40
+
+
+def any_object(reason: str) -> str:
+    """The warning of a tool whose schema is not enforced."""
+    return f"its arguments are held to any JSON object, not to its schema: {reason}"
+
+
+TOO_MANY: Final = any_object("the schemas of all tools together are too large for one grammar")
+
+
+class JoinedTool:
+    """A tool of a catalogue. may_be_loosened: not a tool with `strict`."""
+
+    __slots__ = ("grammar", "may_be_loosened", "name")
+
+    def __init__(self, name: str, grammar: ToolGrammar, *, may_be_loosened: bool) -> None:
+        self.name = name
+        self.grammar = grammar
+        self.may_be_loosened = may_be_loosened
+
+
+def join_calls(
+    frame: CallFrame, tools: Sequence[JoinedTool], loosened: GrammarPiece, answer: GrammarPiece | None
+) -> CallGrammars:
+    """The grammars of a catalogue, with the largest schemas `loosened` where all are too large for one grammar.
+
+    Raises GrammarTooComplex where those that may not be loosened are.
+    """
+    others = [max((frame.whole, *frame.triggered), key=_cost_of_piece)]
+    if answer is not None:
+        others.append(answer)
+    chosen = _within_limit(tools, loosened, others)
+    fillings = dict(zip(frame.tools, (tool.piece for tool in chosen), strict=True))
+    if frame.answer is not None and answer is not None:
+        fillings[frame.answer] = answer
+    return CallGrammars(
+        _joined(frame.whole, fillings),
+        tuple(_joined(piece, fillings) for piece in frame.triggered),
+        _warnings(tools, chosen),
+    )
+
+
+def _within_limit(
+    tools: Sequence[JoinedTool], loosened: GrammarPiece, others: Iterable[GrammarPiece]
+) -> list[ToolGrammar]:
+    """The grammar of each tool; the most expensive schemas go first, of equal ones the last."""
+    chosen = [tool.grammar for tool in tools]
+    used = Counter(name for piece in others for name in piece.definitions)
+    costs = {name: cost_of(body) for piece in others for name, body in piece.definitions.items()}
+    for tool in tools:
+        used.update(tool.grammar.piece.definitions.keys())
+        costs.update((name, cost_of(body)) for name, body in tool.grammar.piece.definitions.items())
+    total = sum(costs.values())
+    if total <= MAX_COST:
+        return chosen
+    total += sum(cost_of(body) for name, body in loosened.definitions.items() if name not in used)
+    used.update(loosened.definitions.keys())
+    order = sorted(
+        (
+            number
+            for number, tool in enumerate(tools)
+            if tool.may_be_loosened and tool.grammar.piece.root != loosened.root
+        ),
+        key=lambda number: (-_cost_of_piece(tools[number].grammar.piece), -number),
+    )
+    for number in order:
+        if total <= MAX_COST:
+            break
+        for name in tools[number].grammar.piece.definitions:
+            used[name] -= 1
+            total -= 0 if used[name] else costs[name]
+        chosen[number] = ToolGrammar(loosened, (TOO_MANY,))
+    if total > MAX_COST:
+        raise GrammarTooComplex(
+            "the tools, of which those with `strict` keep their schemas, are too large for one grammar",
+            param="tools",
+        )
+    return chosen
+
+
+def _cost_of_piece(piece: GrammarPiece) -> int:
+    return sum(map(cost_of, piece.definitions.values()))
+
+
+def cost_of(body: str) -> int:
+    """At most about the symbols that a definition needs: for each item, group and bounded repetition."""
+    items = 1 + body.count(" ") - body.count(" | ")
+    return items + body.count("(") + 8 * body.count("){")
+
+
+def _joined(frame: GrammarPiece, fillings: Mapping[str, GrammarPiece]) -> CompiledGrammar:
+    definitions = dict(frame.definitions)
+    specials = {special.rule: special for special in frame.specials}
+    for piece in fillings.values():
+        definitions.update(piece.definitions)
+        specials.update((special.rule, special) for special in piece.specials)
+    lines = [f"start: {frame.root}"]
+    lines += [f"{hole}: {piece.root}" for hole, piece in fillings.items()]
+    lines += [f"{name}: {body}" for name, body in definitions.items()]
+    return CompiledGrammar(gbnf="", lark="\n".join(lines) + "\n", specials=tuple(specials.values()))
+
+
+def _warnings(tools: Sequence[JoinedTool], chosen: Sequence[ToolGrammar]) -> tuple[str, ...]:
+    """One for all tools that share it, in the order of the tools."""
+    names: dict[str, list[str]] = {}
+    for tool, grammar in zip(tools, chosen, strict=True):
+        for warning in grammar.warnings:
+            names.setdefault(warning, []).append(tool.name)
+    return tuple(f"{_named(tools_of)}: {warning}" for warning, tools_of in names.items())
+
+
+def _named(names: Sequence[str]) -> str:
+    if len(names) == 1:
+        return f"tool {names[0]}"
+    shown = ", ".join(names[:_NAMES_SHOWN])
+    more = len(names) - _NAMES_SHOWN
+    return f"tools {shown} and {more} more" if more > 0 else f"tools {shown}"

@@ -1,0 +1,119 @@
+"""Compiles the tools of a request one by one and joins them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from hashlib import sha256
+from typing import Any, Final, cast
+
+from jan_serve.core.call_pieces import CallFrame, GrammarPiece, ToolGrammar
+from jan_serve.core.constraint import Constraint
+from jan_serve.core.guide import CallGrammars
+from jan_serve.core.messages import Tool
+from jan_serve.errors import GrammarTooComplex
+from jan_serve.generation.constraint.call_join import JoinedTool, any_object, join_calls
+from jan_serve.ipc.compiling import (
+    CompileAnswer,
+    Compiled,
+    CompileFrame,
+    CompileRequest,
+    CompileTool,
+    encode_request,
+)
+
+AT_ONCE: Final = 4
+"""Tools of one request that are compiled or wait for a process: other requests come in between."""
+CATALOGUE_S: Final = 8.0
+"""For all tools of a request; the schemas of tools that are not ready by then are not enforced."""
+
+_LATE: Final = any_object(
+    f"the schemas of all tools take more than {CATALOGUE_S:.0f} s, so this one waits for the next request"
+)
+_ANY_ARGUMENTS: Final[dict[str, Any]] = {"type": "object"}
+
+Compile = Callable[[CompileRequest], Awaitable[Compiled]]
+
+
+def catalogue_digest(
+    form: str, tools: Sequence[Tool], *, parallel: bool, constraint: Constraint | None
+) -> bytes:
+    """Of all that the grammars of calls depend on. Raises ProtocolError."""
+    digest = sha256(encode_request(_frame(form, tools, parallel, constraint)))
+    if constraint is not None:
+        digest.update(encode_request(CompileAnswer(form=form, constraint=constraint)))
+    for tool in tools:
+        digest.update(encode_request(_tool(form, tool)))
+    return digest.digest()
+
+
+async def compile_catalogue(
+    compile_one: Compile,
+    form: str,
+    tools: Sequence[Tool],
+    *,
+    parallel: bool,
+    constraint: Constraint | None,
+) -> tuple[CallGrammars, bool]:
+    """The grammars of calls of any of the tools, and whether every tool was ready in time.
+
+    constraint: for an answer without a call. A tool whose schema cannot be compiled is held to less, with a warning.
+    Raises as ConstraintTranslator: for `constraint`, and for tools with `strict`.
+    """
+    frame = cast(CallFrame, await compile_one(_frame(form, tools, parallel, constraint)))
+    answer: GrammarPiece | None = None
+    if constraint is not None:
+        answer = cast(GrammarPiece, await compile_one(CompileAnswer(form=form, constraint=constraint)))
+    free = CompileTool(form=form, parameters=_ANY_ARGUMENTS, strict=False)
+    loosened = cast(ToolGrammar, await compile_one(free)).piece
+    compiled = await _compile_tools(compile_one, form, tools)
+    joined = [
+        JoinedTool(
+            tool.name,
+            ToolGrammar(loosened, (grammar,)) if isinstance(grammar, str) else grammar,
+            may_be_loosened=not tool.strict,
+        )
+        for tool, grammar in zip(tools, compiled, strict=True)
+    ]
+    # A thousand tools take tens of milliseconds.
+    return await asyncio.to_thread(join_calls, frame, joined, loosened, answer), _LATE not in compiled
+
+
+def _frame(form: str, tools: Sequence[Tool], parallel: bool, constraint: Constraint | None) -> CompileFrame:
+    names = tuple(tool.name for tool in tools)
+    return CompileFrame(form=form, names=names, parallel=parallel, answer=constraint is not None)
+
+
+def _tool(form: str, tool: Tool) -> CompileTool:
+    return CompileTool(form=form, parameters=tool.parameters, strict=bool(tool.strict))
+
+
+async def _compile_tools(compile_one: Compile, form: str, tools: Sequence[Tool]) -> list[ToolGrammar | str]:
+    """The grammar of each tool, or the warning of one that has none."""
+    gate = asyncio.Semaphore(AT_ONCE)
+
+    async def one(tool: Tool) -> ToolGrammar | str:
+        async with gate:
+            try:
+                return cast(ToolGrammar, await compile_one(_tool(form, tool)))
+            except GrammarTooComplex as error:
+                if tool.strict:
+                    raise
+                return any_object(error.message)
+
+    tasks = [asyncio.create_task(one(tool)) for tool in tools]
+    try:
+        done, late = await asyncio.wait(tasks, timeout=CATALOGUE_S, return_when=asyncio.FIRST_EXCEPTION)
+        for task in tasks:
+            if task in done:
+                task.result()
+        if any(tool.strict and task in late for tool, task in zip(tools, tasks, strict=True)):
+            raise GrammarTooComplex(
+                f"the schemas of all tools need more than {CATALOGUE_S:.0f} s, among them tools with `strict`",
+                param="tools",
+            )
+        return [_LATE if task in late else task.result() for task in tasks]
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,185 @@
+"""The arguments of one tool in a model's own format, which follow the tool's schema.
+
+Pure and slow (milliseconds a tool): runs in the compiling process; the server calls GrammarCache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, cast
+
+from jan_serve.chat.call_layout import (
+    ArgumentSyntax,
+    GemmaArguments,
+    JsonArguments,
+    NestedTagArguments,
+    PythonArguments,
+    Slot,
+    TaggedArguments,
+)
+from jan_serve.chat.chat_format import ChatFormat
+from jan_serve.core.call_pieces import ToolGrammar
+from jan_serve.errors import GrammarTooComplex, InvalidSchema, UnsupportedPattern, UnsupportedSchema
+from jan_serve.generation.constraint.call_join import any_object
+from jan_serve.generation.constraint.constraint_grammar import print_piece
+from jan_serve.generation.constraint.format_texts import spelled_texts
+from jan_serve.grammar import (
+    json_schema_to_grammar,
+    regex_to_grammar,
+)
+from jan_serve.grammar.ast import Expr, Grammar, Literal, RuleRef, choice, repeat, sequence
+from jan_serve.grammar.builder import RuleBuilder
+from jan_serve.grammar.compose import Composer, embed
+from jan_serve.grammar.json_schema.arguments import ArgumentNotation, ArgumentSlot, translate_arguments
+
+_REFUSALS: Final = (UnsupportedSchema, InvalidSchema, UnsupportedPattern, GrammarTooComplex)
+_KEY: Final = r"[A-Za-z_][A-Za-z0-9_-]{0,63}"
+_SCALAR: Final = r"true|false|null|-?(0|[1-9][0-9]{0,15})(\.[0-9]{1,15})?"
+MAX_BOUND: Final = 4_096
+ANY_ARGUMENTS: Final[dict[str, Any]] = {"type": "object"}
+LONG_BOUNDS: Final = f"lengths above {MAX_BOUND} are not enforced in the notation of this model"
+FREE_CONTAINERS: Final = (
+    "arrays and objects among its arguments are held to the notation of this model, not to their schemas"
+)
+_ARGUMENT_SLOTS: Final = {
+    Slot.KEY: ArgumentSlot.KEY,
+    Slot.VALUE: ArgumentSlot.VALUE,
+    Slot.IS_STRING: ArgumentSlot.IS_STRING,
+    Slot.JSON_TYPE: ArgumentSlot.JSON_TYPE,
+}
+
+
+def tool_grammar(chat_format: ChatFormat, parameters: dict[str, Any], *, strict: bool = False) -> ToolGrammar:
+    """The arguments of one tool. A schema that cannot be enforced becomes less, with a warning.
+
+    strict: raise UnsupportedSchema, InvalidSchema, UnsupportedPattern or GrammarTooComplex instead.
+    """
+    translated, warnings = tool_arguments(chat_format, parameters, strict=strict)
+    return ToolGrammar(print_piece(translated, tokens=not has_free_text(chat_format)), warnings)
+
+
+def tool_arguments(
+    chat_format: ChatFormat, parameters: dict[str, Any], *, strict: bool = False
+) -> tuple[Grammar, tuple[str, ...]]:
+    """As `tool_grammar`, not printed."""
+    schema = _object_schema(parameters)
+    try:
+        return _translated(chat_format, schema)
+    except _REFUSALS as error:
+        if strict:
+            raise
+        refused = error
+    if (shorter := without_large_bounds(schema)) != schema:
+        try:
+            translated, warnings = _translated(chat_format, shorter)
+        except _REFUSALS as error:
+            refused = error
+        else:
+            return translated, (*warnings, LONG_BOUNDS)
+    translated, _ = _translated(chat_format, ANY_ARGUMENTS)
+    return translated, (any_object(str(refused)),)
+
+
+def has_free_text(chat_format: ChatFormat) -> bool:
+    """Whether the format's arguments have unquoted strings."""
+    return not isinstance(chat_format.calls.arguments, JsonArguments | PythonArguments)
+
+
+def _translated(chat_format: ChatFormat, schema: Any) -> tuple[Grammar, tuple[str, ...]]:
+    syntax = chat_format.calls.arguments
+    if isinstance(syntax, JsonArguments):
+        return json_schema_to_grammar(schema), ()
+    translated = translate_arguments(schema, _notation(syntax, chat_format.special_tokens))
+    warnings = () if translated.exact else (FREE_CONTAINERS,)
+    if isinstance(syntax, GemmaArguments):
+        return _braced(translated.grammar), warnings
+    return translated.grammar, warnings
+
+
+def without_large_bounds(schema: Any) -> Any:
+    """The schema without each `maxLength` above MAX_BOUND, which no notation of free text can be held to.
+
+    Data in it (`const`, `enum`) stays.
+    """
+    if isinstance(schema, list):
+        return [without_large_bounds(item) for item in cast(list[Any], schema)]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        key: value if key in ("const", "enum") else without_large_bounds(value)
+        for key, value in cast(dict[str, Any], schema).items()
+        if not (key == "maxLength" and isinstance(value, int | float) and value > MAX_BOUND)
+    }
+
+
+def _braced(grammar: Grammar) -> Grammar:
+    composer = Composer()
+    return composer.grammar(sequence([Literal("{"), composer.embed(grammar, "arguments"), Literal("}")]))
+
+
+def _object_schema(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Arguments are an object even if the schema has no type."""
+    return parameters if "type" in parameters else {**parameters, "type": "object"}
+
+
+def _notation(syntax: ArgumentSyntax, specials: Sequence[str]) -> ArgumentNotation:
+    match syntax:
+        case TaggedArguments():
+            parts = tuple(
+                piece
+                for part in syntax.argument
+                for piece in (
+                    spelled_texts(part, specials) if isinstance(part, str) else [_ARGUMENT_SLOTS[part]]
+                )
+            )
+            next_part = syntax.argument[syntax.argument.index(Slot.VALUE) + 1]
+            return ArgumentNotation(
+                argument=parts,
+                separator=sequence(spelled_texts(syntax.separator, specials)),
+                stop=str(next_part).strip(),
+            )
+        case PythonArguments():
+            return ArgumentNotation(
+                argument=(ArgumentSlot.KEY, Literal("="), ArgumentSlot.VALUE), separator=Literal(", ")
+            )
+        case GemmaArguments(quote=quote):
+            return ArgumentNotation(
+                argument=(ArgumentSlot.KEY, Literal(":"), ArgumentSlot.VALUE),
+                separator=Literal(","),
+                stop=quote,
+                quote=sequence(spelled_texts(quote, specials)),
+                containers=_bare_key_containers,
+            )
+        case NestedTagArguments(prefix=prefix):
+            # Objects and arrays are read as JSON too, which a grammar can hold to their schemas.
+            mark = spelled_texts(prefix, specials)
+            key, value = ArgumentSlot.KEY, ArgumentSlot.VALUE
+            opening, closing = (
+                (*mark, Literal("<"), key, Literal(">")),
+                (*mark, Literal("</"), key, Literal(">")),
+            )
+            return ArgumentNotation(argument=(*opening, value, *closing), stop=prefix)
+        case JsonArguments():
+            raise ValueError("JSON arguments have no notation of their own")
+
+
+def _bare_key_containers(rules: RuleBuilder, string: Expr) -> Expr:
+    """Any array or object with bare keys."""
+    nested = RuleRef(rules.reserve("nested"))
+    value = choice([string, _embedded(rules, _SCALAR, "scalar"), nested])
+    pair = sequence([_embedded(rules, _KEY, "key"), Literal(":"), value])
+    rules.fill(
+        nested.name,
+        choice([_enclosed("{", pair, "}"), _enclosed("[", value, "]")]),
+    )
+    return nested
+
+
+def _enclosed(opening: str, item: Expr, closing: str) -> Expr:
+    """Items between brackets, with commas."""
+    more = repeat(sequence([Literal(","), item]), 0, None)
+    return sequence([Literal(opening), repeat(sequence([item, more]), 0, 1), Literal(closing)])
+
+
+def _embedded(rules: RuleBuilder, pattern: str, hint: str) -> Expr:
+    return embed(rules, regex_to_grammar(pattern), hint)

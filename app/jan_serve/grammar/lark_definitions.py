@@ -1,0 +1,68 @@
+"""Names the definitions of a printed grammar by their content, so that equal ones of several grammars are one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Final, NamedTuple
+
+from jan_serve.grammar.components import components
+from jan_serve.grammar.print_lark import LarkText
+
+_PIECES: Final = re.compile(r'"(?:[^"\\]|\\.)*"|/(?:[^/\\]|\\.)*/|[A-Za-z_]\w*')
+_HASH_BYTES: Final = 8
+_IN_CYCLE: Final = "@"
+
+
+class Definitions(NamedTuple):
+    """Bodies by name. specials: as in LarkText."""
+
+    root: str
+    bodies: dict[str, str]
+    specials: tuple[tuple[str, str], ...]
+
+
+def by_content(lark: LarkText) -> Definitions:
+    """The definitions of a text with one a line, which starts at `start`. Names that it does not define stay."""
+    bodies = dict(line.split(": ", 1) for line in lark.text.splitlines())
+    uses = {name: _names_in(body, bodies) for name, body in bodies.items()}
+    special = {rule: f"special_{_hash(text)}" for rule, text in lark.specials}
+    names: dict[str, str] = dict(special)
+    for group in components("start", uses.__getitem__):
+        names.update(_names_of(group, bodies, uses, names))
+    return Definitions(
+        names["start"],
+        {names[name]: _renamed(bodies[name], names) for name in bodies if name in names},
+        tuple((special[rule], text) for rule, text in lark.specials),
+    )
+
+
+def _names_of(
+    group: list[str], bodies: Mapping[str, str], uses: Mapping[str, list[str]], known: Mapping[str, str]
+) -> dict[str, str]:
+    """The names of one component: of a single definition, or of those of a cycle together."""
+    if len(group) == 1 and group[0] not in uses[group[0]]:
+        return {group[0]: _name(group[0], _renamed(bodies[group[0]], known))}
+    blank = dict.fromkeys(group, _IN_CYCLE)
+    ordered = sorted(group, key=lambda name: _renamed(bodies[name], {**known, **blank}))
+    numbered = {name: f"{_IN_CYCLE}{number}" for number, name in enumerate(ordered)}
+    whole = "\n".join(_renamed(bodies[name], {**known, **numbered}) for name in ordered)
+    return {name: _name(name, f"{numbered[name]}\n{whole}") for name in ordered}
+
+
+def _names_in(body: str, defined: Mapping[str, str]) -> list[str]:
+    return list(dict.fromkeys(piece for piece in _PIECES.findall(body) if piece in defined))
+
+
+def _renamed(body: str, names: Mapping[str, str]) -> str:
+    return _PIECES.sub(lambda piece: names.get(piece[0], piece[0]), body)
+
+
+def _name(old: str, content: str) -> str:
+    """Rules begin with a small letter, terminals with a capital one."""
+    return f"r_{_hash(content)}" if old[0].islower() else f"T_{_hash(content).upper()}"
+
+
+def _hash(content: str) -> str:
+    return blake2b(content.encode("utf-8", "surrogatepass"), digest_size=_HASH_BYTES).hexdigest()

@@ -1,0 +1,69 @@
+"""The messages that score documents and options."""
+
+from __future__ import annotations
+
+import msgspec
+
+from jan_serve.ipc.adapter_use import AdapterUse
+
+
+class RankRequest(msgspec.Struct, frozen=True, kw_only=True, tag="rank"):
+    """Score each document for the query. Answered by Embedded (the outputs of a scoring head) or OptionsWeighed (one
+    answer a document, of a model that writes one of `labels`), or by Failed.
+
+    template: the text of a pair with {query} and {document}, whose special tokens are parsed; None: the separators of
+    the vocabulary. labels: for models without a scoring head. max_document_tokens: documents are cut to these.
+    truncate: documents are cut to what fits the context, instead of refused.
+    """
+
+    id: int
+    query: str
+    documents: tuple[str, ...]
+    template: str | None = None
+    labels: tuple[str, ...] = ()
+    max_document_tokens: int | None = None
+    truncate: bool = False
+
+
+class OptionQuestion(msgspec.Struct, frozen=True):
+    """What follows the shared prompt, and the texts that may follow it. Options are not empty and differ."""
+
+    prompt: tuple[str | tuple[int, ...], ...]
+    options: tuple[str, ...]
+
+
+class WeighOptions(msgspec.Struct, frozen=True, kw_only=True, tag="weigh"):
+    """The probability of each option after `shared` and the prompt of its question. Answered by OptionsWeighed.
+
+    Texts of prompts are tokenised piece by piece, special tokens parsed; ids are used unchanged. canonical: count only
+    the tokenisation that the vocabulary would choose.
+    """
+
+    id: int
+    shared: tuple[str | tuple[int, ...], ...]
+    questions: tuple[OptionQuestion, ...]
+    canonical: bool = False
+    adapters: tuple[AdapterUse, ...] = ()
+    cache_salt: str = ""
+
+
+class OptionWeights(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to one question.
+
+    log_masses: by option, the logarithm of the probability that the model writes it, and no longer option that begins
+    with it; -inf for none. tokenisations: how many ways to write an option were added up. is_exact: whether all were;
+    otherwise log_masses are those of the vocabulary's own tokenisation.
+    """
+
+    log_masses: tuple[float, ...]
+    tokenisations: tuple[int, ...]
+    is_exact: bool
+
+
+class OptionsWeighed(msgspec.Struct, frozen=True, kw_only=True, tag="weighed"):
+    """In the order of the questions. prompt_tokens: of all prompts, the shared prefix once. cached_tokens: of these."""
+
+    id: int
+    answers: tuple[OptionWeights, ...]
+    prompt_tokens: int
+    cached_tokens: int

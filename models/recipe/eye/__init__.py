@@ -1,0 +1,1 @@
+"""How the built-in model learns to see: drawn pictures, questions about them, and a projector for llama.cpp."""

@@ -1,0 +1,132 @@
+"""Pictures with questions as the input of one optimizer step.
+
+A picture is read once for all of its questions: they stand in one sequence as branches that do not see each other, or,
+as in a chat, one after the other.
+"""
+
+# The training packages are apart from the product's environment, in which types are checked.
+# pyright: reportMissingImports=false
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from models.recipe.corpus.draw import Draw
+from models.recipe.corpus.mixture import SYSTEM_PROMPTS
+from models.recipe.eye.questions import Exchange, draw_exchange
+from models.recipe.eye.scene import Scene
+from models.recipe.tokenizer import Encoder
+from models.recipe.vocabulary import TURN_END, TURN_START
+
+_IMAGE = -1  # stands for one row of the picture's embedding
+_SYSTEM_SHARE = 0.15
+_PICTURE_LAST_SHARE = 0.2
+_CHAT_SHARE = 0.25
+
+
+class Token(NamedTuple):
+    """``id`` is ``_IMAGE`` for the picture's rows; ``branch`` 0 is seen by all; ``learned``: of an answer."""
+
+    id: int
+    branch: int
+    position: int
+    learned: bool
+
+
+@dataclass
+class Prompt:
+    """A picture with questions about it and their answers."""
+
+    tokens: list[Token] = field(default_factory=list)
+
+    def add(self, ids: Sequence[int], *, branch: int, start: int, learned: bool = False) -> int:
+        """Append ids from position ``start``; the position after them."""
+        self.tokens += [Token(each, branch, position, learned) for position, each in enumerate(ids, start)]
+        return start + len(ids)
+
+    def only(self, branch: int) -> Prompt:
+        """What one branch sees, with nothing of the others."""
+        return Prompt([token for token in self.tokens if token.branch in (0, branch)])
+
+
+class Writer:
+    """Turns a scene into a sequence with several questions about it."""
+
+    def __init__(self, encoder: Encoder, draw: Draw, *, image_tokens: int, questions: int) -> None:
+        self._encode, self._draw = encoder.encode, draw
+        self._image = [_IMAGE] * image_tokens
+        self._questions = questions
+
+    def write(self, scene: Scene) -> Prompt:
+        draw = self._draw
+        exchanges = self._exchanges(scene)
+        prompt = Prompt()
+        opening = f"{TURN_START}user\n"
+        if draw.chance(_SYSTEM_SHARE):
+            opening = f"{TURN_START}system\n{draw.choice(SYSTEM_PROMPTS)}{TURN_END}\n{opening}"
+        start = prompt.add(self._encode(opening), branch=0, start=0)
+        if draw.chance(_PICTURE_LAST_SHARE):
+            exchanges = exchanges[: max(1, self._questions // 2)]
+            for branch, exchange in enumerate(exchanges, 1):
+                after = prompt.add(self._encode(exchange.question), branch=branch, start=start)
+                after = prompt.add(self._image, branch=branch, start=after)
+                self._finish(prompt, exchange, branch, after)
+            return prompt
+        start = prompt.add(self._image, branch=0, start=start)
+        chat = draw.chance(_CHAT_SHARE)
+        for branch, exchange in enumerate(exchanges, 1):
+            if chat and branch > 1:
+                start = prompt.add(self._encode(f"\n{TURN_START}user\n"), branch=0, start=start)
+            after = prompt.add(self._encode(exchange.question), branch=0 if chat else branch, start=start)
+            after = self._finish(prompt, exchange, 0 if chat else branch, after)
+            start = after if chat else start
+        return prompt
+
+    def _exchanges(self, scene: Scene) -> list[Exchange]:
+        found: list[Exchange] = []
+        for _ in range(3 * self._questions):
+            exchange = draw_exchange(self._draw, scene)
+            if all(exchange.question != each.question for each in found):
+                found.append(exchange)
+            if len(found) == self._questions:
+                break
+        return found
+
+    def _finish(self, prompt: Prompt, exchange: Exchange, branch: int, start: int) -> int:
+        start = prompt.add(self._encode(f"{TURN_END}\n{TURN_START}assistant\n"), branch=branch, start=start)
+        return prompt.add(self._encode(exchange.answer + TURN_END), branch=branch, start=start, learned=True)
+
+
+@dataclass(frozen=True)
+class TextBatch:
+    """Padded prompts. ``images``: where pictures stand; ``targets``: the next ids, ``wanted`` the learned ones."""
+
+    ids: Tensor
+    images: Tensor
+    positions: Tensor
+    mask: Tensor
+    targets: Tensor
+    wanted: Tensor
+
+
+def text_batch(prompts: Sequence[Prompt], *, pad: int) -> TextBatch:
+    """Prompts as one tensor each of what the text model needs."""
+    length = max(len(prompt.tokens) for prompt in prompts)
+    rows = torch.zeros(len(prompts), length, 4, dtype=torch.long)
+    rows[...] = torch.tensor(Token(pad, -1, 0, False))
+    for row, prompt in enumerate(prompts):
+        rows[row, : len(prompt.tokens)] = torch.tensor(prompt.tokens)
+    ids, branches, positions, learned = rows.unbind(-1)
+    seen = torch.ones(length, length, dtype=torch.bool).tril()
+    theirs = (branches[:, None, :] == 0) | (branches[:, None, :] == branches[:, :, None])
+    mask = torch.zeros(len(prompts), length, length).masked_fill_(~(seen & theirs), float("-inf"))
+    images = ids == _IMAGE
+    known = ids.clamp(min=0)
+    wanted = learned.roll(-1, 1).bool()
+    wanted[:, -1] = False
+    return TextBatch(known, images, positions, mask, known.roll(-1, 1), wanted)

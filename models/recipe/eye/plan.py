@@ -1,0 +1,55 @@
+"""The plan of the training of the eye: sizes, numbers of steps, rates."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from models.recipe.eye.projector_file import EyeShape
+
+
+@dataclass(frozen=True)
+class EyePlan:
+    """All parameters of a run, of the four stages of :mod:`models.recipe.eye.train`."""
+
+    seed: int = 1
+    image_size: int = 32
+    patch_size: int = 8
+    n_embd: int = 96
+    n_layer: int = 4
+    n_head: int = 3
+    n_ff: int = 288
+    code_steps: int = 6000
+    code_rate: float = 5e-3
+    sight_steps: int = 3000
+    sight_batch: int = 128
+    sight_rate: float = 5e-3
+    match_steps: int = 600
+    match_rate: float = 2e-3
+    joint_steps: int = 2000
+    joint_rate: float = 1e-3
+    pictures: int = 4
+    questions: int = 3
+    store: int = 60_000
+    fresh_share: float = 0.5
+    recoloured_share: float = 0.3
+    warmup_steps: int = 40
+
+    def shape(self, n_text: int) -> EyeShape:
+        return EyeShape(
+            self.image_size, self.patch_size, self.n_embd, self.n_layer, self.n_head, self.n_ff, n_text
+        )
+
+    def stage(self, name: str) -> tuple[int, float]:
+        """The steps and the peak rate of a stage."""
+        return {
+            "codes": (self.code_steps, self.code_rate),
+            "sight": (self.sight_steps, self.sight_rate),
+            "match": (self.match_steps, self.match_rate),
+            "joint": (self.joint_steps, self.joint_rate),
+        }[name]
+
+    def share(self, step: int, steps: int) -> float:
+        """What a rate is multiplied with: a warm-up, then a cosine down to a fiftieth."""
+        fall = 0.5 * (1 + math.cos(math.pi * min(1.0, step / steps)))
+        return min(1.0, (step + 1) / self.warmup_steps) * max(0.02, fall)

@@ -1,0 +1,40 @@
+"""Images through agents' libraries, against the built-in model with a projector beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from jan_serve.resources import builtin_model
+from models.recipe.projector_fixtures import write_tiny_projector
+from tests.clients.running import run_client
+from tests.integration.http.support import serving_models
+
+PYTHON = Path(__file__).parents[2] / ".venv-clients" / "bin" / "python"
+RUN = Path(__file__).with_name("run_images.py")
+CASES = (
+    "openai_chat", "openai_responses", "anthropic_messages", "ollama_chat", "huggingface_chat", "langchain",
+)  # fmt: skip
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(not PYTHON.exists(), reason="the clients are not installed (scripts/install-clients)"),
+]
+
+
+@pytest.fixture(scope="module")
+def seeing_url(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
+    model = builtin_model()
+    assert model is not None
+    folder = tmp_path_factory.mktemp("seeing")
+    projector = folder / "mmproj-jan-tiny.gguf"
+    write_tiny_projector(projector, "mlp", n_embd=192)
+    with serving_models(folder, model, projector) as server:
+        yield server.url()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_client_sends_an_image(seeing_url: str, case: str) -> None:
+    run_client(PYTHON, RUN, case, seeing_url)

@@ -1,0 +1,158 @@
+"""Typed decisions over a fake model whose options have the probabilities 1/2, 1/4, 1/8, ..."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jan_serve.api.dialects.decisions.render import choice_confidence, score_confidence
+from jan_serve.generation.decisions import Decision
+from tests.support.fake_client import FakeClient, FakeModels, fake_facts
+from tests.support.fake_vocabulary import CHAT_TEMPLATE
+from tests.support.fronts import http_client
+
+anyio = pytest.mark.anyio
+ASKED: dict[str, Any] = {
+    "team": {"question": "Which team?", "options": ["billing", {"text": "sales", "description": "prices"}]},
+    "urgent": {"question": "Urgent?", "type": "yes_no"},
+    "stars": {"question": "How many stars?", "type": "number", "min": 1, "max": 3},
+}
+BODY: dict[str, Any] = {"state": {"ticket": "charged twice"}, "questions": ASKED}
+
+
+def model(template: str = CHAT_TEMPLATE, **facts: Any) -> FakeModels:
+    return FakeModels(FakeClient(facts=fake_facts(chat_templates={"default": template}, **facts)))
+
+
+async def call(path: str, body: Any, models: FakeModels | None = None) -> tuple[int, Any]:
+    async with http_client(models or model()) as client:
+        response = await client.post(path, json=body)
+    return response.status_code, response.json()
+
+
+@anyio
+async def test_questions_branch_from_the_state() -> None:
+    models = model()
+    status, reply = await call("/v1/decide", BODY, models)
+    assert status == 200
+    [asked] = models.clients[0].weighed
+    assert '{"ticket": "charged twice"}' in "".join(str(piece) for piece in asked.shared)
+    assert [question.options for question in asked.questions] == [
+        ("billing", "sales"),
+        ("yes", "no"),
+        ("1", "2", "3"),
+    ]
+    assert "- sales: prices" in str(asked.questions[0].prompt[0])
+    assert reply["usage"] == {"prompt_tokens": 7, "total_tokens": 7, "cached_tokens": 3}
+    assert {name: answer["answer"] for name, answer in reply["answers"].items()} == {
+        "team": "billing",
+        "urgent": True,
+        "stars": 1,
+    }
+    team = reply["answers"]["team"]
+    assert [item["probability"] for item in team["options"]] == pytest.approx([2 / 3, 1 / 3])
+    assert (team["mass"], team["tokenisations"], team["abstained"]) == (pytest.approx(0.75), "all", False)
+
+
+@anyio
+async def test_below_the_threshold_it_abstains() -> None:
+    question = {"question": "?", "options": ["a", "b"], "threshold": 0.7}
+    _, reply = await call("/v1/decide", {"state": "s", "questions": {"q": question}})
+    answer = reply["answers"]["q"]
+    assert (answer["answer"], answer["abstained"]) == (None, True)
+    _, reply = await call("/v1/decide", {"state": "s", "questions": {"q": question | {"threshold": 0.6}}})
+    assert reply["answers"]["q"]["answer"] == "a"
+
+
+@anyio
+async def test_a_temperature_makes_it_less_sure() -> None:
+    question = {"q": {"question": "?", "options": ["a", "b"]}}
+    _, reply = await call("/v1/decide", {"state": "s", "questions": question, "temperature": 2.0})
+    assert reply["answers"]["q"]["probability"] == pytest.approx(2**0.5 / (1 + 2**0.5))
+
+
+@anyio
+async def test_system_one() -> None:
+    questions = {
+        "refund": {"type": "noul", "instructions": "Refund asked?", "criteria": {"true": "money back"}},
+        "team": {"type": "choice", "instructions": "Team?", "criteria": {"billing": "money", "eng": None}},
+        "severity": {"type": "score", "instructions": {"ask": "How bad?"}, "criteria": ["minor", "blocked"]},
+    }
+    models = model()
+    status, reply = await call(
+        "/v1/systemone", {"model": "fake", "state": "s", "questions": questions}, models
+    )
+    assert status == 200
+    third = pytest.approx(1 / 3)
+    assert reply == {
+        "model": "fake",
+        "answers": {
+            "refund": {"type": "noul", "noul": pytest.approx(2 / 3)},
+            "team": {
+                "type": "choice",
+                "choice": "billing",
+                "probabilities": {"billing": pytest.approx(2 / 3), "eng": third},
+                "confidence": third,
+            },
+            "severity": {
+                "type": "score",
+                "score": third,
+                "legend": {"0": "minor", "1": "blocked"},
+                "probabilities": {"0": pytest.approx(2 / 3), "1": third},
+                "confidence": third,
+            },
+        },
+        "usage": {"input_tokens": 7, "output_tokens": 0},
+    }
+    assert "- yes: money back" in str(models.clients[0].weighed[0].questions[0].prompt[0])
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "no questions": ({}, "questions: at least one"),
+    "no options": ({"q": {"question": "?"}}, "questions.q.options: at least one"),
+    "an empty list": ({"q": {"question": "?", "options": []}}, "at least one option"),
+    "a duplicate": ({"q": {"question": "?", "options": ["a", "b", "a"]}}, "'a' occurs twice"),
+    "an empty option": ({"q": {"question": "?", "options": ["a", " "]}}, "option 1 is empty"),
+    "options of yes or no": ({"q": {"question": "?", "type": "yes_no", "options": ["a"]}}, "only a choice"),
+    "a number without a range": ({"q": {"question": "?", "type": "number", "min": 1}}, "`min` and `max`"),
+    "too many numbers": ({"q": {"question": "?", "type": "number", "min": 0, "max": 999}}, "255 values"),
+    "too many options": ({"q": {"question": "?", "options": list(map(str, range(300)))}}, "limit is 255"),
+}
+
+
+@anyio
+@pytest.mark.parametrize("case", REFUSED)
+async def test_a_wrong_question_is_told_what_is_wrong(case: str) -> None:
+    questions, words = REFUSED[case]
+    status, reply = await call("/v1/decide", {"state": "s", "questions": questions})
+    assert status == 400
+    assert words in reply["error"]["message"]
+
+
+@anyio
+@pytest.mark.parametrize("path", ["/v1/decide", "/v1/systemone"])
+@pytest.mark.parametrize("member", [{"state": 1}, {"questions": []}, {"questions": {"q": {"type": "other"}}}])
+async def test_a_broken_schema_is_refused(path: str, member: dict[str, Any]) -> None:
+    status, _ = await call(path, {"state": "s", "questions": {}} | member)
+    assert status == 422
+
+
+@anyio
+async def test_a_model_that_cannot_be_asked_is_refused() -> None:
+    status, reply = await call("/v1/decide", BODY, model(is_embedding_model=True))
+    assert status == 400 and "does not write text" in reply["error"]["message"]
+    status, reply = await call("/v1/decide", BODY, model("{{ messages[0].content | upper }}"))
+    assert status == 400 and "typed questions" in reply["error"]["message"]
+
+
+@given(masses=st.lists(st.floats(-2000, 0), min_size=1, max_size=20), temperature=st.floats(0.05, 20))
+def test_shares_sum_to_one(masses: list[float], temperature: float) -> None:
+    decision = Decision(log_masses=tuple(masses), tokenisations=(1,) * len(masses), is_exact=True)
+    shares = decision.shares(temperature)
+    assert sum(shares) == pytest.approx(1.0)
+    assert masses[shares.index(max(shares))] == pytest.approx(max(masses), abs=1e-9)
+    assert 0.0 <= choice_confidence(shares) <= 1.0
+    assert 0.0 <= score_confidence(shares) <= 1.0

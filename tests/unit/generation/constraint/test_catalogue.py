@@ -1,0 +1,185 @@
+"""Catalogues of tools: what is compiled, what is loosened, and that the joined grammar is that of the trees."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+
+from jan_serve.chat.chat_format import ChatFormat
+from jan_serve.chat.detect import FORMATS
+from jan_serve.chat.formats.hermes import HERMES
+from jan_serve.core.call_pieces import GrammarPiece, ToolGrammar
+from jan_serve.core.constraint import CompiledGrammar
+from jan_serve.core.messages import Tool
+from jan_serve.errors import GrammarTooComplex
+from jan_serve.generation.constraint import call_join, catalogue
+from jan_serve.generation.constraint.call_frame import call_frame
+from jan_serve.generation.constraint.call_join import JoinedTool
+from jan_serve.generation.constraint.grammar_cache import GrammarCache
+from jan_serve.generation.constraint.tool_grammar import tool_grammar
+from jan_serve.ipc.compiling import Compiled, CompileRequest, CompileTool, decode_request
+from tests.conformance.llguidance_oracle import LlguidanceOracle
+from tests.support.call_grammars import call_grammars, call_trees
+from tests.support.compiling import InlineTranslator
+from tests.unit.generation.constraint.test_call_grammar import TOOLS
+from tests.unit.grammar.sampling import Sampler
+
+pytestmark = pytest.mark.anyio
+
+QWEN = next(form for form in FORMATS if form.name == "qwen3-coder")
+SAMPLES = 10
+
+# Schemas of the kinds for which other servers refuse all tools of a request.
+HARD: dict[str, dict[str, Any]] = {
+    "email with lookaheads": {
+        "type": "string",
+        "pattern": r"^(?!\.)(?!.*\.\.)([A-Za-z0-9_'+\-\.]*)[A-Za-z0-9_+-]@([A-Za-z0-9][A-Za-z0-9\-]*\.)+[A-Za-z]{2,}$",
+    },
+    "a bound of 65536": {"type": "string", "maxLength": 65_536},
+    "a bound of 10000 within arrays": {
+        "type": "array",
+        "items": {"type": "object", "properties": {"text": {"type": "string", "maxLength": 10_000}}},
+    },
+}
+
+
+def tool(number: int, n_properties: int = 3, *, strict: bool | None = None) -> Tool:
+    kinds = ("string", "integer", "boolean", "number")
+    properties: dict[str, Any] = {
+        f"field_{number}_{index}": {"type": kinds[index % 4], "description": "What is wanted, in some words."}
+        for index in range(n_properties)
+    }
+    return Tool(name=f"tool_{number}", parameters={"type": "object", "properties": properties}, strict=strict)
+
+
+class Counting(InlineTranslator):
+    """Counts requests by kind."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[type[CompileRequest]] = Counter()
+
+    async def translate(self, request: bytes) -> Compiled:
+        self.counts[type(decode_request(request))] += 1
+        return await super().translate(request)
+
+
+def accepts(grammar: CompiledGrammar, text: str) -> bool:
+    oracle = LlguidanceOracle()
+    specials = "".join(f"{special.rule}: {special.spelled}\n" for special in grammar.specials)
+    return oracle.accepts(oracle.compile(grammar.lark + specials), text)
+
+
+@pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
+def test_joined_grammars_take_the_texts_of_their_trees(form: ChatFormat) -> None:
+    grammars = call_grammars(form, TOOLS, parallel=True)
+    trees = call_trees(form, TOOLS, parallel=True)
+    for grammar, tree in zip((grammars.whole, *grammars.triggered), trees, strict=True):
+        sampler, random = Sampler(tree), Random(4)
+        texts = [sampler.text(random) for _ in range(SAMPLES)]
+        oracle = LlguidanceOracle()
+        specials = "".join(f"{special.rule}: {special.spelled}\n" for special in grammar.specials)
+        matcher = oracle.compile(grammar.lark + specials)
+        assert [text for text in texts if not oracle.accepts(matcher, text)] == []
+        assert not oracle.accepts(matcher, texts[0][:-1] + "\0")
+
+
+@pytest.mark.parametrize("form", (HERMES, QWEN), ids=lambda form: form.name)
+@pytest.mark.parametrize("schema", HARD.values(), ids=HARD)
+def test_a_hard_schema_never_fails_the_request(form: ChatFormat, schema: dict[str, Any]) -> None:
+    hard = Tool(name="hard", parameters={"type": "object", "properties": {"x": schema}})
+    grammars = call_grammars(form, (tool(1), hard), parallel=True)
+    assert all(warning.startswith("tool hard: ") for warning in grammars.warnings)
+
+
+async def test_a_changed_tool_is_the_only_one_that_is_compiled_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalogue, "CATALOGUE_S", 600.0)
+    translator = Counting()
+    cache = GrammarCache(translator)
+    tools = [tool(number) for number in range(20)]
+
+    async def compile_all() -> int:
+        translator.counts.clear()
+        await cache.compile_calls(HERMES, tools, parallel=True, constraint=None)
+        return translator.counts[CompileTool]
+
+    assert await compile_all() == 21, "and what a tool without a schema is held to"
+    assert await compile_all() == 0
+    tools[7] = tool(7, 4)
+    assert await compile_all() == 1
+    tools[8] = msgspec.structs.replace(tools[8], description="other words")
+    assert await compile_all() == 0
+    tools.reverse()
+    assert await compile_all() == 0
+
+
+@pytest.mark.parametrize(("form", "count"), [(HERMES, 30), (QWEN, 20)], ids=["hermes", "qwen3-coder"])
+def test_the_largest_schemas_of_too_many_tools_are_loosened(
+    form: ChatFormat, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(call_join, "MAX_COST", 10**6)
+    tools = [tool(number, 40 if number in (5, 9) else 1) for number in range(count)]
+    tools.append(
+        Tool(name="free", parameters={"type": "object"})
+    )  # what loosened tools share is there already
+    grammars = call_grammars(form, tools, parallel=True)
+    assert grammars.warnings == ()
+    monkeypatch.setattr(call_join, "MAX_COST", max(map(_cost, (grammars.whole, *grammars.triggered))) - 20)
+    loosened = call_grammars(form, tools, parallel=True)
+    assert loosened.warnings == (f"tool tool_9: {call_join.TOO_MANY}",)
+    assert call_grammars(form, tools, parallel=True) == loosened
+
+
+@pytest.mark.parametrize("form", (HERMES, QWEN), ids=lambda form: form.name)
+def test_a_thousand_tools_are_served(form: ChatFormat) -> None:
+    names = [f"tool_{number}" for number in range(1_000)]
+    frame = call_frame(form, names, parallel=True, answer=False)
+    grammar, loosened = tool_grammar(form, tool(1, 40).parameters), tool_grammar(form, {"type": "object"})
+    own = [_own(grammar.piece, name) for name in names]
+    tools = [
+        JoinedTool(name, ToolGrammar(piece), may_be_loosened=True)
+        for name, piece in zip(names, own, strict=True)
+    ]
+    calls = call_join.join_calls(frame, tools, loosened.piece, None)
+    assert len(calls.warnings) == 1
+    assert calls.warnings[0].endswith(call_join.TOO_MANY)
+    enforced = sum(f"{name}_root" in calls.whole.lark for name in names)
+    assert 100 < enforced < 1_000
+    specials = "".join(f"{special.rule}: {special.spelled}\n" for special in calls.whole.specials)
+    LlguidanceOracle().compile(calls.whole.lark + specials)
+
+
+def _own(piece: GrammarPiece, name: str) -> GrammarPiece:
+    """The piece with a root as only this tool has it."""
+    root = f"{name}_root"
+    definitions = {**piece.definitions, root: piece.definitions[piece.root]}
+    return GrammarPiece(root, definitions, piece.specials)
+
+
+def test_strict_tools_are_refused_rather_than_loosened(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_join, "MAX_COST", 100)
+    with pytest.raises(GrammarTooComplex, match="`strict`"):
+        call_grammars(HERMES, [tool(1, 12, strict=True), tool(2)], parallel=True)
+
+
+async def test_tools_that_are_not_ready_in_time_are_ready_for_the_next_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(catalogue, "CATALOGUE_S", 0.0)
+    cache = GrammarCache(InlineTranslator())
+    tools = [tool(number) for number in range(12)]
+    first = await cache.compile_calls(HERMES, tools, parallel=True, constraint=None)
+    assert "waits for the next request" in first.warnings[0]
+    monkeypatch.setattr(catalogue, "CATALOGUE_S", 600.0)
+    second = await cache.compile_calls(HERMES, tools, parallel=True, constraint=None)
+    assert second == call_grammars(HERMES, tools, parallel=True)
+
+
+def _cost(grammar: CompiledGrammar) -> int:
+    bodies = dict(line.split(": ", 1) for line in grammar.lark.splitlines())
+    return sum(
+        call_join.cost_of(body) for name, body in bodies.items() if not name.startswith(("start", "hole_"))
+    )

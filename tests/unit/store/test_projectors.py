@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import pytest
+
+from jan_serve.store.projectors import is_projector_name, projectors_for
+
+FOLDERS: dict[str, tuple[str, list[str], tuple[str, ...]]] = {
+    "one model": (
+        "gemma-3-4b-Q4_K_M.gguf",
+        ["gemma-3-4b-Q4_K_M.gguf", "mmproj-F16.gguf"],
+        ("mmproj-F16.gguf",),
+    ),
+    "the hub's usual name": (
+        "a-Q8_0.gguf",
+        ["a-Q8_0.gguf", "mmproj-model-f16.gguf"],
+        ("mmproj-model-f16.gguf",),
+    ),
+    "several quantisations": (
+        "a-Q8_0.gguf",
+        ["a-Q8_0.gguf", "a-IQ4_XS.gguf", "mmproj-f16.gguf"],
+        ("mmproj-f16.gguf",),
+    ),
+    "by name": (
+        "a-Q4_0.gguf",
+        ["a-Q4_0.gguf", "b-Q4_0.gguf", "mmproj-b-f16.gguf", "mmproj-a-f16.gguf", "mmproj-f16.gguf"],
+        ("mmproj-a-f16.gguf",),
+    ),
+    "the name before others": (
+        "a.gguf",
+        ["a.gguf", "mmproj-f16.gguf", "mmproj-a-it.gguf", "mmproj-a.gguf"],
+        ("mmproj-a.gguf", "mmproj-a-it.gguf", "mmproj-f16.gguf"),
+    ),
+    "the mark at the end": ("a.gguf", ["a.gguf", "a.mmproj-q8_0.gguf"], ("a.mmproj-q8_0.gguf",)),
+    "precisions": (
+        "a.gguf",
+        ["a.gguf", "mmproj-a-f32.gguf", "mmproj-a-BF16.gguf", "mmproj-a-Q8_0.gguf", "mmproj-a-F16.gguf"],
+        ("mmproj-a-F16.gguf", "mmproj-a-Q8_0.gguf", "mmproj-a-BF16.gguf", "mmproj-a-f32.gguf"),
+    ),
+    "a split model": (
+        "a-Q8_0-00001-of-00002.gguf",
+        ["a-Q8_0-00001-of-00002.gguf", "a-Q8_0-00002-of-00002.gguf", "mmproj-a-F16.gguf"],
+        ("mmproj-a-F16.gguf",),
+    ),
+    "another model's": ("a.gguf", ["a.gguf", "ab.gguf", "mmproj-ab.gguf"], ()),
+    "none": ("a.gguf", ["a.gguf", "readme.md"], ()),
+}
+
+
+@pytest.mark.parametrize(("model", "files", "found"), FOLDERS.values(), ids=FOLDERS)
+def test_projectors_of_a_folder(model: str, files: list[str], found: tuple[str, ...]) -> None:
+    assert projectors_for(model, files) == found
+    assert projectors_for(model, files[::-1]) == found
+
+
+def test_a_projector_is_known_by_its_name() -> None:
+    assert is_projector_name("mmproj-a.gguf")
+    assert is_projector_name("a.MMPROJ.GGUF")
+    assert not is_projector_name("a.gguf")
+    assert not is_projector_name("mmproj.txt")

@@ -1,0 +1,159 @@
+"""HelperPool: which process gets a request, and what becomes of the request when the process ends."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from jan_serve.errors import Draining, EngineCrashed, Overloaded, Unavailable
+from jan_serve.ipc.helper import HelperReply, framed
+from jan_serve.supervisor.workers.helper_process import PROCESSES, HelperLimit, HelperPool
+from tests.support.processes import children
+
+pytestmark = pytest.mark.anyio
+
+# Replies with its process id. The request is a command.
+HELPER = """
+import json, os, signal, struct, sys, time
+while head := sys.stdin.buffer.read(4):
+    command, _, argument = sys.stdin.buffer.read(struct.unpack("<I", head)[0]).decode().partition(" ")
+    if command == "die":
+        os._exit(3)
+    if command == "die-once" and not os.path.exists(argument):
+        open(argument, "w").close()
+        os._exit(3)
+    if command == "over-time":
+        os.kill(os.getpid(), signal.SIGPROF)
+    if command == "wait":
+        time.sleep(600)
+    if command == "until":
+        while not os.path.exists(argument):
+            time.sleep(0.005)
+    body = json.dumps({"pid": os.getpid(), "last": command == "last"}).encode()
+    sys.stdout.buffer.write(struct.pack("<I", len(body)) + body)
+    sys.stdout.buffer.flush()
+"""
+
+
+class Reply(HelperReply, frozen=True, kw_only=True):
+    pid: int
+
+
+@asynccontextmanager
+async def helpers(
+    *, wall_limit_s: float = 60.0, wait_limit_s: float = 60.0, command: tuple[str, ...] = ()
+) -> AsyncGenerator[HelperPool[Reply]]:
+    pool = HelperPool(
+        command or (sys.executable, "-c", HELPER),
+        lambda body: msgspec.json.decode(body, type=Reply),
+        name="helper",
+        wall_limit_s=wall_limit_s,
+        wait_limit_s=wait_limit_s,
+    )
+    try:
+        yield pool
+    finally:
+        await pool.close()
+    assert children() == []
+
+
+def ask(pool: HelperPool[Reply], command: str) -> asyncio.Task[Reply]:
+    return asyncio.create_task(pool.ask(framed(command.encode())))
+
+
+async def test_requests_share_a_process_that_was_started_before() -> None:
+    async with helpers() as pool:
+        await pool.start()
+        [started] = children()
+        assert {(await ask(pool, "x")).pid for _ in range(3)} == {started.pid}
+
+
+async def test_a_process_is_replaced_after_its_last_reply() -> None:
+    async with helpers() as pool:
+        last = await ask(pool, "last")
+        assert last.last and children() == []
+        assert (await ask(pool, "x")).pid != last.pid
+
+
+async def test_at_most_a_few_run_and_the_smallest_request_is_next(tmp_path: Path) -> None:
+    async with helpers() as pool:
+        gates = [tmp_path / str(number) for number in range(PROCESSES)]
+        running = [ask(pool, f"until {gate}") for gate in gates]
+        await asyncio.sleep(0)
+        order: list[str] = []
+        waiting = [ask(pool, command) for command in ("large " + "x" * 50, "small")]
+        for task, name in zip(waiting, ("large", "small"), strict=True):
+            task.add_done_callback(lambda _, name=name: order.append(name))
+        await asyncio.sleep(0)
+        gates[0].touch()
+        await asyncio.gather(*waiting)
+        assert order == ["small", "large"]
+        assert len(children()) <= PROCESSES
+        gates[1].touch()
+        await asyncio.gather(*running)
+
+
+async def test_a_request_is_asked_again_once(tmp_path: Path) -> None:
+    async with helpers() as pool:
+        await ask(pool, f"die-once {tmp_path / 'mark'}")
+        with pytest.raises(EngineCrashed, match="helper"):
+            await ask(pool, "die")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="nothing limits CPU time there")
+async def test_cpu_time_is_the_request_s_limit_and_the_clock_the_machine_s() -> None:
+    async with helpers() as pool:
+        with pytest.raises(HelperLimit):
+            await ask(pool, "over-time")
+    async with helpers(wall_limit_s=0.05) as pool:
+        await pool.start()
+        with pytest.raises(Overloaded, match="busy"):
+            await ask(pool, "wait")
+        assert children() == []
+
+
+async def test_waiting_for_a_process_has_a_limit() -> None:
+    async with helpers(wait_limit_s=0.05) as pool:
+        running = [ask(pool, "wait") for _ in range(PROCESSES)]
+        await asyncio.sleep(0)
+        with pytest.raises(Overloaded, match="busy with other requests"):
+            await ask(pool, "x")
+        await pool.close()
+        assert {type(end) for end in await asyncio.gather(*running, return_exceptions=True)} == {Draining}
+
+
+async def test_a_cancelled_request_ends_its_process_and_frees_its_place() -> None:
+    async with helpers() as pool:
+        await pool.start()
+        for _ in range(PROCESSES + 1):
+            task = ask(pool, "wait")
+            await asyncio.sleep(0.01)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        assert children() == []
+        await ask(pool, "x")
+
+
+async def test_a_pool_that_rests_has_no_process_and_a_closed_one_takes_nothing() -> None:
+    async with helpers() as pool:
+        await ask(pool, "x")
+        await pool.rest()
+        assert children() == []
+        await ask(pool, "x")
+        await pool.close()
+        with pytest.raises(Draining):
+            await ask(pool, "x")
+
+
+async def test_a_program_that_cannot_start() -> None:
+    async with helpers(command=("/nowhere/at/all",)) as pool:
+        await pool.start()
+        with pytest.raises(Unavailable, match="could not be started"):
+            await ask(pool, "x")
