@@ -29,7 +29,7 @@ def main() -> int:
         return compile_main()
     if sys.argv[1:2] == ["images"]:
         with quick_imports():
-            from jan_serve.imaging.worker import main as imaging_main
+            from jan_serve.image_decoding.worker import main as imaging_main
 
         return imaging_main()
     try:

@@ -11,13 +11,13 @@ from jan_serve.chat.detect import FORMATS
 from jan_serve.generation.constraint import catalogue
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
 from jan_serve.ipc.compiling import Compiled
-from tests.support.compiling import InlineTranslator
+from tests.support.compiling import translate_inline
 from tests.unit.generation.constraint.test_agent_tools import LONG, tools
 
 pytestmark = pytest.mark.anyio
 
 
-class Counting(InlineTranslator):
+class Counting:
     """Counts compilations."""
 
     def __init__(self) -> None:
@@ -25,14 +25,14 @@ class Counting(InlineTranslator):
 
     async def translate(self, request: bytes) -> Compiled:
         self.count += 1
-        return await super().translate(request)
+        return await translate_inline(request)
 
 
 @pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
 async def test_they_are_enforced_and_compiled_once(form: ChatFormat, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalogue, "CATALOGUE_S", 600.0)  # of a machine that may be busy
     translator = Counting()
-    cache = GrammarCache(translator)
+    cache = GrammarCache(translator.translate)
     for _ in range(2):
         calls = await cache.compile_calls(form, tools(), parallel=True, constraint=None)
         others = [warning for warning in calls.warnings if warning != LONG]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.core.images import ImagePiece
+from jan_serve.core.media import ImagePiece
 from tests.support.fake_client import FakeClient, FakeModels, fake_facts, prompt_text
 from tests.support.fronts import http_client
 from tests.support.pictures import BLUE, RED, data_url, picture, png_header

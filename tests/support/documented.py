@@ -8,16 +8,16 @@ from typing import Any
 from fastapi import FastAPI
 
 from jan_serve.api.app import create_app
-from tests.support.compiling import InlineTranslator
+from tests.support.compiling import translate_inline
 from tests.support.fake_client import FakeModels
 from tests.support.fronts import make_settings
-from tests.support.rendering import InlineRenderer
+from tests.support.rendering import render_inline
 
 
 @cache
 def application() -> FastAPI:
     """An application over fakes; its document has all routes except management's."""
-    return create_app(make_settings(), FakeModels(), InlineRenderer(), InlineTranslator())
+    return create_app(make_settings(), FakeModels(), render_inline, translate_inline)
 
 
 def document() -> dict[str, Any]:

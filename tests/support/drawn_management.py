@@ -15,12 +15,12 @@ from jan_serve.api.management import Management
 from jan_serve.store.library import ModelLibrary
 from jan_serve.store.resolve import ModelResolver
 from tests.integration.store.conftest import FILE, REPO, model_bytes
-from tests.support.compiling import InlineTranslator
+from tests.support.compiling import translate_inline
 from tests.support.fake_client import FakeModels
 from tests.support.fake_hub import FakeRepo, running_hub
 from tests.support.fronts import make_settings
 from tests.support.managed import add_model, listening, managed_app
-from tests.support.rendering import InlineRenderer
+from tests.support.rendering import render_inline
 
 
 def document(*dialects: DialectFactory) -> dict[str, Any]:
@@ -35,8 +35,8 @@ def document(*dialects: DialectFactory) -> dict[str, Any]:
     application = create_app(
         make_settings(),
         FakeModels(),
-        InlineRenderer(),
-        InlineTranslator(),
+        render_inline,
+        translate_inline,
         dialects=dialects,
         management=management,
     )

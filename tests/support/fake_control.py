@@ -11,10 +11,10 @@ from jan_serve.api.app import create_app
 from jan_serve.api.dialects.lmdeploy import lmdeploy_dialect
 from jan_serve.errors import InvalidRequest
 from jan_serve.supervisor.kv_transfer.peer_links import TcpPeerLinks
-from tests.support.compiling import InlineTranslator
+from tests.support.compiling import translate_inline
 from tests.support.fake_client import FakeModels
 from tests.support.fronts import make_settings
-from tests.support.rendering import InlineRenderer
+from tests.support.rendering import render_inline
 
 
 class FakeControl:
@@ -58,8 +58,8 @@ async def controlled_client(
     app = create_app(
         make_settings(),
         models or FakeModels(),
-        InlineRenderer(),
-        InlineTranslator(),
+        render_inline,
+        translate_inline,
         control=control,
         dialects=(lmdeploy_dialect,),
     )

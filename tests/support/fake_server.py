@@ -24,9 +24,9 @@ from jan_serve.ipc.messages import EngineSettings
 from jan_serve.logs.log_lines import configure_logging
 from jan_serve.supervisor.models.model_manager import ModelManager
 from jan_serve.wiring.parts import build_compiler, build_renderer, manager_limits
-from tests.support.compiling import InlineTranslator
+from tests.support.compiling import translate_inline
 from tests.support.engines import FAKE_ENGINE, FakeResolver
-from tests.support.rendering import InlineRenderer
+from tests.support.rendering import render_inline
 from tests.support.served import Served, running
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -49,7 +49,7 @@ async def fake_app(
     """The application for an ASGI client, and its models, whose workers end with the block."""
     made, manager = build(folder, names, settings)
     try:
-        yield create_app(made, manager, InlineRenderer(), InlineTranslator()), manager
+        yield create_app(made, manager, render_inline, translate_inline), manager
     finally:
         await manager.shutdown(0)
 

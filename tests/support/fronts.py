@@ -20,10 +20,10 @@ from jan_serve.api.http.draining_server import server_config
 from jan_serve.api.served_models import ServedModels
 from jan_serve.api.server import ModelServer
 from jan_serve.config import Settings
-from tests.support.compiling import InlineTranslator
+from tests.support.compiling import translate_inline
 from tests.support.fake_client import FakeModels
 from tests.support.imaging import InlineDecoder
-from tests.support.rendering import InlineRenderer
+from tests.support.rendering import render_inline
 
 
 def make_settings(**changes: Any) -> Settings:
@@ -72,9 +72,9 @@ async def http_client(
         app = create_app(
             make_settings(**settings),
             behind,
-            InlineRenderer(),
-            InlineTranslator(),
-            decoder=InlineDecoder(),
+            render_inline,
+            translate_inline,
+            decoder=InlineDecoder().decode,
             dialects=dialects,
         )
     replaceable.current = models or FakeModels()
@@ -110,7 +110,7 @@ async def live_server(
 ) -> AsyncGenerator[int]:
     """A server on this event loop; the value is its port. It ends with the block."""
     served: Any = NoShutdown(models or FakeModels())
-    app = create_app(make_settings(**settings), served, InlineRenderer(), InlineTranslator())
+    app = create_app(make_settings(**settings), served, render_inline, translate_inline)
     async with serve_app(app, served, connection=connection) as port:
         yield port
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from jan_serve.imaging.decoder import decoded
+from jan_serve.image_decoding.decoder import decoded
 from jan_serve.ipc.helper import LENGTH
-from jan_serve.ipc.imaging import DecodeImage, decode_request, frame
+from jan_serve.ipc.image_decoding import DecodeImage, decode_request, frame
 
 
 @dataclass
 class InlineDecoder:
-    """An ImageDecoder. Only for images written by tests. asked: what it decoded."""
+    """Its `decode` is an ImageDecoder. Only for images written by tests. asked: what it decoded."""
 
     asked: list[DecodeImage] = field(default_factory=list[DecodeImage])
 

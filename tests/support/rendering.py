@@ -7,10 +7,7 @@ from jan_serve.ipc.helper import LENGTH
 from jan_serve.ipc.rendering import RenderRequest, decode_request, frame
 
 
-class InlineRenderer:
+async def render_inline(request: RenderRequest) -> str:
     """A TemplateRenderer. Only for templates written by tests: nothing ends a runaway template."""
-
-    async def render(self, request: RenderRequest) -> str:
-        """Renders at once, what comes out of the renderer's pipe."""
-        request = decode_request(frame(request)[LENGTH.size :])
-        return render_prompt(request.prompt, request.facts, lambda: request.now)
+    request = decode_request(frame(request)[LENGTH.size :])
+    return render_prompt(request.prompt, request.facts, lambda: request.now)

@@ -61,7 +61,7 @@ from jan_serve.config import Settings
 from jan_serve.errors import JanServeError
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
 from jan_serve.generation.deadline import RunningRequests
-from jan_serve.generation.images import ImageReader
+from jan_serve.generation.image_reader import ImageReader
 from jan_serve.generation.ports import ConstraintTranslator, ImageDecoder, TemplateRenderer
 from jan_serve.generation.prepare import RequestPreparer
 from jan_serve.generation.profiles import ProfileOf
@@ -202,7 +202,7 @@ def _middleware(
         Middleware(
             RequestContext,
             envelopes=envelopes,
-            metrics=metrics,
+            count=metrics.observe,
             lifecycle=lifecycle,
             probe_paths=[path for dialect in dialects for path in dialect.probe_paths],
             rewrites=[dialect.rewrite_head for dialect in dialects if dialect.rewrite_head is not None],

@@ -23,6 +23,7 @@ from jan_serve.control.control_plane import ServerControl
 from jan_serve.daemon.observer import ServerObserver
 from jan_serve.errors import Draining, JanServeError
 from jan_serve.generation.profiles import ProfileOf
+from jan_serve.quick_imports import quick_imports
 from jan_serve.resources import page_folder, shipped_grammars
 from jan_serve.store.library import ModelLibrary
 from jan_serve.supervisor.constraint_compiler import ConstraintCompilerPool
@@ -108,19 +109,20 @@ def run(
     None makes one.
     """
     with recent_log() as log:
-        app = create_app(
-            settings,
-            models,
-            renderer,
-            translator,
-            named_grammars=GrammarFiles(shipped_grammars(), settings.grammars_dir),
-            profile_of=profile_of,
-            page=page_folder(),
-            management=Management(models, library) if library is not None else None,
-            log=log,
-            control=control,
-            decoder=decoder,
-        )
+        with quick_imports():
+            app = create_app(
+                settings,
+                models,
+                renderer.render,
+                translator.translate,
+                named_grammars=GrammarFiles(shipped_grammars(), settings.grammars_dir),
+                profile_of=profile_of,
+                page=page_folder(),
+                management=Management(models, library) if library is not None else None,
+                log=log,
+                control=control,
+                decoder=None if decoder is None else decoder.decode,
+            )
         config = server_config(app)
         with runner or asyncio.Runner(loop_factory=config.get_loop_factory()) as loop:
             parts: AppParts = app.state.parts

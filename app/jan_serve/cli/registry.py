@@ -28,27 +28,29 @@ COMMANDS: Final = {
         "List the nodes of a proxy: state, models, load, cache hits, and why one gets no requests.",
     ),
     "pull": Command(
-        "pull:pull",
+        "models.pull:pull",
         "Download a model. Without a quantisation, choose the best one that fits this machine.",
     ),
     "import": Command(
-        "import_:import_",
+        "models.import_:import_",
         "Link models of other programs into the models folder. Without NAME or --all, list them.",
     ),
-    "ls": Command("ls:ls", "List the local models with the names that requests use."),
-    "show": Command("show:show", "Show the files, source, digests, names and header of a model."),
-    "rm": Command("rm:rm", "Delete models. Asks before deleting files that were not pulled or imported."),
+    "ls": Command("models.ls:ls", "List the local models with the names that requests use."),
+    "show": Command("models.show:show", "Show the files, source, digests, names and header of a model."),
+    "rm": Command(
+        "models.rm:rm", "Delete models. Asks before deleting files that were not pulled or imported."
+    ),
     "run": Command(
         "run:run",
         "Answer a prompt, or chat if there is none. Starts a server if none runs, and stops it at the end.",
     ),
     "ps": Command(
-        "ps:ps",
+        "models.ps:ps",
         "List the loaded models of the running server. The exit status is 3 if no server runs.",
     ),
-    "load": Command("load:load", "Load models on the running server. Ctrl-C stops the current load."),
+    "load": Command("models.load:load", "Load models on the running server. Ctrl-C stops the current load."),
     "stop": Command(
-        "stop:stop",
+        "models.stop:stop",
         "Unload models; the server keeps running. The next request for a model loads it again.",
     ),
     "logs": Command("logs:logs", "Show the log of the running server. It never contains prompts or answers."),

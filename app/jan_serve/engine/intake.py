@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from collections.abc import Sequence as Items
 
-from jan_serve.core.images import AudioPiece, ImagePiece
+from jan_serve.core.media import AudioPiece, ImagePiece
 from jan_serve.core.sequence_state import SequenceState
 from jan_serve.engine.cache.prefix_mark import PrefixMark
 from jan_serve.engine.constraint.grammar_executor import GrammarExecutor

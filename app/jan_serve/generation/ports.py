@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from jan_serve.core.kv_transfer import RemoteState
 from jan_serve.core.model_facts import ModelFacts
 from jan_serve.ipc.compiling import Compiled
-from jan_serve.ipc.imaging import DecodeImage
+from jan_serve.ipc.image_decoding import DecodeImage
 from jan_serve.ipc.messages import (
     CountRequest,
     DetokenizeRequest,
@@ -97,40 +97,21 @@ class SequenceStates(Protocol):
         ...
 
 
-class TemplateRenderer(Protocol):
-    """Where chat templates are rendered."""
+TemplateRenderer = Callable[[RenderRequest], Awaitable[str]]
+"""The prompt's text. Raises TemplateError, UnsupportedContent, and ProtocolError for values it cannot take."""
 
-    async def render(self, request: RenderRequest) -> str:
-        """The prompt's text. Raises TemplateError, UnsupportedContent, and ProtocolError for values it cannot take."""
-        ...
+ImageDecoder = Callable[[DecodeImage], Awaitable[bytes]]
+"""The pixels: RGB8, rows from the top. Raises InvalidImage; EngineCrashed, Unavailable."""
 
+ImageFetcher = Callable[[str], Awaitable[bytes]]
+"""The file at a URL. Raises InvalidImage."""
 
-class ImageDecoder(Protocol):
-    """Where images are decoded."""
+ConstraintTranslator = Callable[[bytes], Awaitable[Compiled]]
+"""The grammar or grammars of an encoded CompileRequest. Cancelling the call ends the work.
 
-    async def decode(self, request: DecodeImage) -> bytes:
-        """Its pixels: RGB8, rows from the top. Raises InvalidImage; EngineCrashed, Unavailable."""
-        ...
-
-
-class ImageFetcher(Protocol):
-    """Where images of URLs come from."""
-
-    async def fetch(self, url: str) -> bytes:
-        """The file. Raises InvalidImage."""
-        ...
-
-
-class ConstraintTranslator(Protocol):
-    """Where constraints and the calls of tools are compiled."""
-
-    async def translate(self, request: bytes) -> Compiled:
-        """The grammar or grammars of a CompileRequest, which is encoded. Cancelling the call ends the work.
-
-        Raises InvalidGrammar, InvalidSchema, UnsupportedSchema, UnsupportedPattern, GrammarTooComplex; EngineCrashed,
-        Unavailable.
-        """
-        ...
+Raises InvalidGrammar, InvalidSchema, UnsupportedSchema, UnsupportedPattern, GrammarTooComplex; EngineCrashed,
+Unavailable.
+"""
 
 
 class ModelLeases(Protocol):

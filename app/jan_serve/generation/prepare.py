@@ -37,7 +37,7 @@ from jan_serve.generation.answer_plan import (
 )
 from jan_serve.generation.cache_salt import cache_salt
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
-from jan_serve.generation.images import ImageReader, MarkedMessages, ReadImage, counted, shown
+from jan_serve.generation.image_reader import ImageReader, MarkedMessages, ReadImage, counted, shown
 from jan_serve.generation.infill import infill_pieces
 from jan_serve.generation.ports import EngineClient, TemplateRenderer
 from jan_serve.generation.profiles import ModelProfile, ProfileOf, with_defaults
@@ -241,7 +241,7 @@ class RequestPreparer:
         tools = tuple(_without_dialect(tool) for tool in usable_tools(prompt))
         seen = msgspec.structs.replace(prompt, messages=marked.messages, tools=tools)
         render = RenderRequest(prompt=seen, facts=template_facts, now=self._now())
-        return marked, await self._renderer.render(render)
+        return marked, await self._renderer(render)
 
     async def _plain_prompt(self, request: GenerationRequest, client: EngineClient) -> EnginePrompt:
         match request.prompt:

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from jan_serve.core.images import AudioPiece, ImagePiece, MediaPiece, PromptPiece
+from jan_serve.core.media import AudioPiece, ImagePiece, MediaPiece, PromptPiece
 from jan_serve.ipc.messages import EngineRequest, MediaData
 
 PART_BYTES: Final = 1 << 20

@@ -257,7 +257,7 @@ def _guarded(settings: ProxySettings, app: ASGIApp, metrics: ProxyMetrics, lifec
     app = OriginGuard(app, envelopes=forms, allowed=settings.allowed_origins, open_paths=OPEN_PATHS)
     app = HostGuard(app, envelopes=forms, bound=settings.host, allowed=settings.allowed_hosts)
     app = RequestContext(
-        app, envelopes=forms, metrics=metrics, lifecycle=lifecycle, probe_paths=("/extras/nodes",)
+        app, envelopes=forms, count=metrics.observe, lifecycle=lifecycle, probe_paths=("/extras/nodes",)
     )
     return Lingering(app)
 

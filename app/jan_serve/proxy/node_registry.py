@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from http import HTTPStatus
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 from jan_serve.api.errors import http_problem
 from jan_serve.errors import JanServeError
 from jan_serve.fleet.fleet import MAX_NODES, Fleet
 from jan_serve.fleet.node import Node, Role, State
 from jan_serve.proxy.discovery import key_headers, models_of
+from jan_serve.proxy.distserve.links import PairLinks
 from jan_serve.proxy.fleet_file import FleetFile, NodeRecord
 from jan_serve.proxy.node_wire import NodeRequest, url_of_text
 from jan_serve.proxy.probes import Probes
@@ -27,18 +28,6 @@ TERMINATE_S: Final = 10.0
 _ADDS_AT_ONCE: Final = 64
 
 
-class NodeLinks(Protocol):
-    """Links between prefill and decode nodes, as far as membership changes them."""
-
-    def has(self, node: Node) -> bool:
-        """Whether the node is linked with another one."""
-        ...
-
-    def drop(self, node: Node) -> Awaitable[None]:
-        """Undo the links of a node."""
-        ...
-
-
 class NodeRegistry:
     """Event loop only. file: None if nodes are not remembered."""
 
@@ -46,7 +35,7 @@ class NodeRegistry:
         self,
         fleet: Fleet,
         client: NodeClient,
-        links: NodeLinks,
+        links: PairLinks,
         key: str | None,
         clock: Callable[[], float],
         file: FleetFile | None,

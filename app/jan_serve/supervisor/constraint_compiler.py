@@ -1,6 +1,6 @@
 """Compiles constraints in killable processes. The first one starts soon after a load.
 
-Implements `generation.ports.ConstraintTranslator`.
+`ConstraintCompilerPool.translate` is a `generation.ports.ConstraintTranslator`.
 """
 
 from __future__ import annotations

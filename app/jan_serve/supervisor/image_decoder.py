@@ -1,6 +1,6 @@
 """Decodes images in killable processes, which the first image starts.
 
-Implements `generation.ports.ImageDecoder`.
+`ImageDecoderPool.decode` is a `generation.ports.ImageDecoder`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from jan_serve.errors import InvalidImage, error_from_payload
-from jan_serve.ipc.imaging import DecodedImage, DecodeImage, decode_reply, frame
+from jan_serve.ipc.image_decoding import DecodedImage, DecodeImage, decode_reply, frame
 from jan_serve.supervisor.workers.helper_process import HelperLimit, HelperPool, helper_command
 
 WALL_LIMIT_S: Final = 30.0

@@ -1,6 +1,6 @@
 """Renders chat templates in killable processes. The first one starts with the server, or with a load after a rest.
 
-Implements `generation.ports.TemplateRenderer`.
+`TemplateRendererPool.render` is a `generation.ports.TemplateRenderer`.
 """
 
 from __future__ import annotations

@@ -10,19 +10,19 @@ import schemathesis
 from jan_serve.api.app import create_app
 from jan_serve.api.dialects.lmdeploy import lmdeploy_dialect
 from jan_serve.api.dialects.lmdeploy.paths import CONTROL_PATHS
-from tests.support.compiling import InlineTranslator
+from tests.support.compiling import translate_inline
 from tests.support.drawn_calls import CHECKS, drawn
 from tests.support.fake_client import FakeModels
 from tests.support.fake_control import FakeControl
 from tests.support.fronts import make_settings
-from tests.support.rendering import InlineRenderer
+from tests.support.rendering import render_inline
 
 _CONTROL = FakeControl()
 _APP = create_app(
     make_settings(),
     FakeModels(),
-    InlineRenderer(),
-    InlineTranslator(),
+    render_inline,
+    translate_inline,
     control=_CONTROL,
     dialects=(lmdeploy_dialect,),
 )

@@ -14,10 +14,10 @@ from jan_serve.api.dialects.lmdeploy import lmdeploy_dialect
 from jan_serve.api.dialects.lmdeploy.routes_status import add_model_route, add_state_routes
 from jan_serve.api.routes.health import Health, ModelHealth
 from tests.contract.lmdeploy.support import http_client
-from tests.support.compiling import InlineTranslator
+from tests.support.compiling import translate_inline
 from tests.support.fake_client import FakeClient, FakeModels
 from tests.support.fronts import make_settings
-from tests.support.rendering import InlineRenderer
+from tests.support.rendering import render_inline
 
 pytestmark = pytest.mark.anyio
 
@@ -65,7 +65,7 @@ async def test_health_is_open_and_in_the_form_of_0_16() -> None:
 
 async def test_health_and_metrics_are_served_while_the_server_drains() -> None:
     app = create_app(
-        make_settings(), FakeModels(), InlineRenderer(), InlineTranslator(), dialects=(lmdeploy_dialect,)
+        make_settings(), FakeModels(), render_inline, translate_inline, dialects=(lmdeploy_dialect,)
     )
     app.state.parts.lifecycle.draining = True
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:

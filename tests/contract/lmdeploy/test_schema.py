@@ -9,10 +9,10 @@ from typing import Any, Final, cast
 import pytest
 
 from jan_serve.api.app import create_app
-from tests.support.compiling import InlineTranslator
+from tests.support.compiling import translate_inline
 from tests.support.fake_client import FakeModels
 from tests.support.fronts import make_settings
-from tests.support.rendering import InlineRenderer
+from tests.support.rendering import render_inline
 
 ROUTES: Final[dict[str, dict[str, Any]]] = json.loads(
     (Path(__file__).parent / "api.json").read_text(encoding="utf-8")
@@ -22,7 +22,7 @@ ROUTES: Final[dict[str, dict[str, Any]]] = json.loads(
 @pytest.fixture(scope="module")
 def ours() -> dict[str, Any]:
     """Our own document."""
-    return create_app(make_settings(), FakeModels(), InlineRenderer(), InlineTranslator()).openapi()
+    return create_app(make_settings(), FakeModels(), render_inline, translate_inline).openapi()
 
 
 def fields_of(document: dict[str, Any], route: str) -> dict[str, Any]:

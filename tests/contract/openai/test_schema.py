@@ -11,10 +11,10 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from jan_serve.api.app import create_app
-from tests.support.compiling import InlineTranslator
+from tests.support.compiling import translate_inline
 from tests.support.fake_client import FakeClient, FakeModels
 from tests.support.fronts import http_client, make_settings
-from tests.support.rendering import InlineRenderer
+from tests.support.rendering import render_inline
 
 DOCUMENT: Final[dict[str, Any]] = json.loads((Path(__file__).parent / "api.json").read_text(encoding="utf-8"))
 SCHEMAS: Final[dict[str, Any]] = DOCUMENT["components"]["schemas"]
@@ -24,7 +24,7 @@ ROUTES: Final[dict[str, dict[str, str | None]]] = DOCUMENT["routes"]
 @pytest.fixture(scope="module")
 def ours() -> dict[str, Any]:
     """Our own document."""
-    return create_app(make_settings(), FakeModels(), InlineRenderer(), InlineTranslator()).openapi()
+    return create_app(make_settings(), FakeModels(), render_inline, translate_inline).openapi()
 
 
 def check(name: str, instance: object) -> None:

@@ -16,10 +16,10 @@ from jan_serve.api.dialects.tgi import tgi_dialect
 from jan_serve.core.events import TokenInfo
 from jan_serve.errors import Draining, EngineCrashed
 from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, EngineRequest, Tokenized, TokenizeRequest
-from tests.support.compiling import InlineTranslator
+from tests.support.compiling import translate_inline
 from tests.support.fake_client import FakeClient, FakeModels, Script, endings, fake_facts, saying
 from tests.support.fronts import http_client, live_server, make_settings, raw_client, raw_post
-from tests.support.rendering import InlineRenderer
+from tests.support.rendering import render_inline
 
 pytestmark = pytest.mark.anyio
 
@@ -219,7 +219,7 @@ async def test_a_server_that_stops_returns_the_model(path: str, stage: str) -> N
     models = WatchedModels(fake)
     if stage == "answer":
         fake.go_on.set()
-    app = create_app(make_settings(), models, InlineRenderer(), InlineTranslator(), dialects=(tgi_dialect,))
+    app = create_app(make_settings(), models, render_inline, translate_inline, dialects=(tgi_dialect,))
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         body = {**NATIVE, "prompt": ["a", "b"]}

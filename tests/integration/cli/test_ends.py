@@ -136,7 +136,7 @@ sys.exit(main())
     [
         (["ls"], "jan_serve.cli"),
         (["ls"], "typer"),
-        (["ls"], "jan_serve.cli.commands.ls"),
+        (["ls"], "jan_serve.cli.commands.models.ls"),
         (["ls"], "pydantic"),
         (["serve", "--port", "0"], "jan_serve.cli.commands.serve"),
         (["serve", "--port", "0"], "jan_serve.api.server"),

@@ -24,7 +24,7 @@ def configured(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("JAN_SERVE_CONFIG", str(tmp_path / "config.toml"))
     monkeypatch.setenv("HF_ENDPOINT", bench.hub.url)
     monkeypatch.setattr("jan_serve.wiring.parts.builtin_model", lambda: None)
-    monkeypatch.setattr("jan_serve.cli.commands.pull.free_memory", lambda: FreeMemory(FREE))
+    monkeypatch.setattr("jan_serve.cli.commands.models.pull.free_memory", lambda: FreeMemory(FREE))
     monkeypatch.setattr("pathlib.Path.home", lambda: tmp_path / "home")
     return bench
 
@@ -80,7 +80,7 @@ def test_the_quantisation_is_chosen_by_memory_with_a_reason(
     assert pulled["quantisation"] == "Q8_0"
     assert pulled["reason"] == "Q8_0: it needs about 0.5 GB of the 7.2 GB that are free."
     assert "Chose Q8_0" in run.err
-    monkeypatch.setattr("jan_serve.cli.commands.pull.free_memory", lambda: FreeMemory(100_000_000))
+    monkeypatch.setattr("jan_serve.cli.commands.models.pull.free_memory", lambda: FreeMemory(100_000_000))
     assert run("pull", "org/Many") == 1
     assert (
         "the smallest, Q2_K, needs about 0.5 GB" in run.err and "org/Many:Q2_K to have it anyway" in run.err

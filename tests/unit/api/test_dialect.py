@@ -31,10 +31,10 @@ from jan_serve.core.request import GenerationRequest, TextPrompt
 from jan_serve.errors import InvalidRequest
 from jan_serve.generation.batch import PromptEvent, generate_batch
 from jan_serve.generation.service import GenerationService
-from tests.support.compiling import InlineTranslator
+from tests.support.compiling import translate_inline
 from tests.support.fake_client import FakeModels
 from tests.support.fronts import http_client, make_settings
-from tests.support.rendering import InlineRenderer
+from tests.support.rendering import render_inline
 
 pytestmark = pytest.mark.anyio
 
@@ -204,7 +204,7 @@ async def test_its_middleware_and_metric_see_requests() -> None:
 
 
 async def test_its_probes_are_served_while_the_server_drains() -> None:
-    app = create_app(make_settings(), FakeModels(), InlineRenderer(), InlineTranslator(), dialects=ALL)
+    app = create_app(make_settings(), FakeModels(), render_inline, translate_inline, dialects=ALL)
     app.state.parts.lifecycle.draining = True
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
@@ -217,7 +217,7 @@ async def test_its_probes_are_served_while_the_server_drains() -> None:
 def test_it_amends_the_document_and_nothing_else_changes() -> None:
     def paths(dialects: tuple[Any, ...]) -> dict[str, Any]:
         return create_app(
-            make_settings(), FakeModels(), InlineRenderer(), InlineTranslator(), dialects=dialects
+            make_settings(), FakeModels(), render_inline, translate_inline, dialects=dialects
         ).openapi()["paths"]
 
     found, before = paths(ALL), paths(DIALECTS)

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from jan_serve.core.images import AudioPiece, ImagePiece, PromptPiece
+from jan_serve.core.media import AudioPiece, ImagePiece, PromptPiece
 from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.core.sequence_state import SequenceState
 from jan_serve.engine.intake import Intake

@@ -10,12 +10,12 @@ from jan_serve.core.events import GenerationEvent
 from jan_serve.core.request import GenerationRequest
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
 from jan_serve.generation.deadline import RunningRequests
-from jan_serve.generation.images import ImageReader
+from jan_serve.generation.image_reader import ImageReader
 from jan_serve.generation.prepare import RequestPreparer
 from jan_serve.generation.service import GenerationService
-from tests.support.compiling import InlineTranslator
+from tests.support.compiling import translate_inline
 from tests.support.fake_client import FakeModels
-from tests.support.rendering import InlineRenderer
+from tests.support.rendering import render_inline
 
 SEED = 77
 
@@ -23,8 +23,8 @@ SEED = 77
 def preparer(images: ImageReader | None = None) -> RequestPreparer:
     """One whose clock stands and whose seeds are all SEED."""
     return RequestPreparer(
-        GrammarCache(InlineTranslator()),
-        InlineRenderer(),
+        GrammarCache(translate_inline),
+        render_inline,
         now=lambda: datetime(2026, 3, 4, tzinfo=UTC),
         seed=lambda: SEED,
         images=images,

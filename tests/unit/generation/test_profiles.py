@@ -18,9 +18,9 @@ from jan_serve.generation.prepare import RequestPreparer
 from jan_serve.generation.profiles import ModelProfile, with_defaults
 from jan_serve.generation.template_choice import TemplateOverride
 from jan_serve.ipc.messages import AdapterUse
-from tests.support.compiling import InlineTranslator
+from tests.support.compiling import translate_inline
 from tests.support.fake_client import FakeClient, fake_facts
-from tests.support.rendering import InlineRenderer
+from tests.support.rendering import render_inline
 
 pytestmark = pytest.mark.anyio
 
@@ -112,8 +112,8 @@ async def test_the_engine_is_told() -> None:
     profile = ModelProfile(template=TemplateOverride("t", "<{{ messages[0].content }}>"), defaults=DEFAULTS)
     chat = ChatPrompt(messages=(Message(role="user", content="Hi"),))
     preparer = RequestPreparer(
-        GrammarCache(InlineTranslator()),
-        InlineRenderer(),
+        GrammarCache(translate_inline),
+        render_inline,
         now=lambda: datetime(2026, 3, 4, tzinfo=UTC),
         profile_of=lambda model, requested: {"fake": profile}[model],
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jan_serve.core.images import AudioPiece, ImagePiece
+from jan_serve.core.media import AudioPiece, ImagePiece
 from jan_serve.ipc.media_frames import PART_BYTES, media_frames, with_media
 from jan_serve.ipc.messages import EngineRequest, MediaData
 

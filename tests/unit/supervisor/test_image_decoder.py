@@ -12,9 +12,9 @@ import pytest
 from PIL import Image
 
 from jan_serve.errors import EngineCrashed, InvalidImage, Overloaded
-from jan_serve.images.header import ImageHeader, checked_header
-from jan_serve.images.limits import shown_size
-from jan_serve.ipc.imaging import DecodeImage
+from jan_serve.image_files.header import ImageHeader, checked_header
+from jan_serve.image_files.limits import shown_size
+from jan_serve.ipc.image_decoding import DecodeImage
 from jan_serve.supervisor.image_decoder import ImageDecoderPool, default_imaging_command
 from jan_serve.supervisor.workers.helper_process import PROCESSES
 from tests.support.pictures import RED, encoded, picture, png_chunk, png_header

@@ -16,6 +16,7 @@ from starlette.routing import BaseRoute, Match, compile_path
 from starlette.types import Receive, Scope, Send
 
 from jan_serve.errors import Unavailable
+from jan_serve.quick_imports import quick_imports
 
 _CHOSEN: Final = "jan_serve.route"
 
@@ -38,7 +39,8 @@ class DeferredRoute(APIRoute):
         analyse = self.__dict__.pop("_analyse", None)
         if analyse is None:
             raise AttributeError(name)
-        analyse()
+        with quick_imports():
+            analyse()
         return getattr(self, name)
 
 
@@ -52,7 +54,8 @@ class DeferredRoutes(BaseRoute):
     def routes(self) -> list[BaseRoute]:
         """Raises Unavailable if its modules cannot be read now; the next call tries again."""
         try:
-            return self._make().routes
+            with quick_imports():
+                return self._make().routes
         except OSError as error:
             raise Unavailable(f"The server cannot read its own files: {error.strerror}.") from error
 

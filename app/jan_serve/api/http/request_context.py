@@ -6,7 +6,7 @@ import logging
 import re
 import uuid
 from collections.abc import Callable, Iterable
-from typing import Final, Protocol
+from typing import Final
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -29,10 +29,8 @@ _PROBE_PATHS: Final = frozenset({"/health", "/ready", "/metrics", "/logs"})
 """Polled about the server: they get no log line, and a drain does not wait for them."""
 
 
-class RequestMetrics(Protocol):
-    def observe(self, route: str, status: int, record: RequestRecord) -> None:
-        """Count a finished request; its status is 499 if its client left."""
-        ...
+CountRequest = Callable[[str, int, RequestRecord], None]
+"""Counts a finished request: its route, its status, which is 499 if its client left, and its record."""
 
 
 class RequestContext:
@@ -41,7 +39,7 @@ class RequestContext:
         app: ASGIApp,
         *,
         envelopes: Envelopes,
-        metrics: RequestMetrics,
+        count: CountRequest,
         lifecycle: Lifecycle,
         probe_paths: Iterable[str] = (),
         rewrites: Iterable[Callable[[Scope], None]] = (),
@@ -49,7 +47,7 @@ class RequestContext:
         """probe_paths: besides the server's own. rewrites: of dialects, see Dialect.rewrite_head."""
         self._app = app
         self._envelopes = envelopes
-        self._metrics = metrics
+        self._count = count
         self._lifecycle = lifecycle
         self._probe_paths = _PROBE_PATHS | frozenset(probe_paths)
         self._rewrites = tuple(rewrites)
@@ -89,7 +87,7 @@ class RequestContext:
                     await response(scope, receive, send_with_headers)
             finally:
                 record.cancelled = record.cancelled or status in (0, CLIENT_CLOSED)
-                self._metrics.observe(_route(scope), status or CLIENT_CLOSED, record)
+                self._count(_route(scope), status or CLIENT_CLOSED, record)
                 if not probe:
                     _log(scope, status, record)
 

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from jan_serve.cli.chat.answer_format import read_format
 from jan_serve.cli.chat.conversation import Conversation
-from jan_serve.cli.chat.images import image_url
+from jan_serve.cli.chat.image_url import image_url
 from jan_serve.cli.chat.parameters import PARAMETERS, parameter
 from jan_serve.cli.client.load_progress import load_model
 from jan_serve.cli.client.server_client import ServerClient

@@ -12,7 +12,7 @@ from jan_serve.cli.chat.answer_display import AnswerDisplay
 from jan_serve.cli.chat.answer_format import read_format
 from jan_serve.cli.chat.chat_answer import ChatAnswer, ask
 from jan_serve.cli.chat.conversation import Conversation
-from jan_serve.cli.chat.images import image_url
+from jan_serve.cli.chat.image_url import image_url
 from jan_serve.cli.chat.parameters import assignments
 from jan_serve.cli.chat.session import chat
 from jan_serve.cli.chat.slash_commands import ChatSession, model_names

@@ -5,13 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from jan_serve.engine.adapters import Adapters
-from jan_serve.engine.embedding.input_pooling import EmbedJob, Floats, InputPooling
+from jan_serve.engine.embedding.input_pooling import EmbedJob, Floats, InputsInPieces, WholeInputs
 from jan_serve.engine.embedding.interruptible_decode import InterruptibleDecode
+from jan_serve.engine.embedding.last_token_scores import LastTokenScores
 from jan_serve.engine.llama.context import Batch, LlamaContext
 from jan_serve.engine.llama.vocab import Vocab
 from jan_serve.engine.phase import PhaseClock
 from jan_serve.errors import ContextLengthExceeded, InvalidRequest
 from jan_serve.ipc.messages import Embedded, EmbedRequest
+
+InputPooling = WholeInputs | InputsInPieces | LastTokenScores
 
 
 class Embedder:

@@ -6,8 +6,8 @@ import psutil
 
 from jan_serve.core.model_facts import ModelFacts
 from jan_serve.engine.adapters import Adapters
-from jan_serve.engine.embedding.embedder import Embedder
-from jan_serve.engine.embedding.input_pooling import MAX_SEQUENCES, InputPooling, InputsInPieces, WholeInputs
+from jan_serve.engine.embedding.embedder import Embedder, InputPooling
+from jan_serve.engine.embedding.input_pooling import MAX_SEQUENCES, InputsInPieces, WholeInputs
 from jan_serve.engine.embedding.last_token_scores import LastTokenScores
 from jan_serve.engine.llama.context import LlamaContext
 from jan_serve.engine.llama.model import LlamaModel

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -158,14 +158,6 @@ class InputsInPieces:
         if job.num_read == length:
             job.vectors.append(total / np.float32(length) if self._pooling == "mean" else total)
             job.num_read, job.total = 0, None
-
-
-class InputPooling(Protocol):
-    """WholeInputs, InputsInPieces or LastTokenScores."""
-
-    def advance(self, job: EmbedJob, room: int, decode: Decode) -> None: ...
-
-    def close(self) -> None: ...
 
 
 class Piece(NamedTuple):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,7 +18,7 @@ import llama_cpp.mtmd_cpp as _mtmd
 import numpy as np
 import numpy.typing as npt
 
-from jan_serve.core.images import ImagePiece, MediaPiece
+from jan_serve.core.media import ImagePiece, MediaPiece
 from jan_serve.engine.llama import backend
 from jan_serve.engine.llama.model import LlamaModel
 from jan_serve.errors import EngineFailure, InvalidModel
@@ -115,10 +115,10 @@ class Projector:
             return self._parts(chunks)
 
     @contextmanager
-    def opened(self, piece: MediaPiece) -> Generator[OpenedMedia]:
-        """Prepare a piece for encoding; blocks. Raises EngineFailure."""
+    def opened(self, piece: MediaPiece) -> Generator[Callable[[int], Embeddings]]:
+        """A function that encodes the chunk of a number; see OpenedMedia.encode. Blocks. Raises EngineFailure."""
         with self._chunks(piece) as chunks:
-            yield OpenedMedia(self, chunks, self._width)
+            yield OpenedMedia(self, chunks, self._width).encode
 
     def _lay_out_image(self, width: int, height: int) -> tuple[MarkupPart | MediaPart, ...]:
         with self._chunks(ImagePiece(width=width, height=height, digest="")) as chunks:

@@ -10,11 +10,10 @@ from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import psutil
 
-from jan_serve.core.images import MediaPiece
+from jan_serve.core.media import MediaPiece
 from jan_serve.engine.llama.projector import Embeddings
 from jan_serve.engine.media.prompt_media import MediaChunk
 from jan_serve.errors import EngineFailure, JanServeError
@@ -27,13 +26,10 @@ def embeddings_bytes() -> int:
     return min(_MAX_CACHE_BYTES, psutil.virtual_memory().total // 64)
 
 
-class Opened(Protocol):
-    """A piece that is ready to be encoded."""
+EncodeChunk = Callable[[int], Embeddings]
+"""Encodes the chunk of this number, of one piece."""
 
-    def encode(self, number: int) -> Embeddings: ...
-
-
-OpenPiece = Callable[[MediaPiece], AbstractContextManager[Opened]]
+OpenPiece = Callable[[MediaPiece], AbstractContextManager[EncodeChunk]]
 
 
 @dataclass(slots=True, eq=False)
@@ -105,12 +101,12 @@ class MediaEncoder:
     def _encode_piece(self, piece: MediaPiece) -> None:
         """Encode the wanted chunks of a piece, which is prepared once, as long as there are any."""
         with ExitStack() as stack:
-            opened: Opened | None = None
+            encode: EncodeChunk | None = None
             while (job := self._next(piece)) is not None:
                 try:
-                    if opened is None:
-                        opened = stack.enter_context(self._open(piece))
-                    self._finish(job, opened.encode(job.chunk.number))
+                    if encode is None:
+                        encode = stack.enter_context(self._open(piece))
+                    self._finish(job, encode(job.chunk.number))
                 except JanServeError as error:
                     self._finish(job, error)
                 except MemoryError:

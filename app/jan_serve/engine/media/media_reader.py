@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from jan_serve.core.images import AudioPiece, ImagePiece, MediaPiece
+from jan_serve.core.media import AudioPiece, ImagePiece, MediaPiece
 from jan_serve.engine.llama.projector import MarkupPart, MediaPart, Projector
 from jan_serve.engine.media.prompt_media import MediaChunk, PromptMedia, chunk_key, stand_ins
 from jan_serve.engine.tokens import Tokens

@@ -106,7 +106,7 @@ class GrammarCache:
 
     async def _run(self, key: bytes, data: bytes, kept: _Recent[Compiled]) -> Compiled | _Failure:
         try:
-            compiled = await self._translator.translate(data)
+            compiled = await self._translator(data)
         except JanServeError as error:
             failure = _Failure(error.code, error.payload(), self._clock() + REFUSED_FOR_S)
             if isinstance(error, InvalidRequest):

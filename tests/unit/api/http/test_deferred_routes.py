@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 from fastapi import APIRouter, FastAPI
 from starlette.testclient import TestClient
@@ -44,6 +46,13 @@ def test_a_route_is_analysed_by_its_first_request() -> None:
     assert client.get("/first/x").status_code == 422
     assert _is_analysed(first) and not _is_analysed(second)
     assert client.post("/second", json=[1, 2]).json() == 3
+
+
+def test_the_collector_does_not_visit_what_an_analysis_made() -> None:
+    (first, _), frozen = _router().routes, gc.get_freeze_count()
+    assert TestClient(_app(first)).get("/first/7").json() == {"number": 7}
+    assert gc.get_freeze_count() > frozen
+    assert gc.isenabled()
 
 
 def test_a_router_is_made_once_for_the_first_path_that_no_route_before_has() -> None:

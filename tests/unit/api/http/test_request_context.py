@@ -40,9 +40,12 @@ class Around:
     ) -> None:
         scope: Scope = {"type": "http", "method": "GET", "path": path, "headers": list(headers)}
         attach_hooks(scope, ConnectionHooks(b"/x", self.abort))
-        metrics: Any = self
         context = RequestContext(
-            app, envelopes=Envelopes({}, render_error), metrics=metrics, lifecycle=self.lifecycle, **options
+            app,
+            envelopes=Envelopes({}, render_error),
+            count=self.observe,
+            lifecycle=self.lifecycle,
+            **options,
         )
         await context(scope, self.receive, self.send)
 

@@ -15,10 +15,10 @@ import pytest
 
 from jan_serve.api.app import create_app
 from jan_serve.api.routes.recent_log import RecentLog
-from tests.support.compiling import InlineTranslator
+from tests.support.compiling import translate_inline
 from tests.support.fake_client import FakeModels
 from tests.support.fronts import NoShutdown, make_settings, serve_app
-from tests.support.rendering import InlineRenderer
+from tests.support.rendering import render_inline
 
 pytestmark = pytest.mark.anyio
 
@@ -41,7 +41,7 @@ def say(log: RecentLog, level: int, message: str, **fields: Any) -> None:
 async def client(log: RecentLog) -> AsyncGenerator[httpx.AsyncClient]:
     """A client of a server on a socket: streams end only there."""
     models: Any = NoShutdown(FakeModels())
-    app = create_app(make_settings(), models, InlineRenderer(), InlineTranslator(), log=log)
+    app = create_app(make_settings(), models, render_inline, translate_inline, log=log)
     async with (
         serve_app(app, models) as port,
         httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=10) as found,

@@ -9,10 +9,10 @@ import pytest
 
 from jan_serve.api.app import create_app
 from jan_serve.api.routes.page import page_router
-from tests.support.compiling import InlineTranslator
+from tests.support.compiling import translate_inline
 from tests.support.fake_client import FakeModels
 from tests.support.fronts import http_client, make_settings
-from tests.support.rendering import InlineRenderer
+from tests.support.rendering import render_inline
 
 pytestmark = pytest.mark.anyio
 
@@ -31,9 +31,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def page_client(folder: Path, **settings: object) -> httpx.AsyncClient:
-    app = create_app(
-        make_settings(**settings), FakeModels(), InlineRenderer(), InlineTranslator(), page=folder
-    )
+    app = create_app(make_settings(**settings), FakeModels(), render_inline, translate_inline, page=folder)
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost")
 
 

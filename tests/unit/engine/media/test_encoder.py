@@ -9,9 +9,9 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from jan_serve.core.images import ImagePiece, MediaPiece
+from jan_serve.core.media import ImagePiece, MediaPiece
 from jan_serve.engine.llama.projector import Embeddings
-from jan_serve.engine.media.encoder import MediaEncoder
+from jan_serve.engine.media.encoder import EncodeChunk, MediaEncoder
 from jan_serve.engine.media.prompt_media import MediaChunk
 from jan_serve.errors import EngineFailure
 
@@ -48,10 +48,10 @@ class Bench:
         threading.Thread(target=self.encoder.run, daemon=True).start()
 
     @contextmanager
-    def _open(self, of: MediaPiece) -> Generator[Bench]:
+    def _open(self, of: MediaPiece) -> Generator[EncodeChunk]:
         self.log.append(f"open {of.digest}")
         self._digest = of.digest
-        yield self
+        yield self.encode
         self.log.append(f"close {of.digest}")
 
     def encode(self, number: int) -> Embeddings:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jan_serve.core.images import ImagePiece
+from jan_serve.core.media import ImagePiece
 from jan_serve.engine.media.prompt_media import NO_MEDIA, MediaChunk, PromptMedia, chunk_key, stand_ins
 
 PIECE = ImagePiece(width=1, height=1, digest="ab")

@@ -24,7 +24,7 @@ from jan_serve.generation.constraint.tool_grammar import tool_grammar
 from jan_serve.ipc.compiling import Compiled, CompileRequest, CompileTool, decode_request
 from tests.conformance.llguidance_oracle import LlguidanceOracle
 from tests.support.call_grammars import call_grammars, call_trees
-from tests.support.compiling import InlineTranslator
+from tests.support.compiling import translate_inline
 from tests.unit.generation.constraint.test_call_grammar import TOOLS
 from tests.unit.grammar.sampling import Sampler
 
@@ -56,7 +56,7 @@ def tool(number: int, n_properties: int = 3, *, strict: bool | None = None) -> T
     return Tool(name=f"tool_{number}", parameters={"type": "object", "properties": properties}, strict=strict)
 
 
-class Counting(InlineTranslator):
+class Counting:
     """Counts requests by kind."""
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class Counting(InlineTranslator):
 
     async def translate(self, request: bytes) -> Compiled:
         self.counts[type(decode_request(request))] += 1
-        return await super().translate(request)
+        return await translate_inline(request)
 
 
 def accepts(grammar: CompiledGrammar, text: str) -> bool:
@@ -98,7 +98,7 @@ def test_a_hard_schema_never_fails_the_request(form: ChatFormat, schema: dict[st
 async def test_a_changed_tool_is_the_only_one_that_is_compiled_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalogue, "CATALOGUE_S", 600.0)
     translator = Counting()
-    cache = GrammarCache(translator)
+    cache = GrammarCache(translator.translate)
     tools = [tool(number) for number in range(20)]
 
     async def compile_all() -> int:
@@ -169,7 +169,7 @@ async def test_tools_that_are_not_ready_in_time_are_ready_for_the_next_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(catalogue, "CATALOGUE_S", 0.0)
-    cache = GrammarCache(InlineTranslator())
+    cache = GrammarCache(translate_inline)
     tools = [tool(number) for number in range(12)]
     first = await cache.compile_calls(HERMES, tools, parallel=True, constraint=None)
     assert "waits for the next request" in first.warnings[0]

@@ -13,7 +13,7 @@ from jan_serve.generation.constraint.grammar_cache import GrammarCache
 from jan_serve.ipc.compiling import CompileConstraint, Compiled, decode_request
 from tests.support.call_grammars import call_grammars
 from tests.support.clock import TurnedClock
-from tests.support.compiling import InlineTranslator
+from tests.support.compiling import translate_inline
 
 pytestmark = pytest.mark.anyio
 
@@ -32,7 +32,7 @@ class Translator:
     async def translate(self, request: bytes) -> Compiled:
         decoded = decode_request(request)
         if not isinstance(decoded, CompileConstraint):
-            return await InlineTranslator().translate(request)
+            return await translate_inline(request)
         self.calls.append(decoded.constraint)
         try:
             await self.gate.wait()
@@ -56,7 +56,7 @@ def clock() -> TurnedClock:
 
 @pytest.fixture
 def cache(translator: Translator, clock: TurnedClock) -> GrammarCache:
-    return GrammarCache(translator, clock=clock)
+    return GrammarCache(translator.translate, clock=clock)
 
 
 def schema(number: int) -> JsonSchemaConstraint:
@@ -95,7 +95,7 @@ async def test_numbers_beyond_64_bits_arrive(cache: GrammarCache, translator: Tr
 
 
 async def test_a_named_grammar_is_asked_for_by_its_text(translator: Translator) -> None:
-    cache = GrammarCache(translator, {"list": 'root ::= "a"'})
+    cache = GrammarCache(translator.translate, {"list": 'root ::= "a"'})
     await cache.compile(GbnfConstraint("list"))
     assert translator.calls == [GbnfConstraint('root ::= "a"')]
 
@@ -173,7 +173,7 @@ async def test_the_cache_is_bounded_in_entries(cache: GrammarCache, translator: 
 
 async def test_the_cache_is_bounded_in_bytes(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache_module, "MAX_BYTES", 25)
-    cache = GrammarCache(translator)
+    cache = GrammarCache(translator.translate)
     for number in range(5):
         await cache.compile(schema(number))
     assert len(cache) == 2
@@ -207,7 +207,7 @@ async def test_refusals_are_bounded_and_take_no_place_from_results(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cache_module, "MAX_REFUSALS", 3)
-    cache = GrammarCache(translator)
+    cache = GrammarCache(translator.translate)
     kept = await cache.compile(schema(0))
     translator.error = UnsupportedSchema("/a", "not", "no")
     for number in (1, 2, 3, 4):

@@ -16,7 +16,7 @@ from jan_serve.api.dialects.decisions.wire import (
     SystemOneRequest,
 )
 from jan_serve.errors import InvalidRequest
-from jan_serve.generation.decisions import Option, Question, rendered
+from jan_serve.generation.scoring.decisions import Option, Question, rendered
 
 Value = str | int | float | bool
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from jan_serve.api.dialects.decisions.parse import AskedQuestion
 from jan_serve.api.dialects.decisions.wire import DecideAnswer, DecideRequest, SystemOneRequest
-from jan_serve.generation.decisions import Decided, Decision
+from jan_serve.generation.scoring.decisions import Decided, Decision
 
 
 def decide_reply(

@@ -15,7 +15,7 @@ from jan_serve.api.http.json_body import JsonRoute
 from jan_serve.api.http.replies import json_reply
 from jan_serve.api.http.request_record import record_of
 from jan_serve.api.shared.default_errors import ERROR_RESPONSES
-from jan_serve.generation.decisions import Decided, DecisionService, rendered
+from jan_serve.generation.scoring.decisions import Decided, DecisionService, rendered
 
 
 def decisions_router(services: Services) -> APIRouter:

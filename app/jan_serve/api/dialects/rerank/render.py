@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jan_serve.api.dialects.rerank.parse import RankJob
 from jan_serve.api.dialects.rerank.wire import RankedDocument, TextScore
-from jan_serve.generation.ranking import Ranked, probability
+from jan_serve.generation.scoring.ranking import Ranked, probability
 
 
 def best_first(job: RankJob, ranked: Ranked) -> list[tuple[int, float]]:

@@ -26,7 +26,7 @@ from jan_serve.api.http.json_body import JsonRoute
 from jan_serve.api.http.replies import json_reply
 from jan_serve.api.http.request_record import record_of
 from jan_serve.api.shared.default_errors import ERROR_RESPONSES
-from jan_serve.generation.ranking import Ranked, RankingService
+from jan_serve.generation.scoring.ranking import Ranked, RankingService
 
 _COHERE_ERROR: Final[dict[str, Any]] = {
     "content": {"application/json": {"schema": {"$ref": "#/components/schemas/CohereError"}}}

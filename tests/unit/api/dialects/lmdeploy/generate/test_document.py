@@ -5,10 +5,10 @@ from typing import Any
 from jan_serve.api.app import create_app
 from jan_serve.api.dialects.lmdeploy import lmdeploy_dialect
 from jan_serve.api.dialects.openai import openai_dialect
-from tests.support.compiling import InlineTranslator
+from tests.support.compiling import translate_inline
 from tests.support.fake_client import FakeModels
 from tests.support.fronts import make_settings
-from tests.support.rendering import InlineRenderer
+from tests.support.rendering import render_inline
 
 
 def operation(document: dict[str, Any], path: str) -> dict[str, Any]:
@@ -16,7 +16,7 @@ def operation(document: dict[str, Any], path: str) -> dict[str, Any]:
 
 
 def test_the_shared_route_has_what_both_protocols_take_and_answer() -> None:
-    app = create_app(make_settings(), FakeModels(), InlineRenderer(), InlineTranslator())
+    app = create_app(make_settings(), FakeModels(), render_inline, translate_inline)
     document = app.openapi()
     both = operation(document, "/generate")
     parts = [operation(document, path) for path in ("/tgi/generate", "/lmdeploy/generate")]
@@ -35,8 +35,8 @@ def test_without_the_other_protocol_nothing_changes() -> None:
     app = create_app(
         make_settings(),
         FakeModels(),
-        InlineRenderer(),
-        InlineTranslator(),
+        render_inline,
+        translate_inline,
         dialects=(openai_dialect, lmdeploy_dialect),
     )
     assert "/generate" not in app.openapi()["paths"]

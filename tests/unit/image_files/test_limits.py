@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from jan_serve.images.limits import MAX_SHOWN_PIXELS, MIN_SHOWN_SIDE, shown_size
+from jan_serve.image_files.limits import MAX_SHOWN_PIXELS, MIN_SHOWN_SIDE, shown_size
 
 
 @pytest.mark.parametrize(

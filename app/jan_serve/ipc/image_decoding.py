@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from jan_serve.errors import ProtocolError
-from jan_serve.images.header import ImageHeader
+from jan_serve.image_files.header import ImageHeader
 from jan_serve.ipc.helper import HelperReply, framed
 
 

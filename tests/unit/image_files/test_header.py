@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from jan_serve.errors import InvalidImage
-from jan_serve.images.header import ImageHeader, checked_header
+from jan_serve.image_files.header import ImageHeader, checked_header
 from tests.support.pictures import encoded, picture, png_chunk, png_header
 
 LOSSY: dict[str, Any] = {"lossless": False}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.cli.commands import ps as ps_module
+from jan_serve.cli.commands.models import ps as ps_module
 from tests.unit.cli.conftest import Run
 
 IDLE: dict[str, Any] = {

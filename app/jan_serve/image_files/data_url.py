@@ -7,7 +7,7 @@ import re
 from typing import Final
 
 from jan_serve.errors import InvalidImage
-from jan_serve.images.limits import MAX_FILE_BYTES
+from jan_serve.image_files.limits import MAX_FILE_BYTES
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _MEDIA_TYPES: Final = ("image/", "application/octet-stream", "binary/octet-stream")

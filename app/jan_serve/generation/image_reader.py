@@ -16,14 +16,14 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from jan_serve.core.images import ImagePiece, PromptPiece
+from jan_serve.core.media import ImagePiece, PromptPiece
 from jan_serve.core.messages import ContentPart, ImagePart, Message, TextPart
 from jan_serve.errors import InvalidImage, InvalidRequest, UnsupportedContent
 from jan_serve.generation.ports import EngineClient, ImageDecoder, ImageFetcher
-from jan_serve.images.data_url import image_bytes, is_remote
-from jan_serve.images.header import ImageHeader, checked_header
-from jan_serve.images.limits import MAX_IMAGES, shown_size
-from jan_serve.ipc.imaging import DecodeImage
+from jan_serve.image_files.data_url import image_bytes, is_remote
+from jan_serve.image_files.header import ImageHeader, checked_header
+from jan_serve.image_files.limits import MAX_IMAGES, shown_size
+from jan_serve.ipc.image_decoding import DecodeImage
 
 SHOWN_MARKER: Final = "<__media__>"
 """Of images in a prompt that people read; llama.cpp's."""
@@ -146,7 +146,7 @@ class ImageReader:
                     raise InvalidImage(
                         "this server fetches no images from other hosts; send a data URL with base64"
                     )
-                data = await self._fetcher.fetch(part.url)
+                data = await self._fetcher(part.url)
                 return await asyncio.to_thread(_checked, part.param, data)
             return await asyncio.to_thread(_checked, part.param, part.url)
         except InvalidImage as error:
@@ -157,7 +157,7 @@ class ImageReader:
             raise UnsupportedContent(f"{image.param}: this server decodes no images", param=image.param)
         size = (image.piece.width, image.piece.height)
         try:
-            pixels = await self._decoder.decode(DecodeImage(data=image.data, header=image.header, size=size))
+            pixels = await self._decoder(DecodeImage(data=image.data, header=image.header, size=size))
         except InvalidImage as error:
             raise _of_field(error, image.param) from None
         return msgspec.structs.replace(image.piece, pixels=pixels)

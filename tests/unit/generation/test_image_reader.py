@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from jan_serve.core.images import ImagePiece
+from jan_serve.core.media import ImagePiece
 from jan_serve.core.messages import ImagePart, Message, TextPart
 from jan_serve.core.request import ChatPrompt, GenerationRequest, PartsPrompt
 from jan_serve.core.sampling import StopConditions
 from jan_serve.errors import ContextLengthExceeded, InvalidImage, UnsupportedContent
-from jan_serve.generation.images import ImageReader
+from jan_serve.generation.image_reader import ImageReader
 from jan_serve.generation.prepare import PreparedRequest
 from tests.support.fake_client import FakeClient, fake_facts
 from tests.support.imaging import InlineDecoder
@@ -48,7 +48,9 @@ async def prepared(
         return seeing
 
     client = FakeClient(facts=fake_facts(**({"modalities": ("vision",)} | facts)))
-    return await preparer(ImageReader(decoder or InlineDecoder(), seeing=names)).prepare(request, client)
+    return await preparer(ImageReader((decoder or InlineDecoder()).decode, seeing=names)).prepare(
+        request, client
+    )
 
 
 PLACES: dict[str, tuple[Any, list[Any]]] = {
@@ -88,7 +90,7 @@ async def test_no_text_passes_for_an_image() -> None:
 
 async def test_each_request_has_markers_of_its_own() -> None:
     client = FakeClient(facts=SEES)
-    reader = ImageReader(InlineDecoder())
+    reader = ImageReader(InlineDecoder().decode)
     messages = (Message(role="user", content=(image(RED_FILE),)),)
     marked = [await reader.marked(messages, client) for _ in range(2)]
     assert marked[0].messages != marked[1].messages
@@ -99,7 +101,7 @@ async def test_each_request_has_markers_of_its_own() -> None:
 async def test_a_template_may_leave_an_image_out_or_show_it_twice() -> None:
     client = FakeClient(facts=SEES)
     messages = (Message(role="user", content=(image(RED_FILE), image(BLUE_FILE))),)
-    marked = await ImageReader(InlineDecoder()).marked(messages, client)
+    marked = await ImageReader(InlineDecoder().decode).marked(messages, client)
     text = str(marked.messages[0].content)
     first = text[: len(text) // 2]
     assert [
@@ -140,7 +142,7 @@ async def test_tokens_are_counted_without_decoding() -> None:
     client = FakeClient(facts=SEES)
     header_only = png_header(40, 30)
     prompt = ChatPrompt(messages=(Message(role="user", content=(image(header_only), TextPart("x"))),))
-    made = preparer(ImageReader(decoder))
+    made = preparer(ImageReader(decoder.decode))
     assert await made.count(prompt, client) == len(START + "[40x30]x" + END) + 1
     assert await made.chat_text(prompt, client) == START + "<__media__>x" + END
     assert decoder.asked == []

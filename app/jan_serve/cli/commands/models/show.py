@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from jan_serve.cli.commands.completion import complete_model
-from jan_serve.cli.commands.ls import source_text
+from jan_serve.cli.commands.models.ls import source_text
 from jan_serve.cli.errors import FAILED, CommandError
 from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, store_names
 from jan_serve.cli.output import Output, size_text

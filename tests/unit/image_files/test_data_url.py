@@ -5,7 +5,7 @@ import base64
 import pytest
 
 from jan_serve.errors import InvalidImage
-from jan_serve.images.data_url import image_bytes, is_remote
+from jan_serve.image_files.data_url import image_bytes, is_remote
 
 BYTES = bytes(range(256))
 TEXT = base64.b64encode(BYTES).decode()

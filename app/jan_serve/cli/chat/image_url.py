@@ -7,8 +7,8 @@ from pathlib import Path
 
 from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.errors import InvalidImage
-from jan_serve.images.header import checked_header
-from jan_serve.images.limits import MAX_FILE_BYTES
+from jan_serve.image_files.header import checked_header
+from jan_serve.image_files.limits import MAX_FILE_BYTES
 
 
 def image_url(path: Path) -> str:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Final
 
 from jan_serve.errors import InvalidImage, JanServeError, ProtocolError
-from jan_serve.imaging.decoder import decoded
+from jan_serve.image_decoding.decoder import decoded
 from jan_serve.ipc.helper import ran_out_of_memory, serve
-from jan_serve.ipc.imaging import DecodedImage, decode_request, frame
+from jan_serve.ipc.image_decoding import DecodedImage, decode_request, frame
 
 CPU_LIMIT_S: Final = 15.0
 """The largest images take about two seconds on a slow machine."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple
 
 from jan_serve.errors import InvalidImage
-from jan_serve.images.limits import MAX_FILE_BYTES, MAX_PIXELS, MAX_RATIO
+from jan_serve.image_files.limits import MAX_FILE_BYTES, MAX_PIXELS, MAX_RATIO
 
 ImageFormat = Literal["PNG", "JPEG", "GIF", "BMP", "WEBP"]
 

@@ -1,0 +1,1 @@
+"""Documents ranked by a query, and choices among options, with their probabilities."""
