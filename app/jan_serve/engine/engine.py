@@ -208,7 +208,7 @@ class Engine:
             self._scheduler.next_turn(now, ready), cells=self._memory.cells.used, now=now
         )
         plan = self._make_room(
-            self._scheduler.plan(self._batch.capacity, turn.max_prefill, turn.sequences, decodes=turn.decodes)
+            self._scheduler.plan(self._batch.capacity, turn.max_prefill, turn.streams, turn.reads)
         )
         self._must_wait = self._media.is_waiting and not plan
         media = [item for item in plan if item.is_media]

@@ -144,7 +144,7 @@ def test_short_prompts_that_arrived_together_are_prefilled_before_their_streams_
     engine.add(sequences[1:])
     while not all(sequence.num_generated for sequence in sequences):
         engine.step()
-    assert max(sequence.num_generated for sequence in sequences) < BEGUN_TOKENS
+    assert max(sequence.num_generated for sequence in sequences) <= BEGUN_TOKENS
     assert engine.stats().stream_pauses_total > 1
 
 

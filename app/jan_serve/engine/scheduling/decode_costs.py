@@ -69,12 +69,12 @@ class DecodeCosts:
             return float(self._sizes[largest]) * self._level * rows / largest
         return float(np.interp(rows, known, self._sizes[known])) * self._level
 
-    def curve(self, prefill_token_s: float) -> Seconds | None:
+    def curve(self, prefill_token_s: float, *, bounded: bool = True) -> Seconds | None:
         """Seconds by number of rows, 0 to `largest`; None before the first measurement.
 
-        Linear between recently seen sizes, and above them up to twice the largest; infinite beyond, so that a mistake
-        costs little. Before a second size is seen, a row is assumed to cost more than in a prefill (prefill_token_s)
-        and less than in a step of its own: the geometric mean.
+        Linear between recently seen sizes, and above them. bounded: infinite beyond twice the largest, so that a
+        mistake costs little. Before a second size is seen, a row is assumed to cost more than in a prefill
+        (prefill_token_s) and less than in a step of its own: the geometric mean.
         """
         known = self._known()
         if not len(known):
@@ -87,7 +87,8 @@ class DecodeCosts:
         else:
             row_s = np.sqrt(prefill_token_s * curve[largest] / largest)
         curve += np.maximum(sizes - largest, 0) * row_s
-        curve[2 * max(largest, _MIN_SPAN) + 1 :] = np.inf
+        if bounded:
+            curve[2 * max(largest, _MIN_SPAN) + 1 :] = np.inf
         return curve
 
     def _known(self) -> npt.NDArray[np.int64]:

@@ -41,9 +41,9 @@ class StepCosts:
         """Of a step that decodes `rows` tokens; 0 before the first measurement."""
         return self._decode.seconds(rows)
 
-    def decode_curve(self) -> Seconds | None:
-        """Of steps that only decode, by rows; None before the first measurement."""
-        return self._decode.curve(self._prefill.base_s)
+    def decode_curve(self, *, bounded: bool = True) -> Seconds | None:
+        """Of steps that only decode, by rows; None before the first measurement. bounded: see DecodeCosts.curve."""
+        return self._decode.curve(self._prefill.base_s, bounded=bounded)
 
     @property
     def decode_noise(self) -> float:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from jan_serve.engine.scheduling.prefill_costs import CachePosition
+from jan_serve.engine.scheduling.prompt_groups import Group
 from jan_serve.engine.scheduling.step_costs import StepCosts
 from jan_serve.engine.scheduling.step_planner import Balance, Prompt, Streams, plan_step
 from jan_serve.engine.sequence import Sequence
@@ -15,11 +16,11 @@ _START = CachePosition()
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The sequences of a step, the streams before the prompts, and how much of them to compute."""
+    """The streams of a step, the prompts with the most tokens of each, and the most tokens of all prompts."""
 
-    sequences: list[Sequence]
+    streams: list[Sequence]
+    reads: list[tuple[Sequence, int]]
     max_prefill: int
-    decodes: bool
 
 
 class StepPlanning:
@@ -35,6 +36,7 @@ class StepPlanning:
         self._chunk = chunk
         self._stream_share = stream_share
         self._balance = Balance()
+        self._group = Group()
         self._num_streams = 0
 
     def plan(self, turn: Iterable[Sequence], *, cells: int, now: float) -> Turn:
@@ -51,17 +53,18 @@ class StepPlanning:
                 max((stream.num_generated for stream in streams), default=0),
                 max((stream.state.first_token or 0.0 for stream in streams), default=0.0),
                 max((stream.max_new - stream.num_generated for stream in streams), default=0),
-                sum(stream.prefill_end - stream.num_cached for stream in streams),
             ),
             self._balance,
             self.costs,
             now=now,
             chunk=self._chunk,
+            group=self._group,
             cells=cells,
             stream_share=self._stream_share,
         )
-        ordered = [prompts[index] for index in step.order]
-        return Turn(streams + ordered, step.prefill_tokens, step.decodes)
+        self._group = step.group
+        reads = [(prompts[index], count) for index, count in step.reads]
+        return Turn(streams if step.decodes else [], reads, step.prefill_tokens)
 
     def observe(
         self, num_decode: int, num_prefill: int, seconds: float, position: CachePosition = _START
@@ -79,8 +82,10 @@ class StepPlanning:
 
 def _prompt_of(sequence: Sequence) -> Prompt:
     return Prompt(
+        key=sequence,
         size=sequence.prefill_end - sequence.num_cached,
         left=sequence.num_uncomputed,
         depth=sequence.num_computed,
         arrived=sequence.state.arrived,
+        answer=sequence.max_new - sequence.num_generated,
     )

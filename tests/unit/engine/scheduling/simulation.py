@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from jan_serve.engine.scheduling.prefill_costs import CachePosition
+from jan_serve.engine.scheduling.prompt_groups import Group
 from jan_serve.engine.scheduling.step_costs import StepCosts
 from jan_serve.engine.scheduling.step_planner import Balance, Prompt, StepPlan, Streams, plan_step
 
@@ -81,9 +82,13 @@ class Policy(Protocol):
 
 def in_order(prompts: Iterable[Request], tokens: int) -> list[tuple[Request, int]]:
     """At most so many tokens of the prompts, the first ones first."""
+    return _within([(request, request.left) for request in prompts], tokens)
+
+
+def _within(reads: Iterable[tuple[Request, int]], tokens: int) -> list[tuple[Request, int]]:
     taken: list[tuple[Request, int]] = []
-    for request in prompts:
-        if count := min(request.left, tokens):
+    for request, most in reads:
+        if count := min(most, tokens):
             taken.append((request, count))
             tokens -= count
     return taken
@@ -97,10 +102,21 @@ class Planned:
         self.costs, self.balance = StepCosts(), Balance()
         self._knows_ends = knows_ends
         self._stream_share = stream_share
+        self._group = Group()
 
     def decide(self, now: float, prompts: Sequence[Request], streams: Sequence[Request]) -> Step:
         plan: StepPlan = plan_step(
-            [Prompt(each.prompt, each.left, each.computed, each.arrived) for each in prompts],
+            [
+                Prompt(
+                    id(each),
+                    each.prompt,
+                    each.left,
+                    each.computed,
+                    each.arrived,
+                    each.answer if self._knows_ends else float("inf"),
+                )
+                for each in prompts
+            ],
             Streams(
                 len(streams),
                 max((len(each.times) for each in streams), default=0),
@@ -108,16 +124,17 @@ class Planned:
                 max((each.answer - len(each.times) for each in streams), default=0)
                 if self._knows_ends
                 else float("inf"),
-                sum(each.prompt for each in streams),
             ),
             self.balance,
             self.costs,
             now=now,
             chunk=CHUNK,
+            group=self._group,
             stream_share=self._stream_share,
         )
-        ordered = [prompts[index] for index in plan.order]
-        return Step(in_order(ordered, plan.prefill_tokens), plan.decodes)
+        self._group = plan.group
+        reads = [(prompts[index], most) for index, most in plan.reads]
+        return Step(_within(reads, plan.prefill_tokens), plan.decodes)
 
     def learn(self, num_decode: int, num_prefill: int, num_streams: int, seconds: float) -> None:
         self.costs.observe(num_decode, num_prefill, seconds, CachePosition())

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from jan_serve.engine.scheduling.prefill_costs import TILE
+from jan_serve.engine.scheduling.prompt_groups import Group
 from jan_serve.engine.scheduling.step_costs import StepCosts
 from jan_serve.engine.scheduling.step_planner import (
     BEGUN_TOKENS,
+    JOIN_S,
     MAX_SHARE,
     MIN_TOKENS,
     RUN_STEPS,
@@ -15,7 +17,6 @@ from jan_serve.engine.scheduling.step_planner import (
     Prompt,
     StepPlan,
     Streams,
-    group_size,
     plan_step,
     reading_order,
 )
@@ -33,6 +34,10 @@ def costs_of(token_s: float, decode_s: float = 0.0, *, streams: int = 1) -> Step
     return costs
 
 
+def prompts_of(count: int, left: int, *, arrived: float = 10.0, answer: float = float("inf")) -> list[Prompt]:
+    return [Prompt(key, left, left, arrived=arrived, answer=answer) for key in range(count)]
+
+
 def plan(
     costs: StepCosts,
     prompts: int = 1,
@@ -41,12 +46,12 @@ def plan(
     *,
     left: int = 6000,
     longest: int = 100,
-    arrived: float = 10.0,
+    arrived: float = 6.0,
     share: float | None = None,
     chunk: int = 512,
 ) -> StepPlan:
     return plan_step(
-        [Prompt(left, left, arrived=arrived)] * prompts,
+        prompts_of(prompts, left, arrived=arrived),
         Streams(streams, longest, began=5.0),
         balance,
         costs,
@@ -83,7 +88,7 @@ def test_the_first_part_beside_streams_is_small_while_no_cost_is_known() -> None
     [
         (0.012, 0.024, 1, TILE),  # 30 steps earn 0.72 s, and a tile takes 0.77 s
         (0.004, 0.024, 1, 160),
-        (0.004, 0.024, 7, 352),  # as PAUSE_S allows, and not 5 s
+        (0.004, 0.024, 7, 320),  # as PAUSE_S allows, and not 5 s
         (0.024, 0.050, 1, MIN_TOKENS),  # a tile would take more than PAUSE_S
         (0.500, 1.000, 1, MIN_TOKENS),
     ],
@@ -97,9 +102,10 @@ def test_a_pause_is_what_30_steps_of_the_streams_earn_the_prompts(
 
 def test_a_pause_goes_on_while_another_tile_fits() -> None:
     costs = costs_of(0.004, 0.024)
-    assert plan(costs, 3, balance=Balance(0.5)).prefill_tokens == 224, "whole parts of the 231 that fit"
-    assert plan(costs, 3, balance=Balance(1.2)) == StepPlan(0, decodes=True)
-    assert plan(costs, 3, balance=Balance(1.2), left=10).prefill_tokens > 0, "the rest of all prompts fits"
+    assert plan(costs, 3, balance=Balance(0.5)).prefill_tokens == 192, "whole parts of the 219 that fit"
+    found = plan(costs, 3, balance=Balance(1.2))
+    assert (found.prefill_tokens, found.decodes, found.reads) == (0, True, ())
+    assert plan(costs, 3, balance=Balance(1.2), left=9).prefill_tokens > 0, "the rest of all prompts fits"
 
 
 @pytest.mark.parametrize(
@@ -123,56 +129,125 @@ def test_then_the_streams_run_until_they_had_their_share(
 
 
 @pytest.mark.parametrize(
-    ("left", "prompts", "streams", "longest", "arrived", "answer", "reads"),
+    ("left", "prompts", "streams", "longest", "arrived", "answer", "joins"),
     [
-        (100, 7, 1, 2, 1.0, 1000, True),
-        (100, 7, 1, BEGUN_TOKENS, 1.0, 1000, False),  # the stream has more than just begun
-        (100, 7, 1, 2, 6.0, 1000, False),  # the prompts arrived after it had
-        (100, 11, 4, 2, 1.0, 1000, True),  # 17.8 s
-        (100, 11, 4, 2, 1.0, 50, False),  # the group ends soon
-        (100, 6, 4, 2, 1.0, 50, True),  # 11.8 s: all decode together
-        (300, 11, 1, 2, 1.0, 50, True),  # a group is gathered in 10.8 s
-        (300, 11, 4, 2, 1.0, 1000, False),  # 44 s
-        (400, 11, 1, 2, 1.0, 1000, False),  # a group would take 14.4 s
+        (60, 7, 1, 2, 1.0, 64, True),
+        (60, 7, 1, BEGUN_TOKENS, 1.0, 64, False),  # the stream has more than just begun
+        (60, 7, 1, 2, 6.0, 64, False),  # the prompts arrived after it had
+        (1100, 1, 1, 2, 1.0, 10_000, False),  # 13 s, which is more than JOIN_S
+        (900, 1, 1, 2, 1.0, 10_000, True),
+        (900, 1, 4, 2, 1.0, 60, False),  # the stream ends sooner than the prompt is read
+        (400, 4, 4, 2, 1.0, 10_000, False),  # 19 s
     ],
 )
-def test_prompts_that_arrived_together_are_read_before_their_streams_run(
-    left: int, prompts: int, streams: int, longest: int, arrived: float, answer: int, *, reads: bool
+def test_streams_that_have_just_begun_wait_for_prompts_that_arrived_with_them(
+    left: int, prompts: int, streams: int, longest: int, arrived: float, answer: int, *, joins: bool
 ) -> None:
+    costs = costs_of(0.012, 0.024)
+    costs.observe(8, 0, 0.1)
     found = plan_step(
-        [Prompt(left, left, arrived=arrived)] * prompts,
-        Streams(streams, longest, began=5.0, left=answer, read=100 * streams),
+        prompts_of(prompts, left, arrived=arrived, answer=answer),
+        Streams(streams, longest, began=5.0, left=answer),
         Balance(1.3, 0.03),
-        costs_of(0.012, 0.024, streams=streams),
+        costs,
         now=10.0,
         chunk=512,
     )
-    assert found.decodes != reads
+    assert found.group.joins == joins
+    assert found.decodes != joins, "a pause follows each token"
 
 
-@pytest.mark.parametrize(("left", "decodes"), [(20, True), (30, False)])
-def test_streams_that_end_soon_do_so_first(left: int, *, decodes: bool) -> None:
+def test_pauses_of_streams_that_wait_remain_rare() -> None:
+    """700 tokens take 8.4 s, which are six pauses for each of the streams, of 256 assumed tokens each."""
+    costs = costs_of(0.012, 0.024)
+    costs.observe(8, 0, 0.025)
+    for streams, joins in ((1, True), (4, True)):
+        found = plan_step(
+            prompts_of(1, 700, arrived=1.0),
+            Streams(streams, 2, began=5.0),
+            Balance(),
+            costs,
+            now=10.0,
+            chunk=512,
+        )
+        assert found.group.joins == joins
+    assert JOIN_S > 700 * 0.012
+    short = prompts_of(1, 700, arrived=1.0, answer=64)
+    for streams, joins in ((1, False), (4, False)):
+        found = plan_step(
+            short, Streams(streams, 2, began=5.0, left=64), Balance(), costs, now=10.0, chunk=512
+        )
+        assert found.group.joins == joins
+
+
+@pytest.mark.parametrize(("left", "reads"), [(20, False), (30, True)])
+def test_streams_that_end_soon_do_so_first(left: int, *, reads: bool) -> None:
+    """24 ms a token."""
     streams = Streams(1, 100, began=5.0, left=left)
     costs = costs_of(0.012, 0.024)
-    found = plan_step([Prompt(600, 600, arrived=6.0)], streams, Balance(), costs, now=10.0, chunk=512)
-    assert found.decodes == decodes
+    assert _prefill(prompts_of(1, 600), streams, costs) == reads
+    assert _prefill(prompts_of(1, 30), streams, costs), "a pause for this prompt is shorter"
 
 
-@pytest.mark.parametrize(
-    ("steps", "expected"),
-    [
-        ({}, 4),
-        ({1: 0.026, 4: 0.076}, 4),
-        ({1: 0.010, 4: 0.030}, 12),
-        ({8: 0.200}, 4),
-        ({1: 0.010, 32: 0.012}, 64),
-    ],
-)
-def test_a_group_is_as_large_as_people_read(steps: dict[int, float], expected: int) -> None:
-    costs = StepCosts()
-    for rows, seconds in steps.items():
-        costs.observe(rows, 0, seconds)
-    assert group_size(costs) == expected
+def _prefill(prompts: list[Prompt], streams: Streams, costs: StepCosts) -> bool:
+    return plan_step(prompts, streams, Balance(), costs, now=10.0, chunk=512).prefill_tokens > 0
+
+
+def steps(prompts: list[Prompt], *, chunk: int = 512) -> list[list[int]]:
+    """Tokens of each prompt in each step without streams, until all are read."""
+    found: list[list[int]] = []
+    group: Group | None = None
+    while any(prompt.left for prompt in prompts):
+        waiting = [prompt for prompt in prompts if prompt.left]
+        costs = costs_of(0.004, 0.013)
+        costs.observe(4, 0, 0.038)
+        costs.observe(8, 0, 0.068)
+        step = plan_step(waiting, Streams(), Balance(), costs, now=100.0, chunk=chunk, group=group)
+        group, room = step.group, step.prefill_tokens
+        computed = [0] * len(prompts)
+        for index, most in step.reads:
+            computed[waiting[index].key] = min(most, room)  # type: ignore[index]
+            room -= computed[waiting[index].key]  # type: ignore[index]
+        prompts = [
+            Prompt(each.key, each.size, each.left - tokens, arrived=each.arrived, answer=each.answer)
+            for each, tokens in zip(prompts, computed, strict=True)
+        ]
+        found.append(computed)
+    return found
+
+
+def test_the_prompts_of_a_group_end_in_one_step() -> None:
+    """What other prompts read beside them fills the parts up, and does not end."""
+    found = steps(prompts_of(8, 300, arrived=0.0, answer=64))
+    ends = [max(index for index, step in enumerate(found) if step[number]) for number in range(8)]
+    assert ends == [ends[0]] * 4 + [ends[4]] * 4
+    assert ends[0] < ends[4]
+    assert [sum(column) for column in zip(*found, strict=True)] == [300] * 8
+    assert all(sum(step) % 32 == 0 for step in found[:-1])
+
+
+def test_a_prompt_that_lacks_one_token_ends_with_any_group() -> None:
+    found = steps([*prompts_of(1, 300, answer=1), Prompt(1, 300, 1, arrived=0.0, answer=1)])
+    assert found[0][1] == 1
+
+
+def test_an_arrival_changes_the_group_until_a_member_is_read() -> None:
+    costs = costs_of(0.004, 0.024)
+    costs.observe(8, 0, 0.03)
+    first = prompts_of(2, 300, arrived=0.0, answer=64)
+    group = plan_step(first, Streams(), Balance(), costs, now=1.0, chunk=512).group
+    assert group.members == {0, 1}
+    late = Prompt(2, 300, 300, arrived=1.0, answer=64)
+    for left, expected in ((2, {0, 1, 2}), (1, {0, 1})):
+        begun = [Prompt(0, 300, left, answer=64), first[1], late]
+        found = plan_step(begun, Streams(), Balance(), costs, now=1.5, chunk=512, group=group)
+        assert found.group.members == expected
+
+
+@pytest.mark.parametrize(("ago", "expected"), [(0.0, 64), (0.5, 192), (1.0, 320), (9.0, 512)])
+def test_the_longer_nobody_arrived_the_longer_a_step_without_streams_is(ago: float, expected: int) -> None:
+    found = plan(costs_of(0.0075), 2, streams=0, arrived=10.0 - ago)
+    assert found.prefill_tokens == expected
 
 
 def accelerated() -> StepCosts:
@@ -216,9 +291,12 @@ def test_a_slow_machine_still_reads() -> None:
     assert plan(costs).prefill_tokens == MIN_TOKENS
 
 
-@pytest.mark.parametrize(("left", "expected"), [(300, 320), (100, 320), (150, 160), (400, 320)])
-def test_a_step_without_streams_ends_with_a_long_prompt(left: int, expected: int) -> None:
-    assert plan(costs_of(0.012), 7, streams=0, left=left).prefill_tokens == expected
+@pytest.mark.parametrize(("left", "expected"), [(300, 320), (100, 128), (150, 160), (40, 64), (400, 320)])
+def test_a_step_without_streams_ends_with_the_group(left: int, expected: int) -> None:
+    """A group of one, since an answer has one token."""
+    prompts = prompts_of(7, left, arrived=0.0, answer=1)
+    found = plan_step(prompts, Streams(), Balance(), costs_of(0.012, 0.001), now=10.0, chunk=512)
+    assert found.prefill_tokens == expected
 
 
 @pytest.mark.parametrize(
@@ -239,7 +317,7 @@ def test_a_step_without_streams_ends_with_a_long_prompt(left: int, expected: int
 def test_the_shortest_prompt_is_read_first_unless_another_has_waited_too_long(
     prompts: list[tuple[int, int, float]], now: float, expected: tuple[int, ...]
 ) -> None:
-    waiting = [Prompt(size, left, arrived=arrived) for size, left, arrived in prompts]
+    waiting = [Prompt(key, size, left, arrived=arrived) for key, (size, left, arrived) in enumerate(prompts)]
     assert reading_order(waiting, 0.01, now) == expected
 
 
