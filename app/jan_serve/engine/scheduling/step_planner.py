@@ -27,10 +27,7 @@ PAUSE_S: Final = 1.4
 ALONE_S: Final = 4.0
 """Of a step without streams, so that new requests soon get their turn and no step looks like a hang."""
 SOON_S: Final = 0.5
-"""Of a step without streams just after an arrival, since others may follow. Later steps are longer.
-
-Streams that end within this time do so before prompts are read that take longer.
-"""
+"""Of a step without streams just after an arrival, since others may follow. Later steps are longer."""
 RUN_STEPS: Final = 30
 """Steps of the streams between two pauses: fewer than 5 % of the times between their tokens are pauses."""
 MAX_SHARE: Final = 0.7
@@ -150,8 +147,8 @@ def plan_step(
     if may_mix and costs.mixing_pays(streams.count, beside, position):
         is_due = group.joins or balance.ran_s + decode_s >= balance.paused_s / prompts_ratio
         return part.step(beside if is_due else 0, decodes=True)
-    ends_soon = streams.left * decode_s <= min(SOON_S, part.group_s)
-    if stream_share is None and not is_pause and ends_soon:
+    ends_sooner = streams.left * decode_s <= part.group_s
+    if stream_share is None and not is_pause and not group.joins and ends_sooner:
         return part.step(0, decodes=True)
     if not group.joins:
         longest_s = min(longest_s, RUN_STEPS * decode_s * prompts_ratio)
