@@ -48,6 +48,13 @@ class ModelStore(Protocol):
         """A model from an upload; returns its canonical name. Raises InvalidRequest, InvalidModel, StoreError."""
         ...
 
+    async def keep_adapter(self, digest: str, variant: str, base: str) -> str:
+        """Keep an upload as the LoRA adapter of a variant of the model `base`; returns the digest as variants have it.
+
+        Raises InvalidRequest, ModelNotFound, InvalidModel for a file that does not fit the model, StoreError.
+        """
+        ...
+
     async def delete(self, name: str) -> None:
         """Delete a variant, or a model that has none. Raises ModelNotFound, InvalidRequest, ModelInUse, StoreError."""
         ...

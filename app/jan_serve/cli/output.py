@@ -62,6 +62,12 @@ def on_terminal() -> bool:
     return sys.stdout.isatty()
 
 
+def shortened(text: str, width: int) -> str:
+    """The text on one line of at most this many characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= width else line[: width - 1] + "…"
+
+
 def size_text(n_bytes: int) -> str:
     """Three significant digits and a decimal unit."""
     size = float(n_bytes)

@@ -43,11 +43,16 @@ def bytes_of_size(value: object) -> object:
 
 def check_url(url: str, example: str) -> str:
     """Without a slash at the end. Raises ValueError."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+    try:
+        parts = urlsplit(url)
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        is_address = is_address and "@" not in parts.netloc
+    except ValueError:  # of the brackets, or of the port
+        is_address = False
+    if not is_address:
         raise ValueError(f"must be an address such as {example}, without user and password")
-    if parts.query or parts.fragment or not url.isascii() or not url.isprintable():
-        raise ValueError("must end with the host or a path")
+    if any(mark in url for mark in " ?#") or not url.isascii() or not url.isprintable():
+        raise ValueError("must end with the host or a path, in printable ASCII characters without blanks")
     return url.rstrip("/")
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jan_serve.core.listed_model import HeaderFacts, ListedModel
+from jan_serve.core.model_source import MAX_ADAPTERS
 from jan_serve.core.variant import Variant
 from jan_serve.errors import InvalidRequest, JanServeError, ModelNotFound
 from jan_serve.store.blobs import Blobs
@@ -21,7 +22,7 @@ from jan_serve.store.model_entry import ModelEntry
 from jan_serve.store.name_matching import exact_matches
 from jan_serve.store.remove import Removed, check_removable, remove_model
 from jan_serve.store.resolve import ModelResolver, check_name
-from jan_serve.store.variants import VariantIndex
+from jan_serve.store.variants import VariantIndex, is_named
 
 if TYPE_CHECKING:
     # Imported with the first pull: importing the HTTP client is slow.
@@ -103,6 +104,21 @@ class ModelLibrary:
             self._variants.put(variant)
         except OSError as error:
             raise storage_error(error, self._models_dir) from error
+
+    def keep_adapter(self, sha256: str, variant: str, base: str) -> None:
+        """Keep an upload as the LoRA adapter of a variant. base: canonical name of its model.
+
+        Raises InvalidRequest, ModelNotFound, InvalidModel for a file that does not fit the model, StoreError.
+        """
+        self.check_variant_name(variant, base)
+        entry = self._resolver.resolve(base)
+        others = [name for name, _ in entry.variant_adapters if not is_named(name, variant)]
+        if len(entry.adapters) + len(others) >= MAX_ADAPTERS:
+            raise InvalidRequest(
+                f"adapters: {base} has {MAX_ADAPTERS} LoRA adapters, which is the limit", param="adapters"
+            )
+        architecture = self._resolver.model_file(entry.path, entry.name).architecture
+        self.blobs.keep_adapter(sha256, self._variants.adapter_path(sha256), variant, architecture)
 
     def remove_variant(self, name: str) -> str | None:
         """Delete a variant, if there is one. Raises StoreError.

@@ -58,6 +58,17 @@ async def test_questions_branch_from_the_state() -> None:
 
 
 @anyio
+async def test_numbers_are_written_as_they_were_sent() -> None:
+    models = model()
+    options = [0.1234567, 2.0, 3, -1.5]
+    _, reply = await call(
+        "/v1/decide", {"state": "s", "questions": {"q": {"question": "?", "options": options}}}, models
+    )
+    assert models.clients[0].weighed[0].questions[0].options == ("0.1234567", "2", "3", "-1.5")
+    assert [item["option"] for item in reply["answers"]["q"]["options"]] == options
+
+
+@anyio
 async def test_below_the_threshold_it_abstains() -> None:
     question = {"question": "?", "options": ["a", "b"], "threshold": 0.7}
     _, reply = await call("/v1/decide", {"state": "s", "questions": {"q": question}})
@@ -120,6 +131,12 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a number without a range": ({"q": {"question": "?", "type": "number", "min": 1}}, "`min` and `max`"),
     "too many numbers": ({"q": {"question": "?", "type": "number", "min": 0, "max": 999}}, "255 values"),
     "too many options": ({"q": {"question": "?", "options": list(map(str, range(300)))}}, "limit is 255"),
+    "a number and its text": ({"q": {"question": "?", "options": [1, "1"]}}, "'1' occurs twice"),
+    "the same number twice": ({"q": {"question": "?", "options": [2, 2.0]}}, "'2' occurs twice"),
+    "too many questions": (
+        {str(number): {"question": "?", "type": "yes_no"} for number in range(300)},
+        "limit is 256",
+    ),
 }
 
 
@@ -128,6 +145,25 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 async def test_a_wrong_question_is_told_what_is_wrong(case: str) -> None:
     questions, words = REFUSED[case]
     status, reply = await call("/v1/decide", {"state": "s", "questions": questions})
+    assert status == 400
+    assert words in reply["error"]["message"]
+
+
+@anyio
+@pytest.mark.parametrize(
+    ("question", "words"),
+    [
+        ({"type": "choice", "criteria": {}}, "questions.q.criteria: at least one option"),
+        ({"type": "choice", "criteria": {"": None, "a": None}}, "option 0 is empty"),
+        ({"type": "score", "criteria": []}, "at least one option"),
+        ({"type": "score", "criteria": ["level"] * 11}, "limit is 10"),
+    ],
+)
+async def test_a_wrong_question_of_system_one_is_told_what_is_wrong(
+    question: dict[str, Any], words: str
+) -> None:
+    body = {"state": "s", "questions": {"q": {"instructions": "?"} | question}}
+    status, reply = await call("/v1/systemone", body)
     assert status == 400
     assert words in reply["error"]["message"]
 

@@ -77,6 +77,11 @@ class ManagedStore:
         logger.info("made %s of an upload", record.name)
         return record.name
 
+    async def keep_adapter(self, digest: str, variant: str, base: str) -> str:
+        sha256 = digest_of(digest)
+        await asyncio.to_thread(self._library.keep_adapter, sha256, variant, base)
+        return sha256
+
     async def delete(self, name: str) -> None:
         if await asyncio.to_thread(self._library.variant, name) is not None:
             base = await asyncio.to_thread(self._library.remove_variant, name)

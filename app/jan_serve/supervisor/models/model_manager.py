@@ -126,7 +126,7 @@ class ModelManager:
 
     def _resolve(self, name: str | None) -> tuple[ModelSource, Retention, str | None]:
         source = self._resolver.resolve(name)
-        adapter = self._resolver.adapter(name) if source.adapters else None
+        adapter = self._resolver.adapter(name) if source.adapters or source.variants else None
         return source, self._resolver.retention(source), adapter
 
     async def load_settings(self, name: str) -> EngineSettings:

@@ -53,6 +53,7 @@ async def test_one_that_ended_is_not_taken() -> None:
     await spare.start(FAKE_ENGINE, huge_pages=True)
     [process] = children()
     process.kill()
+    # Nothing public says that it ended: `take` would hand it over before.
     ours = spare._process  # pyright: ignore[reportPrivateUsage]
     assert ours is not None
     await ours.exited.wait()

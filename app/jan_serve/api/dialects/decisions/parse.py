@@ -66,7 +66,7 @@ def _decide_question(name: str, body: DecideQuestion) -> AskedQuestion:
 def _option(item: str | int | float | DescribedOption) -> Option:
     if isinstance(item, DescribedOption):
         return Option(item.text, item.description)
-    return Option(item if isinstance(item, str) else f"{item:g}" if isinstance(item, float) else str(item))
+    return Option(item if isinstance(item, str) else str(item).removesuffix(".0"))
 
 
 def _system_one_question(name: str, body: NoulQuestion | ChoiceQuestion | ScoreQuestion) -> AskedQuestion:
