@@ -24,7 +24,12 @@ LIVE_KEYS: Final = frozenset({"aliases", "template", "sampling", "pin", "group"}
 """Table keys that apply from the next request. Any other change reloads the model then."""
 
 _STRICT: Final = ConfigDict(
-    frozen=True, extra="forbid", protected_namespaces=(), strict=True, hide_input_in_errors=True
+    frozen=True,
+    extra="forbid",
+    protected_namespaces=(),
+    strict=True,
+    hide_input_in_errors=True,
+    defer_build=True,
 )
 _ADAPTER_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}\Z")
 

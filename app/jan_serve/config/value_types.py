@@ -8,7 +8,6 @@ from typing import Annotated, Final
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
-from pydantic_settings import NoDecode
 
 HOST_NAME: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_.-]+)(:\d{1,5})?\Z")
 _SIZE = re.compile(
@@ -56,10 +55,8 @@ def check_url(url: str, example: str) -> str:
     return url.rstrip("/")
 
 
-StrList = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split_list)]
-PortList = Annotated[
-    tuple[Annotated[int, Field(ge=1, le=65535)], ...], NoDecode, BeforeValidator(_split_list)
-]
-SecretList = Annotated[tuple[SecretStr, ...], NoDecode, BeforeValidator(_split_list)]
+StrList = Annotated[tuple[str, ...], BeforeValidator(_split_list)]
+PortList = Annotated[tuple[Annotated[int, Field(ge=1, le=65535)], ...], BeforeValidator(_split_list)]
+SecretList = Annotated[tuple[SecretStr, ...], BeforeValidator(_split_list)]
 Folder = Annotated[Path, AfterValidator(_absolute)]
 OptionalFile = Annotated[Folder | None, BeforeValidator(_none_word)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import llguidance
 import numpy as np
 import numpy.typing as npt
 
@@ -29,6 +28,8 @@ class GrammarExecutor:
     """
 
     def __init__(self, tokenizer: Any, lark: str, vocab: Vocab) -> None:
+        import llguidance  # not needed for the first answer
+
         grammar = llguidance.LLMatcher.grammar_from_lark(lark)
         self._matcher: Any = llguidance.LLMatcher(tokenizer, grammar, log_level=0)
         self._vocab = vocab

@@ -88,7 +88,10 @@ def has_free_text(chat_format: ChatFormat) -> bool:
 def _translated(chat_format: ChatFormat, schema: Any) -> tuple[Grammar, tuple[str, ...]]:
     syntax = chat_format.calls.arguments
     if isinstance(syntax, JsonArguments):
-        return json_schema_to_grammar(schema), ()
+        grammar = json_schema_to_grammar(schema)
+        if schema["type"] != "object":
+            raise UnsupportedSchema("", "type", "no JSON object satisfies the schema")
+        return grammar, ()
     translated = translate_arguments(schema, _notation(syntax, chat_format.special_tokens))
     warnings = () if translated.exact else (FREE_CONTAINERS,)
     if isinstance(syntax, GemmaArguments):
@@ -118,8 +121,10 @@ def _braced(grammar: Grammar) -> Grammar:
 
 
 def _object_schema(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Arguments are an object even if the schema has no type."""
-    return parameters if "type" in parameters else {**parameters, "type": "object"}
+    """Arguments are an object, also if the schema has no type or allows another one."""
+    types = parameters.get("type", "object")
+    has_object = isinstance(types, list) and "object" in types
+    return {**parameters, "type": "object"} if has_object or "type" not in parameters else parameters
 
 
 def _notation(syntax: ArgumentSyntax, specials: Sequence[str]) -> ArgumentNotation:
