@@ -45,21 +45,36 @@ def questions_50(server: Running, seed: int) -> Figures:
     if server.name == "jan-serve":
         asked = {str(number): {"question": each, "type": "yes_no"} for number, each in enumerate(questions)}
         _post(server, "/v1/decide", {"state": "warm", "questions": {"0": asked["0"]}})
-        start = time.perf_counter()
+        before, start = server.cpu_seconds(), time.perf_counter()
         reply = _post(server, "/v1/decide", {"state": text, "questions": asked})
         took = time.perf_counter() - start
-        return {"wall_s": took, "reused_s": took, "tokens": reply["usage"]["prompt_tokens"]}
+        cpu = server.cpu_seconds() - before
+        return {
+            "wall_s": took,
+            "reused_s": took,
+            "cpu_s": cpu,
+            "reused_cpu_s": cpu,
+            "tokens": reply["usage"]["prompt_tokens"],
+        }
     _ask(server, "warm", questions[0], reuse=True)
-    start = time.perf_counter()
+    before, start = server.cpu_seconds(), time.perf_counter()
     for question in questions:
         _ask(server, text, question, reuse=True)
     reused = time.perf_counter() - start
+    reused_cpu = server.cpu_seconds() - before
+    before = server.cpu_seconds()
     alone: list[float] = []
     for question in questions[:3]:
         start = time.perf_counter()
         _ask(server, other, question, reuse=False)
         alone.append(time.perf_counter() - start)
-    return {"wall_s": QUESTIONS * statistics.mean(alone), "reused_s": reused}
+    cpu = (server.cpu_seconds() - before) * QUESTIONS / len(alone)
+    return {
+        "wall_s": QUESTIONS * statistics.mean(alone),
+        "reused_s": reused,
+        "cpu_s": cpu,
+        "reused_cpu_s": reused_cpu,
+    }
 
 
 def _ask(server: Running, text: str, question: str, *, reuse: bool) -> None:
