@@ -37,8 +37,8 @@ def questions_50(server: Running, seed: int) -> Figures:
     """Fifty questions on a text of about 2,000 tokens that is in no cache.
 
     This server: one request. Others: fifty chats, one after the other, each for one token with the probabilities of the
-    most probable ones. `reused_s`: they may keep the text from one request to the next. `wall_s`: they may not; five
-    requests are measured, and count ten times.
+    most probable ones. `reused_s`: they may keep the text from one request to the next. `wall_s`: they may not; the
+    time of three is counted for all. `cpu_s`, `reused_cpu_s`: CPU time of the server, which other programs change less.
     """
     questions = [f"{words(seed * 100 + number, 6)}?" for number in range(QUESTIONS)]
     text, other = words(seed * 1000, 620), words(seed * 1000 + 1, 620)
