@@ -6,6 +6,8 @@ from typing import Any
 
 import llguidance
 
+from jan_serve.engine.constraint.grammar_executor import LIMITS
+
 
 class LlguidanceOracle:
     """llguidance over bytes as tokens."""
@@ -16,7 +18,7 @@ class LlguidanceOracle:
     def compile(self, lark: str) -> Any:
         """A matcher. Raises ValueError where llguidance refuses the grammar."""
         grammar = llguidance.LLMatcher.grammar_from_lark(lark)
-        matcher = llguidance.LLMatcher(self._tokenizer, grammar, log_level=0)
+        matcher = llguidance.LLMatcher(self._tokenizer, grammar, log_level=0, limits=LIMITS)
         if matcher.is_error():
             raise ValueError(matcher.get_error())
         return matcher
