@@ -38,6 +38,10 @@ def main() -> int:
         return 130
     try:
         with interrupts_end_at_once():
+            if is_server(sys.argv[1:]):
+                with quick_imports():
+                    from jan_serve.cli.server import head_start
+                head_start.begin()
             from jan_serve.cli.main import main as cli_main
             from jan_serve.cli.standard_streams import prepare_streams
 
@@ -47,6 +51,13 @@ def main() -> int:
         return INTERRUPTED
     finally:
         end_by_interrupts()
+
+
+def is_server(arguments: list[str]) -> bool:
+    """Whether this is a command line of a server, as far as one can tell before it is read."""
+    if {"-h", "--help", "--version"}.intersection(arguments):
+        return False
+    return arguments[:1] in ([], ["serve"], ["own-server"]) or arguments[0].startswith("-")
 
 
 if __name__ == "__main__":

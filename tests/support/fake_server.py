@@ -23,7 +23,8 @@ from jan_serve.config import Settings
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.logs.log_lines import configure_logging
 from jan_serve.supervisor.models.model_manager import ModelManager
-from jan_serve.wiring.parts import build_compiler, build_renderer, manager_limits
+from jan_serve.supervisor.template_renderer import TemplateRendererPool, default_render_command
+from jan_serve.wiring.parts import build_compiler, manager_limits
 from tests.support.compiling import translate_inline
 from tests.support.engines import FAKE_ENGINE, FakeResolver
 from tests.support.rendering import render_inline
@@ -67,4 +68,6 @@ def main() -> None:
     configure_logging(settings.log_level, as_json=settings.log_json)
     with socket.create_server((settings.host, 0), backlog=2048) as sock:
         print(f"url http://{settings.host}:{sock.getsockname()[1]}", file=sys.stderr, flush=True)
-        sys.exit(run(settings, manager, build_renderer(), build_compiler(), sock))
+        sys.exit(
+            run(settings, manager, TemplateRendererPool(default_render_command()), build_compiler(), sock)
+        )

@@ -32,7 +32,8 @@ def main() -> int:
     from jan_serve.api.server import run
     from jan_serve.logs.log_lines import configure_logging
     from jan_serve.supervisor.models.model_manager import ModelManager
-    from jan_serve.wiring.parts import build_compiler, build_renderer
+    from jan_serve.supervisor.template_renderer import TemplateRendererPool, default_render_command
+    from jan_serve.wiring.parts import build_compiler
     from tests.support.fronts import make_settings
 
     configure_logging("info", as_json=False)
@@ -46,7 +47,7 @@ def main() -> int:
         print(sock.getsockname()[1], flush=True)
         manager = ModelManager(FakeResolver(folder), FAKE_ENGINE)
         settings = make_settings(model=None, drain_timeout_s=drain_s, api_keys=api_keys)
-        return run(settings, manager, build_renderer(), build_compiler(), sock)
+        return run(settings, manager, TemplateRendererPool(default_render_command()), build_compiler(), sock)
 
 
 class FrontProcess:

@@ -7,7 +7,7 @@ import logging
 import socket
 import time
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, nullcontext
 from typing import Final
 
 import uvicorn
@@ -105,8 +105,8 @@ def run(
     Returns the exit status.
 
     library: None disables the management routes. profile_of: configuration of single models. control: None disables the
-    control plane. decoder: None rejects images. runner: of the event loop on which parts of the server already live;
-    None makes one.
+    control plane. decoder: None rejects images. runner: of the event loop on which parts of the server already live; it
+    stays open. None makes one.
     """
     with recent_log() as log:
         with quick_imports():
@@ -124,7 +124,9 @@ def run(
                 decoder=None if decoder is None else decoder.decode,
             )
         config = server_config(app)
-        with runner or asyncio.Runner(loop_factory=config.get_loop_factory()) as loop:
+        with (
+            nullcontext(runner) if runner else asyncio.Runner(loop_factory=config.get_loop_factory()) as loop
+        ):
             parts: AppParts = app.state.parts
             drain_s = settings.drain_timeout_s
             helpers = (renderer, translator, *(() if decoder is None else (decoder,)))

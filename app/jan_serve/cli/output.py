@@ -8,16 +8,18 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from rich import box
 from rich.cells import cell_len
 from rich.console import Console
-from rich.progress import Progress, ProgressColumn
-from rich.table import Column, Table
 from rich.text import Text
 
 from jan_serve.logs.log_lines import printable
+
+# Tables and progress are imported when they are printed: a server prints none.
+if TYPE_CHECKING:
+    from rich.progress import Progress, ProgressColumn
+    from rich.table import Table
 
 _UNBOUNDED: Final = 100_000
 _PAIR: Final = 2
@@ -43,6 +45,8 @@ def _min_width(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
 
 def _records(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     """One line with name and value for each cell that is not empty; an empty line after each row."""
+    from rich.table import Column, Table
+
     table = Table.grid(Column(style="bold"), Column(overflow="fold"), padding=(0, 2, 0, 0))
     for row in rows:
         for name, cell in zip(columns, row, strict=True):
@@ -60,6 +64,12 @@ def _printable_layout(text: str) -> str:
 
 def on_terminal() -> bool:
     return sys.stdout.isatty()
+
+
+def shortened(text: str, width: int) -> str:
+    """The text on one line of at most this many characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= width else line[: width - 1] + "…"
 
 
 def size_text(n_bytes: int) -> str:
@@ -118,6 +128,9 @@ class Output:
         self, columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str | None = None
     ) -> None:
         """The result as a table. Never truncates a cell: if the table is too wide, it prints one cell per line."""
+        from rich import box
+        from rich.table import Table
+
         cells = [[printable(cell) for cell in row] for row in rows]
         if len(columns) > _PAIR and _min_width(columns, cells) > self._out.width:
             self._out.print(_records(columns, cells))
@@ -131,6 +144,8 @@ class Output:
         """A progress display on standard error that vanishes when it ends. None if that is no terminal."""
         if not self._err.is_terminal:
             return None
+        from rich.progress import Progress
+
         return Progress(*columns, console=self._err, transient=True)
 
     def note(self, text: str = "") -> None:

@@ -6,8 +6,7 @@ import ipaddress
 import re
 from typing import Annotated, Final
 
-from pydantic import Field, SecretStr, field_validator
-from pydantic_settings import BaseSettings
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 
 from jan_serve.config.model_options import Flag
 from jan_serve.config.value_types import HOST_NAME, SecretList, StrList
@@ -18,8 +17,10 @@ _ORIGIN = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^\s/?#@]+\Z")
 _ROUTE = re.compile(r"(/[A-Za-z0-9._-]+)+\Z")
 
 
-class AccessOptions(BaseSettings):
+class AccessOptions(BaseModel):
     """Keys, host names, origins and networks. Part of Settings."""
+
+    model_config = ConfigDict(defer_build=True)
 
     api_keys: Annotated[
         SecretList,

@@ -5,9 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-import tomlkit
-from tomlkit.exceptions import TOMLKitError
-
 from jan_serve.errors import SettingsError
 from jan_serve.store.files.atomic_file import write_atomically
 from jan_serve.store.versions import LaterVersion, Steps, latest, upgrade
@@ -40,6 +37,10 @@ def migrate(path: Path) -> Path | None:
     None if the version is current. Follows links; the backup lies beside the target, with the same permissions. The
     file is replaced atomically. Raises SettingsError, OSError.
     """
+    # Slow to import, and only this command needs them.
+    import tomlkit
+    from tomlkit.exceptions import TOMLKitError
+
     path = path.resolve()
     raw = path.read_bytes()
     try:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal
 
-from pydantic import Field, SecretStr, field_validator
-from pydantic_settings import BaseSettings
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 
 from jan_serve.config.model_options import Flag
 from jan_serve.config.value_types import check_url
@@ -13,8 +12,10 @@ from jan_serve.config.value_types import check_url
 FLEET_GROUP: Final = "Many machines"
 
 
-class FleetOptions(BaseSettings):
+class FleetOptions(BaseModel):
     """The proxy, and what the server is there. Part of Settings."""
+
+    model_config = ConfigDict(defer_build=True)
 
     proxy_url: Annotated[
         str | None,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
-from pydantic import Field
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 KvType = Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl"]
 Pooling = Literal["none", "mean", "cls", "last", "rank"]
@@ -25,11 +24,16 @@ class Flag:
     metavar: str | None = None
 
 
-class ModelOptions(BaseSettings):
+class ModelOptions(BaseModel):
     """Options of all models, or of one. Frozen. Times are seconds, lengths tokens."""
 
-    model_config = SettingsConfigDict(
-        frozen=True, extra="forbid", protected_namespaces=(), validate_default=True, hide_input_in_errors=True
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        protected_namespaces=(),
+        validate_default=True,
+        hide_input_in_errors=True,
+        defer_build=True,
     )
 
     n_ctx: Annotated[
@@ -229,15 +233,3 @@ class ModelOptions(BaseSettings):
         Field(description="Request huge pages (Linux): a few percent faster on CPUs."),
         Flag(MEMORY_GROUP),
     ] = True
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Only constructor arguments: `load_settings` merges the sources and records the origin of each value."""
-        return (init_settings,)

@@ -13,9 +13,9 @@ from typing import Annotated, Any, Final, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from jan_serve.config.model_options import ModelOptions
+from jan_serve.core.model_source import MAX_ADAPTERS
 
 MAX_ALIASES: Final = 64
-MAX_ADAPTERS: Final = 32
 MAX_SCALE: Final = 100.0
 LIVE_OPTIONS: Final = frozenset({"ttl_s"})
 """Model options that change without reloading the model."""
@@ -24,7 +24,12 @@ LIVE_KEYS: Final = frozenset({"aliases", "template", "sampling", "pin", "group"}
 """Table keys that apply from the next request. Any other change reloads the model then."""
 
 _STRICT: Final = ConfigDict(
-    frozen=True, extra="forbid", protected_namespaces=(), strict=True, hide_input_in_errors=True
+    frozen=True,
+    extra="forbid",
+    protected_namespaces=(),
+    strict=True,
+    hide_input_in_errors=True,
+    defer_build=True,
 )
 _ADAPTER_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}\Z")
 

@@ -13,7 +13,6 @@ from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
-from pydantic_settings import SettingsConfigDict
 
 from jan_serve.config.access_options import ACCESS_GROUP, AccessOptions
 from jan_serve.config.fleet_options import FLEET_GROUP, FleetOptions
@@ -53,15 +52,6 @@ class Settings(ModelOptions, TgiOptions, AccessOptions, FleetOptions):
 
     Times are seconds, sizes bytes, lengths tokens.
     """
-
-    model_config = SettingsConfigDict(
-        env_prefix=ENV_PREFIX,
-        frozen=True,
-        extra="forbid",
-        protected_namespaces=(),
-        validate_default=True,
-        hide_input_in_errors=True,
-    )
 
     host: Annotated[
         str,

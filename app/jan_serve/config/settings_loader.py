@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import SecretStr, ValidationError
-from pydantic_settings import EnvSettingsSource
-from pydantic_settings import SettingsError as SourceError
 
 from jan_serve.config.config_file import ConfigFile, read_config_file
 from jan_serve.config.error_text import brief, near_key, sentence
@@ -143,10 +141,11 @@ def _read_environment() -> tuple[dict[str, Any], dict[str, str], tuple[str, ...]
     for name in (_KEYS_VARIABLE, _ONE_KEY_VARIABLE):
         if name in os.environ and not os.environ[name].strip():
             raise SettingsError(f"{name} is set but empty: an empty key is not a key")
-    try:
-        values = EnvSettingsSource(Settings, env_prefix=ENV_PREFIX, env_ignore_empty=True)()
-    except SourceError as error:
-        raise SettingsError(f"the environment: {error}") from None
+    values: dict[str, Any] = {}
+    if any(name.upper().startswith(ENV_PREFIX) for name in os.environ):
+        from jan_serve.config.environment import environment_values
+
+        values = environment_values()
     origins = {name: ENV_PREFIX + name.upper() for name in values}
     if _ONE_KEY_VARIABLE in os.environ and "api_keys" not in values:
         values["api_keys"] = (os.environ[_ONE_KEY_VARIABLE],)

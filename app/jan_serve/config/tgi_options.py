@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from pydantic import Field
-from pydantic_settings import BaseSettings
+from pydantic import BaseModel, ConfigDict, Field
 
 from jan_serve.config.model_options import Flag
 
 TGI_GROUP: Final = "Text Generation Inference"
 
 
-class TgiOptions(BaseSettings):
+class TgiOptions(BaseModel):
     """Limits of TGI requests, which /info shows. Part of Settings. Lengths are tokens."""
+
+    model_config = ConfigDict(defer_build=True)
 
     tgi_max_concurrent_requests: Annotated[
         int,

@@ -8,7 +8,6 @@ from typing import Annotated, Final
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
-from pydantic_settings import NoDecode
 
 HOST_NAME: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_.-]+)(:\d{1,5})?\Z")
 _SIZE = re.compile(
@@ -43,18 +42,21 @@ def bytes_of_size(value: object) -> object:
 
 def check_url(url: str, example: str) -> str:
     """Without a slash at the end. Raises ValueError."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+    try:
+        parts = urlsplit(url)
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        is_address = is_address and "@" not in parts.netloc
+    except ValueError:  # of the brackets, or of the port
+        is_address = False
+    if not is_address:
         raise ValueError(f"must be an address such as {example}, without user and password")
-    if parts.query or parts.fragment or not url.isascii() or not url.isprintable():
-        raise ValueError("must end with the host or a path")
+    if any(mark in url for mark in " ?#") or not url.isascii() or not url.isprintable():
+        raise ValueError("must end with the host or a path, in printable ASCII characters without blanks")
     return url.rstrip("/")
 
 
-StrList = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split_list)]
-PortList = Annotated[
-    tuple[Annotated[int, Field(ge=1, le=65535)], ...], NoDecode, BeforeValidator(_split_list)
-]
-SecretList = Annotated[tuple[SecretStr, ...], NoDecode, BeforeValidator(_split_list)]
+StrList = Annotated[tuple[str, ...], BeforeValidator(_split_list)]
+PortList = Annotated[tuple[Annotated[int, Field(ge=1, le=65535)], ...], BeforeValidator(_split_list)]
+SecretList = Annotated[tuple[SecretStr, ...], BeforeValidator(_split_list)]
 Folder = Annotated[Path, AfterValidator(_absolute)]
 OptionalFile = Annotated[Folder | None, BeforeValidator(_none_word)]

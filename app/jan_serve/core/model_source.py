@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
+
+MAX_ADAPTERS: Final = 32
+"""Of a model, those of its variants included."""
 
 
 class ModelSource(msgspec.Struct, frozen=True, kw_only=True):
     """name: canonical; clients see it. path: absolute. revision: changes with the file and with the load options; a
-    loaded model whose source has another revision is reloaded. adapters: names of its LoRA adapters.
-    projector: file through which it sees or hears.
+    loaded model whose source has another revision is reloaded. adapters: names of its LoRA adapters. variants: names of
+    its variants that are LoRA adapters. projector: file through which it sees or hears.
     """
 
     name: str
     path: str
     revision: tuple[int, ...] = ()
     adapters: tuple[str, ...] = ()
+    variants: tuple[str, ...] = ()
     projector: str | None = None

@@ -18,7 +18,8 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """base: canonical name of the model. created_at: seconds since 1970.
 
     system: of chats that have no system message. template: Jinja source that replaces the model's. defaults: by fields
-    of SamplingParams and StopConditions. parameters: the same as they were sent, to show. version: of this record.
+    of SamplingParams and StopConditions. parameters: the same as they were sent, to show. adapter: SHA-256 of its LoRA
+    adapter, an upload that the store keeps. version: of this record.
     """
 
     name: str
@@ -30,4 +31,5 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     defaults: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
     parameters: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
     license: str | None = None
+    adapter: str | None = None
     version: int = 1

@@ -9,7 +9,6 @@ from collections.abc import Callable, MutableMapping
 from typing import Final
 
 from jan_serve.daemon.observer import ServerObserver
-from jan_serve.daemon.plan import STOP_MARGIN_S
 
 _log: Final = logging.getLogger("jan_serve.daemon")
 
@@ -30,6 +29,8 @@ class SystemdNotifier(ServerObserver):
         self._send("WATCHDOG=1")
 
     def stopping(self, drain_s: float) -> None:
+        from jan_serve.daemon.plan import STOP_MARGIN_S  # not needed for the start
+
         # Running requests may need longer than TimeoutStopSec=.
         microseconds = int((drain_s + STOP_MARGIN_S) * 1e6)
         self._send(f"STOPPING=1\nEXTEND_TIMEOUT_USEC={microseconds}\nSTATUS=Finishing running requests")

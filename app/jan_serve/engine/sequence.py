@@ -127,7 +127,7 @@ class Sequence:
         return min([*stops, self.prefill_end]) - self.num_computed
 
     def position(self, length: int) -> int:
-        """llama.cpp's position behind its first `length` tokens and cells."""
+        """llama.cpp's position after its first `length` tokens and cells."""
         return self.media.position(length)
 
     @property

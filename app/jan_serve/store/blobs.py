@@ -19,6 +19,7 @@ from jan_serve.errors import InvalidRequest
 from jan_serve.store.files.atomic_file import TEMPORARY_SUFFIX
 from jan_serve.store.files.disk_space import check_room, storage_error
 from jan_serve.store.files.file_hash import in_thread
+from jan_serve.store.gguf.adapter_file import check_adapter
 from jan_serve.store.gguf.model_file import read_model_file
 from jan_serve.store.hub.references import is_safe_file
 from jan_serve.store.index import STATE_FOLDER, FileRecord, ModelIndex, ModelRecord, Source
@@ -112,6 +113,26 @@ class Blobs:
         except OSError as error:
             raise storage_error(error, self._models_dir) from error
         return record
+
+    def keep_adapter(self, sha256: str, target: Path, name: str, architecture: str) -> None:
+        """Keep an upload as the LoRA adapter of a variant of this name. target: where; it may be there already.
+
+        architecture: of the model. Raises InvalidRequest, InvalidModel, StoreError.
+        """
+        blob = target if target.is_file() else self.path_of(sha256)
+        if blob is None:
+            raise InvalidRequest(
+                f"adapters: sha256:{sha256} was not uploaded to /api/blobs", param="adapters"
+            )
+        check_adapter(blob, name, architecture)
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(FileExistsError):
+                os.link(blob, target)
+            if blob.parent == self._folder:
+                blob.unlink(missing_ok=True)
+        except OSError as error:
+            raise storage_error(error, self._models_dir) from error
 
     def _prepare(self, n_bytes: int) -> None:
         """Make room: uploads that nobody used for a day are deleted. Raises InsufficientStorage, OSError."""

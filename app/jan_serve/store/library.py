@@ -9,10 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jan_serve.core.calibration import Calibration
 from jan_serve.core.listed_model import HeaderFacts, ListedModel
+from jan_serve.core.model_source import MAX_ADAPTERS
 from jan_serve.core.variant import Variant
 from jan_serve.errors import InvalidRequest, JanServeError, ModelNotFound
 from jan_serve.store.blobs import Blobs
+from jan_serve.store.calibrations import CalibrationIndex
 from jan_serve.store.files.disk_space import storage_error
 from jan_serve.store.gguf.gguf_header import GgufHeader, read_gguf_header
 from jan_serve.store.gguf.model_file import MAX_PARTS, PartName
@@ -21,7 +24,7 @@ from jan_serve.store.model_entry import ModelEntry
 from jan_serve.store.name_matching import exact_matches
 from jan_serve.store.remove import Removed, check_removable, remove_model
 from jan_serve.store.resolve import ModelResolver, check_name
-from jan_serve.store.variants import VariantIndex
+from jan_serve.store.variants import VariantIndex, is_named
 
 if TYPE_CHECKING:
     # Imported with the first pull: importing the HTTP client is slow.
@@ -43,6 +46,7 @@ class ModelLibrary:
         self._models_dir = models_dir
         self._index = ModelIndex(models_dir)
         self._variants = VariantIndex(models_dir)
+        self._calibrations = CalibrationIndex(models_dir)
         self.blobs = Blobs(models_dir, self._index)
         self._make_puller = make_puller
         self._puller: Puller | None = None
@@ -104,6 +108,21 @@ class ModelLibrary:
         except OSError as error:
             raise storage_error(error, self._models_dir) from error
 
+    def keep_adapter(self, sha256: str, variant: str, base: str) -> None:
+        """Keep an upload as the LoRA adapter of a variant. base: canonical name of its model.
+
+        Raises InvalidRequest, ModelNotFound, InvalidModel for a file that does not fit the model, StoreError.
+        """
+        self.check_variant_name(variant, base)
+        entry = self._resolver.resolve(base)
+        others = [name for name, _ in entry.variant_adapters if not is_named(name, variant)]
+        if len(entry.adapters) + len(others) >= MAX_ADAPTERS:
+            raise InvalidRequest(
+                f"adapters: {base} has {MAX_ADAPTERS} LoRA adapters, which is the limit", param="adapters"
+            )
+        architecture = self._resolver.model_file(entry.path, entry.name).architecture
+        self.blobs.keep_adapter(sha256, self._variants.adapter_path(sha256), variant, architecture)
+
     def remove_variant(self, name: str) -> str | None:
         """Delete a variant, if there is one. Raises StoreError.
 
@@ -139,6 +158,23 @@ class ModelLibrary:
         if entry is None:
             raise ModelNotFound(name)
         return remove_model(entry, self._models_dir, self._index)
+
+    def calibration(self, name: str | None) -> tuple[str, Calibration | None]:
+        """The canonical name of a model, and its calibration. Raises as `find`."""
+        entry = self._resolver.resolve_with_adapter(name)[0]
+        return entry.name, self._calibrations.get(entry)
+
+    def keep_calibration(self, name: str | None, calibration: Calibration | None) -> str:
+        """Replace or (None) delete a model's calibration; returns its canonical name. Raises as `find`; StoreError."""
+        entry = self._resolver.resolve_with_adapter(name)[0]
+        try:
+            if calibration is None:
+                self._calibrations.remove(entry.name)
+            else:
+                self._calibrations.put(entry, calibration)
+        except OSError as error:
+            raise storage_error(error, self._models_dir) from error
+        return entry.name
 
     async def plan(self, text: str, revision: str | None) -> PullPlan:
         """Raises as Puller.plan."""

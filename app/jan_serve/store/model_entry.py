@@ -14,8 +14,8 @@ class ModelEntry:
 
     size_bytes and modified_ns (nanoseconds since 1970) are those of a split model's first file. record: from the index;
     None if the user added the file and nothing read it yet. table: its name in the configuration, which also gives
-    aliases and adapters (names of LoRA adapters). variants: names of its variants. projectors: files that may be its
-    projector, the likeliest first.
+    aliases and adapters (names of LoRA adapters). variants: names of its variants. variant_adapters: LoRA adapters of
+    variants, by their names. projectors: files that may be its projector, the likeliest first.
     """
 
     name: str
@@ -28,6 +28,7 @@ class ModelEntry:
     aliases: tuple[str, ...] = ()
     adapters: tuple[str, ...] = ()
     variants: tuple[str, ...] = ()
+    variant_adapters: tuple[tuple[str, Path], ...] = ()
     projectors: tuple[Path, ...] = ()
 
     @property

@@ -35,7 +35,7 @@ from jan_serve.store.name_matching import (
     without_suffix,
 )
 from jan_serve.store.projectors import is_projector_name, projectors_for
-from jan_serve.store.variants import VariantIndex
+from jan_serve.store.variants import VariantIndex, is_named
 
 MAX_NAME_LENGTH: Final = 255
 _MAX_DEPTH: Final = 8
@@ -103,8 +103,11 @@ class ModelResolver:
         entries = tuple(found.values())
         if self._configured is not None:
             entries = self._configured.apply(entries)
-        variants = self._variants.all() if self._variants is not None else ()
-        return tuple(_with_variants(entry, variants) for entry in entries) if variants else entries
+        index = self._variants
+        variants = index.all() if index is not None else ()
+        if index is None or not variants:
+            return entries
+        return tuple(_with_variants(entry, variants, index.adapter_path) for entry in entries)
 
     def resolve(self, name: str | None) -> ModelEntry:
         """The model of that name (None: the default one), by the rules of `name_matching.best_matches`.
@@ -151,7 +154,9 @@ class ModelResolver:
                 )
             if adapters:
                 return adapters[0]
-        return _only(name, best_matches(name, entries), entries), None
+        entry = _only(name, best_matches(name, entries), entries)
+        own = (each for each, _ in entry.variant_adapters if is_named(each, name))
+        return entry, next(own, None)
 
     def default(self) -> DefaultModel:
         """The model of requests that name none. Raises as `resolve` if --model is missing."""
@@ -335,9 +340,14 @@ def _folder_record(entry: ModelEntry, facts: HeaderFacts, models_dir: Path) -> M
     )
 
 
-def _with_variants(entry: ModelEntry, variants: Sequence[Variant]) -> ModelEntry:
-    names = tuple(variant.name for variant in variants if variant.base == entry.name)
-    return replace(entry, variants=names) if names else entry
+def _with_variants(
+    entry: ModelEntry, variants: Sequence[Variant], adapter_path: Callable[[str], Path]
+) -> ModelEntry:
+    own = [variant for variant in variants if variant.base == entry.name]
+    if not own:
+        return entry
+    adapters = tuple((each.name, adapter_path(each.adapter)) for each in own if each.adapter is not None)
+    return replace(entry, variants=tuple(each.name for each in own), variant_adapters=adapters)
 
 
 def check_name(name: str) -> None:

@@ -50,8 +50,7 @@ class VariantIndex:
 
     def get(self, name: str) -> Variant | None:
         """Ignores case, and the tag `latest`."""
-        wanted = _key(name)
-        return next((variant for variant in self.all() if _key(variant.name) == wanted), None)
+        return next((variant for variant in self.all() if is_named(variant.name, name)), None)
 
     def put(self, variant: Variant) -> None:
         """Write a variant, replacing an older one of that name atomically. Raises OSError."""
@@ -63,14 +62,26 @@ class VariantIndex:
             self._stamp = None
 
     def remove(self, name: str) -> None:
-        """Delete a variant, if there is one of this name. Raises OSError."""
+        """Delete a variant, if there is one of this name, and its adapter, if no other one has it. Raises OSError."""
+        removed = self.get(name)
         self._path(name).unlink(missing_ok=True)
         with self._lock:
             self._stamp = None
+        if removed is not None and removed.adapter not in {None, *(each.adapter for each in self.all())}:
+            self.adapter_path(str(removed.adapter)).unlink(missing_ok=True)
+
+    def adapter_path(self, sha256: str) -> Path:
+        """Where the LoRA adapter with this digest is kept."""
+        return self._folder.parent / "adapters" / f"{sha256}.gguf"
 
     def _path(self, name: str) -> Path:
         digest = hashlib.sha256(_key(name).encode("utf-8", "surrogatepass")).hexdigest()
         return self._folder / f"{digest[:32]}.json"
+
+
+def is_named(variant: str, name: str) -> bool:
+    """Whether a name means a variant: case does not count, nor the tag `latest`."""
+    return _key(variant) == _key(name)
 
 
 def _key(name: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -48,8 +48,8 @@ class ModelSources:
             if table.template is not None:
                 self._templates.get(table.template)  # fail at start rather than at a request
         self._lock = threading.Lock()
-        self._tables: dict[str, str | None] = {}
-        """The table of each resolved model: every request resolves its model first."""
+        self._entries: dict[str, ModelEntry] = {}
+        """Each resolved model: every request resolves its model first."""
 
     def resolve(self, name: str | None) -> ModelSource:
         """The model of this name; None is the default one. Raises ModelNotFound, InvalidRequest, AdapterNotFound."""
@@ -69,12 +69,15 @@ class ModelSources:
         chosen = self.model_settings(source.name)
         for each in chosen.lora:
             check_adapter(each.file, each.name, model.architecture)
-        adapters = tuple(
+        adapters = [
             AdapterFile(name=each.name, path=str(each.file), scale=each.scale) for each in chosen.lora
-        )
+        ]
+        for name, path in self._variant_adapters(source.name):
+            check_adapter(path, name, model.architecture)
+            adapters.append(AdapterFile(name=name, path=str(path), scale=1.0))
         return msgspec.structs.replace(
             engine_settings(chosen.options, model),
-            adapters=adapters,
+            adapters=tuple(adapters),
             cache_dir=str(self._cache_dir),
             draft_path=self._draft_path(chosen.options.draft_model),
             projector=self._checked_projector(source, chosen.projector),
@@ -141,8 +144,13 @@ class ModelSources:
     def model_settings(self, name: str) -> ModelSettings:
         """The current settings of a model by its canonical name, once it was resolved or listed."""
         with self._lock:
-            table = self._tables.get(name)
-        return self._settings(table)
+            entry = self._entries.get(name)
+        return self._settings(entry.table if entry is not None else None)
+
+    def _variant_adapters(self, name: str) -> tuple[tuple[str, Path], ...]:
+        with self._lock:
+            entry = self._entries.get(name)
+        return entry.variant_adapters if entry is not None else ()
 
     def profile(self, model: str, requested: str | None = None) -> ModelProfile:
         """The defaults for requests to a model, or to its variant `requested`. May read a template file."""
@@ -160,18 +168,19 @@ class ModelSources:
 
     def _source(self, entry: ModelEntry) -> ModelSource:
         with self._lock:
-            self._tables[entry.name] = entry.table
+            self._entries[entry.name] = entry
         try:
             found = self._resolver.projector(entry)
         except JanServeError:
             found = None  # the load says what is wrong with the model
         projector = found.path if found is not None else None
-        digest = _load_digest(self._settings(entry.table), projector)
+        digest = _load_digest(self._settings(entry.table), projector, entry.variant_adapters)
         return ModelSource(
             name=entry.name,
             path=str(entry.path),
             revision=(entry.size_bytes, entry.modified_ns, digest),
             adapters=entry.adapters,
+            variants=tuple(name for name, _ in entry.variant_adapters),
             projector=str(projector) if projector is not None else None,
         )
 
@@ -207,13 +216,16 @@ def configured_names(book: ModelBook) -> Mapping[str, ConfiguredNames]:
     }
 
 
-def _load_digest(settings: ModelSettings, projector: Path | None) -> int:
+def _load_digest(
+    settings: ModelSettings, projector: Path | None, variant_adapters: Sequence[tuple[str, Path]]
+) -> int:
     """Changes if the model must be reloaded: with its load options, its adapters, its projector or their files."""
     options = [
         (name, getattr(settings.options, name))
         for name in sorted(ModelOptions.model_fields.keys() - LIVE_OPTIONS)
     ]
     adapters = [(each.name, each.scale, str(each.file), file_stamp(each.file)) for each in settings.lora]
+    adapters += [(name, 1.0, str(path), file_stamp(path)) for name, path in variant_adapters]
     sight = (str(projector), file_stamp(projector)) if projector is not None else None
     digest = hashlib.blake2b(repr((options, adapters, sight)).encode(), digest_size=7)
     return int.from_bytes(digest.digest(), "big")

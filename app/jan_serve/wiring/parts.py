@@ -18,12 +18,13 @@ from jan_serve.supervisor.image_decoder import ImageDecoderPool, default_imaging
 from jan_serve.supervisor.limits import ManagerLimits, WorkerLimits
 from jan_serve.supervisor.models.model_manager import ModelManager
 from jan_serve.supervisor.models.source_resolver import SourceResolver
-from jan_serve.supervisor.template_renderer import TemplateRendererPool, default_render_command
 from jan_serve.supervisor.workers.worker_process import default_worker_command
 from jan_serve.wiring.model_sources import configured_names
 
 if TYPE_CHECKING:
     from jan_serve.store.hub.pull import Puller
+    from jan_serve.supervisor.template_renderer import TemplateRendererPool
+    from jan_serve.supervisor.workers.spare_worker import SpareWorker
 
 
 def build_resolver(settings: Settings, book: ModelBook | None = None) -> ModelResolver:
@@ -74,11 +75,6 @@ def manager_limits(settings: Settings) -> ManagerLimits:
     )
 
 
-def build_renderer() -> TemplateRendererPool:
-    """Starts no process yet."""
-    return TemplateRendererPool(default_render_command())
-
-
 def build_compiler() -> ConstraintCompilerPool:
     """The compiler of constraints. Starts nothing."""
     return ConstraintCompilerPool(default_compile_command())
@@ -94,13 +90,14 @@ def build_manager(
     settings: Settings,
     free_memory: Callable[[], FreeMemory] | None = None,
     renderer: TemplateRendererPool | None = None,
+    spare: SpareWorker | None = None,
 ) -> ModelManager:
     """The model manager. The first lease starts a worker.
 
     free_memory: called in a thread before a load; None disables the memory check. renderer: has a process ready when a
-    model is loaded.
+    model is loaded. spare: the first load takes it.
     """
     meter = free_memory if settings.memory_budget != "off" else None
     on_load = renderer.start_soon if renderer is not None else lambda: None
     limits = manager_limits(settings)
-    return ModelManager(sources, default_worker_command(), limits, meter=meter, on_load=on_load)
+    return ModelManager(sources, default_worker_command(), limits, meter=meter, on_load=on_load, spare=spare)

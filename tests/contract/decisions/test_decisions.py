@@ -20,6 +20,7 @@ ASKED: dict[str, Any] = {
     "urgent": {"question": "Urgent?", "type": "yes_no"},
     "stars": {"question": "How many stars?", "type": "number", "min": 1, "max": 3},
 }
+NOUL = {"type": "noul", "instructions": "?"}
 BODY: dict[str, Any] = {"state": {"ticket": "charged twice"}, "questions": ASKED}
 
 
@@ -55,6 +56,17 @@ async def test_questions_branch_from_the_state() -> None:
     team = reply["answers"]["team"]
     assert [item["probability"] for item in team["options"]] == pytest.approx([2 / 3, 1 / 3])
     assert (team["mass"], team["tokenisations"], team["abstained"]) == (pytest.approx(0.75), "all", False)
+
+
+@anyio
+async def test_numbers_are_written_as_they_were_sent() -> None:
+    models = model()
+    options = [0.1234567, 2.0, 3, -1.5]
+    _, reply = await call(
+        "/v1/decide", {"state": "s", "questions": {"q": {"question": "?", "options": options}}}, models
+    )
+    assert models.clients[0].weighed[0].questions[0].options == ("0.1234567", "2", "3", "-1.5")
+    assert [item["option"] for item in reply["answers"]["q"]["options"]] == options
 
 
 @anyio
@@ -120,6 +132,12 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a number without a range": ({"q": {"question": "?", "type": "number", "min": 1}}, "`min` and `max`"),
     "too many numbers": ({"q": {"question": "?", "type": "number", "min": 0, "max": 999}}, "255 values"),
     "too many options": ({"q": {"question": "?", "options": list(map(str, range(300)))}}, "limit is 255"),
+    "a number and its text": ({"q": {"question": "?", "options": [1, "1"]}}, "'1' occurs twice"),
+    "the same number twice": ({"q": {"question": "?", "options": [2, 2.0]}}, "'2' occurs twice"),
+    "too many questions": (
+        {str(number): {"question": "?", "type": "yes_no"} for number in range(300)},
+        "limit is 256",
+    ),
 }
 
 
@@ -130,6 +148,59 @@ async def test_a_wrong_question_is_told_what_is_wrong(case: str) -> None:
     status, reply = await call("/v1/decide", {"state": "s", "questions": questions})
     assert status == 400
     assert words in reply["error"]["message"]
+
+
+@anyio
+@pytest.mark.parametrize(
+    ("question", "words"),
+    [
+        ({"type": "choice", "criteria": {}}, "questions.q.criteria: at least one option"),
+        ({"type": "choice", "criteria": {"": None, "a": None}}, "option 0 is empty"),
+        ({"type": "score", "criteria": []}, "at least one option"),
+        ({"type": "score", "criteria": ["level"] * 11}, "limit is 10"),
+    ],
+)
+async def test_a_wrong_question_of_system_one_is_told_what_is_wrong(
+    question: dict[str, Any], words: str
+) -> None:
+    body = {"state": "s", "questions": {"q": {"instructions": "?"} | question}}
+    status, reply = await call("/v1/systemone", body)
+    assert status == 400
+    assert words in reply["error"]["message"]
+
+
+EXAMPLE: dict[str, Any] = {"state": "s", "question": "?", "options": ["a", "b"], "answer": "a"}
+REFUSED_EXAMPLES: dict[str, tuple[list[dict[str, Any]], str]] = {
+    "too few": ([EXAMPLE] * 9, "9 are too few to fit a temperature, which needs 10"),
+    "none": ([], "0 are too few"),
+    "too many": ([EXAMPLE] * 1001, "limit is 1000"),
+    "no option": ([EXAMPLE, EXAMPLE | {"answer": "c"}], "examples.1.answer: 'c' is not an option"),
+    "true is not 1": (
+        [{"state": "s", "question": "?", "type": "number", "min": 0, "max": 1, "answer": True}],
+        "examples.0.answer: 'True' is not an option",
+    ),
+    "one option": ([EXAMPLE | {"options": ["a"]}], "examples.0.options: at least two"),
+    "a duplicate": ([EXAMPLE | {"options": ["a", "a"]}], "examples.0.options: 'a' occurs twice"),
+}
+
+
+@anyio
+@pytest.mark.parametrize("case", REFUSED_EXAMPLES)
+async def test_wrong_examples_are_refused(case: str) -> None:
+    examples, words = REFUSED_EXAMPLES[case]
+    async with http_client(model()) as client:
+        kept = await client.post("/v1/decide/calibration", json={"examples": examples})
+    assert kept.status_code == 400
+    assert words in kept.json()["error"]["message"]
+
+
+@anyio
+async def test_a_calibrated_request_has_no_temperature_of_its_own() -> None:
+    status, reply = await call("/v1/decide", BODY | {"calibrated": True, "temperature": 2.0})
+    assert (status, reply["error"]["param"]) == (400, "temperature")
+    for path, body in (("/v1/decide", BODY), ("/v1/systemone", {"state": "s", "questions": {"q": NOUL}})):
+        status, reply = await call(path, body | {"calibrated": True})
+        assert status == 400 and "keeps no calibrations" in reply["error"]["message"]
 
 
 @anyio

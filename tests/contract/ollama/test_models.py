@@ -322,7 +322,10 @@ async def test_a_template_of_a_variant(managed: Managed) -> None:
         ({"from": "chat", "template": "{{ .System }}"}, "template: Ollama's templates are written in Go's"),
         ({"from": "chat", "template": "{{- if .Tools }}x{{ end }}"}, "template: Ollama's templates"),
         ({"from": "chat", "quantize": "q4_K_M"}, "quantize: not supported"),
-        ({"from": "chat", "adapters": {"a": "sha256:0"}}, "adapters: not supported"),
+        ({"from": "chat", "adapters": {"a": "sha256:0"}}, "digest: must be `sha256:`"),
+        ({"from": "chat", "adapters": {"a": "sha256:" + "0" * 64}}, "adapters: sha256:000"),
+        ({"from": "chat", "adapters": {"a": "b", "c": "d"}}, "adapters: one GGUF file"),
+        ({"files": {"a": "b"}, "adapters": {"a": "b"}}, "adapters: one GGUF file"),
         ({"modelfile": "FROM chat"}, "modelfile: not supported"),
         ({}, "either `from` or `files` is needed"),
         ({"from": "chat", "files": {"a": "b"}}, "either `from` or `files` is needed"),
@@ -380,6 +383,17 @@ async def test_uploads_that_are_no_models(managed: Managed) -> None:
     page = {"origin": "http://localhost:3000", "content-type": "application/octet-stream"}
     refused = await managed.client.post(f"/api/blobs/{digest}", content=b"junk", headers=page)
     assert refused.status_code == 415
+
+
+async def test_an_adapter_that_does_not_fit_is_not_kept(managed: Managed) -> None:
+    content = gguf()
+    digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+    assert (await managed.client.post(f"/api/blobs/{digest}", content=content)).status_code == 201
+    body = {"model": "sql", "from": "chat", "adapters": {"sql.gguf": digest}}
+    response = await managed.client.post("/api/create", json=body)
+    assert response.status_code == 422
+    assert "The LoRA adapter `sql` cannot be used" in response.json()["error"]
+    assert "sql:latest" not in await names(managed)
 
 
 async def test_lm_studios_list(managed: Managed) -> None:

@@ -48,6 +48,7 @@ def test_choice_equals_that_over_the_whole_vocabulary(params: SamplingParams) ->
     candidates = Candidates(N_VOCAB)
     narrow = SamplerChain(params, 7, N_VOCAB, 4096)
     wide = SamplerChain(params, 7, N_VOCAB, 4096)
+    # No parameters make a chain with a top-k look at all tokens.
     wide._keeps = 0  # pyright: ignore[reportPrivateUsage]
     for step in range(60):
         logits = random_logits(step)

@@ -45,12 +45,7 @@ WRONG_FLAGS: list[tuple[dict[str, Any], str]] = [
     ({"sse_ping_s": 0}, "greater than 0"),
     ({"drain_timeout_s": float("nan")}, "must be less than or equal to 3600"),
     ({"log_level": "loud"}, "'debug', 'info', 'warning' or 'error'"),
-    ({"allowed_origins": ["example.org"]}, "is not an origin"),
-    ({"allowed_origins": ["http://user@example.org"]}, "is not an origin"),
     ({"also_listen": [0]}, "greater than or equal to 1"),
-    ({"open_networks": ["192.168.1.1/24"]}, "is not a network such as"),
-    ({"open_networks": ["0.0.0.0/0"]}, "is every address; --no-auth serves everyone"),
-    ({"open_routes": ["/"]}, "is not a route such as"),
     ({"allowed_hosts": ["http://a"]}, "is not a host name"),
 ]
 
@@ -61,12 +56,10 @@ def test_wrong_flags_are_named(config_file: Path, flags: dict[str, Any], message
         load_settings(flags)
 
 
-@pytest.mark.parametrize("key", ["", " ", "a b", "schlüssel", "tab\t", "new\nline"])
-def test_unusable_keys_are_refused_and_never_shown(config_file: Path, key: str) -> None:
+def test_keys_beside_a_wrong_one_are_not_shown(config_file: Path) -> None:
     with pytest.raises(SettingsError) as caught:
-        load_settings({"api_keys": ["good-secret", key]})
-    assert "good-secret" not in caught.value.message
-    assert len(key.strip()) < 3 or key not in caught.value.message
+        load_settings({"api_keys": ["good-secret", "bad secret"]})
+    assert "secret" not in caught.value.message
 
 
 def test_settings_are_frozen(config_file: Path) -> None:
@@ -81,10 +74,6 @@ def test_settings_ignore_the_environment_by_themselves(monkeypatch: pytest.Monke
     assert Settings.model_validate({}).port == 1337
 
 
-@pytest.mark.parametrize(
-    "endpoint",
-    ["huggingface.co", "ftp://x", "https://user:secret@x", "https://", "https://x/?a=b", "https://x\n"],
-)
-def test_endpoints_that_are_none(config_file: Path, endpoint: str) -> None:
-    with pytest.raises(SettingsError, match="--hf-endpoint"):
-        load_settings({"hf_endpoint": endpoint})
+def test_the_hub_is_an_address(config_file: Path) -> None:
+    with pytest.raises(SettingsError, match=r"--hf-endpoint.* must be an address such as"):
+        load_settings({"hf_endpoint": "huggingface.co"})

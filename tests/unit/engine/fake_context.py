@@ -27,6 +27,7 @@ class FakeContext:
         self.calls: list[tuple[str, int]] = []
         self.save_fails = False
         self.restores = True
+        self.truncates = True
         self.sequence_bytes = 10
         self.is_cuttable = True
         self.has_window = False
@@ -62,7 +63,7 @@ class FakeContext:
 
     def truncate(self, seq_id: int, length: int) -> bool:
         self.calls.append(("truncate", seq_id))
-        return True
+        return self.truncates
 
     def remove(self, seq_id: int) -> None:
         self.calls.append(("remove", seq_id))

@@ -8,10 +8,8 @@ import msgspec
 import pytest
 
 from jan_serve.core.events import Completed, Finished, GenerationEvent, PromptTokens, Started, TextDelta
-from jan_serve.core.messages import ImagePart, Message, Tool
 from jan_serve.core.model_facts import SpecialToken
-from jan_serve.core.request import ChatPrompt, GenerationRequest, InfillPrompt, TextPrompt, TokenPrompt
-from jan_serve.core.sampling import SamplingParams, StopConditions
+from jan_serve.core.request import ChatPrompt, GenerationRequest, InfillPrompt, TextPrompt
 from jan_serve.errors import (
     DeadlineExceeded,
     Draining,
@@ -21,26 +19,17 @@ from jan_serve.errors import (
     JanServeError,
     ModelNotFound,
     Overloaded,
-    UnsupportedContent,
-    UnsupportedOperation,
 )
 from jan_serve.generation.deadline import RunningRequests
 from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, EngineRequest, Pong, SequenceFinished
 from tests.support.fake_client import FakeClient, FakeModels, endings, fake_facts, saying
-from tests.unit.generation.support import SEED, collect, service_over
+from tests.unit.generation.support import collect, service_over
 
 pytestmark = pytest.mark.anyio
 
 
 def text_request(text: str = "once", **fields: Any) -> GenerationRequest:
     return GenerationRequest(prompt=TextPrompt(text), **fields)
-
-
-async def submitted(request: GenerationRequest, client: FakeClient | None = None) -> EngineRequest:
-    client = client or FakeClient()
-    with service_over(FakeModels(client)) as service:
-        await collect(service, request)
-    return client.requests[0]
 
 
 async def test_events_come_in_order_from_started_to_completed() -> None:
@@ -55,66 +44,12 @@ async def test_events_come_in_order_from_started_to_completed() -> None:
     assert models.held == 0
 
 
-async def test_models_are_not_shown_which_draft_the_schema_of_a_tool_is_written_in() -> None:
-    draft = "https://json-schema.org/draft/2020-12/schema"
-    schema: dict[str, Any] = {"$schema": draft, "type": "object", "properties": {}}
-    template = "{% for tool in tools %}{{ tool.function.parameters | tojson }}{% endfor %}"
-    client = FakeClient(facts=fake_facts(chat_templates={"default": template}))
-    prompt = ChatPrompt(
-        messages=(Message(role="user", content="Hi"),), tools=(Tool(name="now", parameters=schema),)
-    )
-    sent = await submitted(GenerationRequest(prompt=prompt), client)
-    assert sent.prompt[0] == '{"type": "object", "properties": {}}'
-    assert "$schema" in schema, "the caller's own is left as it is"
-
-
 async def test_prompt_tokens_come_before_the_text() -> None:
     with service_over(FakeModels()) as service:
         events = await collect(service, text_request(logprobs=1, prompt_logprobs=1))
     assert isinstance(events[1], PromptTokens)
     assert events[1].tokens[0].logprob is None
     assert events[1].tokens[1].logprob == -0.5
-
-
-async def test_what_is_submitted_for_a_text() -> None:
-    request = text_request(
-        sampling=SamplingParams(temperature=0.0, seed=5, logit_bias={7: 1.5}),
-        stopping=StopConditions(max_tokens=3, stop=("x",)),
-        skip_special_tokens=False,
-    )
-    sent = await submitted(request)
-    assert (sent.prompt, sent.add_special, sent.parse_special, sent.prompt_param) == (
-        ("once",),
-        True,
-        True,
-        "prompt",
-    )
-    assert sent.sampling == request.sampling
-    assert sent.stopping == request.stopping
-    assert not sent.skip_special_tokens
-    assert sent.grammar is None
-
-
-async def test_token_ids_are_used_as_they_are() -> None:
-    sent = await submitted(GenerationRequest(prompt=TokenPrompt((1, 2))))
-    assert (sent.prompt, sent.add_special) == (((1, 2),), False)
-
-
-async def test_messages_are_rendered_by_the_models_template() -> None:
-    facts = fake_facts(chat_templates={"default": "{{ bos_token }}[{{ messages[0].content }}]"})
-    prompt = ChatPrompt(messages=(Message(role="user", content="Hi"),))
-    sent = await submitted(GenerationRequest(prompt=prompt), FakeClient(facts=facts))
-    assert sent.prompt == ("<s>[Hi]",)
-    assert sent.prompt_param == "messages"
-
-
-async def test_a_seed_is_drawn_where_none_is_given() -> None:
-    assert (await submitted(text_request())).sampling.seed == SEED
-
-
-async def test_bias_by_text_goes_to_every_token_of_it() -> None:
-    request = text_request(sampling=SamplingParams(logit_bias={9: 1.0}), logit_bias_text={"ab": -2.0})
-    assert (await submitted(request)).sampling.logit_bias == {9: 1.0, ord("a"): -2.0, ord("b"): -2.0}
 
 
 FIM = {role: SpecialToken(290 + i, role) for i, role in enumerate(("fim_pre", "fim_suf", "fim_mid"))}
@@ -128,17 +63,6 @@ async def test_infill_puts_prefix_and_suffix_between_the_models_tokens() -> None
     assert not client.requests[0].parse_special
     assert isinstance(events[0], Started)
     assert events[0].infilled
-
-
-async def test_infill_without_tokens_is_refused_or_continues_the_prefix() -> None:
-    client = FakeClient()
-    with service_over(FakeModels(client)) as service:
-        with pytest.raises(UnsupportedOperation) as caught:
-            await collect(service, GenerationRequest(prompt=InfillPrompt("a", "b")))
-        assert caught.value.param == "suffix"
-        events = await collect(service, GenerationRequest(prompt=InfillPrompt("a", "b", prefix_only=True)))
-    assert client.requests[0].prompt == ("a",)
-    assert events[0] == Started(model="fake", prompt_tokens=1, infilled=False)
 
 
 async def test_best_of_returns_the_most_likely_choices_without_the_tokens_it_needed() -> None:
@@ -164,26 +88,17 @@ async def test_best_of_returns_the_most_likely_choices_without_the_tokens_it_nee
 
 
 @pytest.mark.parametrize(
-    ("request_", "client", "error"),
+    ("request_", "error"),
     [
-        (GenerationRequest(prompt=ChatPrompt(messages=())), FakeClient(), InvalidRequest),
-        (
-            GenerationRequest(
-                prompt=ChatPrompt(messages=(Message(role="user", content=(ImagePart("http://x/"),)),))
-            ),
-            FakeClient(),
-            UnsupportedContent,
-        ),
-        (text_request(sampling=SamplingParams(logit_bias={300: 1.0})), FakeClient(), InvalidRequest),
-        (text_request(), FakeClient(facts=fake_facts(is_embedding_model=True)), UnsupportedOperation),
-        (text_request(model="other"), FakeClient(), ModelNotFound),
+        (GenerationRequest(prompt=ChatPrompt(messages=())), InvalidRequest),
+        (text_request(model="other"), ModelNotFound),
     ],
-    ids=["no messages", "image", "bias", "embedding model", "unknown model"],
+    ids=["no messages", "unknown model"],
 )
 async def test_a_refused_request_reaches_no_engine_and_returns_the_model(
-    request_: GenerationRequest, client: FakeClient, error: type[JanServeError]
+    request_: GenerationRequest, error: type[JanServeError]
 ) -> None:
-    models = FakeModels(client)
+    models = FakeModels(client := FakeClient())
     with service_over(models) as service, pytest.raises(error):
         await collect(service, request_)
     assert client.requests == []
@@ -283,13 +198,3 @@ async def test_an_answer_that_is_never_completed_is_an_engine_failure(last: Any)
 
     with service_over(FakeModels(FakeClient(script=script))) as service, pytest.raises(EngineFailure):
         await collect(service, text_request())
-
-
-async def test_a_missing_template_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    chat = GenerationRequest(prompt=ChatPrompt(messages=(Message(role="user", content="Hi"),)))
-    with service_over(FakeModels(FakeClient())) as service:
-        await collect(service, chat)
-        await collect(service, chat)
-    assert [record.message for record in caplog.records].count(
-        "fake has no chat template: chats are rendered as ChatML"
-    ) == 1

@@ -6,9 +6,12 @@ all our routes that takes longer than everything else at the start.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import contextlib
+import sys
+from collections.abc import Callable, Generator, Iterable, Iterator
 from functools import cached_property, partial
-from typing import Any, Final
+from types import ModuleType
+from typing import Any, Final, cast
 
 from fastapi import APIRouter
 from fastapi.routing import APIRoute
@@ -39,9 +42,23 @@ class DeferredRoute(APIRoute):
         analyse = self.__dict__.pop("_analyse", None)
         if analyse is None:
             raise AttributeError(name)
-        with quick_imports():
+        with quick_imports(), _without_pydantic_1():
             analyse()
         return getattr(self, name)
+
+
+@contextlib.contextmanager
+def _without_pydantic_1() -> Generator[None]:
+    """FastAPI would import pydantic 1, if this pydantic has it, to find that none of our types is from there."""
+    modules = cast("dict[str, ModuleType | None]", sys.modules)
+    hidden = "pydantic.v1" not in modules
+    if hidden:
+        modules["pydantic.v1"] = None
+    try:
+        yield
+    finally:
+        if hidden:
+            del modules["pydantic.v1"]
 
 
 class DeferredRoutes(BaseRoute):

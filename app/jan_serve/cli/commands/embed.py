@@ -13,7 +13,7 @@ from jan_serve.cli.commands.completion import complete_model
 from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.input import read_input
 from jan_serve.cli.options import ConfigOption, JsonOption, UrlOption
-from jan_serve.cli.output import Output, on_terminal
+from jan_serve.cli.output import Output, on_terminal, shortened
 from jan_serve.config import load_settings
 
 _SHOWN_NUMBERS: Final = 4
@@ -92,16 +92,11 @@ def _show(texts: Sequence[str], vectors: Sequence[Vector], output: Output) -> No
     columns = ("#", "text", "vector", *(f"~{number}" for number in range(1, len(texts) + 1) if several))
     rows: list[list[str]] = []
     for number, (text, vector) in enumerate(zip(texts, vectors, strict=True), 1):
-        row = [str(number), _shortened(text), _first(vector)]
+        row = [str(number), shortened(text, _SHOWN_TEXT), _first(vector)]
         if several:
             row += [f"{_similarity(vector, other):.3f}" for other in vectors]
         rows.append(row)
     output.table(columns, rows)
-
-
-def _shortened(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _SHOWN_TEXT else line[: _SHOWN_TEXT - 1] + "…"
 
 
 def _first(vector: Vector) -> str:

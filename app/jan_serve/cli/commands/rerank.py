@@ -12,7 +12,7 @@ from jan_serve.cli.commands.completion import complete_model
 from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.input import read_input
 from jan_serve.cli.options import ConfigOption, JsonOption, UrlOption
-from jan_serve.cli.output import Output, on_terminal
+from jan_serve.cli.output import Output, on_terminal, shortened
 from jan_serve.config import load_settings
 
 _BATCH: Final = 256
@@ -56,13 +56,11 @@ def rerank(
     elif on_terminal():
         output.table(
             ("score", "line", "text"),
-            [(f"{scores[index]:.4f}", str(index + 1), _shortened(texts[index])) for index in order],
+            [
+                (f"{scores[index]:.4f}", str(index + 1), shortened(texts[index], _SHOWN_TEXT))
+                for index in order
+            ],
         )
     else:
         for index in order:
             output.raw(f"{scores[index]:.6g}\t{texts[index]}")
-
-
-def _shortened(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _SHOWN_TEXT else line[: _SHOWN_TEXT - 1] + "…"

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import socket
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, TextIO
@@ -16,6 +15,7 @@ from jan_serve.cli.errors import CommandError
 from jan_serve.cli.interrupts import interrupts_end_at_once
 from jan_serve.cli.options import with_setting_flags
 from jan_serve.cli.output import Output
+from jan_serve.cli.server import head_start
 from jan_serve.cli.server.listen import AlreadyServing, listen, listen_also, url_of
 from jan_serve.cli.server.memory_meter import free_memory, is_cpu_only
 from jan_serve.cli.server.probe import ProbeFailed, device_names, probe_engine
@@ -36,14 +36,11 @@ from jan_serve.wiring.parts import (
     build_decoder,
     build_library,
     build_manager,
-    build_renderer,
     build_resolver,
 )
 
 if TYPE_CHECKING:
     from jan_serve.daemon.observer import ServerObserver
-    from jan_serve.supervisor.models.model_manager import ModelManager
-    from jan_serve.supervisor.template_renderer import TemplateRendererPool
 
 
 def serve(loaded: LoadedSettings) -> int:
@@ -155,11 +152,11 @@ def run_server(
     with ExitStack() as opened:
         with interrupts_end_at_once():
             updated = UpdatedSources(sources)
-            renderer, compiler = build_renderer(), build_compiler()
-            manager = build_manager(updated, settings, free_memory, renderer)
-            runner = opened.enter_context(asyncio.Runner(loop_factory=event_loop_factory()))
+            started = opened.enter_context(head_start.take())
+            renderer, compiler = started.renderer, build_compiler()
+            manager = build_manager(updated, settings, free_memory, renderer, started.worker)
             # Other processes start while this one imports the application.
-            runner.run(_start_processes(manager, renderer, settings))
+            started.start(huge_pages=settings.huge_pages)
             with quick_imports():
                 from jan_serve.api.server import run
                 from jan_serve.control.control_plane import ServerControl
@@ -178,24 +175,10 @@ def run_server(
             observer,
             profile,
             control,
-            runner,
+            started.runner,
             more,
             build_decoder(),
         )
-
-
-async def _start_processes(manager: ModelManager, renderer: TemplateRendererPool, settings: Settings) -> None:
-    await manager.start_worker(huge_pages=settings.huge_pages)
-    await renderer.start()
-
-
-def event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """As uvicorn chooses it."""
-    try:
-        import uvloop
-    except ImportError:  # it does not exist for Windows
-        return None
-    return uvloop.new_event_loop
 
 
 @contextmanager

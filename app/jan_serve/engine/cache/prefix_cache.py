@@ -97,7 +97,7 @@ class PrefixCache:
         return self._entries[seq_id].tokens
 
     def position(self, seq_id: int) -> int:
-        """llama.cpp's position behind an entry with its whole prompt."""
+        """llama.cpp's position after an entry with its whole prompt."""
         entry = self._entries[seq_id]
         return len(entry.tokens) - entry.surplus
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import llguidance
 import numpy as np
 import numpy.typing as npt
 
@@ -13,7 +12,7 @@ from jan_serve.errors import GrammarTooComplex, InvalidGrammar
 
 Floats = npt.NDArray[np.float32]
 
-LIMITS: Final = llguidance.LLParserLimits(max_items_in_row=4_000)
+MAX_ITEMS_IN_ROW: Final = 4_000
 """Twice the default: an object of 500 optional properties begins in 1,000 ways as compact JSON, and again as spaced."""
 
 # llguidance's messages for its limits, reworded for the author of the grammar.
@@ -32,8 +31,11 @@ class GrammarExecutor:
     """
 
     def __init__(self, tokenizer: Any, lark: str, vocab: Vocab) -> None:
+        import llguidance  # not needed for the first answer
+
         grammar = llguidance.LLMatcher.grammar_from_lark(lark)
-        self._matcher: Any = llguidance.LLMatcher(tokenizer, grammar, log_level=0, limits=LIMITS)
+        limits = llguidance.LLParserLimits(max_items_in_row=MAX_ITEMS_IN_ROW)
+        self._matcher: Any = llguidance.LLMatcher(tokenizer, grammar, log_level=0, limits=limits)
         self._vocab = vocab
         self._bits = np.zeros((vocab.n_tokens + 31) // 32, np.int32)
         if self._matcher.is_error():

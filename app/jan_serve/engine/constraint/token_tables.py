@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-import llguidance
-
 from jan_serve.engine.llama.vocab import Vocab
 
 _AT_ONCE: Final = 16_384
@@ -44,6 +42,9 @@ class TokenTables:
         return self._tokenizer
 
     def _make(self) -> Iterator[None]:
+        # Not needed for the first answer.
+        import llguidance
+
         vocab = self._vocab
         for first in range(0, vocab.n_tokens, _AT_ONCE):
             tokens = range(first, min(first + _AT_ONCE, vocab.n_tokens))

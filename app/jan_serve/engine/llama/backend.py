@@ -148,7 +148,7 @@ def device_pointer(name: str) -> int | None:
 
 def version() -> str:
     """Versions of llama.cpp and of the bindings, which pin one commit of it."""
-    return f"{lib.llama_version().decode('utf-8', 'replace')} ({bindings_version})"
+    return f"{lib.llama_version().decode('utf-8', 'replace')} ({bindings_version()})"
 
 
 def build_features() -> dict[str, Any]:

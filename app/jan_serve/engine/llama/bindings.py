@@ -2,14 +2,45 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
+from types import ModuleType
 from typing import Any
 
-import llama_cpp.llama_cpp as _llama
-from llama_cpp import __version__, _ggml
+_PACKAGE = "llama_cpp"
 
-lib: Any = _llama
-ggml: Any = _ggml.libggml
-bindings_version: str = __version__
+
+def _import_bindings() -> tuple[Any, Any]:
+    """The bindings of llama.cpp and the library of ggml, without the package's `__init__`.
+
+    That imports a chat API for Python programs and its dependencies, which takes three times as long. Whoever imports
+    the package later gets all of it.
+    """
+    spec = importlib.util.find_spec(_PACKAGE)
+    if spec is None or spec.submodule_search_locations is None:
+        raise ModuleNotFoundError(f"No module named {_PACKAGE!r}", name=_PACKAGE)
+    if _PACKAGE in sys.modules:
+        bare = sys.modules[_PACKAGE]
+    else:
+        bare = sys.modules[_PACKAGE] = ModuleType(_PACKAGE)
+        bare.__path__ = spec.submodule_search_locations
+    try:
+        import llama_cpp.llama_cpp as llama
+        from llama_cpp._ggml import libggml
+    finally:
+        if bare.__spec__ is None:
+            del sys.modules[_PACKAGE]
+    return llama, libggml
+
+
+lib, ggml = _import_bindings()
+
+
+def bindings_version() -> str:
+    """Imports all of the package."""
+    import llama_cpp
+
+    return llama_cpp.__version__
 
 
 def ggml_function(name: str, restype: Any, argtypes: list[Any]) -> Any:

@@ -143,7 +143,9 @@ class SamplerChain:
             return likely_ids(logits, self._keeps)
         penalised = np.fromiter(set(self._recent), np.intp)
         penalised = penalised[logits[penalised] > -np.inf]
-        return np.union1d(likely_ids(logits, self._keeps + len(penalised)), penalised)
+        # Not np.union1d, which imports numpy.ma at its first call.
+        both = np.sort(np.concatenate((likely_ids(logits, self._keeps + len(penalised)), penalised)))
+        return both[np.append(True, both[1:] != both[:-1])]
 
     def __del__(self) -> None:
         pointer = getattr(self, "_pointer", None)

@@ -293,7 +293,10 @@ class LlamaContext:
 
         False, and nothing changes, if the memory cannot be cut there.
         """
-        if self._n_swa or not lib.llama_memory_seq_rm(self._memory, target, 0, length):
+        # A recurrent memory would report success, and copy the whole state of `source`.
+        if self._n_swa or self.model.is_recurrent:
+            return False
+        if not lib.llama_memory_seq_rm(self._memory, target, 0, length):
             return False
         lib.llama_memory_seq_cp(self._memory, source, target, 0, length)
         return True

@@ -1,4 +1,4 @@
-"""Where images and sound are in a prompt, and how cells and positions differ behind them. Pure.
+"""Where images and sound are in a prompt, and how cells and positions differ after them. Pure.
 
 Their cells have stand-in ids below zero in place of tokens. Wherever prefixes are compared, equal stand-ins mean equal
 cells; nothing else may read them. A prefix that is shared ends at the border of a chunk.
@@ -29,7 +29,7 @@ _MIN_SHARED_CELLS = 9
 class MediaChunk:
     """A run of cells of an image or a sound.
 
-    start, end: indices of its cells in the prompt. position: of its start; next_position: of the token behind it.
+    start, end: indices of its cells in the prompt. position: of its start; next_position: of the token after it.
     positions: of its cells; a row for each component. key: identifies its embeddings. piece, number: its part of what.
     is_whole: all its cells must be in one batch, since they attend to each other.
     """
@@ -75,7 +75,7 @@ class PromptMedia:
         return before if before is not None and index < before.end else None
 
     def chunks_from(self, index: int, count: int) -> tuple[MediaChunk, ...]:
-        """The next `count` chunks that end behind `index`."""
+        """The next `count` chunks that end after `index`."""
         first = bisect_right(self._starts, index)
         if first and self.chunks[first - 1].end > index:
             first -= 1
@@ -94,7 +94,7 @@ class PromptMedia:
         return chunk.start if chunk is not None and length < chunk.end else length
 
     def next_border(self, index: int) -> int | None:
-        """Where the next chunk begins, or the one at `index` ends; None behind the last one."""
+        """Where the next chunk begins, or the one at `index` ends; None after the last one."""
         chunk = self.chunk_at(index)
         if chunk is not None:
             return chunk.end

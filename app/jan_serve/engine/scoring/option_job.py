@@ -127,7 +127,7 @@ class OptionScorer:
             context.remove(seq_id)
         shared = np.asarray(job.questions[0].row[: job.num_shared], np.int32)
         same = common_prefix(self._kept.tokens, shared) if self._kept.key == job.key else 0
-        # Also what an aborted batch has left behind them.
+        # Also what an aborted batch has left after them.
         if not same or not context.truncate(PREFIX, same):
             same = 0
             context.clear()

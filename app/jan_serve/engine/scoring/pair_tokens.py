@@ -68,15 +68,15 @@ def _separators(vocab: Vocab) -> tuple[list[int], list[int], list[int]]:
 
 
 def _fitted(vocab: Vocab, request: RankRequest, document: str, n_ctx: int) -> list[int]:
-    """The row of the longest beginning of the document that fits; of none, if the query alone is too long."""
-    room = n_ctx - len(_row(vocab, request, ""))
-    row = _row(vocab, request, "")
+    """The row of the longest beginning of the document that fits; of none, if only the query fits, or not even that."""
+    alone = _row(vocab, request, "")
+    room = n_ctx - len(alone)
     while room > 0:
         row = _row(vocab, request, _cut(vocab, document, room))
         if len(row) <= n_ctx:
             return row
         room -= len(row) - n_ctx  # a cut may tokenise to more
-    return row
+    return alone
 
 
 def _cut(vocab: Vocab, text: str, tokens: int) -> str:

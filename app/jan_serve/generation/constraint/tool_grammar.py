@@ -102,7 +102,10 @@ def _translated(
 ) -> tuple[Grammar, tuple[str, ...]]:
     syntax = chat_format.calls.arguments
     if isinstance(syntax, JsonArguments):
-        return json_schema_to_grammar(schema, whitespace=whitespace), ()
+        grammar = json_schema_to_grammar(schema, whitespace=whitespace)
+        if schema["type"] != "object":
+            raise UnsupportedSchema("", "type", "no JSON object satisfies the schema")
+        return grammar, ()
     notation = _notation(syntax, chat_format.special_tokens)
     translated = translate_arguments(schema, notation, whitespace=whitespace)
     warnings = () if translated.exact else (FREE_CONTAINERS,)
@@ -133,8 +136,10 @@ def _braced(grammar: Grammar) -> Grammar:
 
 
 def _object_schema(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Arguments are an object even if the schema has no type."""
-    return parameters if "type" in parameters else {**parameters, "type": "object"}
+    """Arguments are an object, also if the schema has no type or allows another one."""
+    types = parameters.get("type", "object")
+    has_object = isinstance(types, list) and "object" in types
+    return {**parameters, "type": "object"} if has_object or "type" not in parameters else parameters
 
 
 def _notation(syntax: ArgumentSyntax, specials: Sequence[str]) -> ArgumentNotation:

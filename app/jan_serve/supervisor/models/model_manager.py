@@ -54,19 +54,20 @@ class ModelManager:
         meter: MemoryMeter | None = None,
         timer: Timer = wait_at_most,
         on_load: Callable[[], None] = lambda: None,
+        spare: SpareWorker | None = None,
     ) -> None:
         """worker_command: see `worker_process.default_worker_command`. clock: monotonic seconds; timer follows it.
 
         meter: None does not measure memory. on_load: called when a load begins; it must not block.
+        spare: the first load takes its process. The manager closes it.
         """
         self._resolver = resolver
         self._limits = limits or ManagerLimits()
         self._clock = clock
         preparation = LoadPreparation(resolver, meter, self._notify, clock)
-        self._command = tuple(worker_command)
-        self._spare = SpareWorker()
+        self._spare = spare or SpareWorker()
         self._loaded = LoadedModels(
-            self._command, self._limits, clock, preparation, self._notify, self._spare, on_load
+            tuple(worker_command), self._limits, clock, preparation, self._notify, self._spare, on_load
         )
         self._draining = False
         self._closed: JanServeError | None = None
@@ -78,10 +79,6 @@ class ModelManager:
     @property
     def draining(self) -> bool:
         return self._draining
-
-    async def start_worker(self, *, huge_pages: bool) -> None:
-        """Start the first worker before its model is known. huge_pages: as models have it by default."""
-        await self._spare.start(self._command, huge_pages=huge_pages)
 
     async def models(self) -> tuple[ModelSource, ...]:
         """Every model that a request may name, loaded or not. Reads the disk, in a thread."""
@@ -126,7 +123,7 @@ class ModelManager:
 
     def _resolve(self, name: str | None) -> tuple[ModelSource, Retention, str | None]:
         source = self._resolver.resolve(name)
-        adapter = self._resolver.adapter(name) if source.adapters else None
+        adapter = self._resolver.adapter(name) if source.adapters or source.variants else None
         return source, self._resolver.retention(source), adapter
 
     async def load_settings(self, name: str) -> EngineSettings:

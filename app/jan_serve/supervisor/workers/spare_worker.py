@@ -27,8 +27,15 @@ class SpareWorker:
         self._expiry: asyncio.Task[None] | None = None
 
     async def start(self, command: Sequence[str], *, huge_pages: bool) -> None:
-        """Returns once it is spawned. A failure is left to the first load, which spawns its own."""
+        """Returns once it is spawned, or at once if it runs with this setting already; else that one ends.
+
+        A failure is left to the first load, which spawns its own.
+        """
         environment = worker_environment(os.environ, huge_pages=huge_pages)
+        if self._process is not None:
+            if environment == self._environment:
+                return
+            await self.close()
         try:
             process = await ChildProcess.spawn(command, environment)
         except OSError as error:

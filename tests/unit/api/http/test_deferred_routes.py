@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 
 import pytest
 from fastapi import APIRouter, FastAPI
@@ -53,6 +54,12 @@ def test_the_collector_does_not_visit_what_an_analysis_made() -> None:
     assert TestClient(_app(first)).get("/first/7").json() == {"number": 7}
     assert gc.get_freeze_count() > frozen
     assert gc.isenabled()
+
+
+def test_an_analysis_does_not_import_pydantic_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "pydantic.v1", raising=False)
+    assert TestClient(_app(*_router().routes)).post("/second", json=[1, 2]).json() == 3
+    assert "pydantic.v1" not in sys.modules
 
 
 def test_a_router_is_made_once_for_the_first_path_that_no_route_before_has() -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
 import pytest
 
 from jan_serve.engine.cache.sequence_memory import SequenceMemory
-from jan_serve.engine.cache.state_cache import MIN_TOKENS, SavedState, StateCache, StateMatch
+from jan_serve.engine.cache.state_cache import MIN_TOKENS, StateCache
 from jan_serve.engine.tokens import Tokens
 from tests.unit.engine.fake_context import FakeContext, sequence_of
 
@@ -21,31 +19,13 @@ def ids(token: int, count: int) -> Tokens:
     return np.full(count, token, np.int32)
 
 
-class CountingCache(StateCache):
-    """Counts what is asked, and cannot read where a test wants that."""
-
-    matches = 0
-    unreadable = False
-
-    def match(self, prompt: Tokens, cut: Callable[[int], int] = int) -> StateMatch | None:
-        self.matches += 1
-        return super().match(prompt, cut)
-
-    def fetch(self, match: StateMatch) -> Future[SavedState | None]:
-        if not self.unreadable:
-            return super().fetch(match)
-        failed: Future[SavedState | None] = Future()
-        failed.set_exception(OSError("the disk is gone"))
-        return failed
-
-
 class Bench:
     """The memory of a context, with a tier in RAM."""
 
     def __init__(self) -> None:
         self.context = FakeContext()
         context: Any = self.context
-        self.states = CountingCache(1 << 20)
+        self.states = StateCache(1 << 20)
         self.memory = SequenceMemory(context, n_ctx=4096, n_sequences=4, states=self.states)
 
     def finished(self, tokens: Tokens) -> None:
@@ -76,19 +56,6 @@ def test_a_save_that_fails_costs_no_request(caplog: pytest.LogCaptureFixture) ->
     assert f"a sequence of {N} tokens was not saved: no memory for the copy" in caplog.text
 
 
-@pytest.mark.parametrize("unreadable", [True, False], ids=["the file", "the context"])
-def test_a_restore_that_fails_costs_no_request(unreadable: bool) -> None:
-    bench = Bench()
-    bench.finished(ids(1, N))
-    bench.memory.evict_oldest()
-    bench.states.unreadable, bench.context.restores = unreadable, False
-    sequence = sequence_of(ids(1, N + 1))
-    assert not bench.memory.states.is_fetching(sequence, 0)
-    assert bench.memory.occupy(sequence, None, ()) == 0
-    assert bench.memory.states.restored == 0
-    assert bool(bench.context.called("restore")) == (not unreadable)
-
-
 def test_of_a_memory_in_an_unknown_state_nothing_is_saved() -> None:
     bench = Bench()
     bench.finished(ids(1, N))
@@ -97,24 +64,6 @@ def test_of_a_memory_in_an_unknown_state_nothing_is_saved() -> None:
     assert bench.context.called("save") == []
     assert bench.memory.cells.used == 0
     assert bench.states.match(ids(1, N + 1)) is None
-
-
-def test_a_waiting_prompt_is_looked_for_once_per_version_of_the_cache() -> None:
-    bench = Bench()
-    states, sequence = bench.memory.states, sequence_of(ids(2, N + 1))
-    for _ in range(3):
-        assert not states.is_fetching(sequence, 0)
-    assert bench.states.matches == 1
-    bench.finished(ids(1, N))
-    bench.memory.evict_oldest()
-    for _ in range(3):
-        assert not states.is_fetching(sequence, 0)
-    assert bench.states.matches == 2, "a state that came may be the one"
-    states.is_fetching(sequence, 5)
-    assert bench.states.matches == 3, "as may one for a sequence that has other tokens by now"
-    states.forget(sequence)
-    states.is_fetching(sequence, 5)
-    assert bench.states.matches == 4
 
 
 def test_finished_sequences_make_way_for_running_ones_the_oldest_first() -> None:
@@ -196,18 +145,6 @@ def test_a_sequence_that_cannot_be_saved_does_not_make_way(caplog: pytest.LogCap
     bench.memory.thin_out([running.seq_id])
     assert len(bench.memory.cache) == 2, "nor do others in its place"
     assert "was not saved" in caplog.text
-
-
-def test_few_tokens_are_not_worth_a_large_state() -> None:
-    bench = Bench()
-    bench.finished(np.concatenate([ids(1, 20), ids(2, 1000)]))
-    bench.memory.evict_oldest()
-    other = sequence_of(np.concatenate([ids(1, 20), ids(3, 5)]))
-    assert not bench.memory.states.is_fetching(other, 0)
-    assert bench.memory.occupy(other, None, ()) == 0
-    much = sequence_of(np.concatenate([ids(1, 20), ids(2, 50), ids(3, 5)]))
-    bench.memory.states.is_fetching(much, 0)
-    assert bench.memory.occupy(much, None, ()) == 70
 
 
 def test_what_a_sliding_window_lost_is_not_shared() -> None:

@@ -25,7 +25,7 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
             made.append(real(*args, **options))
             return made[-1]
 
-    monkeypatch.setattr(token_tables.llguidance, "LLTokenizer", Counted)
+    monkeypatch.setattr(llguidance, "LLTokenizer", Counted)
     return made
 
 

@@ -9,16 +9,10 @@ import numpy as np
 import pytest
 
 from jan_serve.engine.embedding.embedder import Embedder
-from jan_serve.engine.embedding.embedder_loader import (
-    DEFAULT_N_CTX,
-    DEFAULT_N_CTX_IN_PIECES,
-    check_memory,
-    input_limit,
-)
 from jan_serve.engine.embedding.input_pooling import Decode, EmbedJob, WholeInputs
 from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_OK
 from jan_serve.engine.phase import PhaseClock
-from jan_serve.errors import EngineFailure, InsufficientMemory
+from jan_serve.errors import EngineFailure
 from jan_serve.ipc.messages import EmbedRequest
 
 
@@ -117,25 +111,3 @@ def test_a_decode_that_fails_is_told() -> None:
     embedder, _ = over(FakeContext(code=-3))
     with pytest.raises(EngineFailure, match="code -3"):
         embedder.advance(job_of(3), PhaseClock())
-
-
-@pytest.mark.parametrize(
-    ("n_ctx", "in_pieces", "is_chosen", "limit"),
-    [
-        (32_768, True, False, DEFAULT_N_CTX_IN_PIECES),
-        (32_768, True, True, 32_768),
-        (32_768, False, True, DEFAULT_N_CTX),
-        (512, True, False, 512),
-        (512, False, False, 512),
-    ],
-)
-def test_how_long_an_input_of_a_chat_model_may_be(
-    n_ctx: int, in_pieces: bool, is_chosen: bool, limit: int
-) -> None:
-    assert input_limit(n_ctx, in_pieces=in_pieces, is_chosen=is_chosen) == limit
-
-
-def test_a_cache_that_does_not_fit_is_refused() -> None:
-    check_memory(8192, 1 << 30, 1 << 30)
-    with pytest.raises(InsufficientMemory, match=r"input: 8192 tokens need 2\.0 GiB .* 1\.0 GiB are free"):
-        check_memory(8192, 2 << 30, 1 << 30)

@@ -12,7 +12,6 @@ import pytest
 from jan_serve.chat.call_writer import write_calls
 from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.detect import FORMATS
-from jan_serve.chat.formats.hermes import HERMES
 from jan_serve.chat.stream_parser import StreamParser
 from jan_serve.core.constraint import JsonSchemaConstraint
 from jan_serve.core.events import TextDelta, ToolCallDelta
@@ -132,21 +131,6 @@ def test_an_answer_may_be_a_call_or_what_the_constraint_wants(form: ChatFormat) 
     assert not matches(whole, form.text_opens + '{"a": 2}')
 
 
-@pytest.mark.parametrize("after_open", ["\n", ""])
-@pytest.mark.parametrize("before_close", ["\n", ""])
-@pytest.mark.parametrize("between", ["\n", ""])
-def test_line_breaks_around_hermes_calls_may_be_left_out(
-    after_open: str, before_close: str, between: str
-) -> None:
-    """Models of this format differ in them; everywhere else the layout's breaks are part of it."""
-    call = f'<tool_call>{after_open}{{"name": "now", "arguments": {{}}}}{before_close}</tool_call>'
-    whole = call_trees(HERMES, TOOLS, parallel=True)[0]
-    text = call + between + call
-    assert matches(whole, text)
-    assert read(HERMES, text)[0] == [("now", {}), ("now", {})]
-    assert not matches(whole, call + " " + call)
-
-
 def test_a_schema_beyond_the_translator_leaves_a_warning() -> None:
     odd = Tool(
         name="odd", parameters={"type": "object", "properties": {"x": {"$ref": "https://example.com/x"}}}
@@ -159,10 +143,3 @@ def test_a_schema_beyond_the_translator_leaves_a_warning() -> None:
     assert matches(whole, '<tool_call>\n{"name": "odd", "arguments": {"x": [1]}}\n</tool_call>')
     with pytest.raises(UnsupportedSchema):
         call_grammars(form, (Tool(name="odd", parameters=odd.parameters, strict=True),), parallel=True)
-
-
-def test_control_tokens_are_separate() -> None:
-    form = next(form for form in FORMATS if form.name == "gpt-oss")
-    whole = call_grammars(form, TOOLS[:1], parallel=False).whole
-    assert {special.text for special in whole.specials} >= {"<|channel|>", "<|message|>", "<|constrain|>"}
-    assert all(f"{special.rule}:" not in whole.lark for special in whole.specials)

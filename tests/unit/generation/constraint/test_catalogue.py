@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from random import Random
 from typing import Any
@@ -13,15 +12,10 @@ import pytest
 from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.detect import FORMATS
 from jan_serve.chat.formats.hermes import HERMES
-from jan_serve.core.call_pieces import GrammarPiece, ToolGrammar
 from jan_serve.core.constraint import CompiledGrammar
 from jan_serve.core.messages import Tool
-from jan_serve.errors import GrammarTooComplex
 from jan_serve.generation.constraint import call_join, catalogue
-from jan_serve.generation.constraint.call_frame import call_frame
-from jan_serve.generation.constraint.call_join import JoinedTool
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
-from jan_serve.generation.constraint.tool_grammar import tool_grammar
 from jan_serve.ipc.compiling import Compiled, CompileRequest, CompileTool, decode_request
 from tests.conformance.llguidance_oracle import LlguidanceOracle
 from tests.support.call_grammars import call_grammars, call_trees
@@ -132,45 +126,6 @@ def test_the_largest_schemas_of_too_many_tools_are_loosened(
     loosened = call_grammars(form, tools, parallel=True)
     assert loosened.warnings == (f"tool tool_9: {call_join.TOO_MANY}",)
     assert call_grammars(form, tools, parallel=True) == loosened
-
-
-@pytest.mark.parametrize("form", (HERMES, QWEN), ids=lambda form: form.name)
-def test_a_thousand_tools_are_served(form: ChatFormat) -> None:
-    names = [f"tool_{number}" for number in range(1_000)]
-    frame = call_frame(form, names, parallel=True, answer=False)
-    grammar, loosened = tool_grammar(form, tool(1, 40).parameters), tool_grammar(form, {"type": "object"})
-    own = [_own(grammar.piece, loosened.piece, name) for name in names]
-    tools = [
-        JoinedTool(name, ToolGrammar(piece), may_be_loosened=True)
-        for name, piece in zip(names, own, strict=True)
-    ]
-    calls = call_join.join_calls(frame, tools, loosened.piece, None)
-    assert len(calls.warnings) == 1
-    assert calls.warnings[0].endswith(call_join.TOO_MANY)
-    enforced = sum(f"{name}_root" in calls.whole.lark for name in names)
-    assert 40 < enforced < 1_000
-    specials = "".join(f"{special.rule}: {special.spelled}\n" for special in calls.whole.specials)
-    LlguidanceOracle().compile(calls.whole.lark + specials)
-
-
-def _own(piece: GrammarPiece, shared: GrammarPiece, name: str) -> GrammarPiece:
-    """The piece with definitions as only this tool has them, but for those that are shared."""
-    names = {header.split("::")[0] for header in piece.definitions.keys() - shared.definitions.keys()}
-    own = re.compile("|".join(sorted(names)))
-
-    def renamed(text: str) -> str:
-        return own.sub(lambda found: found[0] + name.removeprefix("tool"), text)
-
-    root = f"{name}_root"
-    definitions = {renamed(header): renamed(body) for header, body in piece.definitions.items()}
-    definitions[root] = renamed(piece.root)
-    return GrammarPiece(root, definitions, piece.specials)
-
-
-def test_strict_tools_are_refused_rather_than_loosened(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(call_join, "MAX_COST", 100)
-    with pytest.raises(GrammarTooComplex, match="`strict`"):
-        call_grammars(HERMES, [tool(1, 12, strict=True), tool(2)], parallel=True)
 
 
 async def test_tools_that_are_not_ready_in_time_are_ready_for_the_next_request(

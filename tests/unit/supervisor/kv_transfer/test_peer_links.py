@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 import pytest
@@ -21,59 +19,13 @@ from jan_serve.errors import (
     Overloaded,
     PeerFailed,
 )
-from jan_serve.ipc.messages import ReadState, StatePart, StateStored, StoreState
-from jan_serve.supervisor.kv_transfer.peer_connection import accept, connect
 from jan_serve.supervisor.kv_transfer.peer_links import TcpPeerLinks
 from jan_serve.supervisor.kv_transfer.peer_messages import (
     PART_BYTES,
-    Done,
-    PeerAnswer,
-    Ping,
-    Refused,
-    decode_request,
-    encode,
 )
+from tests.unit.supervisor.kv_transfer.peers import SESSION, STATE, STORED, FakeWorker, until
 
 pytestmark = pytest.mark.anyio
-
-STATE = bytes(range(256)) * 12_000  # three parts
-SESSION = 7
-STORED = 1000
-KEY = "A" * 43 + "="
-
-
-@dataclass
-class FakeWorker:
-    """Keeps bytes; `fail` makes it answer with an error from that offset on."""
-
-    name: str = "fake"
-    states: dict[int, bytearray] = field(default_factory=dict[int, bytearray])
-    fail: JanServeError | None = None
-    fail_at: int = 0
-    ids: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
-
-    def next_id(self) -> int:
-        return next(self.ids)
-
-    async def read_state(self, request: ReadState) -> StatePart:
-        await asyncio.sleep(0)
-        if self.fail is not None and request.offset >= self.fail_at:
-            raise self.fail
-        data = self.states[request.state]
-        part = bytes(data[request.offset : request.offset + request.length])
-        return StatePart(id=request.id, data=part, total=len(data))
-
-    async def store_state(self, request: StoreState) -> StateStored:
-        await asyncio.sleep(0)
-        if self.fail is not None and request.offset >= self.fail_at:
-            raise self.fail
-        data = self.states.setdefault(request.state, bytearray())
-        assert len(data) == request.offset
-        data += request.data
-        return StateStored(request.id, len(data))
-
-    def drop_state(self, state: int) -> None:
-        self.states.pop(state, None)
 
 
 @dataclass
@@ -113,12 +65,6 @@ async def fetch(decode: Side, session: int = SESSION) -> None:
     except BaseException:
         decode.worker.drop_state(STORED)
         raise
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
-        while not condition():
-            await asyncio.sleep(0.001)
 
 
 async def test_a_state_moves_and_is_forgotten_where_it_came_from() -> None:
@@ -224,55 +170,6 @@ async def test_a_worker_that_does_not_take_it(error: JanServeError) -> None:
         assert prefill.links.is_kept(SESSION), "another server may still come for it"
         assert prefill.links.free(SESSION)
         await until(lambda: prefill.links.open_connections == 0)
-
-
-@contextlib.asynccontextmanager
-async def peer_that_answers(key: bytes, answer: PeerAnswer) -> AsyncGenerator[int]:
-    """The port of a peer with this key that answers everything but a ping with the same."""
-    serving: set[asyncio.Task[None]] = set()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(PeerFailed):
-            _, connection = await accept(reader, writer, lambda _: key, handshake_s=5.0, patience_s=5.0)
-            while (body := await connection.receive()) is not None:
-                await connection.send(encode(Done() if decode_request(body) == Ping() else answer))
-        writer.close()
-        with contextlib.suppress(OSError):
-            await writer.wait_closed()
-
-    def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        serving.add(asyncio.create_task(serve(reader, writer)))
-
-    async with await asyncio.start_server(accepted, "127.0.0.1", 0) as server:
-        yield int(server.sockets[0].getsockname()[1])
-        await asyncio.gather(*serving)
-
-
-@pytest.mark.parametrize(
-    ("code", "payload", "kind", "words"),
-    [
-        ("invalid_state", {"message": "another model"}, InvalidState, "^another model$"),
-        ("overloaded", {"message": "full", "retry_after": "never"}, Overloaded, "^full$"),
-        ("overloaded", {"message": "x" * 100_000}, Overloaded, "^x{1,300}…$"),
-        ("invalid_state", {}, PeerFailed, "refused, and did not say why"),
-        ("invalid_state", {"message": 7}, PeerFailed, "refused, and did not say why"),
-        ("model_not_found", {}, PeerFailed, "refused, and did not say why"),
-        ("context_length_exceeded", {"message": "long"}, PeerFailed, "refused: long$"),
-        ("nonsense", {"message": "x" * 100_000}, PeerFailed, "refused: x{1,300}…$"),
-    ],
-)
-async def test_what_a_refusal_of_a_peer_becomes(
-    code: str, payload: dict[str, Any], kind: type[JanServeError], words: str
-) -> None:
-    decode = Side(TcpPeerLinks("127.0.0.1", patience_s=5.0))
-    endpoint = await decode.links.initialize("http://d", "http://p")
-    async with peer_that_answers(endpoint.key, Refused(code, payload)) as port:
-        await decode.links.connect("http://p", PeerEndpoint("127.0.0.1", port, endpoint.key))
-        with pytest.raises(JanServeError, match=words) as failed:
-            await fetch(decode)
-        assert type(failed.value) is kind
-        assert failed.value.param is None, "fields of a request that is not this one"
-    await decode.links.close()
 
 
 class Wire:
@@ -393,34 +290,3 @@ async def test_a_name_that_is_no_url_makes_no_link(name: str) -> None:
     assert refused.value.param == "local_engine_id"
     with pytest.raises(InvalidRequest, match="no link with"):
         await links.connect("http://d", PeerEndpoint("127.0.0.1", 9, bytes(32)))
-
-
-@pytest.mark.parametrize("host", ["a" * 70 + ".com", "local\0host", "a..b", "\ud800"])
-async def test_a_host_that_cannot_be_one_is_a_peer_that_failed(host: str) -> None:
-    with pytest.raises(PeerFailed, match="not the name or address of a host"):
-        await connect(host, 9, "http://d", bytes(32), connect_s=5.0, patience_s=5.0)
-
-
-def test_endpoints_come_back_from_their_text() -> None:
-    endpoint = PeerEndpoint("::1", 65_535, bytes(range(32)))
-    assert PeerEndpoint.from_text(endpoint.to_text(), "x") == endpoint
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "{}",
-        "[1]",
-        "x" * 2000,
-        '{"x":' + "[" * 1000,
-        '{"host":"h","port":1,"key":"AA=="}',
-        f'{{"host":"h","port":0,"key":"{KEY}"}}',
-        f'{{"host":"","port":9,"key":"{KEY}"}}',
-        f'{{"host":"h","port":70000,"key":"{KEY}"}}',
-        '{"host":"h","port":9,"key":"é"}',
-    ],
-)
-def test_other_texts_are_refused(text: str) -> None:
-    with pytest.raises(InvalidRequest, match="remote_kvtransfer_endpoint_info"):
-        PeerEndpoint.from_text(text, "remote_kvtransfer_endpoint_info")

@@ -53,6 +53,7 @@ async def test_one_that_ended_is_not_taken() -> None:
     await spare.start(FAKE_ENGINE, huge_pages=True)
     [process] = children()
     process.kill()
+    # Nothing public says that it ended: `take` would hand it over before.
     ours = spare._process  # pyright: ignore[reportPrivateUsage]
     assert ours is not None
     await ours.exited.wait()
@@ -75,17 +76,38 @@ async def test_a_failed_start_is_left_to_the_load() -> None:
     await spare.close()
 
 
-async def test_a_manager_starts_and_ends_it(tmp_path: Path) -> None:
+async def test_a_second_start_keeps_it_unless_the_setting_differs() -> None:
+    spare = SpareWorker()
+    await spare.start(FAKE_ENGINE, huge_pages=True)
+    [process] = children()
+    await spare.start(FAKE_ENGINE, huge_pages=True)
+    assert children() == [process]
+    await spare.start(FAKE_ENGINE, huge_pages=False)
+    [other] = children()
+    assert other != process
+    assert spare.take(worker_environment(os.environ, huge_pages=True)) is None
+    taken = spare.take(worker_environment(os.environ, huge_pages=False))
+    assert taken is not None
+    assert taken.pid == other.pid
+    taken.kill()
+    await taken.exited.wait()
+    taken.close()
+
+
+async def test_a_manager_takes_and_ends_it(tmp_path: Path) -> None:
     loads: list[bool] = []
-    manager = ModelManager(FakeResolver(tmp_path), FAKE_ENGINE, on_load=lambda: loads.append(True))
-    await manager.start_worker(huge_pages=True)
+    spare = SpareWorker()
+    await spare.start(FAKE_ENGINE, huge_pages=True)
+    manager = ModelManager(
+        FakeResolver(tmp_path), FAKE_ENGINE, on_load=lambda: loads.append(True), spare=spare
+    )
     [process] = children()
     async with manager.lease("fake"):
         assert children() == [process]
     assert loads == [True]
     await manager.shutdown(0.0)
     assert children() == []
-    unused = ModelManager(FakeResolver(tmp_path), FAKE_ENGINE)
-    await unused.start_worker(huge_pages=True)
+    await spare.start(FAKE_ENGINE, huge_pages=True)
+    unused = ModelManager(FakeResolver(tmp_path), FAKE_ENGINE, spare=spare)
     await unused.shutdown(0.0)
     assert children() == []

@@ -8,6 +8,7 @@ import os
 import signal
 import time
 from collections.abc import AsyncGenerator
+from typing import Literal
 
 import pytest
 
@@ -45,14 +46,12 @@ def test_silence_counts_from_the_resume_on() -> None:
 
 
 @pytest.mark.parametrize(("phase", "limit_s"), [("decode", 120.0), ("sample", 5.0), ("other", 60.0)])
-def test_phases_count_from_the_resume_on(phase: str, limit_s: float) -> None:
+def test_phases_count_from_the_resume_on(phase: Literal["decode", "sample", "other"], limit_s: float) -> None:
     watchdog = Watchdog(LIMITS, 0.0)
     watchdog.ready(0.0)
     watchdog.resumed(HOUR)
     # The worker's clock ran on while it stood still.
-    watchdog.ponged(
-        Pong(nonce=watchdog.next_nonce(HOUR), phase=phase, phase_s=HOUR)  # pyright: ignore[reportArgumentType]
-    )
+    watchdog.ponged(Pong(nonce=watchdog.next_nonce(HOUR), phase=phase, phase_s=HOUR))
     assert watchdog.stall(HOUR + limit_s - 0.1) is None
     assert watchdog.stall(HOUR + limit_s) == Stall(phase=phase, seconds=limit_s)
 

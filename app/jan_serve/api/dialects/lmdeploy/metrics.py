@@ -63,7 +63,7 @@ _HISTOGRAMS: Final[
     ),
     (
         "time_per_output_token_seconds",
-        "Decode time over the tokens behind the first one.",
+        "Decode time over the tokens after the first one.",
         _PER_TOKEN_S,
         lambda record: (_per_token(record),),
     ),

@@ -21,7 +21,6 @@ def check_create(body: OllamaCreateRequest) -> None:
     for field, reason in (
         ("modelfile", "send its parts: from, system, template, parameters, messages"),
         ("quantize", "this server does not quantise models; pull another quantisation"),
-        ("adapters", "LoRA adapters are settings of the server: docs/configuration.md, LoRA"),
     ):
         if getattr(body, field):
             raise InvalidRequest(f"{field}: not supported; {reason}", param=field)
@@ -29,6 +28,8 @@ def check_create(body: OllamaCreateRequest) -> None:
         raise InvalidRequest("either `from` or `files` is needed, and not both", param="from")
     if body.files and len(body.files) > 1:
         raise InvalidRequest("files: one GGUF file makes a model, and nothing else", param="files")
+    if body.adapters and (len(body.adapters) > 1 or not body.from_):
+        raise InvalidRequest("adapters: one GGUF file, for a variant of the model `from`", param="adapters")
     if body.template and _GO.search(body.template):
         raise InvalidRequest(
             "template: Ollama's templates are written in Go's language, this server renders Jinja; leave it out to use"
@@ -38,9 +39,17 @@ def check_create(body: OllamaCreateRequest) -> None:
 
 
 def variant_of(
-    body: OllamaCreateRequest, name: str, base: str, inherited: Variant | None, now: float
+    body: OllamaCreateRequest,
+    name: str,
+    base: str,
+    inherited: Variant | None,
+    now: float,
+    adapter: str | None = None,
 ) -> Variant:
-    """base: canonical name of the model. inherited: the variant that `from` names. Raises InvalidRequest."""
+    """base: canonical name of the model. inherited: the variant that `from` names. adapter: as ModelStore keeps it.
+
+    Raises InvalidRequest.
+    """
     options = parse_options(body.parameters)
     values = msgspec.structs.asdict(options.sampling) | msgspec.structs.asdict(options.stopping)
     own = Variant(
@@ -52,6 +61,7 @@ def variant_of(
         messages=tuple(VariantMessage(each.role, each.content) for each in body.messages or ()),
         defaults={field: values[field] for field in sorted(options.given)},
         parameters=dict(body.parameters or {}),
+        adapter=adapter,
         license=body.license if isinstance(body.license, str) else "\n".join(body.license or ()) or None,
     )
     return own if inherited is None else _over(inherited, own)
@@ -62,6 +72,6 @@ def _over(inherited: Variant, own: Variant) -> Variant:
         "defaults": {**inherited.defaults, **own.defaults},
         "parameters": {**inherited.parameters, **own.parameters},
     }
-    for field in ("system", "template", "messages", "license"):
+    for field in ("system", "template", "messages", "license", "adapter"):
         changes[field] = getattr(own, field) or getattr(inherited, field)
     return msgspec.structs.replace(own, **changes)

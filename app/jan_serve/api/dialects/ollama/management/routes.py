@@ -95,14 +95,18 @@ def add_management_routes(router: APIRouter, serving: Serving, store: ModelStore
         responses={200: {"content": NDJSON_RESPONSE}},
     )
     async def create(body: OllamaCreateRequest) -> Response:
-        """A named variant of a model with its own system message, template, parameters and messages."""
+        """A named variant of a model with its own system message, template, parameters, messages and LoRA adapter."""
         name = model_name(body).removesuffix(LATEST)
         check_create(body)
         base = body.from_ or ""
         if body.files:
             base = await store.make_model(next(iter(body.files.values())), name)
         found = await store.details(base)
-        await store.add_variant(_variant(body, name, found))
+        adapter = None
+        if body.adapters:
+            [digest] = body.adapters.values()
+            adapter = await store.keep_adapter(digest, name, found.model.name)
+        await store.add_variant(_variant(body, name, found, adapter))
         lines: list[OllamaProgress] = [{"status": status} for status in ("writing manifest", "success")]
         if body.stream is False:
             return json_reply(lines[-1])
@@ -144,8 +148,11 @@ def add_upload_routes(router: APIRouter, store: ModelStore) -> None:
         return Response(status_code=HTTPStatus.CREATED)
 
 
-def _variant(body: OllamaCreateRequest, name: str, found: ModelDetails) -> Variant:
-    return variant_of(body, name.removesuffix(LATEST), found.model.name, found.variant, time.time())
+def _variant(
+    body: OllamaCreateRequest, name: str, found: ModelDetails, adapter: str | None = None
+) -> Variant:
+    inherited = found.variant
+    return variant_of(body, name.removesuffix(LATEST), found.model.name, inherited, time.time(), adapter)
 
 
 async def _drained(steps: AsyncGenerator[PullStep]) -> None:

@@ -74,6 +74,7 @@ def _modelfile(model: ListedModel, variant: Variant, parameters: Sequence[str]) 
     lines = [
         "# Modelfile of jan-serve",
         f"FROM {shown_names(model)[0]}",
+        *((f"ADAPTER sha256:{variant.adapter}",) if variant.adapter is not None else ()),
         *(f'{word} """{text}"""' for word, text in quoted.items() if text is not None),
         *(f"PARAMETER {line}" for line in parameters),
         *(f'MESSAGE {each.role} """{each.content}"""' for each in variant.messages),

@@ -1,0 +1,172 @@
+"""GrammarExecutor over a small vocabulary with longer tokens and two ends of generation."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, cast
+
+import numpy as np
+import pytest
+
+from jan_serve.core.model_facts import SpecialToken
+from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
+from jan_serve.engine.constraint.token_tables import TokenTables
+from jan_serve.engine.llama.vocab import Vocab
+from jan_serve.errors import GrammarTooComplex, InvalidGrammar
+
+PIECES = ("<s>", "</s>", "<eot>", "<s", "<", "s", ">", "a", "b", "c", "ab", "1", ",")
+ENDS = {"</s>", "<eot>"}
+TEXTS = PIECES[3:]
+
+
+class Letters:
+    """A vocabulary of PIECES, of which the first three are control tokens; texts are split greedily."""
+
+    n_tokens = len(PIECES)
+    eog_ids = (1, 2)
+    special: ClassVar = {"eos": SpecialToken(1, "</s>")}
+
+    def is_eog(self, token: int) -> bool:
+        return token in self.eog_ids
+
+    def is_control(self, token: int) -> bool:
+        return token < 3
+
+    def pieces(self, tokens: range) -> list[bytes]:
+        return [PIECES[token].encode() for token in tokens]
+
+    def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
+        tokens: list[int] = []
+        while text:
+            best = max((piece for piece in TEXTS if text.startswith(piece)), key=len)
+            tokens.append(PIECES.index(best))
+            text = text[len(best) :]
+        return tokens
+
+
+VOCAB = cast(Vocab, Letters())
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Any:
+    return TokenTables(VOCAB).tokenizer()
+
+
+def write(executor: GrammarExecutor, *pieces: str) -> None:
+    for piece in pieces:
+        token = PIECES.index(piece)
+        assert executor.allows(token), piece
+        executor.accept(token)
+
+
+def allowed(executor: GrammarExecutor) -> set[str]:
+    return {piece for token, piece in enumerate(PIECES) if executor.allows(token)}
+
+
+def masked(executor: GrammarExecutor) -> set[str]:
+    """The tokens that the mask leaves, with their logits."""
+    logits = np.arange(len(PIECES), dtype=np.float32)
+    result = executor.mask(logits)
+    left = np.isfinite(result)
+    assert (result[left] == logits[left]).all()
+    return {piece for piece, is_left in zip(PIECES, left, strict=True) if is_left}
+
+
+@pytest.mark.parametrize(
+    ("lark", "written", "nexts"),
+    [
+        ('start: "a" ("b" | "c")', [], {"a", "ab"}),
+        ('start: "a" ("b" | "c")', ["a"], {"b", "c"}),
+        ('start: "a" ("b" | "c")', ["ab"], ENDS),
+        ("start: /[a-c]*/", [], {"a", "b", "c", "ab"} | ENDS),
+        ('start: ("a" | "1") ("," ("a" | "1"))*', ["a", ","], {"a", "1"}),
+        ('start: ("a" | "1") ("," ("a" | "1"))*', ["a", ",", "1"], {","} | ENDS),
+        ('start: <[0]> ("a" | "b")', [], {"<s>"}),
+        ('start: <[0]> ("a" | "b")', ["<s>"], {"a", "b"}),
+        ('start: ""', [], ENDS),
+    ],
+)
+def test_the_mask_and_single_tokens_agree(
+    tokenizer: Any, lark: str, written: list[str], nexts: set[str]
+) -> None:
+    executor = GrammarExecutor(tokenizer, lark + "\n", VOCAB)
+    write(executor, *written)
+    assert allowed(executor) == nexts
+    assert masked(executor) == nexts
+
+
+def test_a_control_token_never_writes_its_text(tokenizer: Any) -> None:
+    """Readers would not see it."""
+    executor = GrammarExecutor(tokenizer, 'start: "<s>" ("a" | "b")\n', VOCAB)
+    assert "<s>" not in allowed(executor) | masked(executor)
+    write(executor, "<s", ">")
+    assert masked(executor) == {"a", "b"}
+
+
+def test_every_end_of_generation_ends_a_complete_text(tokenizer: Any) -> None:
+    for end in Letters.eog_ids:
+        executor = GrammarExecutor(tokenizer, "start: /a+/\n", VOCAB)
+        assert not executor.allows(end)
+        write(executor, "a")
+        assert executor.allows(end)
+        executor.accept(end)
+        assert masked(executor) == {"a"} | ENDS, "the matcher has not seen it"
+
+
+def test_it_is_complete_where_nothing_may_follow(tokenizer: Any) -> None:
+    executor = GrammarExecutor(tokenizer, 'start: "a" "c"?\n', VOCAB)
+    write(executor, "a")
+    assert not executor.is_complete, "a c may follow"
+    write(executor, "c")
+    assert executor.is_complete
+    assert executor.forced() == []
+
+
+@pytest.mark.parametrize(
+    ("lark", "pieces", "nexts"),
+    [
+        ('start: "abc" ("1" | ",")', ["ab", "c"], {"1", ","}),
+        ('start: <[0]> "s>" ("1" | ",")', ["<s>", "s", ">"], {"1", ","}),
+        ('start: "ab"', ["ab"], ENDS),
+        ('start: "a" | "b"', [], {"a", "b"}),
+    ],
+)
+def test_forced_tokens_are_those_of_the_vocabulary(
+    tokenizer: Any, lark: str, pieces: list[str], nexts: set[str]
+) -> None:
+    executor = GrammarExecutor(tokenizer, lark + "\n", VOCAB)
+    assert [PIECES[token] for token in executor.forced()] == pieces
+    assert masked(executor) == nexts
+
+
+def test_a_copy_goes_its_own_way(tokenizer: Any) -> None:
+    executor = GrammarExecutor(tokenizer, 'start: "a" ("b" "1" | "c" ",")\n', VOCAB)
+    write(executor, "a")
+    copy = executor.copy()
+    write(executor, "b")
+    write(copy, "c")
+    assert (masked(executor), masked(copy)) == ({"1"}, {","})
+
+
+@pytest.mark.parametrize(
+    ("lark", "reason"),
+    [
+        ("start: missing\n", 'unknown name: "missing"'),
+        ("start: /(/\n", "invalid regex"),
+        ("start", "Expected token"),
+        ("", "Empty grammar"),
+    ],
+)
+def test_a_grammar_that_cannot_be_compiled(tokenizer: Any, lark: str, reason: str) -> None:
+    with pytest.raises(InvalidGrammar, match=f"the grammar cannot be compiled: .*{reason}") as refused:
+        GrammarExecutor(tokenizer, lark, VOCAB)
+    assert "\n" not in refused.value.message and len(refused.value.message) < 250
+
+
+def test_a_grammar_with_too_many_parses_at_once_is_a_request_at_fault(tokenizer: Any) -> None:
+    executor = GrammarExecutor(tokenizer, "start: " + '"a"? ' * 2000 + "\n", VOCAB)
+    with pytest.raises(GrammarTooComplex, match="more parses at once than the limit") as refused:
+        executor.accept(PIECES.index("a"))
+    assert refused.value.param == "grammar"
+    with pytest.raises(GrammarTooComplex, match="more parses at once than the limit"):
+        executor.mask(np.zeros(len(PIECES), np.float32))
+    assert not executor.is_complete

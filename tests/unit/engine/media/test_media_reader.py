@@ -1,0 +1,151 @@
+"""MediaReader: what images and sound are in a prompt, over a projector that lays them out by their size."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from jan_serve.core.media import AudioPiece, ImagePiece, MediaPiece
+from jan_serve.engine.llama.projector import MarkupPart, MediaPart, Projector
+from jan_serve.engine.media.media_reader import MediaReader, PlacedPart, PromptPart
+from jan_serve.errors import InvalidRequest, UnsupportedContent
+
+OPEN, CLOSE = 1000, 1001
+
+
+class Tiles(Projector):
+    """An image is a tile of 3 cells for each row of pixels, and an overview of 12 cells and 4 positions, in tokens.
+
+    A sound is 10 cells of one component.
+    """
+
+    def __init__(self, *, sees: bool = True, hears: bool = True, is_causal: bool = True) -> None:
+        self.sees, self.hears, self.is_causal = sees, hears, is_causal
+
+    def layout(self, piece: MediaPiece) -> tuple[MarkupPart | MediaPart, ...]:
+        if isinstance(piece, AudioPiece):
+            return (MediaPart(0, 10, 10, np.arange(10, dtype=np.int32)[None], np.ones((1, 1), np.int32)),)
+        along = np.arange(12, dtype=np.int32)
+        overview = np.stack((np.zeros(12, np.int32), along // 4, along % 4, np.zeros(12, np.int32)))
+        tiles = [
+            MediaPart(
+                number, 3, 3, np.repeat(along[None, :3], 4, axis=0), np.array([[1], [1], [1], [0]], np.int32)
+            )
+            for number in range(piece.height)
+        ]
+        steps = np.array([[1], [1], [1], [0]], np.int32)
+        return (
+            MarkupPart((OPEN,)),
+            *tiles,
+            MediaPart(piece.height, 12, 4, overview, steps),
+            MarkupPart((CLOSE, CLOSE)),
+        )
+
+
+def image(name: str = "a", width: int = 5, height: int = 1) -> ImagePiece:
+    return ImagePiece(width=width, height=height, digest=name)
+
+
+SOUND = AudioPiece(digest="s")
+
+
+@pytest.mark.parametrize(
+    ("projector", "piece", "words"),
+    [
+        (None, image(), "cannot see"),
+        (None, SOUND, "cannot hear"),
+        (Tiles(sees=False), image(), "cannot see"),
+        (Tiles(hears=False), SOUND, "cannot hear"),
+    ],
+)
+def test_what_a_model_cannot_read_is_refused(
+    projector: Projector | None, piece: MediaPiece, words: str
+) -> None:
+    with pytest.raises(UnsupportedContent, match=f"^messages: this model {words}$") as refused:
+        MediaReader(projector).parts(piece, "messages")
+    assert refused.value.param == "messages"
+
+
+@pytest.mark.parametrize("size", [(0, 5), (5, 0), (-1, 5)])
+def test_an_image_has_pixels(size: tuple[int, int]) -> None:
+    with pytest.raises(InvalidRequest, match="prompt: an image has no pixels") as refused:
+        MediaReader(Tiles()).parts(image("a", *size), "prompt")
+    assert refused.value.param == "prompt"
+
+
+def test_parts_are_tokens_and_what_is_encoded() -> None:
+    piece = image(height=2)
+    parts = MediaReader(Tiles()).parts(piece, "messages")
+    assert [part if isinstance(part, list) else part.part.num_cells for part in parts] == [
+        [OPEN],
+        3,
+        3,
+        12,
+        [CLOSE, CLOSE],
+    ]
+    assert all(part.piece is piece for part in parts if isinstance(part, PlacedPart))
+
+
+def test_cells_that_attend_to_each_other_are_together() -> None:
+    whole = Tiles(is_causal=False)
+    assert len(MediaReader(whole, most_together=12).parts(image(), "messages")) == 4
+    with pytest.raises(InvalidRequest, match="an image takes 12 tokens at once, and 11 is the most"):
+        MediaReader(whole, most_together=11).parts(image(), "messages")
+    assert MediaReader(Tiles(), most_together=0).parts(image(), "messages")
+
+
+def prompt(reader: MediaReader, *pieces: list[int] | MediaPiece) -> list[PromptPart]:
+    parts: list[PromptPart] = []
+    for piece in pieces:
+        parts += [piece] if isinstance(piece, list) else reader.parts(piece, "prompt")
+    return parts
+
+
+def test_a_prompt_has_stand_ins_and_positions() -> None:
+    reader = MediaReader(Tiles(is_causal=False), most_together=99)
+    ids, media = reader.assemble(prompt(reader, [7, 8], image(), [9], SOUND))
+    tile, overview, sound = media.chunks
+    assert [(chunk.start, chunk.end) for chunk in media.chunks] == [(3, 6), (6, 18), (21, 31)]
+    assert [(chunk.position, chunk.next_position) for chunk in media.chunks] == [(3, 6), (6, 10), (13, 23)]
+    assert (ids < 0).nonzero()[0].tolist() == [*range(3, 18), *range(21, 31)]
+    assert ids[ids >= 0].tolist() == [7, 8, OPEN, CLOSE, CLOSE, 9]
+    assert tile.positions.tolist() == [[3, 4, 5], [3, 4, 5], [3, 4, 5], [0, 1, 2]]
+    assert overview.positions[:, [0, 5, 11]].tolist() == [[6, 6, 6], [6, 7, 8], [6, 7, 9], [0, 0, 0]]
+    assert sound.positions.tolist() == [list(range(13, 23))]
+    assert [(chunk.number, chunk.piece) for chunk in media.chunks] == [(0, image()), (1, image()), (0, SOUND)]
+    assert all(chunk.is_whole for chunk in media.chunks)
+    assert ids.dtype == np.int32
+
+
+@pytest.mark.parametrize("parts", [[], [[]], [[3, 4]]])
+def test_a_prompt_without_images(parts: list[PromptPart]) -> None:
+    ids, media = MediaReader(None).assemble(parts)
+    assert ids.tolist() == [token for part in parts if isinstance(part, list) for token in part]
+    assert ids.dtype == np.int32 and not media
+
+
+def keys(reader: MediaReader, piece: MediaPiece) -> list[bytes]:
+    _, media = reader.assemble(prompt(reader, [1], piece))
+    return [chunk.key for chunk in media.chunks]
+
+
+def test_equal_images_have_equal_stand_ins() -> None:
+    reader = MediaReader(Tiles(), "mmproj")
+    first, second = (reader.assemble(prompt(reader, start, image()))[0] for start in ([1], [1, 2, 3]))
+    # The overview is long enough to be recognised; the tile is not.
+    assert first[5:17].tolist() == second[7:19].tolist()
+
+
+def test_what_is_encoded_in_another_way_has_another_key() -> None:
+    reader = MediaReader(Tiles(), "mmproj")
+    found = [
+        keys(reader, image()),
+        keys(reader, image("b")),
+        keys(reader, image(width=6)),
+        keys(reader, image(height=2)),
+        keys(reader, SOUND),
+        keys(MediaReader(Tiles(), "other"), image()),
+    ]
+    flat = [key for each in found for key in each]
+    assert len(set(flat)) == len(flat)
+    assert keys(reader, image()) == found[0]

@@ -1,0 +1,201 @@
+"""OptionScorer: the options of each question are weighed as if it were alone, whatever is read together."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from jan_serve.engine.scoring.option_job import (
+    BRANCHES,
+    GROUP_TOKENS,
+    N_SEQUENCES,
+    PREFIX,
+    OptionJob,
+    OptionScorer,
+    Question,
+)
+from jan_serve.engine.scoring.option_tree import OptionTree, Path, SpelledOption
+from jan_serve.engine.tokens import shared_prefix
+from jan_serve.ipc.scoring import OptionsWeighed
+from tests.unit.engine.branching_context import Contexts, values_after
+
+# Tokens 0 to 7 of the context; 7 is of no option.
+VOCABULARY = {0: b"a", 1: b"b", 2: b"ab", 3: b"ba", 4: b"aba", 5: b"c", 6: b"bc"}
+PIECES: dict[bytes, list[int]] = {piece: [token] for token, piece in VOCABULARY.items()}
+FEW = (b"ab", b"c")
+LONG = (b"abab", b"bc", b"cab")
+OPTIONS = [FEW, LONG, (b"aba",)]
+
+
+def paths_of(text: bytes) -> list[Path]:
+    return [
+        path
+        for length in range(1, len(text) + 1)
+        for path in itertools.product(VOCABULARY, repeat=length)
+        if b"".join(VOCABULARY[token] for token in path) == text
+    ]
+
+
+def canonical(text: bytes) -> Path:
+    return min(paths_of(text), key=lambda path: (len(path), path))
+
+
+def log_mass(row: Sequence[int], text: bytes, *, canonical_only: bool) -> float:
+    """The logarithm of the probability of all tokenisations of a text after a row, one path at a time."""
+    total = 0.0
+    for path in [canonical(text)] if canonical_only else paths_of(text):
+        log_p = 0.0
+        for end, token in enumerate(path):
+            logits = values_after((*row, *path[:end]), 8).astype(np.float64)
+            log_p += float(logits[token]) - math.log(float(np.exp(logits).sum()))
+        total += math.exp(log_p)
+    return math.log(total)
+
+
+def job_of(
+    rows: Sequence[list[int]],
+    *,
+    key: str = "",
+    options: Sequence[bytes] | None = None,
+    canonical_only: bool = False,
+) -> OptionJob:
+    """Its questions have the same options, or each in turn those of OPTIONS."""
+    questions: list[Question] = []
+    for number, row in enumerate(rows):
+        texts = OPTIONS[number % len(OPTIONS)] if options is None else options
+        spelled = [SpelledOption((text,), canonical(text)) for text in texts]
+        questions.append(Question(row, OptionTree(spelled, PIECES, canonical_only=canonical_only)))
+    return OptionJob(1, (), key, questions, shared_prefix(rows))
+
+
+def rows_of(lengths: Sequence[int], shared: int = 0, seed: int = 3) -> list[list[int]]:
+    """Rows of these lengths, which begin alike and then differ."""
+    random = np.random.default_rng(seed)
+    prefix = random.integers(100, 200, shared).tolist()
+    return [
+        [*prefix, number, *random.integers(100, 200, length - shared - 1).tolist()]
+        for number, length in enumerate(lengths)
+    ]
+
+
+class Scored:
+    """A scorer over made-up contexts."""
+
+    def __init__(self, batch_tokens: int = 128, *, is_cuttable: bool = True) -> None:
+        self.contexts = Contexts(n_sequences=N_SEQUENCES, is_cuttable=is_cuttable)
+        self.scorer = OptionScorer(self.contexts.create, batch_tokens)
+        self.sizes: list[int] = []
+
+    def weigh(self, job: OptionJob, room: int = 4096) -> OptionsWeighed:
+        while (answer := job.answer()) is None:
+            before = len(self.contexts.current.decoded) if self.contexts.made else 0
+            self.scorer.advance(job, room, self.contexts.compute)
+            self.sizes += self.contexts.current.decoded[before:]
+        return answer
+
+
+def check(answer: OptionsWeighed, job: OptionJob, *, canonical_only: bool = False) -> None:
+    for number, (question, weights) in enumerate(zip(job.questions, answer.answers, strict=True)):
+        texts = OPTIONS[number % len(OPTIONS)]
+        wanted = [log_mass(question.row, text, canonical_only=canonical_only) for text in texts]
+        assert weights.is_exact is not canonical_only
+        assert weights.log_masses == pytest.approx(wanted, abs=1e-3)
+
+
+ROWS = {
+    "one": rows_of([40]),
+    "one token": [[3]],
+    "equal": [[1, 2, 3, 4]] * 3,
+    "nothing alike": rows_of([9, 1, 30, 2, 2]),
+    "a common prompt": rows_of([60, 41, 100, 42], shared=40),
+    "one is the beginning of another": [[1, 2, 3], [1, 2, 3, 4, 5], [1, 2]],
+    "more than branches": rows_of([30 + number % 7 for number in range(2 * BRANCHES + 3)], shared=20),
+    "longer than a group": rows_of([GROUP_TOKENS + 500, 50, GROUP_TOKENS + 700], shared=30),
+}
+
+
+@pytest.mark.parametrize("room", [7, 4096])
+@pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
+def test_options_are_weighed_as_for_each_question_alone(rows: list[list[int]], room: int) -> None:
+    job = job_of(rows)
+    scored = Scored()
+    check(scored.weigh(job, room), job)
+    assert max(scored.sizes) <= min(128, room)
+
+
+@pytest.mark.parametrize("is_cuttable", [True, False])
+def test_only_the_tokenisation_of_the_vocabulary(is_cuttable: bool) -> None:
+    job = job_of(rows_of([60, 41, 42], shared=40), canonical_only=True)
+    check(Scored(is_cuttable=is_cuttable).weigh(job), job, canonical_only=True)
+
+
+def test_a_common_prompt_is_read_once_and_stays_for_the_next_job() -> None:
+    rows = rows_of([50] * 20, shared=40)
+    scored = Scored()
+    first = scored.weigh(job_of(rows, options=FEW))
+    assert (first.prompt_tokens, first.cached_tokens) == (40 + 20 * 10, 0)
+    assert scored.sizes[0] == 40
+    second = scored.weigh(job_of(rows[:2], options=FEW))
+    assert (second.prompt_tokens, second.cached_tokens) == (40 + 2 * 10, 40)
+    assert second.answers == first.answers[:2]
+    assert len(scored.contexts.made) == 1
+
+
+@pytest.mark.parametrize(
+    ("kept", "key", "is_cuttable", "cached"),
+    [
+        (40, "", True, 40),
+        (40, "", False, 40),
+        (25, "", True, 25),
+        (25, "", False, 0),
+        (0, "", True, 0),
+        (40, "another", True, 0),
+    ],
+)
+def test_what_the_next_job_shares(kept: int, key: str, is_cuttable: bool, cached: int) -> None:
+    scored = Scored(is_cuttable=is_cuttable)
+    first = rows_of([150, 151, 152], shared=40)
+    scored.weigh(job_of(first))
+    job = job_of([[*first[0][:kept], *row] for row in rows_of([30, 31, 32], shared=20, seed=9)], key=key)
+    answer = scored.weigh(job)
+    assert answer.cached_tokens == cached
+    check(answer, job)
+
+
+@pytest.mark.parametrize("after", range(8))
+def test_a_job_that_is_given_up_leaves_nothing_wrong_to_the_next(after: int) -> None:
+    scored = Scored(32)
+    rows = rows_of([90, 91, 92], shared=60)
+    given_up = job_of(rows)
+    for _ in range(after):
+        scored.scorer.advance(given_up, 32, scored.contexts.compute)
+    scored.scorer.advance(given_up, 32, scored.contexts.interrupt)
+    job = job_of([row[:80] for row in rows])
+    answer = scored.weigh(job)
+    check(answer, job)
+    # The batch that was given up counts for nothing.
+    assert answer.cached_tokens == min(60, 32 * after)
+
+
+def test_the_context_grows_for_longer_prompts_and_then_stays() -> None:
+    scored = Scored()
+    for length in (40, 3000, 50, 4000, 4000):
+        scored.weigh(job_of(rows_of([length]), options=FEW))
+    assert [context.is_open for context in scored.contexts.made] == [False, False, True]
+    scored.scorer.close()
+    assert not scored.contexts.current.is_open
+    job = job_of(rows_of([40]))
+    check(scored.weigh(job), job)
+    assert len(scored.contexts.made) == 4
+
+
+def test_after_a_job_only_the_common_prompt_is_in_the_cache() -> None:
+    scored = Scored()
+    scored.weigh(job_of(rows_of([60] * 3, shared=40)))
+    context = scored.contexts.current
+    assert {seq_id for seq_id in range(N_SEQUENCES) if context.tokens(seq_id)} == {PREFIX}
+    assert context.num_cells == 40

@@ -1,0 +1,122 @@
+"""The tokens of a query with a document."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jan_serve.engine.scoring.pair_tokens import pair_rows
+from jan_serve.errors import ContextLengthExceeded
+from jan_serve.ipc.scoring import RankRequest
+from tests.unit.engine.greedy_vocab import GreedyVocab
+
+LETTERS = [chr(byte) for byte in range(ord(" "), ord("~") + 1)]
+BERT = {"bos": "[CLS]", "sep": "[SEP]"}
+ROBERTA = {"bos": "<s>", "eos": "</s>", "sep": "</s>"}
+
+
+def ask(query: str, *documents: str, **fields: Any) -> RankRequest:
+    return RankRequest(id=1, query=query, documents=documents, **fields)
+
+
+@pytest.mark.parametrize(
+    ("vocab", "row"),
+    [
+        (GreedyVocab(LETTERS), "q d"),
+        (GreedyVocab(LETTERS, {"bos": "<s>", "eos": "</s>"}, add_bos=True), "<s> q d"),
+        (GreedyVocab(LETTERS, {"bos": "<s>", "eos": "</s>"}), "q d"),
+        (
+            GreedyVocab(LETTERS, {"bos": "<s>", "eos": "</s>", "sep": "<sep>"}, add_bos=True, add_eos=True),
+            "<s> q </s> d </s>",
+        ),
+        (
+            GreedyVocab(
+                LETTERS,
+                {"bos": "<s>", "eos": "</s>", "sep": "<sep>"},
+                add_bos=True,
+                add_eos=True,
+                add_sep=True,
+            ),
+            "<s> q </s> <sep> d </s>",
+        ),
+        (GreedyVocab(LETTERS, BERT, add_bos=True, add_sep=True), "[CLS] q [SEP] d"),
+        (
+            GreedyVocab(LETTERS, BERT, add_bos=True, add_sep=True, always_ends=True),
+            "[CLS] q [SEP] d [SEP]",
+        ),
+        (GreedyVocab(LETTERS, BERT, add_bos=True, add_eos=True), "[CLS] q [SEP] d [SEP]"),
+    ],
+)
+def test_the_separators_are_those_that_the_vocabulary_adds(vocab: GreedyVocab, row: str) -> None:
+    assert [vocab.texts(found) for found in pair_rows(vocab, ask("q", "d"), 100)] == [row.split()]
+
+
+def test_separators_in_texts_are_texts() -> None:
+    vocab = GreedyVocab(LETTERS, BERT, add_bos=True, add_eos=True)
+    [row] = pair_rows(vocab, ask("[SEP]", "[CLS]"), 100)
+    assert vocab.texts(row) == ["[CLS]", *"[SEP]", "[SEP]", *"[CLS]", "[SEP]"]
+
+
+@pytest.mark.parametrize(
+    ("template", "query", "document", "text"),
+    [
+        ("<s>{query}</s>{document}!", "ab", "c", "<s> a b </s> c !"),
+        ("{document}{query}{document}", "q", "d", "d q d"),
+        ("{query}:{document}", "{document}", "{query}", "{ d o c u m e n t } : { q u e r y }"),
+        ("{other}{query}", "q", "d", "{ o t h e r } q"),
+    ],
+)
+def test_a_template_places_the_texts_at_once(template: str, query: str, document: str, text: str) -> None:
+    vocab = GreedyVocab(LETTERS, {"bos": "<s>", "eos": "</s>"}, add_bos=True)
+    [row] = pair_rows(vocab, ask(query, document, template=template), 100)
+    assert vocab.texts(row) == text.split()
+
+
+def test_documents_have_at_most_so_many_tokens() -> None:
+    vocab = GreedyVocab([*LETTERS, "abc"], adds_space=True)
+    rows = pair_rows(vocab, ask("q", "abcde", "ab", "", max_document_tokens=2), 100)
+    assert [vocab.texts(row) for row in rows] == [[" ", "q", " ", "abc"], [" ", "q", " ", "a"], [" ", "q"]]
+
+
+def test_a_document_is_cut_at_the_end_of_a_character() -> None:
+    vocab = GreedyVocab([*LETTERS, *(bytes([byte]) for byte in "é€".encode())])
+    rows = [pair_rows(vocab, ask("q", "é€x", max_document_tokens=most), 100)[0] for most in range(1, 7)]
+    assert [vocab.detokenize(row, remove_special=True).decode() for row in rows] == [
+        "q", "qé", "qé", "qé", "qé€", "qé€x",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("n_ctx", "row"),
+    [(6, "<s> q </s> a b c".split()), (5, ["<s>", "q", "</s>", "a", "b"]), (3, ["<s>", "q", "</s>"])],
+)
+def test_a_document_is_cut_to_what_fits(n_ctx: int, row: list[str]) -> None:
+    vocab = GreedyVocab(LETTERS, {"bos": "<s>", "eos": "</s>"})
+    [found] = pair_rows(vocab, ask("q", "abc", template="<s>{query}</s>{document}", truncate=True), n_ctx)
+    assert vocab.texts(found) == row
+
+
+@pytest.mark.parametrize(
+    ("n_ctx", "row"), [(4, ["yxa", "b", "c", "de"]), (3, ["yxa", "b", "c"]), (2, ["yx"]), (1, ["yx"])]
+)
+def test_a_cut_that_tokenises_to_more_is_cut_again(n_ctx: int, row: list[str]) -> None:
+    vocab = GreedyVocab(["yxa", "yx", "abc", "b", "c", "d", "de"])
+    [found] = pair_rows(vocab, ask("", "abcdede", template="yx{document}", truncate=True), n_ctx)
+    assert vocab.texts(found) == row
+
+
+def test_documents_that_are_too_long_are_all_named() -> None:
+    vocab = GreedyVocab(LETTERS)
+    with pytest.raises(ContextLengthExceeded) as refused:
+        pair_rows(vocab, ask("qq", "a" * 9, "a", "a" * 30, "aa", "a" * 7), 8)
+    error = refused.value
+    assert (error.n_prompt, error.n_ctx, error.param) == (32, 8, "documents")
+    assert (error.item, error.others) == (2, (0, 4))
+
+
+def test_a_query_that_is_too_long_is_not_cut() -> None:
+    vocab = GreedyVocab(LETTERS)
+    with pytest.raises(ContextLengthExceeded) as refused:
+        pair_rows(vocab, ask("q" * 9, "", "abc", truncate=True), 8)
+    assert (refused.value.item, refused.value.others) == (0, (1,))

@@ -1,0 +1,190 @@
+"""ScoringIntake: rows and spelled options of requests, and what is refused."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jan_serve.engine.embedding.input_pooling import EmbedJob
+from jan_serve.engine.scoring.option_job import OptionJob
+from jan_serve.engine.scoring.option_tree import OptionTree
+from jan_serve.engine.scoring.scoring_intake import MAX_OPTION_BYTES, ScoringIntake
+from jan_serve.errors import ContextLengthExceeded, InvalidRequest, UnsupportedOperation
+from jan_serve.ipc.adapter_use import AdapterUse
+from jan_serve.ipc.scoring import OptionQuestion, RankRequest, WeighOptions
+from tests.unit.engine.greedy_vocab import GreedyVocab
+
+PIECES = ["a", "b", "c", "x", " ", "ab", " a"]
+CONTROLS = {"bos": "<s>", "eos": "</s>"}
+VOCAB = GreedyVocab(PIECES, CONTROLS)
+WITH_BOS = GreedyVocab(PIECES, CONTROLS, add_bos=True)
+
+
+def intake_of(
+    vocab: GreedyVocab = VOCAB, *, n_ctx: int = 100, has_head: bool = False, generates: bool = True
+) -> ScoringIntake:
+    return ScoringIntake(vocab, n_ctx=n_ctx, has_head=has_head, generates=generates)
+
+
+def ask(
+    *questions: OptionQuestion, shared: tuple[str | tuple[int, ...], ...] = (), **fields: Any
+) -> WeighOptions:
+    return WeighOptions(id=7, shared=shared, questions=questions, **fields)
+
+
+def choose(prompt: str | tuple[int, ...], *options: str) -> OptionQuestion:
+    return OptionQuestion((prompt,), options or ("a", "b"))
+
+
+def rows(job: OptionJob, vocab: GreedyVocab = VOCAB) -> list[str]:
+    return [" ".join(vocab.texts(question.row)) for question in job.questions]
+
+
+@pytest.mark.parametrize(
+    ("vocab", "shared", "prompt", "row"),
+    [
+        (VOCAB, ("a",), "b", "a b"),
+        (VOCAB, ("a", (1,)), "b", "a </s> b"),
+        (VOCAB, (), "ab", "ab"),
+        (VOCAB, ("a</s>",), "<s>b", "a </s> <s> b"),
+        (VOCAB, (), (3, 2), "b a"),
+        (WITH_BOS, ("a",), "b", "<s> a b"),
+        (WITH_BOS, (), "b", "<s> b"),
+        (WITH_BOS, ("<s>a",), "b", "<s> a b"),
+        (WITH_BOS, ((0,),), "b", "<s> b"),
+    ],
+)
+def test_a_prompt_is_tokenised_piece_by_piece(
+    vocab: GreedyVocab, shared: tuple[str | tuple[int, ...], ...], prompt: str | tuple[int, ...], row: str
+) -> None:
+    job = intake_of(vocab).weigh(ask(choose(prompt), shared=shared))
+    assert rows(job, vocab) == [row]
+    assert job.request_id == 7
+
+
+def test_questions_share_what_they_begin_with() -> None:
+    job = intake_of().weigh(ask(choose("ab"), choose("ac"), shared=("x", "c", "c")))
+    assert rows(job) == ["x c c ab", "x c c a c"]
+    assert (job.num_shared, job.prompt_tokens) == (3, 6)
+
+
+def test_prompts_of_another_user_or_adapter_share_nothing() -> None:
+    weigh = intake_of().weigh
+    question = choose("a")
+    one = AdapterUse(0, 1.0)
+    jobs = [
+        weigh(ask(question)),
+        weigh(ask(question, cache_salt="s")),
+        weigh(ask(question, adapters=(one,))),
+        weigh(ask(question, adapters=(AdapterUse(0, 0.5),))),
+        weigh(ask(question, adapters=(one,), cache_salt="s")),
+    ]
+    assert len({job.key for job in jobs}) == len(jobs)
+    assert jobs[0].key == weigh(ask(choose("b"))).key
+    assert jobs[2].adapters == (one,)
+
+
+def follow_all(tree: OptionTree) -> None:
+    """Every token has the same probability."""
+    tree.add_logits((), np.zeros(VOCAB.n_tokens, np.float32))
+    while paths := tree.next_paths(9):
+        for path in paths:
+            tree.add_logits(path, np.zeros(VOCAB.n_tokens, np.float32))
+
+
+@pytest.mark.parametrize(("canonical", "counts"), [(False, [2, 1]), (True, [1, 1])])
+def test_an_option_has_the_tokenisations_of_the_vocabulary(canonical: bool, counts: list[int]) -> None:
+    job = intake_of().weigh(ask(choose("x", "ab", "c"), canonical=canonical))
+    tree = job.questions[0].tree
+    follow_all(tree)
+    masses, is_exact = tree.result()
+    assert (tree.counts, is_exact) == (counts, not canonical)
+    assert math.exp(masses[1]) == pytest.approx(1 / VOCAB.n_tokens)
+
+
+def test_a_space_that_the_vocabulary_adds_does_not_count() -> None:
+    """`a` may be written as ` a` or as `a`, which is the one that follows a line break."""
+    vocab = GreedyVocab(PIECES, CONTROLS, adds_space=True)
+    tree = intake_of(vocab).weigh(ask(choose("x", "a", "b"))).questions[0].tree
+    assert tree.longest == 2
+    follow_all(tree)
+    assert tree.counts == [3, 2], "the letter, the space and the letter, and for a both in a token"
+
+
+@pytest.mark.parametrize(
+    ("vocab", "options", "words"),
+    [
+        (VOCAB, ("a" * (MAX_OPTION_BYTES + 1), "b"), f"has {MAX_OPTION_BYTES + 1} bytes, the limit is"),
+        (GreedyVocab(PIECES, only_small=True), ("A", "b"), "cannot write 'A', but 'a'"),
+        (GreedyVocab(PIECES, adds_space=True), ("a", " a"), "'a' differs from another one by a space"),
+        (GreedyVocab(PIECES, adds_space=True), (" a", "a"), "'a' differs from another one by a space"),
+    ],
+)
+def test_options_that_cannot_be_weighed(vocab: GreedyVocab, options: tuple[str, ...], words: str) -> None:
+    with pytest.raises(InvalidRequest, match=words) as refused:
+        intake_of(vocab).weigh(ask(choose("x", *options)))
+    assert refused.value.param == "options"
+
+
+def test_the_longest_option_passes() -> None:
+    job = intake_of(n_ctx=9).weigh(ask(choose("x", "c" * MAX_OPTION_BYTES, "b")))
+    assert job.questions[0].tree.longest == MAX_OPTION_BYTES
+
+
+@pytest.mark.parametrize(
+    ("questions", "words"),
+    [
+        ([choose((9,))], r"token id 9 is outside the vocabulary \(0 to 8\)"),
+        ([choose("a"), choose((-1,))], "token id -1 is outside"),
+        ([choose("a"), choose("")], "item 1 has an empty prompt"),
+    ],
+)
+def test_prompts_that_cannot_be_read(questions: list[OptionQuestion], words: str) -> None:
+    with pytest.raises(InvalidRequest, match=words) as refused:
+        intake_of().weigh(ask(*questions))
+    assert refused.value.param == "questions"
+
+
+def test_prompts_that_are_too_long_are_all_named() -> None:
+    questions = [choose("a"), choose("x" * 8), choose("x" * 30), choose("x" * 7), choose("x" * 9)]
+    with pytest.raises(ContextLengthExceeded) as refused:
+        intake_of(n_ctx=8).weigh(ask(*questions, shared=("c",)))
+    error = refused.value
+    assert (error.n_prompt, error.n_ctx, error.item, error.others) == (31, 8, 2, (1, 4))
+    assert error.param == "questions"
+
+
+def rank(*documents: str, query: str = "x", **fields: Any) -> RankRequest:
+    return RankRequest(id=7, query=query, documents=documents, **fields)
+
+
+def test_pairs_go_to_the_head_of_a_model_that_has_one() -> None:
+    job = intake_of(has_head=True, generates=False).rank(rank("a", "ab"))
+    assert isinstance(job, EmbedJob)
+    assert [VOCAB.texts(row) for row in job.rows] == [["x", "a"], ["x", "ab"]]
+    assert (job.request_id, job.request.normalize) == (7, False)
+
+
+def test_pairs_are_judged_by_the_labels_that_other_models_write() -> None:
+    job = intake_of().rank(rank("a", "ab", template="{query}{query}{document}", labels=("c", "b")))
+    assert isinstance(job, OptionJob)
+    assert rows(job) == ["x x a", "x x ab"]
+    assert (job.num_shared, job.adapters, job.request_id) == (2, (), 7)
+
+
+@pytest.mark.parametrize("has_head", [True, False])
+def test_a_pair_of_nothing_is_refused(has_head: bool) -> None:
+    with pytest.raises(InvalidRequest, match="documents: item 1 and the query are empty") as refused:
+        intake_of(has_head=has_head).rank(rank("a", "", query="", labels=("a", "b")))
+    assert refused.value.param == "documents"
+
+
+def test_a_model_that_neither_scores_nor_writes_is_refused() -> None:
+    intake = intake_of(generates=False)
+    for ask_it in (lambda: intake.rank(rank("a", labels=("a", "b"))), lambda: intake.weigh(ask(choose("x")))):
+        with pytest.raises(UnsupportedOperation, match="does not write text") as refused:
+            ask_it()
+        assert refused.value.param == "model"

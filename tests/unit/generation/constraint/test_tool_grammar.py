@@ -1,0 +1,202 @@
+"""The arguments of one tool in each notation: what a schema allows, and what is said where it cannot be enforced."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jan_serve.chat.chat_format import ChatFormat
+from jan_serve.chat.detect import FORMATS
+from jan_serve.errors import (
+    GrammarTooComplex,
+    InvalidSchema,
+    JanServeError,
+    UnsupportedSchema,
+)
+from jan_serve.generation.constraint.tool_grammar import (
+    ANY_ARGUMENTS,
+    FREE_CONTAINERS,
+    LONG_BOUNDS,
+    MAX_BOUND,
+    has_free_text,
+    tool_arguments,
+    tool_grammar,
+    without_large_bounds,
+)
+from jan_serve.grammar import matches
+
+BY_NAME = {form.name: form for form in FORMATS}
+ONE_OF_EACH = ("hermes", "lfm2", "gemma4", "qwen3-coder", "minimax-m3")
+"""JSON, Python, Gemma, tagged and nested tags."""
+DSML = "\uff5cDSML\uff5c"
+CITY: dict[str, Any] = {
+    "type": "object",
+    "properties": {"city": {"type": "string", "maxLength": 5}, "days": {"type": "integer", "minimum": 1}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
+LONG: dict[str, Any] = {"type": "object", "properties": {"text": {"type": "string", "maxLength": 65_536}}}
+ELSEWHERE: dict[str, Any] = {"type": "object", "properties": {"x": {"$ref": "https://example.com/x"}}}
+
+each_notation = pytest.mark.parametrize("form", [BY_NAME[name] for name in ONE_OF_EACH], ids=ONE_OF_EACH)
+
+
+@pytest.mark.parametrize(
+    ("name", "right", "wrong"),
+    [
+        (
+            "hermes",
+            ['{"city": "Bonn"}', '{"city":"Bonn","days":3}'],
+            ['{"city": "Bonn!!"}', '{"days": 3}', '{"city": "Bonn", "days": 0}', '{"city": "Bonn"} '],
+        ),
+        (
+            "lfm2",
+            ['city="Bonn"', 'city="Bonn", days=3'],
+            ['city="Bonn!!"', "days=3", 'city="Bonn", days=0', "city=Bonn"],
+        ),
+        (
+            "gemma4",
+            ['{city:<|"|>Bonn<|"|>}', '{city:<|"|>Bonn<|"|>,days:3}'],
+            ['{city:<|"|>Bonn!!<|"|>}', "{days:3}", '{city:"Bonn"}', 'city:<|"|>Bonn<|"|>'],
+        ),
+        (
+            "qwen3-coder",
+            [
+                "<parameter=city>\nBonn\n</parameter>\n",
+                "<parameter=city>\nBonn\n</parameter>\n<parameter=days>\n3\n</parameter>\n",
+            ],
+            ["<parameter=city>\nBonn!!\n</parameter>\n", "<parameter=days>\n3\n</parameter>\n", ""],
+        ),
+        (
+            "minimax-m3",
+            ["]<]minimax[>[<city>Bonn]<]minimax[>[</city>"],
+            ["]<]minimax[>[<city>Bonn!!]<]minimax[>[</city>", "<city>Bonn</city>", ""],
+        ),
+        (
+            "deepseek-v3.2",
+            [f'<{DSML}parameter name="city" string="true">Bonn</{DSML}parameter>\n'],
+            [f'<{DSML}parameter name="city" string="false">Bonn</{DSML}parameter>\n'],
+        ),
+        (
+            "kimi-k3",
+            ['<|open|>argument key="city" type="string"<|sep|>Bonn<|close|>argument<|sep|>'],
+            ['<|open|>argument key="city" type="number"<|sep|>Bonn<|close|>argument<|sep|>'],
+        ),
+    ],
+)
+def test_arguments_follow_the_schema_in_the_notation_of_the_format(
+    name: str, right: list[str], wrong: list[str]
+) -> None:
+    grammar, warnings = tool_arguments(BY_NAME[name], CITY)
+    assert warnings == ()
+    assert [text for text in right if not matches(grammar, text)] == []
+    assert [text for text in wrong if matches(grammar, text)] == []
+
+
+@each_notation
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {key: value for key, value in CITY.items() if key != "type"},
+        {**CITY, "type": ["object"]},
+        {**CITY, "type": ["object", "null"]},
+        {**CITY, "type": ["string", "object"]},
+    ],
+    ids=["no type", "one", "or null", "or a string"],
+)
+def test_arguments_are_an_object_whatever_else_the_schema_allows(
+    form: ChatFormat, parameters: dict[str, Any]
+) -> None:
+    assert tool_grammar(form, parameters) == tool_grammar(form, CITY)
+    assert not matches(tool_arguments(form, parameters)[0], "null")
+
+
+@each_notation
+@pytest.mark.parametrize(
+    ("parameters", "error", "reason"),
+    [
+        (ELSEWHERE, UnsupportedSchema, "is outside this document"),
+        ({"type": "object", "properties": {"x": {"pattern": "(?<=a)b"}}}, UnsupportedSchema, "lookbehind"),
+        ({"type": "object", "properties": []}, InvalidSchema, "must be an object of schemas"),
+        ({"type": 5}, InvalidSchema, "is not a JSON type"),
+        ({"type": "string"}, UnsupportedSchema, "no JSON object satisfies the schema"),
+        ({"type": ["array", "null"]}, UnsupportedSchema, "no JSON object satisfies the schema"),
+    ],
+)
+def test_a_schema_that_cannot_be_enforced_becomes_any_object(
+    form: ChatFormat, parameters: dict[str, Any], error: type[JanServeError], reason: str
+) -> None:
+    grammar = tool_grammar(form, parameters)
+    assert grammar.piece == tool_grammar(form, ANY_ARGUMENTS).piece
+    [warning] = grammar.warnings
+    assert warning.startswith("its arguments are held to any JSON object, not to its schema: ")
+    assert reason in warning
+    with pytest.raises(error, match=reason):
+        tool_grammar(form, parameters, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "warnings"),
+    [("hermes", ()), ("lfm2", ()), ("gemma4", (LONG_BOUNDS,)), ("qwen3-coder", (LONG_BOUNDS,))],
+)
+def test_a_length_that_unquoted_text_cannot_be_held_to_is_dropped(
+    name: str, warnings: tuple[str, ...]
+) -> None:
+    form = BY_NAME[name]
+    assert tool_grammar(form, LONG).warnings == warnings
+    if warnings:
+        with pytest.raises(GrammarTooComplex):
+            tool_grammar(form, LONG, strict=True)
+        both: dict[str, Any] = {
+            "type": "object",
+            "properties": {**LONG["properties"], **ELSEWHERE["properties"]},
+        }
+        [warning] = tool_grammar(form, both).warnings
+        assert "outside this document" in warning, "the last reason counts"
+
+
+def test_only_large_bounds_go() -> None:
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {
+            "a": {"type": "string", "maxLength": 524_288, "minLength": 1},
+            "b": {"type": "string", "maxLength": MAX_BOUND},
+            "maxLength": {"anyOf": [{"type": "string", "maxLength": 9999.0}, {"const": {"maxLength": 9999}}]},
+        },
+    }
+    assert without_large_bounds(schema) == {
+        "type": "object",
+        "properties": {
+            "a": {"type": "string", "minLength": 1},
+            "b": {"type": "string", "maxLength": MAX_BOUND},
+            "maxLength": {"anyOf": [{"type": "string"}, {"const": {"maxLength": 9999}}]},
+        },
+    }
+
+
+def test_containers_of_gemma_have_bare_keys_and_no_schema() -> None:
+    schema = {"type": "object", "properties": {"x": {"type": "array", "items": {"type": "integer"}}}}
+    grammar, warnings = tool_arguments(BY_NAME["gemma4"], schema)
+    assert warnings == (FREE_CONTAINERS,)
+    for value in ("[]", "[1,-2.5]", '[{a:true,b-c:[<|"|>x<|"|>]},null]', "{}"):
+        assert matches(grammar, f"{{x:{value}}}"), value
+    for value in ("[1,]", "[1", '[{"a":1}]', "1", "[1 2]"):
+        assert not matches(grammar, f"{{x:{value}}}"), value
+    for name in ("hermes", "lfm2", "qwen3-coder", "minimax-m3"):
+        assert tool_grammar(BY_NAME[name], schema).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "is_free"),
+    [("hermes", False), ("lfm2", False), ("gemma4", True), ("qwen3-coder", True), ("minimax-m3", True)],
+)
+def test_which_notations_have_unquoted_strings(name: str, is_free: bool) -> None:
+    assert has_free_text(BY_NAME[name]) is is_free
+
+
+@each_notation
+def test_the_same_schema_is_the_same_piece(form: ChatFormat) -> None:
+    """So the definitions of several tools are written once."""
+    assert tool_grammar(form, CITY) == tool_grammar(form, {**CITY, "description": "Of a city."})
+    assert tool_grammar(form, CITY).piece.root != tool_grammar(form, ANY_ARGUMENTS).piece.root

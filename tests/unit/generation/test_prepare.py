@@ -1,0 +1,288 @@
+"""What becomes of a request before it is submitted to an engine."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from jan_serve.core.constraint import JsonSchemaConstraint, RegexConstraint
+from jan_serve.core.messages import ImagePart, Message, TextPart, Tool
+from jan_serve.core.model_facts import SpecialToken
+from jan_serve.core.request import (
+    ChatPrompt,
+    GenerationRequest,
+    InfillPrompt,
+    PartsPrompt,
+    TextPrompt,
+    TokenPrompt,
+)
+from jan_serve.core.sampling import SamplingParams, StopConditions
+from jan_serve.errors import InvalidRequest, JanServeError, UnsupportedContent, UnsupportedOperation
+from jan_serve.generation.cache_salt import cache_salt
+from jan_serve.generation.constraint.grammar_cache import GrammarCache
+from jan_serve.generation.prepare import RANDOM_SEED_BITS, PreparedRequest, RequestPreparer, draw_seed
+from jan_serve.generation.profiles import ModelProfile
+from jan_serve.generation.template_choice import TemplateOverride
+from jan_serve.ipc.messages import EngineRequest
+from tests.support.compiling import translate_inline
+from tests.support.fake_client import FakeClient, fake_facts
+from tests.support.rendering import render_inline
+from tests.unit.generation.support import SEED, preparer
+
+pytestmark = pytest.mark.anyio
+
+SHOWS_ALL = "{{ bos_token }}{% for m in messages %}[{{ m.role }}:{{ m.content }}]{% endfor %}"
+HERMES = SHOWS_ALL + "{% for tool in tools %}<tool_call>{{ tool.function.parameters | tojson }}{% endfor %}"
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+BILLING = "x-anthropic-billing-header: cc_version=2.1.0;"
+
+
+def text_request(text: str = "once", **fields: Any) -> GenerationRequest:
+    return GenerationRequest(prompt=TextPrompt(text), **fields)
+
+
+def chat(*contents: str, **fields: Any) -> ChatPrompt:
+    return ChatPrompt(messages=tuple(Message(role="user", content=content) for content in contents), **fields)
+
+
+def client_of(template: str | None = SHOWS_ALL, **facts: Any) -> FakeClient:
+    templates = {} if template is None else {"default": template}
+    return FakeClient(facts=fake_facts(chat_templates=templates, **facts))
+
+
+def preparer_of(**options: Any) -> RequestPreparer:
+    now = datetime(2026, 3, 4, tzinfo=UTC)
+    return RequestPreparer(GrammarCache(translate_inline), render_inline, now=lambda: now, **options)
+
+
+async def prepared(request: GenerationRequest, client: FakeClient | None = None) -> PreparedRequest:
+    return await preparer().prepare(request, client or client_of())
+
+
+async def submitted(request: GenerationRequest, client: FakeClient | None = None) -> EngineRequest:
+    return (await prepared(request, client)).submitted
+
+
+# Prompts
+
+
+async def test_what_is_submitted_for_a_text() -> None:
+    request = text_request(
+        sampling=SamplingParams(temperature=0.0, seed=5, logit_bias={7: 1.5}),
+        stopping=StopConditions(max_tokens=3, stop=("x",)),
+        skip_special_tokens=False,
+    )
+    found = await prepared(request)
+    sent = found.submitted
+    assert (sent.prompt, sent.add_special, sent.parse_special, sent.prompt_param) == (
+        ("once",),
+        True,
+        True,
+        "prompt",
+    )
+    assert (sent.sampling, sent.stopping) == (request.sampling, request.stopping)
+    assert (sent.skip_special_tokens, sent.grammar, sent.guide, sent.visible_specials) == (
+        False,
+        None,
+        None,
+        (),
+    )
+    assert found.parsers is None and found.warnings == ()
+
+
+async def test_token_ids_are_used_as_they_are() -> None:
+    sent = await submitted(GenerationRequest(prompt=TokenPrompt((1, 2), param="input_ids")))
+    assert (sent.prompt, sent.add_special, sent.prompt_param) == (((1, 2),), False, "input_ids")
+
+
+async def test_messages_are_rendered_by_the_models_template() -> None:
+    found = await prepared(GenerationRequest(prompt=chat("Hi", "there")))
+    assert found.submitted.prompt == ("<s>[user:Hi][user:there]",)
+    assert found.submitted.prompt_param == "messages"
+    assert found.parsers is not None
+
+
+async def test_a_missing_template_is_logged_once_a_model(caplog: pytest.LogCaptureFixture) -> None:
+    one = preparer()
+    for client in (client_of(None), client_of(None), FakeClient(name="other")):
+        sent = await one.prepare(GenerationRequest(prompt=chat("Hi")), client)
+        assert str(sent.submitted.prompt[0]).startswith("<|im_start|>user\nHi<|im_end|>")
+    words = "has no chat template: chats are rendered as ChatML"
+    assert [record.message for record in caplog.records] == [f"fake {words}", f"other {words}"]
+
+
+async def test_a_configured_template_replaces_the_models() -> None:
+    asked: list[tuple[str, str | None]] = []
+
+    def profile_of(model: str, requested: str | None) -> ModelProfile:
+        asked.append((model, requested))
+        return ModelProfile(template=TemplateOverride("mine", source="{{ messages[0].content }}!"))
+
+    one = preparer_of(profile_of=profile_of)
+    sent = await one.prepare(GenerationRequest(prompt=chat("Hi"), model="alias"), client_of())
+    assert sent.submitted.prompt == ("Hi!",)
+    assert ("fake", "alias") in asked
+
+
+async def test_models_are_not_shown_which_draft_the_schema_of_a_tool_is_written_in() -> None:
+    schema: dict[str, Any] = {"$schema": DRAFT, "type": "object", "properties": {}}
+    template = "{% for tool in tools %}{{ tool.function.parameters | tojson }}{% endfor %}"
+    prompt = chat("Hi", tools=(Tool(name="now", parameters=schema),))
+    sent = await submitted(GenerationRequest(prompt=prompt), client_of(template))
+    assert sent.prompt[0] == '{"type": "object", "properties": {}}'
+    assert "$schema" in schema, "the caller's own is left as it is"
+
+
+@pytest.mark.parametrize("strips", [True, False])
+async def test_the_billing_line_of_a_client_is_not_part_of_the_prompt(strips: bool) -> None:
+    """It would change the prompt, and so what is cached of it, with each version."""
+    messages = (Message(role="system", content=f"{BILLING}\nBe brief."), Message(role="user", content="Hi"))
+    one = preparer_of(strip_billing_line=strips)
+    text = await one.chat_text(ChatPrompt(messages=messages), client_of())
+    assert (BILLING in text) is not strips
+    assert "Be brief." in text and "Hi" in text
+
+
+FIM = {role: SpecialToken(290 + i, role) for i, role in enumerate(("fim_pre", "fim_suf", "fim_mid"))}
+
+
+async def test_infill_puts_prefix_and_suffix_between_the_models_tokens() -> None:
+    found = await prepared(
+        GenerationRequest(prompt=InfillPrompt("def f(", "):\n")), client_of(special_tokens=FIM)
+    )
+    assert found.submitted.prompt == ((290,), "def f(", (291,), "):\n", (292,))
+    assert not found.submitted.parse_special
+    assert (found.infilled, found.truncated) == (True, False)
+
+
+async def test_infill_without_tokens_is_refused_or_continues_the_prefix() -> None:
+    with pytest.raises(UnsupportedOperation) as caught:
+        await prepared(GenerationRequest(prompt=InfillPrompt("a", "b")))
+    assert caught.value.param == "suffix"
+    found = await prepared(GenerationRequest(prompt=InfillPrompt("a", "b", prefix_only=True)))
+    assert (found.submitted.prompt, found.infilled) == (("a",), False)
+
+
+# Sampling and choices
+
+
+async def test_a_seed_is_drawn_where_none_is_given() -> None:
+    assert (await submitted(text_request())).sampling.seed == SEED
+    assert (await submitted(text_request(sampling=SamplingParams(seed=0)))).sampling.seed == 0
+
+
+def test_a_drawn_seed_leaves_room_for_the_choices() -> None:
+    """llama.cpp takes 0xFFFFFFFF for any seed."""
+    drawn = {draw_seed() for _ in range(50)}
+    assert len(drawn) > 1
+    assert all(0 <= seed < 1 << RANDOM_SEED_BITS for seed in drawn)
+
+
+async def test_bias_by_text_goes_to_every_token_of_it() -> None:
+    request = text_request(sampling=SamplingParams(logit_bias={9: 1.0}), logit_bias_text={"ab": -2.0})
+    assert (await submitted(request)).sampling.logit_bias == {9: 1.0, ord("a"): -2.0, ord("b"): -2.0}
+
+
+@pytest.mark.parametrize(
+    ("n", "best_of", "logprobs", "sequences", "needed"),
+    [
+        (1, 1, None, 1, None),
+        (2, 2, None, 2, None),
+        (2, 3, None, 3, 0),
+        (2, 3, 5, 3, 5),
+        (3, 1, None, 3, None),
+    ],
+)
+async def test_the_choice_among_more_needs_their_probabilities(
+    n: int, best_of: int, logprobs: int | None, sequences: int, needed: int | None
+) -> None:
+    sent = await submitted(text_request(n=n, best_of=best_of, logprobs=logprobs))
+    assert (sent.n, sent.logprobs) == (sequences, needed)
+
+
+async def test_the_salt_of_the_caller_is_that_of_the_prompt() -> None:
+    token = cache_salt.set("of a key")
+    try:
+        assert (await submitted(text_request())).cache_salt == "of a key"
+    finally:
+        cache_salt.reset(token)
+    assert (await submitted(text_request())).cache_salt == cache_salt.get()
+
+
+# Constraints
+
+
+async def test_a_constraint_of_a_text_is_compiled() -> None:
+    sent = await submitted(text_request(constraint=RegexConstraint("[ab]+")))
+    assert sent.grammar is not None and sent.guide is None
+
+
+async def test_a_schema_that_is_not_enforced_is_a_warning_of_a_tool_only() -> None:
+    odd: dict[str, Any] = {"type": "object", "properties": {"x": {"$ref": "https://example.com/x"}}}
+    prompt = chat("Hi", tools=(Tool(name="odd", parameters=odd),))
+    found = await prepared(GenerationRequest(prompt=prompt), client_of(HERMES))
+    assert [warning.partition(":")[0] for warning in found.warnings] == ["tool odd"]
+    assert found.submitted.guide is not None
+    with pytest.raises(InvalidRequest):
+        await prepared(text_request(constraint=JsonSchemaConstraint(odd)))
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("request_", "client", "error", "param"),
+    [
+        (GenerationRequest(prompt=ChatPrompt(messages=())), client_of(), InvalidRequest, "messages"),
+        (
+            GenerationRequest(
+                prompt=ChatPrompt(messages=(Message(role="user", content=(ImagePart("http://x/"),)),))
+            ),
+            client_of(),
+            UnsupportedContent,
+            None,
+        ),
+        (
+            text_request(sampling=SamplingParams(logit_bias={300: 1.0})),
+            client_of(),
+            InvalidRequest,
+            "logit_bias",
+        ),
+        (
+            text_request(sampling=SamplingParams(logit_bias={-1: 1.0})),
+            client_of(),
+            InvalidRequest,
+            "logit_bias",
+        ),
+        (text_request(), client_of(is_embedding_model=True), UnsupportedOperation, "model"),
+    ],
+    ids=["no messages", "image", "bias", "bias below 0", "embedding model"],
+)
+async def test_a_request_that_no_engine_could_serve_is_refused(
+    request_: GenerationRequest, client: FakeClient, error: type[JanServeError], param: str | None
+) -> None:
+    with pytest.raises(error) as refused:
+        await prepared(request_, client)
+    assert param is None or refused.value.param == param
+
+
+# Without generating
+
+
+async def test_a_prompt_is_counted_as_it_would_be_submitted() -> None:
+    one, client = preparer(), client_of()
+    assert await one.count(chat("Hi"), client) == len("<s>[user:Hi]") + 1
+    assert await one.count(PartsPrompt((TextPart("abc"), TextPart("de"))), client) == 5 + 1
+    assert await one.count(PartsPrompt((TextPart("abc"),), add_special=False), client) == 3
+    assert client.requests == []
+    embeds = client_of(is_embedding_model=True)
+    for ask in (one.count(chat("Hi"), embeds), one.chat_text(chat("Hi"), embeds)):
+        with pytest.raises(UnsupportedOperation):
+            await ask
+
+
+async def test_whether_a_template_writes_tools() -> None:
+    assert preparer().shows_tools(client_of(HERMES))
+    assert not preparer().shows_tools(client_of("{{ messages[0].content }}"))
