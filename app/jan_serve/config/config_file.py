@@ -19,7 +19,7 @@ MAX_BYTES: Final = 1 << 20
 _MAX_DEPTH: Final = 50
 
 
-class ConfigFile(msgspec.Struct, frozen=True):
+class ConfigFile(msgspec.Struct, frozen=True, dict=True):
     """The file as read. values: from tomllib, upgraded to the current version, unchecked. version: the file's."""
 
     path: Path
