@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from benchmarks import agent_rows, burst_rows, cache_rows, load_rows, start_rows
+from benchmarks import agent_rows, burst_rows, cache_rows, image_rows, load_rows, start_rows
 from benchmarks.figures import Figures
 from benchmarks.load import Job, burst, words
 from benchmarks.servers import Running
@@ -205,6 +205,9 @@ ROWS = (
         agent_rows.agent_turns,
         needs_ctx=40_960,
     ),
+    Row("first-image", "a question about a picture", "first_ms", "ms", True, image_rows.first_image),
+    Row("second-question", "the next one about it", "first_ms", "ms", True, image_rows.second_question),
+    Row("image-8", "one picture for eight clients", "last_first_s", "s", True, image_rows.eight_clients),
     Row("repeated-text", "editing repeats what is there", "tokens_per_s", "tok/s", False, load_rows.repeated),
     Row(
         "free-text", "what repeats nothing is not slower", "tokens_per_s", "tok/s", False, load_rows.free_text

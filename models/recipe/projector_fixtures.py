@@ -6,9 +6,10 @@ they differ by ``seed`` only. Key and tensor names are those of llama.cpp's ``to
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import sqrt
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 import gguf
 import numpy as np
@@ -24,12 +25,24 @@ ProjectorKind = Literal["mlp", "gemma3", "qwen2vl_merger"]
 """mlp: 16 cells, each attends to earlier ones. gemma3: 9 cells, which attend to each other. qwen2vl_merger: as many
 cells as the size of the image asks for, with positions in three dimensions (M-RoPE)."""
 
-_WIDTH, _FF_WIDTH, _HEADS = 64, 128, 4
-_SHAPES: dict[ProjectorKind, tuple[int, int, int]] = {
-    # Image size, patch size, blocks. Of LLaVA's blocks the last one is never run.
-    "mlp": (32, 8, 3),
-    "gemma3": (48, 8, 2),
-    "qwen2vl_merger": (56, 14, 2),
+
+@dataclass(frozen=True, slots=True)
+class EncoderShape:
+    """Sides of images and of patches in pixels, and the sizes of the blocks."""
+
+    size: int
+    patch: int
+    blocks: int
+    width: int = 64
+    ff_width: int = 128
+    heads: int = 4
+
+
+TINY_SHAPES: Final[dict[ProjectorKind, EncoderShape]] = {
+    # Of LLaVA's blocks the last one is never run.
+    "mlp": EncoderShape(32, 8, 3),
+    "gemma3": EncoderShape(48, 8, 2),
+    "qwen2vl_merger": EncoderShape(56, 14, 2),
 }
 _GEMMA_POOLING = 2
 _QWEN_MERGED = 4
@@ -37,19 +50,25 @@ _QWEN_MERGED = 4
 
 def write_tiny_projector(path: Path, kind: ProjectorKind, *, n_embd: int = 64, seed: int = 0) -> None:
     """A projector for text models of the width ``n_embd``."""
-    size, patch, blocks = _SHAPES[kind]
+    write_projector(path, kind, TINY_SHAPES[kind], n_embd=n_embd, seed=seed)
+
+
+def write_projector(
+    path: Path, kind: ProjectorKind, shape: EncoderShape, *, n_embd: int, seed: int = 0
+) -> None:
+    """As ``write_tiny_projector``, of any size."""
     writer = gguf.GGUFWriter(str(path), "clip")
     writer.add_type("mmproj")
     writer.add_bool("clip.has_vision_encoder", True)
     writer.add_string("clip.projector_type", kind)
     numbers = {
-        "image_size": size,
-        "patch_size": patch,
-        "embedding_length": _WIDTH,
-        "feed_forward_length": _FF_WIDTH,
-        "block_count": blocks,
+        "image_size": shape.size,
+        "patch_size": shape.patch,
+        "embedding_length": shape.width,
+        "feed_forward_length": shape.ff_width,
+        "block_count": shape.blocks,
         "projection_dim": n_embd,
-        "attention.head_count": _HEADS,
+        "attention.head_count": shape.heads,
     }
     if kind == "gemma3":
         numbers["projector.scale_factor"] = _GEMMA_POOLING
@@ -59,39 +78,40 @@ def write_tiny_projector(path: Path, kind: ProjectorKind, *, n_embd: int = 64, s
     writer.add_array("clip.vision.image_mean", [0.5, 0.5, 0.5])
     writer.add_array("clip.vision.image_std", [0.5, 0.5, 0.5])
     writer.add_bool("clip.use_gelu", True)
-    dims = _encoder_dims(kind, size, patch, blocks) | _projector_dims(kind, n_embd)
+    dims = _encoder_dims(kind, shape) | _projector_dims(kind, shape.width, n_embd)
     random = np.random.default_rng(seed)
-    tensors = {name: _weights(random, name, shape) for name, shape in dims.items()}
+    tensors = {name: _weights(random, name, each) for name, each in dims.items()}
     names = {"general.name": f"tiny-{kind}-{seed}", "general.license": "apache-2.0"}
     finish_gguf(writer, None, tensors, chat_template=None, metadata=names, quantize=False)
 
 
-def _encoder_dims(kind: ProjectorKind, size: int, patch: int, blocks: int) -> dict[str, tuple[int, ...]]:
-    dims: dict[str, tuple[int, ...]] = {"v.patch_embd.weight": (_WIDTH, 3, patch, patch)}
+def _encoder_dims(kind: ProjectorKind, shape: EncoderShape) -> dict[str, tuple[int, ...]]:
+    width, ff_width, patch = shape.width, shape.ff_width, shape.patch
+    dims: dict[str, tuple[int, ...]] = {"v.patch_embd.weight": (width, 3, patch, patch)}
     if kind == "qwen2vl_merger":
         # Its patches have two frames, no bias and no table of positions.
-        dims["v.patch_embd.weight.1"] = (_WIDTH, 3, patch, patch)
+        dims["v.patch_embd.weight.1"] = (width, 3, patch, patch)
     else:
-        dims |= {"v.patch_embd.bias": (_WIDTH,), "v.position_embd.weight": ((size // patch) ** 2, _WIDTH)}
+        dims |= {"v.patch_embd.bias": (width,), "v.position_embd.weight": ((shape.size // patch) ** 2, width)}
     around = "v.pre_ln" if kind == "mlp" else "v.post_ln"
-    dims |= {f"{around}.weight": (_WIDTH,), f"{around}.bias": (_WIDTH,)}
-    for number in range(blocks):
+    dims |= {f"{around}.weight": (width,), f"{around}.bias": (width,)}
+    for number in range(shape.blocks):
         block = f"v.blk.{number}."
         for name in ("attn_q", "attn_k", "attn_v", "attn_out"):
-            dims |= {f"{block}{name}.weight": (_WIDTH, _WIDTH), f"{block}{name}.bias": (_WIDTH,)}
+            dims |= {f"{block}{name}.weight": (width, width), f"{block}{name}.bias": (width,)}
         for name in ("ln1", "ln2"):
-            dims |= {f"{block}{name}.weight": (_WIDTH,), f"{block}{name}.bias": (_WIDTH,)}
-        dims |= {f"{block}ffn_up.weight": (_FF_WIDTH, _WIDTH), f"{block}ffn_up.bias": (_FF_WIDTH,)}
-        dims |= {f"{block}ffn_down.weight": (_WIDTH, _FF_WIDTH), f"{block}ffn_down.bias": (_WIDTH,)}
+            dims |= {f"{block}{name}.weight": (width,), f"{block}{name}.bias": (width,)}
+        dims |= {f"{block}ffn_up.weight": (ff_width, width), f"{block}ffn_up.bias": (ff_width,)}
+        dims |= {f"{block}ffn_down.weight": (width, ff_width), f"{block}ffn_down.bias": (width,)}
     return dims
 
 
-def _projector_dims(kind: ProjectorKind, n_embd: int) -> dict[str, tuple[int, ...]]:
+def _projector_dims(kind: ProjectorKind, width: int, n_embd: int) -> dict[str, tuple[int, ...]]:
     if kind == "gemma3":
-        return {"mm.input_projection.weight": (_WIDTH, n_embd), "mm.soft_emb_norm.weight": (_WIDTH,)}
-    width, hidden = (_WIDTH, n_embd) if kind == "mlp" else (_QWEN_MERGED * _WIDTH, _QWEN_MERGED * _WIDTH)
+        return {"mm.input_projection.weight": (width, n_embd), "mm.soft_emb_norm.weight": (width,)}
+    inputs, hidden = (width, n_embd) if kind == "mlp" else (_QWEN_MERGED * width, _QWEN_MERGED * width)
     return {
-        "mm.0.weight": (hidden, width),
+        "mm.0.weight": (hidden, inputs),
         "mm.0.bias": (hidden,),
         "mm.2.weight": (n_embd, hidden),
         "mm.2.bias": (n_embd,),

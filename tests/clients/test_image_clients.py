@@ -10,6 +10,7 @@ import pytest
 from jan_serve.resources import builtin_model
 from models.recipe.projector_fixtures import write_tiny_projector
 from tests.clients.running import run_client
+from tests.clients.test_node_clients import FOLDER, NODE, needs_node
 from tests.integration.http.support import serving_models
 
 PYTHON = Path(__file__).parents[2] / ".venv-clients" / "bin" / "python"
@@ -18,10 +19,9 @@ CASES = (
     "openai_chat", "openai_responses", "anthropic_messages", "ollama_chat", "huggingface_chat", "langchain",
 )  # fmt: skip
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.skipif(not PYTHON.exists(), reason="the clients are not installed (scripts/install-clients)"),
-]
+NODE_CASES = ("openaiNode", "anthropicNode", "ollamaNode", "aiSdk")
+
+pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +35,14 @@ def seeing_url(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
         yield server.url()
 
 
+@pytest.mark.skipif(not PYTHON.exists(), reason="the clients are not installed (scripts/install-clients)")
 @pytest.mark.parametrize("case", CASES)
 def test_a_client_sends_an_image(seeing_url: str, case: str) -> None:
     run_client(PYTHON, RUN, case, seeing_url)
+
+
+@needs_node
+@pytest.mark.parametrize("case", NODE_CASES)
+def test_a_client_in_javascript_sends_an_image(seeing_url: str, case: str) -> None:
+    assert NODE is not None
+    run_client(NODE, FOLDER / "run_images.mjs", case, seeing_url)

@@ -12,13 +12,11 @@ from tests.clients.running import run_client
 FOLDER = Path(__file__).with_name("node")
 NODE = shutil.which("node")
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.skipif(
-        NODE is None or not (FOLDER / "node_modules").is_dir(),
-        reason="the JavaScript clients are not installed (make test-clients)",
-    ),
-]
+needs_node = pytest.mark.skipif(
+    NODE is None or not (FOLDER / "node_modules").is_dir(),
+    reason="the JavaScript clients are not installed (make test-clients)",
+)
+pytestmark = [pytest.mark.integration, needs_node]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 
+import pytest
 from playwright.sync_api import FilePayload, Page, Route, expect
 
 from tests.page.support import CHATS, Tab, cancelled
@@ -212,14 +213,46 @@ def test_settings_and_text_files_go_with_the_question(tab: Tab) -> None:
     ]
 
 
-def test_pictures_go_to_a_model_that_sees_them(tab: Tab) -> None:
+@pytest.fixture
+def seeing(tab: Tab) -> Tab:
+    """Its models see pictures."""
     models = get(tab.url, "/models").json()
     for model in models["data"]:
         model["architecture"]["input_modalities"].append("image")
     tab.page.route("**/models", lambda route: route.fulfill(json=models))
     tab.page.reload()
-    asked = tab.answer_chats_with({"content": "A dot."})
     tab.page.get_by_role("button", name="Attach pictures or text files").wait_for()
+    return tab
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        "new ClipboardEvent('paste', {clipboardData: data, bubbles: true, cancelable: true})",
+        "new DragEvent('drop', {dataTransfer: data, bubbles: true, cancelable: true})",
+    ],
+    ids=["pasted", "dropped"],
+)
+def test_a_picture_is_pasted_or_dropped(seeing: Tab, event: str) -> None:
+    asked = seeing.answer_chats_with({"content": "A dot."})
+    seeing.question.evaluate(
+        f"""(field, bytes) => {{
+            const data = new DataTransfer();
+            data.items.add(new File([new Uint8Array(bytes)], "dot.png", {{type: "image/png"}}));
+            field.dispatchEvent({event});
+        }}""",
+        list(PIXEL),
+    )
+    expect(seeing.page.locator(".attached").get_by_role("img", name="dot.png")).to_have_count(1)
+    seeing.ask("What is it?")
+    seeing.wait_for_answer()
+    url = f"data:image/png;base64,{b64encode(PIXEL).decode()}"
+    assert asked[0]["messages"][0]["content"][1] == {"type": "image_url", "image_url": {"url": url}}
+
+
+def test_pictures_go_to_a_model_that_sees_them(seeing: Tab) -> None:
+    tab = seeing
+    asked = tab.answer_chats_with({"content": "A dot."})
     files: list[FilePayload] = [
         {"name": name, "mimeType": "image/png", "buffer": PIXEL} for name in ("dot.png", "other.png")
     ]

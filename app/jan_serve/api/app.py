@@ -42,6 +42,7 @@ from jan_serve.api.http.deferred_routes import DeferredRoutes, all_routes
 from jan_serve.api.http.request_context import RequestContext
 from jan_serve.api.http.request_record import record_of
 from jan_serve.api.http.sse import StreamSettings
+from jan_serve.api.image_fetcher import image_fetcher
 from jan_serve.api.lifecycle import Lifecycle
 from jan_serve.api.management import Management
 from jan_serve.api.management.managed_store import ManagedStore
@@ -108,7 +109,7 @@ def create_app(
             now=lambda: datetime.now().astimezone(),
             profile_of=profile_of,
             strip_billing_line=settings.strip_billing_line,
-            images=ImageReader(decoder, seeing=_seeing(management)),
+            images=ImageReader(decoder, image_fetcher(settings.image_hosts), _seeing(management)),
         ),
         running=running,
         streams=StreamSettings(settings.sse_ping_s, settings.write_timeout_s),

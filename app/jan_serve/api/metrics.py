@@ -154,9 +154,14 @@ _COUNTERS: Final[tuple[tuple[str, str, Callable[[ModelStatus], float]], ...]] = 
         lambda model: model.stats.made_way_total,
     ),
     (
-        "engine_prefill_tiles",
-        "Pieces of prompts that were made longer to fill a tile of the attention.",
-        lambda model: model.stats.prefill_tiles_total,
+        "engine_stream_pauses",
+        "Pauses of running answers in which prompts were read.",
+        lambda model: model.stats.stream_pauses_total,
+    ),
+    (
+        "engine_mixed_steps",
+        "Steps that computed prompts and running answers together.",
+        lambda model: model.stats.mixed_steps_total,
     ),
     (
         "engine_forced_tokens",

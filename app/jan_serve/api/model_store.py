@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Protocol
 
+from jan_serve.core.calibration import Calibration
 from jan_serve.core.listed_model import ListedModel
 from jan_serve.core.model_details import ModelDetails
 from jan_serve.core.pull_step import PullStep
@@ -52,6 +53,17 @@ class ModelStore(Protocol):
         """Keep an upload as the LoRA adapter of a variant of the model `base`; returns the digest as variants have it.
 
         Raises InvalidRequest, ModelNotFound, InvalidModel for a file that does not fit the model, StoreError.
+        """
+        ...
+
+    async def calibration(self, name: str | None) -> tuple[str, Calibration | None]:
+        """The canonical name of a model, and its calibration. None is the default model. Raises ModelNotFound."""
+        ...
+
+    async def keep_calibration(self, name: str | None, calibration: Calibration | None) -> str:
+        """Replace or (None) delete a model's calibration; returns its canonical name.
+
+        Raises ModelNotFound, StoreError.
         """
         ...
 

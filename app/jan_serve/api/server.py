@@ -56,21 +56,25 @@ class ModelServer(DrainingServer):
         self._running = parts.running
         self._models = models
         self._in_memory_at = time.monotonic()
-        self._was_loaded = False
+        self._needed: set[TemplateRendererPool | ConstraintCompilerPool | ImageDecoderPool] = set()
 
     async def main_loop(self) -> None:
         self._in_memory_at = time.monotonic()  # no request could arrive before
         await super().main_loop()
 
     async def attend(self, idle_s: float) -> None:
-        """Have helper processes ready once a model is loaded, and none after a rest without models."""
-        is_loaded = any(model.state == "ready" for model in self._models.snapshot().models)
+        """Have helper processes ready once a model that needs them is loaded, and none after a rest without models."""
+        ready = [model.facts for model in self._models.snapshot().models if model.state == "ready"]
+        sees = any(facts is not None and "vision" in facts.modalities for facts in ready)
         for helpers in self._helpers:
-            if is_loaded and not self._was_loaded:
+            is_needed = sees if isinstance(helpers, ImageDecoderPool) else bool(ready)
+            if is_needed and helpers not in self._needed:
                 await helpers.start()
+                self._needed.add(helpers)
+            elif not is_needed:
+                self._needed.discard(helpers)
             if idle_s >= _HELPERS_KEPT_S:
                 await helpers.rest()
-        self._was_loaded = is_loaded
 
     def idle_s(self) -> float:
         now = time.monotonic()

@@ -42,6 +42,14 @@ class AccessOptions(BaseModel):
         Field(description="Names accepted in the Host header besides loopback names and the bound address."),
         Flag(ACCESS_GROUP, name="--allowed-host", metavar="NAME"),
     ] = ()
+    image_hosts: Annotated[
+        StrList,
+        Field(
+            description="Hosts from which images that requests name by URL are fetched: NAME, or NAME:PORT."
+            " Without any, none is fetched."
+        ),
+        Flag(ACCESS_GROUP, name="--image-host", metavar="NAME"),
+    ] = ()
     allowed_origins: Annotated[
         StrList,
         Field(
@@ -93,7 +101,7 @@ class AccessOptions(BaseModel):
                 raise ValueError("a key may hold printable ASCII characters without blanks only")
         return keys
 
-    @field_validator("allowed_hosts")
+    @field_validator("allowed_hosts", "image_hosts")
     @classmethod
     def _check_hosts(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
         for host in hosts:

@@ -124,34 +124,17 @@ class ModelOptions(BaseModel):
         ),
         Flag(MEMORY_GROUP),
     ] = 16
-    step_target_s: Annotated[
-        float,
-        Field(
-            ge=0,
-            le=60,
-            description="Target time of a prefill chunk while answers stream; up to a second on slow hardware. 0 does"
-            " not split prompts.",
-        ),
-        Flag(MEMORY_GROUP),
-    ] = 0.1
     stream_share: Annotated[
-        float,
+        float | None,
         Field(
             ge=0.05,
             le=0.95,
             description="Share of compute time reserved for streaming answers while prompts or embedding inputs are"
-            " processed; less of it processes those sooner.",
+            " processed; less of it processes those sooner. Automatic: beside prompts, by the number of answers and of"
+            " prompts, with at most one noticeable pause in 20 tokens; beside embedding inputs, 0.7.",
         ),
         Flag(MEMORY_GROUP),
-    ] = 0.7
-    prefill_tiles: Annotated[
-        bool,
-        Field(
-            description="While answers stream, prefill in chunks of 64 tokens on CPUs that process them faster than"
-            " shorter ones."
-        ),
-        Flag(MEMORY_GROUP),
-    ] = True
+    ] = None
     idle_cells: Annotated[
         int | None,
         Field(

@@ -42,8 +42,8 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
     """Counters since the worker started (`*_total`), gauges of now. Forced tokens were generated without sampling.
     drafted, accepted: tokens that were guessed, and those of them that were right.
     shared: of the cached tokens, those that a running sequence had computed. passed: times that a waiting sequence was
-    passed by one with a cached prefix. made_way: finished sequences that went to RAM for running ones. prefill_tiles:
-    pieces of prompts that were made longer, so that they fill a tile of the attention.
+    passed by one with a cached prefix. made_way: finished sequences that went to RAM for running ones. stream_pauses:
+    of running streams while prompts were read. mixed_steps: steps that decoded and prefilled.
     saved, restored: sequences out of the KV cache and back into it; cache_ram_bytes: RAM of the saved ones.
 
     states: of sequences, kept for other servers or brought from them.
@@ -58,7 +58,8 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
     shared_tokens_total: int = 0
     passed_total: int = 0
     made_way_total: int = 0
-    prefill_tiles_total: int = 0
+    stream_pauses_total: int = 0
+    mixed_steps_total: int = 0
     generated_tokens_total: int = 0
     forced_tokens_total: int = 0
     running: int = 0

@@ -29,9 +29,9 @@ from jan_serve.engine.llama.context import (
 from jan_serve.engine.media.encoder import MediaEncoder
 from jan_serve.engine.media.media_steps import MediaSteps
 from jan_serve.engine.phase import PhaseClock
-from jan_serve.engine.scheduling.prefill_chunks import Pacer, prefill_budget
 from jan_serve.engine.scheduling.prefill_costs import CachePosition
 from jan_serve.engine.scheduling.scheduler import Admission, PlanItem, Scheduler
+from jan_serve.engine.scheduling.step_planning import StepPlanning
 from jan_serve.engine.sequence import Sequence, SequenceStatus
 from jan_serve.engine.sequence_output import SequenceOutput
 from jan_serve.engine.step_clock import StepClock
@@ -80,16 +80,11 @@ class Engine:
             share_prefill=settings.share_prefill,
             prefer_cached=settings.prefer_cached,
         )
-        self._pacer = Pacer(
-            settings.step_target_s,
-            context.n_batch,
-            stream_share=settings.stream_share,
-            tiles=settings.prefill_tiles,
-        )
+        self._planning = StepPlanning(context.n_batch, settings.stream_share)
         # A recurrent memory cannot be cut, so it cannot drop a rejected draft.
         can_draft = not context.model.is_recurrent
         self._drafter = Drafter(
-            self._pacer,
+            self._planning.costs,
             settings.prompt_lookup if can_draft else "off",
             draft_model if can_draft else None,
             longest=self._memory.cells.capacity,
@@ -139,7 +134,8 @@ class Engine:
             shared_tokens_total=self._shared,
             passed_total=self._scheduler.passed_total,
             made_way_total=memory.made_way_total,
-            prefill_tiles_total=self._pacer.tiles_total,
+            stream_pauses_total=self._planning.pauses_total,
+            mixed_steps_total=self._planning.mixed_total,
             generated_tokens_total=self._output.generated,
             forced_tokens_total=self._output.forced,
             running=len(self._scheduler.running),
@@ -206,10 +202,14 @@ class Engine:
         times = self._step_clock
         times.begin()
         self._admit()
+        now = self._clock()
         ready = self._media.ready(self._scheduler.running, self._fail)
-        turn = self._scheduler.next_turn(self._clock(), ready)
-        budget = prefill_budget(self._pacer, turn, cells=self._memory.cells.used)
-        plan = self._make_room(self._scheduler.plan(self._batch.capacity, budget, turn))
+        turn = self._planning.plan(
+            self._scheduler.next_turn(now, ready), cells=self._memory.cells.used, now=now
+        )
+        plan = self._make_room(
+            self._scheduler.plan(self._batch.capacity, turn.max_prefill, turn.streams, turn.reads)
+        )
         self._must_wait = self._media.is_waiting and not plan
         media = [item for item in plan if item.is_media]
         plan = [item for item in plan if not item.is_media] if media else self._with_drafts(plan)
@@ -217,7 +217,7 @@ class Engine:
         with times.part("forward"):
             is_computed = self._compute_media(media)
         if is_computed and media and not plan:
-            self._observe(plan, media, self._clock() - started)
+            self._observe_prefill(plan, media, self._clock() - started)
             times.end(prefills=True)
         elif is_computed and plan:
             indices = self._fill(plan)
@@ -225,12 +225,15 @@ class Engine:
             with times.part("forward"):
                 code = self._decode(plan, self._batch)
             if code == DECODE_OK:
-                self._observe(plan, media, self._clock() - started)
+                if only_decode:
+                    self._count_step(self._batch.size)
+                else:
+                    self._observe_prefill(plan, media, self._clock() - started)
                 with times.part("sampling"):
                     self._commit(plan, indices)
                 times.end(prefills=not only_decode)
                 if only_decode:
-                    self._drafter.observe_step(self._batch.size, self._clock() - started)
+                    self._planning.observe(self._batch.size, 0, self._clock() - started)
             else:
                 self._recover(plan, code)
                 if code not in (DECODE_NO_CELLS, DECODE_ABORTED):
@@ -382,21 +385,23 @@ class Engine:
                 self._prefilling = frozenset()
                 self._context.abort_flag.clear()
 
-    def _observe(self, plan: list[PlanItem], media: list[PlanItem], seconds: float) -> None:
+    def _observe_prefill(self, plan: list[PlanItem], media: list[PlanItem], seconds: float) -> None:
         """Learn from a step. plan: not committed yet; media: committed."""
         decode = sum(item.size for item in plan if item.is_decode)
-        drafted = sum(item.size - item.count for item in plan if item.is_decode)
         cells = sum(item.count for item in media)
         tokens = sum(item.size for item in plan)
         prefill = cells + tokens - decode
         before = sum(
             item.count * (item.sequence.num_computed + item.count / 2) for item in plan if not item.is_decode
         ) + sum(item.count * (item.sequence.num_computed - item.count / 2) for item in media)
-        position = CachePosition(before / max(1, prefill), self._memory.cells.used + tokens)
-        self._pacer.observe(decode, prefill, seconds, num_drafted=drafted, position=position)
+        position = CachePosition(before / prefill, self._memory.cells.used + tokens)
+        self._planning.observe(decode, prefill, seconds, position)
+        self._count_step(cells + tokens)
+
+    def _count_step(self, size: int) -> None:
         self._steps += 1
-        self._computed += cells + tokens
-        self._step_sizes[bisect.bisect_left(STEP_SIZES, cells + tokens)] += 1
+        self._computed += size
+        self._step_sizes[bisect.bisect_left(STEP_SIZES, size)] += 1
 
     def _recover(self, plan: list[PlanItem], code: int) -> None:
         """After a failed decode: the plan's sequences stay as they were, or their requests fail."""

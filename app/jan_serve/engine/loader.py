@@ -67,22 +67,17 @@ class LoadedModel(msgspec.Struct):
 
 
 def resolved(settings: EngineSettings, facts: ModelFacts, cache_sequences: int) -> EngineSettings:
-    """The settings with the values that the loaded model decides in place of the automatic ones.
-
-    prefill_tiles: whether ggml_compute_forward_flash_attn_ext_tiled may compute the attention.
-    """
+    """The settings with the values that the loaded model decides in place of the automatic ones."""
     on_cpu, has_flash = facts.n_gpu_layers == 0, settings.flash_attn != "off"
     idle_cells = settings.idle_cells
     if idle_cells is None:
         idle_cells = IDLE_CELLS if on_cpu and has_flash else SLOW_COPY_IDLE_CELLS
-    has_tiled_types = {settings.type_k, settings.type_v} in ({"f16"}, {"f32"})
     return msgspec.structs.replace(
         settings,
         n_ctx=facts.n_ctx,
         parallel=facts.parallel,
         cache_sequences=cache_sequences,
         idle_cells=idle_cells,
-        prefill_tiles=settings.prefill_tiles and on_cpu and has_flash and has_tiled_types,
     )
 
 

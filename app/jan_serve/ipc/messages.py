@@ -51,8 +51,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     layer_bytes, other_bytes: tensor sizes from the GGUF header (per block; the rest), to fit layers into devices.
     n_ctx_train, k_elements, v_elements: from the header; the trained length, and the elements of one token in the KV
     cache over all blocks.
-    step_target_s: target time of a step with prefill beside running streams; 0 does not cut prefill.
-    stream_share, prefill_tiles: see engine.scheduling.prefill_chunks. idle_cells: see engine.cache.sequence_memory.
+    stream_share: see engine.scheduling.step_planner. idle_cells: see engine.cache.sequence_memory.
     share_prefill, prefer_cached: see engine.scheduling.scheduler. jump_forward: forced text is not sampled.
     max_tokens_ceiling: max tokens of any completion; 0: only the context limits it.
     """
@@ -81,9 +80,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     cache_disk_bytes: int | None = None
     cache_dir: str | None = None
     cache_ram_most: int | None = None
-    step_target_s: float = 0.1
-    stream_share: float = 0.7
-    prefill_tiles: bool = True
+    stream_share: float | None = None
     idle_cells: int | None = None
     share_prefill: bool = True
     prefer_cached: bool = True

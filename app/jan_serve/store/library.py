@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from jan_serve.core.calibration import Calibration
 from jan_serve.core.listed_model import HeaderFacts, ListedModel
 from jan_serve.core.model_source import MAX_ADAPTERS
 from jan_serve.core.variant import Variant
 from jan_serve.errors import InvalidRequest, JanServeError, ModelNotFound
 from jan_serve.store.blobs import Blobs
+from jan_serve.store.calibrations import CalibrationIndex
 from jan_serve.store.files.disk_space import storage_error
 from jan_serve.store.gguf.gguf_header import GgufHeader, read_gguf_header
 from jan_serve.store.gguf.model_file import MAX_PARTS, PartName
@@ -45,6 +47,7 @@ class ModelLibrary:
         self._models_dir = models_dir
         self._index = ModelIndex(models_dir)
         self._variants = VariantIndex(models_dir)
+        self._calibrations = CalibrationIndex(models_dir)
         self.blobs = Blobs(models_dir, self._index)
         self._make_puller = make_puller
         self._puller: Puller | None = None
@@ -158,6 +161,23 @@ class ModelLibrary:
         if entry is None:
             raise ModelNotFound(name)
         return remove_model(entry, self._models_dir, self._index)
+
+    def calibration(self, name: str | None) -> tuple[str, Calibration | None]:
+        """The canonical name of a model, and its calibration. Raises as `find`."""
+        entry = self._resolver.resolve_with_adapter(name)[0]
+        return entry.name, self._calibrations.get(entry)
+
+    def keep_calibration(self, name: str | None, calibration: Calibration | None) -> str:
+        """Replace or (None) delete a model's calibration; returns its canonical name. Raises as `find`; StoreError."""
+        entry = self._resolver.resolve_with_adapter(name)[0]
+        try:
+            if calibration is None:
+                self._calibrations.remove(entry.name)
+            else:
+                self._calibrations.put(entry, calibration)
+        except OSError as error:
+            raise storage_error(error, self._models_dir) from error
+        return entry.name
 
     async def plan(self, text: str, revision: str | None) -> PullPlan:
         """Raises as Puller.plan."""

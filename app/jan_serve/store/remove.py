@@ -1,4 +1,4 @@
-"""Deletes a model from the models folder: its files, its record and empty folders. Follows no links.
+"""Deletes a model from the models folder: its files, its record, its calibration and empty folders. Follows no links.
 
 The caller checks that the model is not in use. Files that other models use stay.
 """
@@ -12,6 +12,7 @@ from stat import S_ISREG
 import msgspec
 
 from jan_serve.errors import InvalidRequest
+from jan_serve.store.calibrations import CalibrationIndex
 from jan_serve.store.files.disk_space import storage_error
 from jan_serve.store.gguf.model_file import PartName
 from jan_serve.store.index import ModelIndex
@@ -55,6 +56,7 @@ def remove_model(entry: ModelEntry, models_dir: Path, index: ModelIndex) -> Remo
             if S_ISREG(status.st_mode) and status.st_nlink == 1:
                 n_freed += status.st_size
         index.remove(entry.name)
+        CalibrationIndex(models_dir).remove(entry.name)
         for folder in {parent for path in paths for parent in path.parents}:
             _remove_if_empty(folder, models_dir)
     except OSError as error:

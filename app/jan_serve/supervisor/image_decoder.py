@@ -1,4 +1,4 @@
-"""Decodes images in killable processes, which the first image starts.
+"""Decodes images in killable processes. The first one starts with a model that sees, or with the first image.
 
 `ImageDecoderPool.decode` is a `generation.ports.ImageDecoder`.
 """
@@ -49,7 +49,8 @@ class ImageDecoderPool:
         return reply.pixels
 
     async def start(self) -> None:
-        """Nothing: few requests have images, and the first one starts a process."""
+        """Start one process, so the first image does not wait for it."""
+        await self._pool.start()
 
     async def rest(self) -> None:
         """End the processes that have no request; the next one starts one."""

@@ -20,6 +20,7 @@ ASKED: dict[str, Any] = {
     "urgent": {"question": "Urgent?", "type": "yes_no"},
     "stars": {"question": "How many stars?", "type": "number", "min": 1, "max": 3},
 }
+NOUL = {"type": "noul", "instructions": "?"}
 BODY: dict[str, Any] = {"state": {"ticket": "charged twice"}, "questions": ASKED}
 
 
@@ -166,6 +167,40 @@ async def test_a_wrong_question_of_system_one_is_told_what_is_wrong(
     status, reply = await call("/v1/systemone", body)
     assert status == 400
     assert words in reply["error"]["message"]
+
+
+EXAMPLE: dict[str, Any] = {"state": "s", "question": "?", "options": ["a", "b"], "answer": "a"}
+REFUSED_EXAMPLES: dict[str, tuple[list[dict[str, Any]], str]] = {
+    "too few": ([EXAMPLE] * 9, "9 are too few to fit a temperature, which needs 10"),
+    "none": ([], "0 are too few"),
+    "too many": ([EXAMPLE] * 1001, "limit is 1000"),
+    "no option": ([EXAMPLE, EXAMPLE | {"answer": "c"}], "examples.1.answer: 'c' is not an option"),
+    "true is not 1": (
+        [{"state": "s", "question": "?", "type": "number", "min": 0, "max": 1, "answer": True}],
+        "examples.0.answer: 'True' is not an option",
+    ),
+    "one option": ([EXAMPLE | {"options": ["a"]}], "examples.0.options: at least two"),
+    "a duplicate": ([EXAMPLE | {"options": ["a", "a"]}], "examples.0.options: 'a' occurs twice"),
+}
+
+
+@anyio
+@pytest.mark.parametrize("case", REFUSED_EXAMPLES)
+async def test_wrong_examples_are_refused(case: str) -> None:
+    examples, words = REFUSED_EXAMPLES[case]
+    async with http_client(model()) as client:
+        kept = await client.post("/v1/decide/calibration", json={"examples": examples})
+    assert kept.status_code == 400
+    assert words in kept.json()["error"]["message"]
+
+
+@anyio
+async def test_a_calibrated_request_has_no_temperature_of_its_own() -> None:
+    status, reply = await call("/v1/decide", BODY | {"calibrated": True, "temperature": 2.0})
+    assert (status, reply["error"]["param"]) == (400, "temperature")
+    for path, body in (("/v1/decide", BODY), ("/v1/systemone", {"state": "s", "questions": {"q": NOUL}})):
+        status, reply = await call(path, body | {"calibrated": True})
+        assert status == 400 and "keeps no calibrations" in reply["error"]["message"]
 
 
 @anyio

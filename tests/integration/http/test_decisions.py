@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.integration.http.support import COMPLETIONS, assert_clean_log, error_of, serving_models
-from tests.support.raw_http import post
+from tests.support.raw_http import get, post
 from tests.support.served import Served
 
 pytestmark = pytest.mark.integration
@@ -95,6 +95,61 @@ def test_system_one_has_the_same_numbers(server: Served) -> None:
     assert [answer["probabilities"][option] for option in options] == pytest.approx(
         [item["probability"] for item in wanted["options"]]
     )
+
+
+def examples(server: Served, count: int) -> list[dict[str, Any]]:
+    """Answered by the most probable option, but every third by the next one."""
+    made: list[dict[str, Any]] = []
+    for number in range(count):
+        asked = CHOICE | {"question": f"what is number {number}?"}
+        options = decided(server, {"q": asked})["answers"]["q"]["options"]
+        ranked = sorted(options, key=lambda item: -item["probability"])
+        made.append({"state": STATE, **asked, "answer": ranked[number % 3 == 0]["option"]})
+    return made
+
+
+def test_a_calibration_is_kept_and_applied(server: Served, tmp_path: Path) -> None:
+    path = "/v1/decide/calibration?model=exact-llama"
+    plain = decided(server, {"q": CHOICE})
+    body = {"state": STATE, "questions": {"q": CHOICE}, "calibrated": True}
+    response = post(server.url(), "/v1/decide", body)
+    assert response.status == 400 and "has no calibration" in error_of(response)["message"]
+    file = tmp_path / "examples.jsonl"
+    lines = [json.dumps(example) for example in examples(server, 12)]
+    file.write_text("\n".join(lines), encoding="utf-8")
+    command = [sys.executable, "-m", "jan_serve", "decide", "exact-llama", "--url", server.url()]
+    done = subprocess.run(
+        [*command, "--calibrate", str(file), "--json"], capture_output=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    kept = json.loads(done.stdout)["calibration"]
+    assert get(server.url(), path).json() == {"model": "exact-llama", "calibration": kept}
+    assert (kept["examples"], kept["accuracy"]) == (12, pytest.approx(2 / 3))
+    assert kept["loss_after"] <= kept["loss_before"]
+    calibrated = decided(server, {"q": CHOICE}, calibrated=True)
+    by_hand = decided(server, {"q": CHOICE}, temperature=kept["temperature"])
+    assert calibrated["calibration"] == {"temperature": kept["temperature"], "examples": 12}
+    assert (plain["calibration"], by_hand["calibration"]) == (None, None)
+    assert calibrated["answers"] == by_hand["answers"]
+    asked = {
+        "type": "choice",
+        "instructions": CHOICE["question"],
+        "criteria": dict.fromkeys(CHOICE["options"]),
+    }
+    body = {"state": STATE, "questions": {"q": asked}, "calibrated": True}
+    reply = post(server.url(), "/v1/systemone", body).json()
+    assert reply["calibration"] == calibrated["calibration"]
+    assert list(reply["answers"]["q"]["probabilities"].values()) == pytest.approx(
+        [item["probability"] for item in by_hand["answers"]["q"]["options"]]
+    )
+    file.write_text("\n".join(lines[:3]), encoding="utf-8")
+    few = subprocess.run([*command, "--calibrate", str(file)], capture_output=True, check=False, timeout=120)
+    assert few.returncode != 0 and b"3 are too few" in few.stderr
+    file.write_text(lines[0] + "\n{", encoding="utf-8")
+    broken = subprocess.run(
+        [*command, "--calibrate", str(file)], capture_output=True, check=False, timeout=120
+    )
+    assert broken.returncode == 2 and b"line 2 is not JSON" in broken.stderr
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {

@@ -1,13 +1,17 @@
-"""What ends with the server, even if an interrupt cancels the end."""
+"""Which helper processes are ready, and what ends with the server, even if an interrupt cancels the end."""
 
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import uvicorn
 
-from jan_serve.api.server import serve_and_close
+from jan_serve.api.lifecycle import Lifecycle
+from jan_serve.api.server import ModelServer, serve_and_close
+from jan_serve.supervisor.image_decoder import ImageDecoderPool
 
 pytestmark = pytest.mark.anyio
 
@@ -50,3 +54,58 @@ async def test_an_interrupt_of_the_end_skips_nothing(slow: str) -> None:
     with pytest.raises(asyncio.CancelledError):
         await serving
     assert ended == ["models", "control", "renderer", "translator"]
+
+
+class Helpers:
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    async def start(self) -> None:
+        self.calls.append("start")
+
+    async def rest(self) -> None:
+        self.calls.append("rest")
+
+
+class Decoders(Helpers, ImageDecoderPool):
+    def __init__(self) -> None:
+        Helpers.__init__(self)
+
+
+class Loaded:
+    """A manager whose loaded models have these modalities."""
+
+    def __init__(self) -> None:
+        self.modalities: list[tuple[str, ...]] = []
+
+    def snapshot(self) -> Any:
+        models = [
+            SimpleNamespace(state="ready", facts=SimpleNamespace(modalities=each)) for each in self.modalities
+        ]
+        return SimpleNamespace(models=[*models, SimpleNamespace(state="loading", facts=None)])
+
+
+async def test_helpers_are_ready_once_a_model_needs_them() -> None:
+    renderer, decoder, models = Helpers(), Decoders(), Loaded()
+    fakes: Any = (renderer, decoder)
+    parts: Any = SimpleNamespace(lifecycle=Lifecycle(), running=None)
+    manager: Any = models
+    server = ModelServer(uvicorn.Config(lambda: None), parts, manager, 0.0, helpers=fakes)
+    steps: tuple[tuple[list[tuple[str, ...]], tuple[list[str], list[str]]], ...] = (
+        ([], ([], [])),
+        ([("text",)], (["start"], [])),
+        ([("text",), ("text", "vision")], ([], ["start"])),
+        ([("text", "vision")], ([], [])),
+        ([("text",)], ([], [])),
+        ([], ([], [])),
+        ([("vision",)], (["start"], ["start"])),
+    )
+    for modalities, calls in steps:
+        models.modalities = modalities
+        await server.attend(0.0)
+        assert (renderer.calls, decoder.calls) == calls
+        renderer.calls.clear()
+        decoder.calls.clear()
+    models.modalities = []
+    await server.attend(1e9)
+    assert (renderer.calls, decoder.calls) == (["rest"], ["rest"])

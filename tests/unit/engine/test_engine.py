@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_OK
 from jan_serve.engine.phase import PhaseClock
 from jan_serve.engine.sampler import Sampled
 from jan_serve.engine.scheduling.prefill_costs import TILE
+from jan_serve.engine.scheduling.step_planner import BEGUN_TOKENS
 from jan_serve.engine.sequence import Sequence
 from jan_serve.ipc.messages import EngineSettings
 from tests.support.clock import TurnedClock
@@ -132,20 +134,21 @@ def stream_of(token: int, count: int) -> Sequence:
     return sequence
 
 
-def test_prompts_that_arrived_together_are_prefilled_before_the_first_stream_continues() -> None:
-    """1,600 tokens take three steps and eight seconds."""
+def test_short_prompts_that_arrived_together_are_prefilled_before_their_streams_run() -> None:
+    """1,600 tokens take eight seconds."""
     context = Timed()
     engine = engine_of(context, parallel=16, clock=context.clock)
     sequences = [stream_of(token, 100) for token in range(16)]
     engine.add(sequences[:1])
     engine.step()
     engine.add(sequences[1:])
-    for _ in range(3):
+    while not all(sequence.num_generated for sequence in sequences):
         engine.step()
-    assert all(sequence.num_generated > 0 for sequence in sequences)
+    assert max(sequence.num_generated for sequence in sequences) <= BEGUN_TOKENS
+    assert engine.stats().stream_pauses_total > 1
 
 
-def test_a_prompt_that_arrives_later_is_prefilled_in_chunks() -> None:
+def test_a_prompt_that_arrives_later_is_prefilled_in_pauses_of_the_stream() -> None:
     context = Timed()
     engine = engine_of(context, clock=context.clock)
     first, late = stream_of(0, 100), stream_of(1, 700)
@@ -154,36 +157,35 @@ def test_a_prompt_that_arrives_later_is_prefilled_in_chunks() -> None:
     assert first.state.first_token is not None
     late.state.arrived = first.state.first_token + 0.1
     engine.add([late])
-    while not late.num_computed:
+    times: list[float] = []
+    while not late.num_generated:
+        generated = first.num_generated
         engine.step()
-    assert late.num_computed < TILE
+        if first.num_generated > generated:
+            times.append(context.clock())
+    assert len(times) > 60
+    assert max(later - earlier for earlier, later in itertools.pairwise(times)) < 1.5
+    assert engine.stats().stream_pauses_total >= 2
 
 
-def beside_a_stream(length: int, **settings: Any) -> tuple[int, int]:
-    """Tokens of a stream while a prompt of this length is prefilled, and the number of chunks that fill a tile."""
+def beside_a_stream(length: int, **settings: Any) -> int:
+    """Tokens of a stream while a prompt of this length is prefilled."""
     context = Timed()
     engine = engine_of(context, clock=context.clock, **settings)
     stream, prompt = stream_of(0, 100), stream_of(1, length)
     engine.add([stream])
-    for _ in range(10):
+    for _ in range(20):
         engine.step()
     before = stream.num_generated
+    prompt.state.arrived = context.clock()
     engine.add([prompt])
     while not prompt.num_generated:
         engine.step()
-    return stream.num_generated - before, engine.stats().prefill_tiles_total
-
-
-def test_a_long_prompt_beside_a_stream_fills_tiles_if_those_are_cheaper() -> None:
-    tokens, tiles = beside_a_stream(1200)
-    more_tokens, none = beside_a_stream(1200, prefill_tiles=False)
-    assert tiles > 0
-    assert none == 0
-    assert tokens < more_tokens, "a faster prefill delays the stream less"
+    return stream.num_generated - before
 
 
 def test_a_stream_keeps_its_share_of_time_during_a_prefill() -> None:
     shares = (0.3, 0.6, 0.8)
-    tokens = [beside_a_stream(400, stream_share=share)[0] for share in shares]
+    tokens = [beside_a_stream(1200, stream_share=share) for share in shares]
     for had, share, more, larger in zip(tokens, shares, tokens[1:], shares[1:], strict=False):
         assert more / had == pytest.approx((larger / (1 - larger)) / (share / (1 - share)), rel=0.5)

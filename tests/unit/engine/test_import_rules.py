@@ -16,7 +16,7 @@ PURE = (
     "cache.prefix_cache",
     "memory_fit",
     "phase",
-    "scheduling.prefill_chunks",
+    "scheduling.step_planner",
     "scheduling.scheduler",
     "sequence",
     "sequence_text",

@@ -52,21 +52,3 @@ def test_idle_cells_depend_on_the_cost_of_a_copy(
     n_gpu_layers: int, settings: dict[str, Any], cells: int
 ) -> None:
     assert settings_of(n_gpu_layers, **settings).idle_cells == cells
-
-
-@pytest.mark.parametrize(
-    ("n_gpu_layers", "settings", "tiles"),
-    [
-        (0, {}, True),
-        (0, {"type_k": "f32", "type_v": "f32"}, True),
-        (0, {"type_k": "q8_0", "type_v": "q8_0"}, False),
-        (0, {"type_k": "f16", "type_v": "f32"}, False),
-        (0, {"flash_attn": "off"}, False),
-        (9, {}, False),
-        (0, {"prefill_tiles": False}, False),
-    ],
-)
-def test_the_attention_uses_tiles_on_the_cpu_only(
-    n_gpu_layers: int, settings: dict[str, Any], tiles: bool
-) -> None:
-    assert settings_of(n_gpu_layers, **settings).prefill_tiles is tiles

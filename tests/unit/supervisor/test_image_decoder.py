@@ -43,7 +43,7 @@ async def decoders(
 async def test_it_decodes_one_after_the_other_in_one_process() -> None:
     async with decoders() as pool:
         await pool.start()
-        assert children() == []
+        assert len(children()) == 1
         for side in range(8, 20):
             assert await pool.decode(request(picture(side, 9))) == bytes(RED) * side * 9
         assert len(children()) == 1

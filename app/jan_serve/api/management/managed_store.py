@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
 from jan_serve.api.management import Management
 from jan_serve.api.management.pulls import Pulls
+from jan_serve.core.calibration import Calibration
 from jan_serve.core.default_context import MAX_DEFAULT_N_CTX, MIN_DEFAULT_N_CTX
 from jan_serve.core.listed_model import ListedModel
 from jan_serve.core.model_details import MetadataValue, ModelDetails, TensorFacts
@@ -81,6 +82,12 @@ class ManagedStore:
         sha256 = digest_of(digest)
         await asyncio.to_thread(self._library.keep_adapter, sha256, variant, base)
         return sha256
+
+    async def calibration(self, name: str | None) -> tuple[str, Calibration | None]:
+        return await asyncio.to_thread(self._library.calibration, name)
+
+    async def keep_calibration(self, name: str | None, calibration: Calibration | None) -> str:
+        return await asyncio.to_thread(self._library.keep_calibration, name, calibration)
 
     async def delete(self, name: str) -> None:
         if await asyncio.to_thread(self._library.variant, name) is not None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from jan_serve.cli.client.load_progress import load_model
 from jan_serve.cli.client.own_server import any_server
+from jan_serve.cli.client.server_client import ServerClient
 from jan_serve.cli.commands.completion import complete_model
 from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.input import read_input
@@ -20,7 +23,9 @@ def decide(
     model: Annotated[
         str, typer.Argument(metavar="MODEL", help="Name of a model.", autocompletion=complete_model)
     ],
-    question: Annotated[str, typer.Argument(metavar="QUESTION", help="What is asked about the text.")],
+    question: Annotated[
+        str | None, typer.Argument(metavar="QUESTION", help="What is asked about the text.")
+    ] = None,
     text: Annotated[
         list[str] | None, typer.Argument(metavar="TEXT", help="The text; default: standard input.")
     ] = None,
@@ -32,16 +37,35 @@ def decide(
         float | None,
         typer.Option("--threshold", metavar="P", min=0, max=1, help="Abstain below this probability."),
     ] = None,
+    calibrated: Annotated[
+        bool, typer.Option("--calibrated", help="Correct the probabilities by the model's calibration.")
+    ] = False,
+    calibrate: Annotated[
+        Path | None,
+        typer.Option(
+            "--calibrate",
+            metavar="FILE",
+            help="Calibrate the model instead: by a file with an example a line, in JSON, with `state`, `question`,"
+            " `options` and `answer`.",
+        ),
+    ] = None,
     url: UrlOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Choose among options, with the probability of each. Starts a server if none runs.
 
-    The exit status is 1 if the model abstains.
+    The exit status is 1 if the model abstains. `--calibrate` fits a temperature on examples and keeps it with
+    the model.
     """
     loaded = load_settings(config_file=config)
     output = Output()
+    if calibrate is not None:
+        with any_server(loaded, url, output, model=model) as client:
+            _calibrate(client, model, _examples(calibrate), output, as_json=as_json)
+        return
+    if question is None:
+        raise CommandError("There is no question.", "jan-serve decide MODEL QUESTION TEXT", WRONG_USE)
     state = " ".join(text) if text else read_input(output)
     asked: dict[str, Any] = {"question": question, "threshold": threshold, "type": "yes_no"}
     if options is not None:
@@ -51,10 +75,11 @@ def decide(
         asked |= {"type": "choice", "options": names}
     with any_server(loaded, url, output, model=model) as client:
         name = load_model(client, model, output)
-        reply = client.post("/v1/decide", {"model": model, "state": state, "questions": {"answer": asked}})
+        body = {"model": model, "state": state, "questions": {"answer": asked}, "calibrated": calibrated}
+        reply = client.post("/v1/decide", body)
     answer = reply["answers"]["answer"]
     if as_json:
-        output.json({"model": name, **answer})
+        output.json({"model": name, **answer, "calibration": reply["calibration"]})
     else:
         rows = [
             (_word(item["option"]), f"{item['probability']:.4f}", _bar(item["probability"]))
@@ -65,6 +90,41 @@ def decide(
     if answer["abstained"]:
         output.note(f"It abstains: no option reaches {threshold}.")
         raise typer.Exit(1)
+
+
+def _examples(path: Path) -> list[Any]:
+    """The lines of a file. Raises CommandError, which names the line."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"{path} cannot be read: {error}", status=WRONG_USE) from None
+    examples: list[Any] = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            examples.append(json.loads(line))
+        except ValueError as error:
+            raise CommandError(f"{path}, line {number} is not JSON: {error}", status=WRONG_USE) from None
+    return examples
+
+
+def _calibrate(
+    client: ServerClient, model: str, examples: list[Any], output: Output, *, as_json: bool
+) -> None:
+    load_model(client, model, output)
+    reply = client.post("/v1/decide/calibration", {"model": model, "examples": examples})
+    if as_json:
+        output.json(reply)
+        return
+    found = reply["calibration"]
+    output.note(
+        f"The temperature of {reply['model']} is {found['temperature']:.3g}, fitted on {found['examples']} examples"
+        f" ({found['accuracy']:.0%} right): their loss falls from {found['loss_before']:.3g} to"
+        f" {found['loss_after']:.3g}."
+    )
+    if found["at_bound"]:
+        output.note("That is a bound: more examples, or harder ones, would tell more.")
 
 
 def _word(option: object) -> str:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from jan_serve.engine.drafting.step_costs import Seconds
+from jan_serve.engine.scheduling.decode_costs import Seconds
 
-# Measurements are inexact: a draft must gain more than 2 %.
+# Measurements are inexact: a draft must gain more than 2 %, and more than twice what they differ by.
 _MARGIN = 1.02
 
 
@@ -25,11 +25,16 @@ class DraftCandidate(msgspec.Struct, frozen=True):
 
 
 def draft_lengths(
-    candidates: Sequence[DraftCandidate], num_tokens: int, curve: Seconds, max_tokens: int
+    candidates: Sequence[DraftCandidate],
+    num_tokens: int,
+    curve: Seconds,
+    max_tokens: int,
+    *,
+    noise: float = 0.0,
 ) -> list[int]:
     """Tokens to take of each candidate beside the step's `num_tokens`, at most `max_tokens` in all; 0 if none pays off.
 
-    curve: seconds of a step by its number of tokens.
+    curve: seconds of a step by its number of tokens; noise: how uncertain they are, as a share.
     """
     max_tokens = min(max_tokens, len(curve) - 1 - num_tokens)
     longest = max((candidate.limit for candidate in candidates), default=0)
@@ -46,7 +51,7 @@ def draft_lengths(
     guessing = np.cumsum(np.array([candidate.token_s for candidate in candidates])[owners])
     rates = gained / (curve[num_tokens + 1 : num_tokens + 1 + len(order)] + guessing)
     best = int(rates.argmax())
-    if rates[best] <= _MARGIN * num_tokens / curve[num_tokens]:
+    if rates[best] <= (_MARGIN + 2.0 * noise) * num_tokens / curve[num_tokens]:
         return [0] * len(candidates)
     taken = order[: best + 1]
     useful = chances.ravel()[taken] > 0.0

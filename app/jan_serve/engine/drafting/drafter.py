@@ -10,13 +10,13 @@ from jan_serve.engine.drafting.draft_choice import DraftCandidate, draft_lengths
 from jan_serve.engine.drafting.draft_model import DraftModel
 from jan_serve.engine.drafting.draft_record import DraftRecord
 from jan_serve.engine.drafting.prompt_lookup import MAX_DRAFT, Guess, TokenHistory, guess
-from jan_serve.engine.drafting.step_costs import StepCosts
-from jan_serve.engine.scheduling.prefill_chunks import Pacer
+from jan_serve.engine.drafting.trials import Trials
+from jan_serve.engine.scheduling.step_costs import LARGEST_DECODE, StepCosts
 from jan_serve.engine.sequence import Sequence
 from jan_serve.engine.tokens import Tokens
 
 # Each drafted token has a row of logits: n_vocab floats.
-_MAX_STEP = 64
+_MAX_STEP = LARGEST_DECODE
 # More streams fill a batch well without drafts, and a look-up costs time.
 _MAX_STREAMS = 16
 _MAX_EARLIER = 4
@@ -29,17 +29,17 @@ LookupMode = Literal["auto", "on", "off"]
 class Drafter:
     """Drafts by prompt lookup, or, if that finds nothing, with the draft model if there is one.
 
-    pacer: measures the cost of a prefill token. longest: max tokens of a sequence.
+    costs: of steps, as the engine learns them. longest: max tokens of a sequence.
     """
 
     def __init__(
-        self, pacer: Pacer, mode: LookupMode, model: DraftModel | None = None, *, longest: int
+        self, costs: StepCosts, mode: LookupMode, model: DraftModel | None = None, *, longest: int
     ) -> None:
-        self._pacer = pacer
+        self._costs = costs
+        self._trials = Trials()
         self._mode = mode
         self._model = model
         self._longest = longest
-        self._costs = StepCosts(_MAX_STEP)
         self._overall = DraftRecord(_OVERALL_WEIGHT)
         self._records: dict[int, DraftRecord] = {}
         self._histories: dict[int, TokenHistory] = {}
@@ -47,6 +47,8 @@ class Drafter:
         self._earlier: deque[TokenHistory] = deque(maxlen=_MAX_EARLIER)
         # The match length of each sequence's draft; None: a draft of the model.
         self._sources: dict[int, int | None] = {}
+        # The number of tokens, the next one and the match length of guesses that were not drafted.
+        self._skipped: dict[int, tuple[int, int, int]] = {}
         self.drafted = self.accepted = 0
 
     def drafts(
@@ -69,6 +71,13 @@ class Drafter:
             for sequence, found in zip(sequences, guesses, strict=True)
         ]
         lengths = self._lengths(candidates, num_tokens, room)
+        for sequence, found, length in zip(sequences, guesses, lengths, strict=True):
+            if sequence is not None and found is not None and not length:
+                self._skipped[id(sequence)] = (
+                    len(sequence.tokens),
+                    int(found.tokens[0]),
+                    found.match_length,
+                )
         return [
             self._draft(sequence, found, length) if sequence is not None and length else None
             for sequence, found, length in zip(sequences, guesses, lengths, strict=True)
@@ -81,7 +90,14 @@ class Drafter:
         if history is None:
             history = self._histories[id(sequence)] = TokenHistory()
         history.catch_up(sequence.tokens.view())
+        self._observe_skipped(sequence)
         return guess(history, self._earlier)
+
+    def _observe_skipped(self, sequence: Sequence) -> None:
+        """Learn whether a guess was right that was not drafted: otherwise wrong ones would count for ever."""
+        length, token, match_length = self._skipped.pop(id(sequence), (len(sequence.tokens), 0, 0))
+        if length < len(sequence.tokens):
+            self._observe(id(sequence), match_length, 1, int(sequence.tokens[length] == token))
 
     def _candidate(self, sequence: Sequence, found: Guess | None) -> DraftCandidate:
         limit = min(
@@ -102,10 +118,11 @@ class Drafter:
             return [max(0, min(candidate.limit, each)) for candidate in candidates]
         if not any(candidate.limit > 0 for candidate in candidates):
             return [0] * len(candidates)
-        curve = self._costs.curve(self._pacer.prefill_token_s)
+        curve = self._costs.decode_curve()
         if curve is None:
             return [0] * len(candidates)
-        return draft_lengths(candidates, num_tokens, curve, room)
+        lengths = draft_lengths(candidates, num_tokens, curve, room, noise=self._costs.decode_noise)
+        return self._trials.lengths(lengths, candidates, room)
 
     def _draft(self, sequence: Sequence, found: Guess | None, length: int) -> Tokens | None:
         self._sources[id(sequence)] = None if found is None else found.match_length
@@ -114,22 +131,19 @@ class Drafter:
         assert self._model is not None
         return self._model.draft(sequence, length)
 
-    def observe_step(self, num_tokens: int, seconds: float) -> None:
-        """Learn from a step without prefill. seconds: with sampling."""
-        if self._mode == "auto" or self._model is not None:
-            self._costs.observe(num_tokens, seconds, self._pacer.prefill_token_s)
-
     def observe_draft(self, sequence: Sequence, drafted: int, accepted: int) -> None:
         """Learn how many tokens of a draft were accepted."""
         key = id(sequence)
         if key in self._sources:
-            source = self._sources.pop(key)
-            if key not in self._records:
-                self._records[key] = DraftRecord(like=self._overall)
-            for record in (self._records[key], self._overall):
-                record.observe(source, drafted, accepted)
+            self._observe(key, self._sources.pop(key), drafted, accepted)
         self.drafted += drafted
         self.accepted += accepted
+
+    def _observe(self, key: int, source: int | None, drafted: int, accepted: int) -> None:
+        if key not in self._records:
+            self._records[key] = DraftRecord(like=self._overall)
+        for record in (self._records[key], self._overall):
+            record.observe(source, drafted, accepted)
 
     def remember(self, sequence: Sequence) -> None:
         """Drop a finished sequence, but keep its tokens for look-ups of others."""
@@ -141,7 +155,7 @@ class Drafter:
 
     def forget(self, sequence: Sequence) -> None:
         """Drop a finished or preempted sequence."""
-        for by_sequence in (self._records, self._histories, self._sources):
+        for by_sequence in (self._records, self._histories, self._sources, self._skipped):
             by_sequence.pop(id(sequence), None)
         if self._model is not None:
             self._model.forget(sequence)

@@ -7,9 +7,8 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Final
 
-from jan_serve.engine.scheduling.prefill_chunks import STREAM_SHARE, Pacer
-
-MIN_TOKENS: Final = Pacer.MIN_TOKENS
+STREAM_SHARE: Final = 0.7
+MIN_TOKENS: Final = 16
 
 
 class EmbedPacing:
@@ -20,9 +19,10 @@ class EmbedPacing:
     """
 
     def __init__(
-        self, stream_share: float = STREAM_SHARE, clock: Callable[[], float] = time.perf_counter
+        self, stream_share: float | None = None, clock: Callable[[], float] = time.perf_counter
     ) -> None:
-        """stream_share: of the time while both have work; above 0 and below 1."""
+        """stream_share: of the time while both have work; above 0 and below 1; None: STREAM_SHARE."""
+        stream_share = stream_share or STREAM_SHARE
         self._embed_ratio = (1.0 - stream_share) / stream_share
         self._clock = clock
         self._owed_s = 0.0  # to the streams before the next batch

@@ -10,6 +10,7 @@ TILE = 64
 _UNIT = 2048.0
 _FAR = 0.25  # units; a nearer measurement says nothing about the cost of a cell
 _WEIGHT = 0.25
+_MAX_RATIO = 2.0  # of a measurement over the estimate: limits what one slow step says
 _FORGETTING = 1.0 / 64.0
 # Assumed relative costs of a cell for untried kinds of batches.
 _UNTRIED = (1.0, 0.35, 0.3)
@@ -44,12 +45,12 @@ class PrefillCosts:
 
     def token_s(self, rows: int, position: CachePosition) -> float:
         """Of one token in a batch of `rows`; 0 before the first measurement."""
-        kind = _kind_of(rows)
+        kind = kind_of(rows)
         return self._base_s + self._estimate(kind) * _units_read(kind, position)
 
     def observe(self, rows: int, position: CachePosition, token_s: float) -> None:
         """Learn that a token of a prefill took `token_s`."""
-        kind = _kind_of(rows)
+        kind = kind_of(rows)
         units = _units_read(kind, position)
         self._forget(kind)
         if not self._base_s:
@@ -59,6 +60,8 @@ class PrefillCosts:
                 self._unit_s[kind] = self._base_s * units
             return
         unit_s = self._estimate(kind)
+        if self._has_second and (units < _FAR or self._unit_s[kind] is not None):
+            token_s = min(token_s, _MAX_RATIO * (self._base_s + unit_s * units))
         if units < _FAR:
             near_s = max(token_s / 2.0, token_s - unit_s * units)
             replaces = not self._has_second and near_s < self._base_s
@@ -88,7 +91,7 @@ class PrefillCosts:
             self._unit_s[1] = tile + _FORGETTING * (min(tile, _UNTRIED[1] * narrow) - tile)
 
 
-def _kind_of(rows: int) -> int:
+def kind_of(rows: int) -> int:
     return min(rows // TILE, 2)
 
 

@@ -162,31 +162,30 @@ class Scheduler:
         turn = self._turns.take(adapters, now)
         return [sequence for sequence in ready if sequence.request.adapters == turn]
 
-    def plan(self, max_tokens: int, max_prefill: int, turn: list[Sequence] | None = None) -> list[PlanItem]:
-        """The next batch: the new tokens of every decoding sequence, then prefill in order of admission.
+    @staticmethod
+    def plan(
+        max_tokens: int, max_prefill: int, streams: Iterable[Sequence], reads: Iterable[tuple[Sequence, int]]
+    ) -> list[PlanItem]:
+        """The next batch: the new tokens of these streams, then at most so many tokens of each prompt, in this order.
 
-        max_tokens: of the batch. max_prefill: of the prefill in it. turn: the sequences to take; None: all running.
+        max_tokens: of the batch. max_prefill: of all prompts in it.
         """
-        turn = self.running if turn is None else turn
         items: list[PlanItem] = []
         room = max_tokens
-        for sequence in turn:
-            if not sequence.is_prefilling and room > 0:
-                count = min(sequence.num_uncomputed, room)
-                items.append(
-                    PlanItem(sequence, count, "last" if count == sequence.num_uncomputed else "none")
-                )
-                room -= count
-        room = min(max_prefill, room)
-        for sequence in turn:
+        for sequence in streams:
             if room <= 0:
                 break
-            if not sequence.is_prefilling:
-                continue
+            count = min(sequence.num_uncomputed, room)
+            items.append(PlanItem(sequence, count, "last" if count == sequence.num_uncomputed else "none"))
+            room -= count
+        room = min(max_prefill, room)
+        for sequence, max_count in reads:
+            if room <= 0:
+                break
             count = sequence.num_prefill
             chunk = sequence.media.chunk_at(sequence.num_computed)
             if chunk is None or not chunk.is_whole:
-                count = min(count, room)
+                count = min(count, max_count, room)
             if sequence.wants_prompt_scores:
                 count = min(count, SCORED_CHUNK)
                 items.append(PlanItem(sequence, count, "all"))

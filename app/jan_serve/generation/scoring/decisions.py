@@ -60,9 +60,10 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Decided(msgspec.Struct, frozen=True, kw_only=True):
-    """In the order of the questions."""
+    """In the order of the questions. adapter: the LoRA adapter of the request."""
 
     model: str
+    adapter: str | None = None
     decisions: tuple[Decision, ...]
     prompt_tokens: int
     cached_tokens: int
@@ -113,6 +114,7 @@ class DecisionService:
                 answer = await deadline.wait(client.weigh(request))
         return Decided(
             model=client.name,
+            adapter=client.adapter,
             decisions=tuple(
                 Decision(
                     log_masses=weights.log_masses,

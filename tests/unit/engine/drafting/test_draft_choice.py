@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jan_serve.engine.drafting.draft_choice import DraftCandidate, draft_lengths
-from jan_serve.engine.drafting.step_costs import Seconds
+from jan_serve.engine.scheduling.decode_costs import Seconds
 
 LINE = np.arange(65) * 1.0 + 1.0  # a step of one token takes 2, each more takes 1
 TILES = 20.0 + 10.0 * np.ceil(np.arange(65) / 4)  # as kernels do that compute four tokens at once

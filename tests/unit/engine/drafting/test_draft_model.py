@@ -8,7 +8,7 @@ import numpy as np
 
 from jan_serve.engine.drafting.draft_model import DraftModel
 from jan_serve.engine.drafting.drafter import Drafter
-from jan_serve.engine.scheduling.prefill_chunks import Pacer
+from jan_serve.engine.scheduling.step_costs import StepCosts
 from tests.unit.engine.fake_context import FakeContext, sequence_of
 
 NO_CELLS = 1
@@ -51,7 +51,7 @@ def test_a_sequence_that_is_put_back_is_forgotten() -> None:
     """Preempted, it comes back as if it were new: with cells of its own, also where there had been no room for it."""
     context = FakeContext()
     model, sequence = draft_model(context), sequence_of(PROMPT)
-    drafter = Drafter(Pacer(0, 512), "off", model, longest=100)
+    drafter = Drafter(StepCosts(), "off", model, longest=100)
     context.decode_codes = [NO_CELLS]
     assert model.draft(sequence, 1) is None
     drafter.forget(sequence)

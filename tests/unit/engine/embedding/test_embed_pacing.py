@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jan_serve.engine.embedding.embed_pacing import MIN_TOKENS, EmbedPacing
-from jan_serve.engine.scheduling.prefill_chunks import STREAM_SHARE
+from jan_serve.engine.embedding.embed_pacing import MIN_TOKENS, STREAM_SHARE, EmbedPacing
 from tests.support.clock import TurnedClock
 
 LIMIT = 128

@@ -91,8 +91,15 @@ class Bench:
         self._next_id += 1
         return self._next_id
 
-    def plan(self, max_tokens: int = 512, max_prefill: int = 512) -> list[tuple[Sequence, int, str]]:
-        return [(i.sequence, i.count, i.outputs) for i in self.scheduler.plan(max_tokens, max_prefill)]
+    def plan(
+        self, max_tokens: int = 512, max_prefill: int = 512, each: int = 512
+    ) -> list[tuple[Sequence, int, str]]:
+        """each: max tokens of a prompt."""
+        running = self.scheduler.running
+        streams = [sequence for sequence in running if not sequence.is_prefilling]
+        reads = [(sequence, each) for sequence in running if sequence.is_prefilling]
+        items = self.scheduler.plan(max_tokens, max_prefill, streams, reads)
+        return [(item.sequence, item.count, item.outputs) for item in items]
 
 
 def prompt(start: int, length: int = 10) -> range:
@@ -282,23 +289,16 @@ def test_memory_that_cannot_be_cut_is_shared_where_a_prefill_stops() -> None:
 
 def test_streams_come_first_and_prefill_fills_its_budget() -> None:
     bench = Bench()
-    stream, a, b = make(prompt(0)), make(prompt(1, 40)), make(prompt(2, 40))
-    bench.wait(stream, a, b)
+    a, stream, b = make(prompt(1, 40)), make(prompt(0)), make(prompt(2, 40))
+    bench.wait(a, stream, b)
     bench.admit_all()
     bench.prefill(stream)
     assert bench.plan(max_prefill=50) == [(stream, 1, "last"), (a, 40, "last"), (b, 10, "none")]
     assert bench.plan(max_prefill=30) == [(stream, 1, "last"), (a, 30, "none")]
     assert bench.plan(max_prefill=0) == [(stream, 1, "last")]
     assert bench.plan(max_tokens=21, max_prefill=50) == [(stream, 1, "last"), (a, 20, "none")]
-
-
-def test_streams_are_planned_whatever_their_place() -> None:
-    bench = Bench()
-    a, stream = make(prompt(1, 40)), make(prompt(0))
-    bench.wait(a, stream)
-    bench.admit_all()
-    bench.prefill(stream)
-    assert [item.is_decode for item in bench.scheduler.plan(512, 16)] == [True, False]
+    assert bench.plan(max_prefill=50, each=39) == [(stream, 1, "last"), (a, 39, "none"), (b, 11, "none")]
+    assert [item.is_decode for item in bench.scheduler.plan(512, 16, [stream], [(a, 16)])] == [True, False]
 
 
 def test_more_streams_than_a_batch_holds() -> None:
@@ -322,7 +322,7 @@ def test_forced_tokens_are_computed_together_and_only_the_last_has_logits() -> N
     assert bench.plan(max_tokens=3) == [(stream, 3, "none")]
     bench.compute(stream, 3)
     assert bench.plan() == [(stream, 2, "last")]
-    assert bench.scheduler.plan(512, 512)[0].is_decode
+    assert bench.scheduler.plan(512, 512, [stream], [])[0].is_decode
 
 
 def test_prefill_after_preemption_goes_on_to_the_newest_token() -> None:
@@ -383,7 +383,6 @@ def test_a_batch_never_mixes_adapters() -> None:
         pass
     turns = [bench.scheduler.next_turn(float(now)) for now in range(3)]
     assert [[s.request.id for s in turn] for turn in turns] == [[0, 2], [1, 4], [3]]
-    assert [item.sequence for item in bench.scheduler.plan(100, 100, turns[1])] == turns[1]
 
 
 def test_prefixes_are_not_shared_with_other_adapters() -> None:

@@ -7,3 +7,4 @@ from typing import Final
 MAX_QUESTIONS: Final = 256
 MAX_OPTIONS: Final = 255
 MAX_LEVELS: Final = 10
+MAX_EXAMPLES: Final = 1000

@@ -6,16 +6,19 @@ from typing import NamedTuple
 
 from jan_serve.api.dialects.decisions.limits import MAX_OPTIONS
 from jan_serve.api.dialects.decisions.wire import (
+    CalibrateRequest,
+    CalibrationExample,
     ChoiceQuestion,
     Content,
-    DecideQuestion,
     DecideRequest,
     DescribedOption,
     NoulQuestion,
     ScoreQuestion,
     SystemOneRequest,
+    TypedQuestion,
 )
 from jan_serve.errors import InvalidRequest
+from jan_serve.generation.scoring.calibration import LabelledQuestion
 from jan_serve.generation.scoring.decisions import Option, Question, rendered
 
 Value = str | int | float | bool
@@ -28,10 +31,29 @@ class AskedQuestion(NamedTuple):
     values: tuple[Value, ...]
 
 
+def labelled_questions(body: CalibrateRequest) -> list[LabelledQuestion]:
+    """Raises InvalidRequest, which names the example."""
+    return [_labelled(f"examples.{index}", example) for index, example in enumerate(body.examples)]
+
+
+def _labelled(field: str, example: CalibrationExample) -> LabelledQuestion:
+    asked = _typed_question(field, example)
+    if len(asked.values) < 2:
+        raise InvalidRequest(f"{field}.options: at least two are needed to calibrate", param="examples")
+    # JSON has true beside 1, which Python does not tell apart.
+    wanted = (isinstance(example.answer, bool), example.answer)
+    keys = [(isinstance(value, bool), value) for value in asked.values]
+    if wanted not in keys:
+        raise InvalidRequest(
+            f"{field}.answer: {str(example.answer)[:80]!r} is not an option", param="examples"
+        )
+    return LabelledQuestion(rendered(example.state), asked.question, keys.index(wanted))
+
+
 def decide_questions(body: DecideRequest) -> dict[str, AskedQuestion]:
     """Raises InvalidRequest, which names the question."""
     _check_some(body.questions)
-    return {name: _decide_question(name, question) for name, question in body.questions.items()}
+    return {name: _typed_question(f"questions.{name}", question) for name, question in body.questions.items()}
 
 
 def system_one_questions(body: SystemOneRequest) -> dict[str, AskedQuestion]:
@@ -40,8 +62,8 @@ def system_one_questions(body: SystemOneRequest) -> dict[str, AskedQuestion]:
     return {name: _system_one_question(name, question) for name, question in body.questions.items()}
 
 
-def _decide_question(name: str, body: DecideQuestion) -> AskedQuestion:
-    field = f"questions.{name}.options"
+def _typed_question(place: str, body: TypedQuestion) -> AskedQuestion:
+    field = f"{place}.options"
     if body.type != "choice" and body.options is not None:
         raise InvalidRequest(f"{field}: only a choice has options", param="options")
     match body.type:
@@ -50,7 +72,7 @@ def _decide_question(name: str, body: DecideQuestion) -> AskedQuestion:
         case "number":
             if body.min is None or body.max is None or not 0 <= body.max - body.min < MAX_OPTIONS:
                 raise InvalidRequest(
-                    f"questions.{name}: a number needs `min` and `max`, and {MAX_OPTIONS} values at most",
+                    f"{place}: a number needs `min` and `max`, and {MAX_OPTIONS} values at most",
                     param="questions",
                 )
             numbers = tuple(range(body.min, body.max + 1))

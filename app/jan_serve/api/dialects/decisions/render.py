@@ -6,16 +6,29 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from jan_serve.api.dialects.decisions.parse import AskedQuestion
-from jan_serve.api.dialects.decisions.wire import DecideAnswer, DecideRequest, SystemOneRequest
+from jan_serve.api.dialects.decisions.wire import (
+    AppliedCalibration,
+    DecideAnswer,
+    DecideRequest,
+    SystemOneRequest,
+)
+from jan_serve.core.calibration import Calibration
 from jan_serve.generation.scoring.decisions import Decided, Decision
 
 
 def decide_reply(
-    body: DecideRequest, asked: Mapping[str, AskedQuestion], decided: Decided
+    body: DecideRequest,
+    asked: Mapping[str, AskedQuestion],
+    decided: Decided,
+    calibration: Calibration | None,
 ) -> dict[str, object]:
+    """calibration: None unless the request asks for it."""
+    temperature = body.temperature if calibration is None else calibration.temperature
     answers = {
-        name: _decide_answer(question.values, decision, body.temperature, body.questions[name].threshold)
+        name: _decide_answer(question.values, decision, temperature, body.questions[name].threshold)
         for (name, question), decision in zip(asked.items(), decided.decisions, strict=True)
     }
     usage = {
@@ -23,7 +36,23 @@ def decide_reply(
         "total_tokens": decided.prompt_tokens,
         "cached_tokens": decided.cached_tokens,
     }
-    return {"model": body.model or decided.model, "answers": answers, "usage": usage}
+    return {
+        "model": body.model or decided.model,
+        "answers": answers,
+        "calibration": None if calibration is None else _applied(calibration),
+        "usage": usage,
+    }
+
+
+def _applied(calibration: Calibration) -> AppliedCalibration:
+    return {"temperature": calibration.temperature, "examples": calibration.examples}
+
+
+def calibration_reply(model: str, calibration: Calibration | None) -> dict[str, object]:
+    return {
+        "model": model,
+        "calibration": None if calibration is None else msgspec.structs.asdict(calibration),
+    }
 
 
 def _decide_answer(
@@ -53,11 +82,16 @@ def _decide_answer(
 
 
 def system_one_reply(
-    body: SystemOneRequest, asked: Mapping[str, AskedQuestion], decided: Decided
+    body: SystemOneRequest,
+    asked: Mapping[str, AskedQuestion],
+    decided: Decided,
+    calibration: Calibration | None,
 ) -> dict[str, object]:
+    """As `decide_reply`."""
+    temperature = 1.0 if calibration is None else calibration.temperature
     answers: dict[str, dict[str, object]] = {}
     for (name, question), decision in zip(asked.items(), decided.decisions, strict=True):
-        shares = decision.shares()
+        shares = decision.shares(temperature)
         named = {str(value): share for value, share in zip(question.values, shares, strict=True)}
         match body.questions[name].type:
             case "noul":
@@ -79,7 +113,8 @@ def system_one_reply(
                     "confidence": score_confidence(shares),
                 }
     usage = {"input_tokens": decided.prompt_tokens, "output_tokens": 0}
-    return {"model": body.model or decided.model, "answers": answers, "usage": usage}
+    applied = {} if calibration is None else {"calibration": _applied(calibration)}
+    return {"model": body.model or decided.model, "answers": answers, **applied, "usage": usage}
 
 
 def choice_confidence(shares: Sequence[float]) -> float:

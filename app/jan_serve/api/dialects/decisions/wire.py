@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-from jan_serve.api.dialects.decisions.limits import MAX_LEVELS, MAX_OPTIONS, MAX_QUESTIONS
+from jan_serve.api.dialects.decisions.limits import MAX_EXAMPLES, MAX_LEVELS, MAX_OPTIONS, MAX_QUESTIONS
 from jan_serve.api.shared.wire_types import AtMost, Between, FirstError, Int, WireModel
 
+_CALIBRATED: Final = "Correct the probabilities by the model's calibration (`POST /v1/decide/calibration`)."
 Content = str | dict[str, Any] | list[Any]
 
 
@@ -18,7 +19,7 @@ class DescribedOption(WireModel):
     description: str | None = None
 
 
-class DecideQuestion(WireModel):
+class TypedQuestion(WireModel):
     """choice: one of `options`. yes_no: no options. number: the integers from `min` to `max`."""
 
     question: str
@@ -29,6 +30,9 @@ class DecideQuestion(WireModel):
     ] = None
     min: Int | None = None
     max: Int | None = None
+
+
+class DecideQuestion(TypedQuestion):
     threshold: Annotated[
         Annotated[float, Between(0, 1)] | None,
         Field(description="Abstain if the best option has a smaller probability."),
@@ -49,6 +53,7 @@ class DecideRequest(WireModel):
         Literal["all", "canonical"],
         Field(description="canonical: count only the way in which the vocabulary would write an option."),
     ] = "all"
+    calibrated: Annotated[bool, Field(description=_CALIBRATED)] = False
 
 
 class OptionShare(TypedDict):
@@ -77,10 +82,57 @@ class DecideUsage(TypedDict):
     cached_tokens: int
 
 
+class AppliedCalibration(TypedDict):
+    """examples: how many the temperature was fitted on."""
+
+    temperature: float
+    examples: int
+
+
 class DecideReply(BaseModel):
+    """calibration: null unless it was asked for."""
+
     model: str
     answers: dict[str, DecideAnswer]
+    calibration: AppliedCalibration | None
     usage: DecideUsage
+
+
+class CalibrationExample(TypedQuestion):
+    """A question about a text, with the right answer: one of its options, a number, or true or false."""
+
+    state: Content
+    answer: str | Int | float | bool
+
+
+class CalibrateRequest(WireModel):
+    """instructions and tokenisations: as the requests that will use the calibration have them."""
+
+    model: str | None = None
+    instructions: str = ""
+    examples: Annotated[Annotated[list[CalibrationExample], FirstError()], AtMost(MAX_EXAMPLES, "examples")]
+    tokenisations: Literal["all", "canonical"] = "all"
+
+
+class FittedCalibration(TypedDict):
+    """accuracy: the share of examples whose answer is the most probable option. loss_before, loss_after: the mean
+    negative logarithm of the answers' probabilities, uncalibrated and calibrated. at_bound: whether a better
+    temperature is outside 0.1 to 10.
+    """
+
+    temperature: float
+    examples: int
+    accuracy: float
+    loss_before: float
+    loss_after: float
+    at_bound: bool
+
+
+class CalibrationReply(BaseModel):
+    """calibration: null if the model has none."""
+
+    model: str
+    calibration: FittedCalibration | None
 
 
 class NoulCriteria(WireModel):
@@ -119,6 +171,7 @@ class SystemOneRequest(WireModel):
     model: str | None = None
     state: Content
     questions: Annotated[dict[str, SystemOneQuestion], AtMost(MAX_QUESTIONS, "questions")]
+    calibrated: Annotated[bool, Field(description=_CALIBRATED)] = False
 
 
 class SystemOneUsage(TypedDict):
@@ -128,9 +181,10 @@ class SystemOneUsage(TypedDict):
 
 class SystemOneReply(BaseModel):
     """Answers of the types of their questions: `noul`; `choice`; `score` with `legend`. The last two have
-    `probabilities` and `confidence`.
+    `probabilities` and `confidence`. calibration: there if it was asked for.
     """
 
     model: str
     answers: dict[str, dict[str, Any]]
+    calibration: AppliedCalibration | None = None
     usage: SystemOneUsage

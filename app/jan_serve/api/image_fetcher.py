@@ -1,0 +1,85 @@
+"""Fetches images that requests name by URL, from the hosts that the configuration names."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Final
+
+from jan_serve import __version__
+from jan_serve.errors import InvalidImage
+from jan_serve.generation.ports import ImageFetcher
+from jan_serve.image_files.limits import MAX_FILE_BYTES
+
+if TYPE_CHECKING:
+    # Imported with the first URL: importing the HTTP client is slow.
+    import httpx2
+
+FETCH_S: Final = 15.0
+_MAX_REDIRECTS: Final = 3
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+
+
+def image_fetcher(hosts: Collection[str]) -> ImageFetcher | None:
+    """hosts: names, for the usual ports, or NAME:PORT. None if there are none.
+
+    A redirect leads to one of the hosts too. No proxy, cookie or credential of this machine is used.
+    """
+    if not hosts:
+        return None
+    allowed = frozenset(host.lower() for host in hosts)
+
+    async def fetch(url: str) -> bytes:
+        import httpx2
+
+        try:
+            async with (
+                asyncio.timeout(FETCH_S),
+                httpx2.AsyncClient(follow_redirects=False, trust_env=False, timeout=FETCH_S) as client,
+            ):
+                return await _fetched(client, httpx2.URL(url), allowed)
+        except TimeoutError:
+            raise InvalidImage(f"the URL's host did not send it within {FETCH_S:g} s") from None
+        except (httpx2.InvalidURL, httpx2.UnsupportedProtocol):
+            raise InvalidImage("not a URL") from None
+        except httpx2.HTTPError as error:
+            raise InvalidImage(f"cannot be fetched: {str(error) or type(error).__name__}") from None
+
+    return fetch
+
+
+async def _fetched(client: httpx2.AsyncClient, url: httpx2.URL, allowed: Collection[str]) -> bytes:
+    for _ in range(_MAX_REDIRECTS + 1):
+        _check(url, allowed)
+        headers = {
+            "User-Agent": f"jan-serve/{__version__}",
+            "Accept-Encoding": "identity",
+            "Accept": "image/*",
+        }
+        async with client.stream("GET", url, headers=headers) as response:
+            if response.status_code in _REDIRECTS and "location" in response.headers:
+                url = url.join(response.headers["location"])
+                continue
+            if response.status_code != 200:
+                raise InvalidImage(
+                    f"cannot be fetched: {url.host} answers with status {response.status_code}"
+                )
+            content = bytearray()
+            async for piece in response.aiter_raw():
+                content += piece
+                if len(content) > MAX_FILE_BYTES:
+                    raise InvalidImage(f"the file has more than {MAX_FILE_BYTES} bytes, which is the limit")
+            return bytes(content)
+    raise InvalidImage(f"cannot be fetched: more than {_MAX_REDIRECTS} redirects")
+
+
+def _check(url: httpx2.URL, allowed: Collection[str]) -> None:
+    """Raises InvalidImage."""
+    if url.scheme not in ("http", "https"):
+        raise InvalidImage("only http and https URLs are fetched")
+    if url.userinfo:
+        raise InvalidImage("the URL has a user name or a password")
+    host = f"[{url.host}]" if ":" in url.host else url.host
+    name = host if url.port is None else f"{host}:{url.port}"
+    if name.lower() not in allowed:
+        raise InvalidImage(f"this server fetches no images from {name} (image_hosts names the hosts)")

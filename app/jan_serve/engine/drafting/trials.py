@@ -1,0 +1,43 @@
+"""Tries drafts again that seem not to pay, since another program may have slowed the steps that said so. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from jan_serve.engine.drafting.draft_choice import DraftCandidate
+
+_FIRST_STEPS: Final = 32
+_MAX_STEPS: Final = 384
+_LENGTH: Final = 3
+_STEADY: Final = 4
+"""Steps with drafts in a row that say that drafts pay."""
+_LIKELY: Final = 0.6
+"""Less likely drafts pay nowhere that is worth a trial."""
+
+
+class Trials:
+    """Decides when a step takes a draft against the learnt costs: after 32 steps without, then at doubled intervals."""
+
+    def __init__(self) -> None:
+        self._interval = _FIRST_STEPS
+        self._without = self._with = 0
+
+    def lengths(self, chosen: list[int], candidates: Sequence[DraftCandidate], room: int) -> list[int]:
+        """The lengths to take instead of those chosen by the costs."""
+        if any(chosen):
+            self._with += 1
+            self._without = 0
+            if self._with >= _STEADY:
+                self._interval = _FIRST_STEPS
+            return chosen
+        best = max(range(len(candidates)), key=lambda index: candidates[index].share)
+        likely = candidates[best]
+        if likely.share < _LIKELY or likely.limit <= 0:
+            return chosen
+        self._without += 1
+        self._with = 0
+        if self._without < self._interval:
+            return chosen
+        self._interval, self._without = min(_MAX_STEPS, 2 * self._interval), 0
+        return [min(likely.limit, _LENGTH, room) if index == best else 0 for index in range(len(candidates))]

@@ -1,0 +1,66 @@
+"""Decides which of the waiting prompts end together, so that their streams decode in the same steps. Pure.
+
+Times are in seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Final
+
+import msgspec
+
+LARGEST: Final = 32
+"""Prompts of a group: the last token of each must fit in the smallest part that is read."""
+_TILES: Final = (4, 8, 16)
+"""llama.cpp's kernels on CPUs multiply four rows together: four streams cost about as much as three."""
+ASSUMED_TOKENS: Final = 256
+"""Of an answer without a nearer limit."""
+
+
+class Group(msgspec.Struct, frozen=True):
+    """members: keys of the prompts that end together. among: keys of all prompts that it was chosen from.
+
+    size: of it and of the other groups of these prompts; 0: only guessed. joins: streams that have just begun wait for
+    it, with a token after each pause.
+    """
+
+    members: frozenset[Hashable] = frozenset()
+    among: frozenset[Hashable] = frozenset()
+    size: int = 0
+    joins: bool = False
+
+
+class Item(msgspec.Struct, frozen=True):
+    """A prompt. reading_s: how long it takes to read. tokens: most that its answer may have."""
+
+    reading_s: float
+    tokens: float
+
+
+def group_size(items: Sequence[Item], decode_s: Callable[[int], float]) -> int:
+    """How many of these prompts, in this order, end together. decode_s: of a step of so many streams.
+
+    Small groups give the first clients their answers soon, large ones decode more streams in a step. The choice has the
+    least sum of four times: mean and last first token, mean and last end. So it does not depend on how fast the
+    machine is, only on how much faster it reads than it writes, and what more streams add to a step.
+    """
+    sizes = {1, min(LARGEST, len(items)), *(size for size in _TILES if size < len(items))}
+    return min(sorted(sizes), key=lambda size: _cost_s(items, size, decode_s))
+
+
+def guessed_decode_s(token_s: float, streams: int) -> float:
+    """Of a step while none is known: as on a CPU, from what a token of a prompt takes."""
+    return token_s * (1.0 + 2.0 * streams)
+
+
+def _cost_s(items: Sequence[Item], size: int, decode_s: Callable[[int], float]) -> float:
+    """With groups of this size that are read and decoded one after the other."""
+    firsts_s = ends_s = first_s = end_s = 0.0
+    for start in range(0, len(items), size):
+        group = items[start : start + size]
+        first_s = end_s + sum(item.reading_s for item in group)
+        end_s = first_s + decode_s(len(group)) * max(min(item.tokens, ASSUMED_TOKENS) for item in group)
+        firsts_s += len(group) * first_s
+        ends_s += len(group) * end_s
+    return (firsts_s + ends_s) / len(items) + first_s + end_s

@@ -1,0 +1,91 @@
+"""Plans the steps of an engine: what its sequences are to the planner, and what it remembers between steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from jan_serve.engine.scheduling.prefill_costs import CachePosition
+from jan_serve.engine.scheduling.prompt_groups import Group
+from jan_serve.engine.scheduling.step_costs import StepCosts
+from jan_serve.engine.scheduling.step_planner import Balance, Prompt, Streams, plan_step
+from jan_serve.engine.sequence import Sequence
+
+_START = CachePosition()
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """The streams of a step, the prompts with the most tokens of each, and the most tokens of all prompts."""
+
+    streams: list[Sequence]
+    reads: list[tuple[Sequence, int]]
+    max_prefill: int
+
+
+class StepPlanning:
+    """`plan` before each step, `observe` after it. pauses_total: of streams while prompts were read.
+
+    mixed_total: steps that computed both.
+    """
+
+    def __init__(self, chunk: int, stream_share: float | None = None) -> None:
+        """chunk: max tokens of a step. stream_share: of the time, beside prompts; None: by heads."""
+        self.costs = StepCosts()
+        self.pauses_total = self.mixed_total = 0
+        self._chunk = chunk
+        self._stream_share = stream_share
+        self._balance = Balance()
+        self._group = Group()
+        self._num_streams = 0
+
+    def plan(self, turn: Iterable[Sequence], *, cells: int, now: float) -> Turn:
+        """The next step of these running sequences. cells: in use in the KV cache."""
+        streams: list[Sequence] = []
+        prompts: list[Sequence] = []
+        for sequence in turn:
+            (prompts if sequence.is_prefilling else streams).append(sequence)
+        self._num_streams = len(streams)
+        step = plan_step(
+            [_prompt_of(sequence) for sequence in prompts],
+            Streams(
+                len(streams),
+                max((stream.num_generated for stream in streams), default=0),
+                max((stream.state.first_token or 0.0 for stream in streams), default=0.0),
+                max((stream.max_new - stream.num_generated for stream in streams), default=0),
+            ),
+            self._balance,
+            self.costs,
+            now=now,
+            chunk=self._chunk,
+            group=self._group,
+            cells=cells,
+            stream_share=self._stream_share,
+        )
+        self._group = step.group
+        reads = [(prompts[index], count) for index, count in step.reads]
+        return Turn(streams if step.decodes else [], reads, step.prefill_tokens)
+
+    def observe(
+        self, num_decode: int, num_prefill: int, seconds: float, position: CachePosition = _START
+    ) -> None:
+        """Learn from the planned step, which computed these numbers of tokens; the prefill is at `position`."""
+        self.costs.observe(num_decode, num_prefill, seconds, position)
+        decode_s = seconds
+        if num_prefill:
+            decode_s = min(seconds, self.costs.decode_s(num_decode)) if num_decode else 0.0
+            self.mixed_total += num_decode > 0
+            is_pause = self._num_streams > 0 and not num_decode
+            self.pauses_total += is_pause and (self._balance.ran_s > 0.0 or not self._balance.paused_s)
+        self._balance = self._balance.after(self._num_streams, decode_s, seconds - decode_s)
+
+
+def _prompt_of(sequence: Sequence) -> Prompt:
+    return Prompt(
+        key=sequence,
+        size=sequence.prefill_end - sequence.num_cached,
+        left=sequence.num_uncomputed,
+        depth=sequence.num_computed,
+        arrived=sequence.state.arrived,
+        answer=sequence.max_new - sequence.num_generated,
+    )

@@ -1,0 +1,345 @@
+"""What is fuzzed: each target opens once, then takes one damaged input at a time and names its outcome."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import random
+import struct
+import tempfile
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, cast
+
+from jan_serve.core.constraint import (
+    CompiledGrammar,
+    Constraint,
+    GbnfConstraint,
+    JsonSchemaConstraint,
+    RegexConstraint,
+)
+from jan_serve.core.messages import Message
+from jan_serve.core.request import ChatPrompt
+from jan_serve.core.sequence_state import SequenceState, StateIdentity, decode_state, encode_state
+from jan_serve.core.template import TemplateFacts
+from jan_serve.errors import EngineCrashed, InvalidState, JanServeError, ProtocolError
+from jan_serve.image_files.header import checked_header
+from jan_serve.image_files.limits import shown_size
+from jan_serve.ipc.codec import decode_event, decode_request
+from jan_serve.ipc.compiling import CompileConstraint, encode_request
+from jan_serve.ipc.image_decoding import DecodeImage
+from jan_serve.ipc.rendering import RenderRequest
+from jan_serve.resources import builtin_model
+from jan_serve.store.gguf.gguf_header import read_gguf_header
+from jan_serve.store.gguf.model_file import read_model_file
+from jan_serve.store.gguf.projector_file import read_projector
+from jan_serve.supervisor.constraint_compiler import ConstraintCompilerPool, default_compile_command
+from jan_serve.supervisor.image_decoder import ImageDecoderPool, default_imaging_command
+from jan_serve.supervisor.template_renderer import TemplateRendererPool, default_render_command
+from tests.conformance.llguidance_oracle import LlguidanceOracle
+from tests.fuzz import seeds
+from tests.fuzz.mutate import changed, damaged, rewritten
+from tests.support.front_process import front_process
+
+ANSWER_S: Final = 20.0
+"""No answer takes longer, on a busy machine either."""
+
+Fuzz = Callable[[random.Random], Awaitable[str]]
+"""Takes one input and returns the name of the outcome. Raises Finding."""
+
+
+class Finding(Exception):
+    """A defect, with the input that shows it. seed: of its `random.Random`."""
+
+    seed = ""
+
+    def __init__(self, text: str, data: bytes) -> None:
+        super().__init__(text)
+        self.input = data
+
+
+@contextlib.contextmanager
+def judging(data: bytes) -> Generator[None]:
+    """Only errors of our tree may leave the block, and in time."""
+    start = time.monotonic()
+    try:
+        yield
+    except (EngineCrashed, ProtocolError) as error:
+        raise Finding(f"{type(error).__name__}: {error}", data) from error
+    except (JanServeError, Finding):
+        raise
+    except Exception as error:
+        raise Finding(f"{type(error).__name__}: {error}", data) from error
+    finally:
+        if time.monotonic() - start > ANSWER_S:
+            raise Finding(f"it took {time.monotonic() - start:.0f} s", data)
+
+
+@asynccontextmanager
+async def images() -> AsyncGenerator[Fuzz]:
+    pool = ImageDecoderPool(default_imaging_command())
+
+    async def one(draw: random.Random) -> str:
+        data = damaged(draw, draw.choice(seeds.IMAGES), seeds.IMAGES)
+        try:
+            with judging(data):
+                header = checked_header(data)
+                size = shown_size(*header.upright_size)
+                pixels = await pool.decode(DecodeImage(data=data, header=header, size=size))
+        except JanServeError as error:
+            return error.code
+        if len(pixels) != 3 * size[0] * size[1]:
+            raise Finding(f"{len(pixels)} bytes for {size}", data)
+        return "decoded"
+
+    try:
+        yield one
+    finally:
+        await pool.close()
+
+
+@asynccontextmanager
+async def gguf() -> AsyncGenerator[Fuzz]:
+    """Headers of model files. Their tensors are left out: the file is sparse."""
+    builtin = builtin_model()
+    assert builtin is not None
+    header = read_gguf_header(builtin)
+    data, size = builtin.read_bytes()[: header.data_offset], builtin.stat().st_size
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.gguf"
+
+        async def one(draw: random.Random) -> str:
+            content = damaged(draw, data, (data,))
+            path.write_bytes(content)
+            with path.open("r+b") as file:
+                file.truncate(max(len(content), size) if draw.random() < 0.8 else len(content))
+            try:
+                with judging(content):
+                    read_model_file(path).facts()
+            except JanServeError as error:
+                with contextlib.suppress(JanServeError), judging(content):
+                    read_projector(path)
+                return error.code
+            return "read"
+
+        yield one
+
+
+def constraints(
+    make: Callable[[random.Random], Constraint],
+) -> Callable[[], AbstractAsyncContextManager[Fuzz]]:
+    """Compiled in the product's process; llguidance takes whatever it prints."""
+
+    @asynccontextmanager
+    async def opened() -> AsyncGenerator[Fuzz]:
+        pool, oracle = ConstraintCompilerPool(default_compile_command()), LlguidanceOracle()
+
+        async def one(draw: random.Random) -> str:
+            constraint = make(draw)
+            data = repr(constraint).encode("utf-8", "backslashreplace")
+            try:
+                with judging(data):
+                    compiled = await pool.translate(encode_request(CompileConstraint(constraint)))
+            except JanServeError as error:
+                return error.code
+            assert isinstance(compiled, CompiledGrammar)
+            try:
+                oracle.compile(compiled.lark)
+            except ValueError as error:
+                if "too " in str(error) or "limit" in str(error):
+                    return "too large for llguidance"
+                raise Finding(f"llguidance: {error}", data) from error
+            return "compiled"
+
+        try:
+            yield one
+        finally:
+            await pool.close()
+
+    return opened
+
+
+def _schema(draw: random.Random) -> Constraint:
+    return JsonSchemaConstraint(changed(draw, draw.choice(seeds.SCHEMAS), seeds.SCHEMAS, rounds=4))
+
+
+def _regex(draw: random.Random) -> Constraint:
+    return RegexConstraint(rewritten(draw, draw.choice(seeds.PATTERNS), seeds.PATTERNS))
+
+
+def _gbnf(draw: random.Random) -> Constraint:
+    return GbnfConstraint(rewritten(draw, draw.choice(seeds.GRAMMARS), seeds.GRAMMARS))
+
+
+@asynccontextmanager
+async def templates() -> AsyncGenerator[Fuzz]:
+    pool = TemplateRendererPool(default_render_command())
+
+    async def one(draw: random.Random) -> str:
+        source = rewritten(draw, draw.choice(seeds.TEMPLATES), seeds.TEMPLATES)
+        kwargs = changed(draw, {"enable_thinking": True, "date": "today"}, seeds.SCHEMAS)
+        prompt = ChatPrompt(
+            messages=tuple(Message(role=role, content=text) for role, text in seeds.MESSAGES),
+            template_kwargs=cast(dict[str, Any], kwargs) if isinstance(kwargs, dict) else {},
+        )
+        facts = TemplateFacts(source=source, bos_token="<s>", eos_token="</s>")
+        data = source.encode("utf-8", "surrogatepass")
+        try:
+            with judging(data):
+                await pool.render(
+                    RenderRequest(prompt=prompt, facts=facts, now=datetime(2026, 1, 2, tzinfo=UTC))
+                )
+        except JanServeError as error:
+            return error.code
+        return "rendered"
+
+    try:
+        yield one
+    finally:
+        await pool.close()
+
+
+@asynccontextmanager
+async def frames() -> AsyncGenerator[Fuzz]:
+    """Messages between the server and a worker."""
+
+    async def one(draw: random.Random) -> str:
+        data = damaged(draw, draw.choice(seeds.FRAMES), seeds.FRAMES)
+        outcomes: list[str] = []
+        for decode in (decode_request, decode_event):
+            try:
+                decode(data)
+            except ProtocolError:
+                outcomes.append("rejected")
+            except Exception as error:
+                raise Finding(f"{decode.__name__}: {type(error).__name__}: {error}", data) from error
+            else:
+                outcomes.append("taken")
+        return " ".join(outcomes)
+
+    yield one
+
+
+@asynccontextmanager
+async def states() -> AsyncGenerator[Fuzz]:
+    """States of sequences that other servers send, with a right checksum half of the time."""
+    identity = StateIdentity(model="m", type_k="f16", type_v="f16", llama_state=1)
+    state = SequenceState(
+        tokens=(1, 2, 3),
+        seed=4,
+        next_token=5,
+        logits=struct.pack("<3f", 1, 2, 3),
+        memory=memoryview(b"memory"),
+    )
+    whole = b"".join(encode_state(state, identity))
+    *parts, digest = encode_state(state, identity)
+    body = b"".join(parts)
+
+    async def one(draw: random.Random) -> str:
+        from hashlib import blake2b
+
+        if draw.random() < 0.5:
+            data = damaged(draw, whole)
+        else:
+            data = damaged(draw, body)
+            data += blake2b(data, digest_size=len(digest)).digest()
+        try:
+            with judging(data):
+                decode_state(data, identity)
+        except InvalidState:
+            return "rejected"
+        return "taken"
+
+    yield one
+
+
+@asynccontextmanager
+async def http() -> AsyncGenerator[Fuzz]:
+    """Raw bytes on a connection of a whole server, over a worker that answers at once."""
+    async with _front() as (port, check):
+
+        async def one(draw: random.Random) -> str:
+            data = damaged(draw, draw.choice(seeds.REQUESTS), seeds.REQUESTS)
+            status = await _sent(port, data)
+            await check(data)
+            return status
+
+        yield one
+
+
+@asynccontextmanager
+async def bodies() -> AsyncGenerator[Fuzz]:
+    """Changed JSON bodies at the routes of every dialect."""
+    values = [body for _, body in seeds.BODIES]
+    async with _front() as (port, check):
+
+        async def one(draw: random.Random) -> str:
+            path, body = draw.choice(seeds.BODIES)
+            content = json.dumps(changed(draw, body, values)).encode()
+            head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            data = f"{head}Connection: close\r\nContent-Length: {len(content)}\r\n\r\n".encode() + content
+            status = await _sent(port, data)
+            if status == "closed":
+                raise Finding("no answer", data)
+            await check(data)
+            return status
+
+        yield one
+
+
+@asynccontextmanager
+async def _front() -> AsyncGenerator[tuple[int, Callable[[bytes], Awaitable[None]]]]:
+    """A server's port, and a check that it is well."""
+    with tempfile.TemporaryDirectory() as folder, front_process(Path(folder), 0.0, timeout_s=0.5) as front:
+
+        async def check(data: bytes) -> None:
+            status = await _sent(front.port, seeds.HEALTH)
+            if status != "200" or front.process.poll() is not None:
+                raise Finding(f"/health: {status}, exit status {front.process.poll()}", data)
+
+        yield front.port, check
+
+
+async def _sent(port: int, data: bytes) -> str:
+    """The status of the first answer, or `closed`. Raises Finding for a fault of the server, or no end in time."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        async with asyncio.timeout(ANSWER_S):
+            with contextlib.suppress(ConnectionError):
+                writer.write(data)
+                await writer.drain()
+                writer.write_eof()
+            answer = bytearray()
+            with contextlib.suppress(ConnectionError):
+                while piece := await reader.read(1 << 16):
+                    answer += piece
+    except TimeoutError:
+        raise Finding(f"the connection is open after {ANSWER_S:g} s", data) from None
+    finally:
+        writer.close()
+    while answer.startswith(b"HTTP/1.1 100 "):
+        del answer[: answer.index(b"\r\n\r\n") + 4]
+    if not answer:
+        return "closed"
+    status = answer.split(b" ", 2)[1].decode() if answer.startswith(b"HTTP/1.1 ") else "no status"
+    if status not in seeds.STATUSES:
+        raise Finding(f"status {status}: {bytes(answer[:400])!r}", data)
+    return status
+
+
+TARGETS: Final[dict[str, Callable[[], AbstractAsyncContextManager[Fuzz]]]] = {
+    "images": images,
+    "gguf": gguf,
+    "schema": constraints(_schema),
+    "regex": constraints(_regex),
+    "gbnf": constraints(_gbnf),
+    "templates": templates,
+    "frames": frames,
+    "states": states,
+    "http": http,
+    "bodies": bodies,
+}

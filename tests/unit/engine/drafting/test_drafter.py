@@ -1,0 +1,123 @@
+"""Drafter: who gets a draft, how long it may be, and what is learnt from others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jan_serve.engine.drafting.draft_model import DraftModel
+from jan_serve.engine.drafting.drafter import Drafter, LookupMode
+from jan_serve.engine.sequence import Sequence
+from jan_serve.engine.tokens import Tokens
+from tests.unit.engine.fake_context import sequence_of
+
+REPEATED = [*range(100, 130), *range(100, 115)]
+NEXT = list(range(115, 130))
+"""What came after the same tokens before."""
+
+
+class FakeModel(DraftModel):
+    """Always goes on with 7."""
+
+    token_s = 0.001
+
+    def __init__(self) -> None:
+        self.forgotten: list[Sequence] = []
+
+    def draft(self, sequence: Sequence, length: int) -> Tokens:
+        return np.full(length, 7, np.int32)
+
+    def forget(self, sequence: Sequence) -> None:
+        self.forgotten.append(sequence)
+
+
+def drafter_of(mode: LookupMode = "on", model: DraftModel | None = None, longest: int = 4096) -> Drafter:
+    unmeasured: Any = None  # only `auto` asks what steps cost
+    return Drafter(unmeasured, mode, model, longest=longest)
+
+
+def running(tokens: list[int], max_new: int = 100) -> Sequence:
+    sequence = sequence_of(np.array(tokens, np.int32))
+    sequence.max_new = max_new
+    return sequence
+
+
+def drafts(
+    drafter: Drafter, *sequences: Sequence | None, num_tokens: int = 1, room: int = 64
+) -> list[list[int] | None]:
+    found = drafter.drafts(sequences, num_tokens, room)
+    return [None if draft is None else draft.tolist() for draft in found]
+
+
+def test_what_followed_the_same_tokens_before_is_drafted() -> None:
+    [draft] = drafts(drafter_of(), running(REPEATED))
+    assert draft and draft == [*NEXT, *REPEATED][: len(draft)]
+    assert drafts(drafter_of(), running(list(range(50))), None) == [None, None]
+
+
+def test_without_look_up_and_model_nothing_is_drafted() -> None:
+    assert drafts(drafter_of("off"), running(REPEATED)) == [None]
+
+
+@pytest.mark.parametrize(
+    ("longest", "max_new", "room", "num_tokens", "length"),
+    [
+        (4096, 100, 3, 1, 3),
+        (4096, 100, 64, 60, 4),
+        (4096, 100, 64, 64, 0),
+        (4096, 3, 64, 1, 2),  # the last one is sampled
+        (4096, 1, 64, 1, 0),
+        (len(REPEATED) + 2, 100, 64, 1, 2),
+        (len(REPEATED), 100, 64, 1, 0),
+    ],
+)
+def test_a_draft_ends_with_the_room_and_with_the_answer(
+    longest: int, max_new: int, room: int, num_tokens: int, length: int
+) -> None:
+    [draft] = drafts(
+        drafter_of(longest=longest), running(REPEATED, max_new), num_tokens=num_tokens, room=room
+    )
+    assert (draft or []) == NEXT[:length]
+
+
+def test_streams_share_the_room() -> None:
+    found = drafts(drafter_of(), running(REPEATED), running(REPEATED), None, room=9)
+    assert found == [NEXT[:3], NEXT[:3], None]
+
+
+def test_many_streams_are_drafted_for_only_where_that_is_asked_for() -> None:
+    many = [running(REPEATED) for _ in range(17)]
+    model = FakeModel()
+    assert set(map(str, drafts(drafter_of("auto", model), *many))) == {"None"}
+    assert any(drafts(drafter_of("on"), *many))
+
+
+def test_a_finished_sequence_is_looked_up_for_others_and_a_preempted_one_is_not() -> None:
+    for is_remembered in (True, False):
+        drafter, model = drafter_of(), FakeModel()
+        finished = running(list(range(100, 130)))
+        drafts(drafter, finished)
+        (drafter.remember if is_remembered else drafter.forget)(finished)
+        [draft] = drafts(drafter, running(list(range(100, 115))))
+        assert (draft or [])[:5] == (NEXT[:5] if is_remembered else [])
+        assert model.forgotten == []
+
+
+def test_the_model_drafts_what_the_look_up_does_not_find() -> None:
+    model = FakeModel()
+    drafter = drafter_of("on", model)
+    sequence = running(list(range(50)))
+    found = drafts(drafter, sequence, running(REPEATED), room=8)
+    assert found == [[7] * 4, NEXT[:4]]
+    drafter.forget(sequence)
+    assert model.forgotten == [sequence]
+
+
+def test_accepted_tokens_are_counted() -> None:
+    drafter, sequence = drafter_of(), running(REPEATED)
+    drafts(drafter, sequence)
+    drafter.observe_draft(sequence, 5, 2)
+    drafter.observe_draft(running([1]), 3, 3)  # forced by a grammar: nothing is learnt
+    assert (drafter.drafted, drafter.accepted) == (8, 5)

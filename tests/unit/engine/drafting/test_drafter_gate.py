@@ -1,0 +1,192 @@
+"""Whether drafts pay is judged from times that other programs disturb. The clock jitters; the costs do not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+from jan_serve.engine.drafting.drafter import Drafter
+from jan_serve.engine.scheduling.step_costs import StepCosts
+from jan_serve.engine.tokens import TokenBuffer
+from tests.unit.engine.fake_context import sequence_of
+
+Seconds = Callable[[int], float]
+Noise = Callable[[int, int], float]
+"""What multiplies the measured time of a step, by the number of the step and its rows."""
+
+PROMPT = np.arange(1, 61, dtype=np.int32)
+
+
+def cheap(rows: int) -> float:
+    return 0.020 + 0.002 * (rows - 1)
+
+
+def tiled(rows: int) -> float:
+    return 0.020 + 0.012 * ((rows - 1) // 4)
+
+
+def proportional(rows: int) -> float:
+    return 0.024 * rows
+
+
+def quiet(_step: int, _rows: int) -> float:
+    return 1.0
+
+
+def jitter(seed: int) -> Noise:
+    rng = np.random.default_rng(seed)
+    return lambda _step, _rows: float(rng.lognormal(0.0, 0.2))
+
+
+def spikes(seed: int) -> Noise:
+    rng = np.random.default_rng(seed)
+    return lambda _step, _rows: 4.0 if rng.random() < 0.15 else 1.0
+
+
+def other_programs(seed: int) -> Noise:
+    """Everything is three times slower for 40 steps of each 150."""
+    return lambda step, _rows: 3.0 if (step + 37 * seed) % 150 < 40 else 1.0
+
+
+NOISES: dict[str, Callable[[int], Noise]] = {
+    "quiet": lambda _seed: quiet,
+    "jitter": jitter,
+    "spikes": spikes,
+    "other programs": other_programs,
+}
+
+
+def repeating(_seed: int) -> Iterator[int]:
+    while True:
+        yield from PROMPT.tolist()
+
+
+def free(seed: int) -> Iterator[int]:
+    """Few different tokens: runs of three occur again and again, and what follows is random."""
+    rng = np.random.default_rng(seed)
+    while True:
+        yield int(rng.integers(1, 7))
+
+
+def partly(seed: int) -> Iterator[int]:
+    """Repeats the prompt, with a random token after some ten others."""
+    rng = np.random.default_rng(seed)
+    for token in repeating(seed):
+        yield token
+        if rng.random() < 0.1:
+            yield int(rng.integers(100, 10_000))
+
+
+TEXTS = {"repeating": repeating, "free": free, "partly": partly}
+
+
+class Stream:
+    """One stream of a simulated engine, whose text is given. drafted_at: numbers of tokens at which a draft was."""
+
+    def __init__(self, text: Iterator[int], seconds_of: Seconds, noise: Noise, *, mode: str = "auto") -> None:
+        self.costs = StepCosts()
+        self.costs.observe(0, 60, 60 * 0.6 * seconds_of(4) / 4)
+        self.drafter = Drafter(self.costs, "off" if mode == "off" else "auto", longest=10_000)
+        self.sequence = sequence_of(PROMPT)
+        self.sequence.tokens = TokenBuffer([*PROMPT.tolist()])
+        self.sequence.max_new = 100_000
+        self.noise = noise
+        self.seconds = 0.0
+        self.drafted_at: list[int] = []
+        self._text = text
+        self._seconds_of = seconds_of
+        self._steps = 0
+
+    def write(self, num_tokens: int) -> float:
+        """Write so many tokens. Returns the true seconds."""
+        before, end = self.seconds, self.sequence.num_generated + num_tokens
+        while self.sequence.num_generated < end:
+            self._step()
+        return self.seconds - before
+
+    def _step(self) -> None:
+        draft = self.drafter.drafts([self.sequence], 1, 100)[0]
+        rows = 1 + (0 if draft is None else len(draft))
+        seconds = self._seconds_of(rows)
+        self.seconds += seconds
+        self._steps += 1
+        token = self._write_one()
+        if draft is not None:
+            self.drafted_at.append(self.sequence.num_generated)
+            accepted = 0
+            while accepted < len(draft) and draft[accepted] == token:
+                token = self._write_one()
+                accepted += 1
+            self.drafter.observe_draft(self.sequence, len(draft), accepted)
+        self.costs.observe(rows, 0, seconds * self.noise(self._steps, rows))
+
+    def _write_one(self) -> int:
+        token = next(self._text)
+        self.sequence.tokens.append(token)
+        self.sequence.num_generated += 1
+        return token
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("seconds_of", [cheap, tiled, proportional])
+def test_drafts_cost_at_most_three_percent_of_500_tokens(seconds_of: Seconds, text: str, noise: str) -> None:
+    ratios: list[float] = []
+    for seed in range(10):
+        stream = Stream(TEXTS[text](seed), seconds_of, NOISES[noise](seed))
+        ratios.append(stream.write(500) / (500 * seconds_of(1)))
+    assert max(ratios) <= 1.03, sorted(round(r, 3) for r in ratios)
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_drafts_of_repeating_text_stay_in_use_whatever_the_clock_says(noise: str) -> None:
+    for seed in range(5):
+        stream = Stream(repeating(seed), cheap, NOISES[noise](seed))
+        assert stream.write(1000) < 0.4 * 1000 * cheap(1)
+
+
+@pytest.mark.parametrize("steps", [1, 5, 20])
+def test_drafts_come_back_within_50_tokens_after_a_wrong_judgement(steps: int) -> None:
+    """A program that runs beside every draft makes them look ten times slower, until it ends."""
+    stream = Stream(repeating(0), cheap, quiet)
+    stream.write(200)
+    assert stream.drafted_at
+
+    def beside_drafts(_step: int, rows: int) -> float:
+        return 10.0 if rows > 1 else 1.0
+
+    stream.noise = beside_drafts
+    before = len(stream.drafted_at)
+    while len(stream.drafted_at) < before + steps and stream.sequence.num_generated < 5_000:
+        stream.write(1)
+        if stream.sequence.num_generated - stream.drafted_at[-1] > 20:
+            break  # judged useless
+    stream.noise = quiet
+    judged = stream.sequence.num_generated
+    stream.write(60)
+    assert next(at for at in stream.drafted_at if at > judged) - judged <= 50
+    assert len([at for at in stream.drafted_at if at > judged]) >= 2, "not a trial only"
+
+
+def test_a_text_that_begins_to_repeat_is_drafted_again() -> None:
+    """Guesses that are not drafted are compared with what is written."""
+
+    def text() -> Iterator[int]:
+        random = free(1)
+        for _ in range(400):
+            yield next(random)
+        yield from repeating(0)
+
+    stream = Stream(text(), cheap, quiet)
+    stream.write(400)
+    stream.write(150)
+    assert any(at > 400 for at in stream.drafted_at)
+
+
+def test_drafts_that_pay_nowhere_are_tried_ever_less_often() -> None:
+    stream = Stream(repeating(0), proportional, quiet)
+    stream.write(3000)
+    tried = [at for at in stream.drafted_at if at > 1000]
+    assert len(tried) <= 10

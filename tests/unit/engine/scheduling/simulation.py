@@ -1,0 +1,266 @@
+"""A simulated engine: requests, a policy and what steps cost give the times of all tokens. Times in seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from jan_serve.engine.scheduling.prefill_costs import CachePosition
+from jan_serve.engine.scheduling.prompt_groups import Group
+from jan_serve.engine.scheduling.step_costs import StepCosts
+from jan_serve.engine.scheduling.step_planner import Balance, Prompt, StepPlan, Streams, plan_step
+
+PLACES = 8
+CHUNK = 512
+
+
+@dataclass(slots=True)
+class Request:
+    """A prompt and the length of its answer; `times`: of the answer's tokens."""
+
+    arrived: float
+    prompt: int
+    answer: int = 64
+    computed: int = 0
+    times: list[float] = field(default_factory=list[float])
+
+    @property
+    def left(self) -> int:
+        return self.prompt - self.computed
+
+    @property
+    def first_s(self) -> float:
+        return self.times[0] - self.arrived
+
+
+class StepSeconds(Protocol):
+    """True seconds of a step of these numbers of rows."""
+
+    def __call__(self, num_decode: int, num_prefill: int) -> float: ...
+
+
+_DECODE = (0.0, 0.026, 0.050, 0.077, 0.076, 0.113, 0.120, 0.135, 0.136)
+
+
+def two_cores(num_decode: int, num_prefill: int) -> float:
+    """As measured for Qwen2.5-0.5B's shape on two cores: decode rows never ride for nothing.
+
+    Kernels take four rows together, and prompts best in multiples of eight and from 64 rows on.
+    """
+    decode_s = _DECODE[num_decode] if num_decode < len(_DECODE) else 0.017 * num_decode
+    if not num_prefill:
+        return decode_s
+    token_s = 0.0079 if num_prefill % 8 == 0 else 0.0082 if num_prefill % 4 == 0 else 0.0089
+    short = float(np.interp(num_prefill, [16, 32, 48, 64], [1.75, 1.18, 1.12, 1.0]))
+    prefill_s = 0.005 + token_s * short * num_prefill
+    return prefill_s + decode_s + 0.03 if num_decode else prefill_s
+
+
+def accelerator(num_decode: int, num_prefill: int) -> float:
+    """Each step reads the weights in 10 ms; rows are nearly free."""
+    return 0.010 + 0.00002 * num_decode + 0.00004 * num_prefill
+
+
+@dataclass(slots=True)
+class Step:
+    """What a policy decides: tokens of each prompt, and whether the streams decode."""
+
+    tokens: list[tuple[Request, int]]
+    decodes: bool
+
+
+class Policy(Protocol):
+    """Decides a step, and learns how long it took."""
+
+    def decide(self, now: float, prompts: Sequence[Request], streams: Sequence[Request]) -> Step: ...
+
+    def learn(self, num_decode: int, num_prefill: int, num_streams: int, seconds: float) -> None: ...
+
+
+def in_order(prompts: Iterable[Request], tokens: int) -> list[tuple[Request, int]]:
+    """At most so many tokens of the prompts, the first ones first."""
+    return _within([(request, request.left) for request in prompts], tokens)
+
+
+def _within(reads: Iterable[tuple[Request, int]], tokens: int) -> list[tuple[Request, int]]:
+    taken: list[tuple[Request, int]] = []
+    for request, most in reads:
+        if count := min(most, tokens):
+            taken.append((request, count))
+            tokens -= count
+    return taken
+
+
+class Planned:
+    """The engine's policy."""
+
+    def __init__(self, stream_share: float | None = None, *, knows_ends: bool = True) -> None:
+        """knows_ends: whether requests limit their answers to what they write."""
+        self.costs, self.balance = StepCosts(), Balance()
+        self._knows_ends = knows_ends
+        self._stream_share = stream_share
+        self._group = Group()
+
+    def decide(self, now: float, prompts: Sequence[Request], streams: Sequence[Request]) -> Step:
+        plan: StepPlan = plan_step(
+            [
+                Prompt(
+                    id(each),
+                    each.prompt,
+                    each.left,
+                    each.computed,
+                    each.arrived,
+                    each.answer if self._knows_ends else float("inf"),
+                )
+                for each in prompts
+            ],
+            Streams(
+                len(streams),
+                max((len(each.times) for each in streams), default=0),
+                max((each.times[0] for each in streams), default=0.0),
+                max((each.answer - len(each.times) for each in streams), default=0)
+                if self._knows_ends
+                else float("inf"),
+            ),
+            self.balance,
+            self.costs,
+            now=now,
+            chunk=CHUNK,
+            group=self._group,
+            stream_share=self._stream_share,
+        )
+        self._group = plan.group
+        reads = [(prompts[index], most) for index, most in plan.reads]
+        return Step(_within(reads, plan.prefill_tokens), plan.decodes)
+
+    def learn(self, num_decode: int, num_prefill: int, num_streams: int, seconds: float) -> None:
+        self.costs.observe(num_decode, num_prefill, seconds, CachePosition())
+        decode_s = (
+            seconds if not num_prefill else min(seconds, self.costs.decode_s(num_decode) if num_decode else 0)
+        )
+        self.balance = self.balance.after(num_streams, decode_s, seconds - decode_s)
+
+
+class Mixed:
+    """llama-server's policy: all streams in each step, and the batch filled up with prompts in order of arrival."""
+
+    def decide(self, now: float, prompts: Sequence[Request], streams: Sequence[Request]) -> Step:
+        return Step(in_order(prompts, 2048 - len(streams)), decodes=True)
+
+    def learn(self, num_decode: int, num_prefill: int, num_streams: int, seconds: float) -> None:
+        pass
+
+
+class ConstantShare:
+    """First come first served, in parts of 64 tokens, after which the streams run until they had their share."""
+
+    def __init__(self, share: float) -> None:
+        self._ratio = share / (1.0 - share)
+        self._owed_s = 0.0
+
+    def decide(self, now: float, prompts: Sequence[Request], streams: Sequence[Request]) -> Step:
+        if streams and (self._owed_s > 0.0 or not prompts):
+            return Step([], decodes=True)
+        return Step(in_order(prompts, 64 if streams else 320), decodes=False)
+
+    def learn(self, num_decode: int, num_prefill: int, num_streams: int, seconds: float) -> None:
+        if num_decode:
+            self._owed_s -= seconds
+        elif num_streams:
+            self._owed_s += seconds * self._ratio
+        else:
+            self._owed_s = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """All requests with their times, the steps as (streams, prompt tokens, seconds), and the time of the last token."""
+
+    requests: list[Request]
+    steps: list[tuple[int, int, float]]
+    wall_s: float
+
+    @property
+    def firsts(self) -> list[float]:
+        return sorted(request.first_s for request in self.requests)
+
+    @property
+    def gaps(self) -> list[float]:
+        """Times between tokens, of all streams."""
+        return [float(gap) for request in self.requests for gap in np.diff(request.times)]
+
+    @property
+    def mean_end_s(self) -> float:
+        return float(np.mean([request.times[-1] - request.arrived for request in self.requests]))
+
+    def work_s(self, seconds_of: StepSeconds) -> float:
+        """What the steps would have taken if no other program had run."""
+        return sum(seconds_of(num_decode, num_prefill) for num_decode, num_prefill, _ in self.steps)
+
+
+def simulate(
+    requests: Iterable[Request],
+    policy: Policy,
+    seconds_of: StepSeconds = two_cores,
+    *,
+    places: int = PLACES,
+    measured: Callable[[float], float] = lambda seconds: seconds,
+    slowed: Callable[[float], float] = lambda _now: 1.0,
+) -> Run:
+    """Run all requests to their ends. measured: what the policy's clock makes of a time.
+
+    slowed: how many times longer a step takes that begins at this time, since other programs run.
+    """
+    all_requests = sorted(requests, key=lambda request: request.arrived)
+    waiting, running = list(all_requests), list[Request]()
+    steps: list[tuple[int, int, float]] = []
+    now = 0.0
+    while waiting or running:
+        while waiting and waiting[0].arrived <= now and len(running) < places:
+            running.append(waiting.pop(0))
+        if not running:
+            now = waiting[0].arrived
+            continue
+        prompts = [request for request in running if request.left]
+        streams = [request for request in running if not request.left]
+        if not prompts:
+            now = _decode(streams, waiting, now, seconds_of(len(streams), 0) * slowed(now), steps)
+            policy.learn(len(streams), 0, len(streams), measured(steps[-1][2]))
+            running = [request for request in running if len(request.times) < request.answer]
+            continue
+        step = policy.decide(now, prompts, streams)
+        num_prefill = sum(count for _, count in step.tokens)
+        num_decode = len(streams) if step.decodes else 0
+        seconds = seconds_of(num_decode, num_prefill) * slowed(now)
+        assert seconds > 0.0, "a step computes something"
+        now += seconds
+        steps.append((num_decode, num_prefill, seconds))
+        policy.learn(num_decode, num_prefill, len(streams), measured(seconds))
+        for request, count in step.tokens:
+            request.computed += count
+        for request in [*(streams if num_decode else ()), *(r for r, _ in step.tokens if not r.left)]:
+            request.times.append(now)
+        running = [request for request in running if len(request.times) < request.answer]
+    return Run(all_requests, steps, now)
+
+
+def _decode(
+    streams: Sequence[Request],
+    waiting: Sequence[Request],
+    now: float,
+    seconds: float,
+    steps: list[tuple[int, int, float]],
+) -> float:
+    """All policies do the same without prompts: decode until a stream ends or a request arrives."""
+    arrives = waiting[0].arrived if waiting and len(streams) < PLACES else float("inf")
+    for _ in range(min(request.answer - len(request.times) for request in streams)):
+        now += seconds
+        steps.append((len(streams), 0, seconds))
+        for request in streams:
+            request.times.append(now)
+        if now >= arrives:
+            break
+    return now

@@ -1,0 +1,121 @@
+"""The cost of a step by its rows: what is remembered, and what is assumed of sizes that have not come."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from jan_serve.engine.scheduling.decode_costs import DecodeCosts
+
+TOKEN_S = 0.5
+
+
+def curve(costs: DecodeCosts, token_s: float = TOKEN_S) -> list[float]:
+    found = costs.curve(token_s)
+    assert found is not None
+    return found.round(6).tolist()
+
+
+def test_nothing_is_known_at_first() -> None:
+    assert DecodeCosts(8).curve(1.0) is None
+    assert DecodeCosts(8).seconds(3) == 0.0
+
+
+def test_sizes_between_are_on_a_line_and_larger_ones_between_the_cost_of_a_row_and_of_a_prefill() -> None:
+    costs = DecodeCosts(8)
+    costs.observe(2, 3.0)
+    costs.observe(4, 7.0)
+    assert curve(costs) == pytest.approx(
+        [3.0, 3.0, 3.0, 5.0, 7.0, *(7.0 + i * (TOKEN_S * 7.0 / 4) ** 0.5 for i in range(1, 5))]
+    )
+
+
+@pytest.mark.parametrize(("rows", "expected"), [(1, 3.0), (3, 5.0), (4, 7.0), (8, 14.0), (80, 140.0)])
+def test_larger_steps_cost_in_proportion(rows: int, expected: float) -> None:
+    costs = DecodeCosts(8)
+    costs.observe(2, 3.0)
+    costs.observe(4, 7.0)
+    assert costs.seconds(rows) == pytest.approx(expected)
+
+
+def test_times_are_plain_numbers() -> None:
+    costs = DecodeCosts(8)
+    for _ in range(3):
+        costs.observe(2, 3.0)
+        costs.observe(4, 7.0)
+    assert {type(costs.seconds(rows)) for rows in (1, 2, 3, 4, 9)} == {float}, "statistics are made of them"
+    assert type(costs.noise) is float
+
+
+def test_a_step_up_between_two_sizes_is_kept() -> None:
+    costs = DecodeCosts(16)
+    for size, seconds in ((8, 80.0), (9, 105.0), (12, 108.0)):
+        costs.observe(size, seconds)
+    found = curve(costs)
+    assert (found[8], found[9], found[12]) == (80.0, 105.0, 108.0)
+
+
+def test_slow_steps_say_nothing_among_others() -> None:
+    costs = DecodeCosts(4)
+    for seconds in (10.0, 10.0, 1000.0, 10.0, 90.0):
+        costs.observe(1, seconds)
+    assert costs.seconds(1) == pytest.approx(10.0)
+
+
+def test_one_fast_step_corrects_a_size_that_was_only_seen_slow_some_time_ago() -> None:
+    costs = DecodeCosts(4)
+    for _ in range(5):
+        costs.observe(1, 10.0)
+        costs.observe(4, 60.0)
+    for _ in range(24):
+        costs.observe(1, 10.0)
+    assert costs.seconds(4) == pytest.approx(60.0)
+    costs.observe(4, 12.0)
+    assert (costs.seconds(1), costs.seconds(4)) == pytest.approx((10.0, 12.0))
+
+
+def test_what_slows_all_steps_moves_the_sizes_that_do_not_come_too() -> None:
+    costs = DecodeCosts(4)
+    costs.observe(1, 10.0)
+    costs.observe(4, 16.0)
+    for _ in range(6):
+        costs.observe(1, 30.0)
+    assert (costs.seconds(1), costs.seconds(4)) == pytest.approx((30.0, 48.0))
+
+
+def test_noise_is_what_the_latest_steps_differ_by() -> None:
+    costs = DecodeCosts(4)
+    assert costs.noise == 0.0
+    for _ in range(30):
+        costs.observe(1, 10.0)
+    assert costs.noise == 0.0
+    for number in range(30):
+        costs.observe(1, (8.0, 10.0, 12.0)[number % 3])
+    assert 0.1 < costs.noise < 0.4
+
+
+def test_a_size_that_has_not_come_for_long_is_unknown_again() -> None:
+    costs = DecodeCosts(4)
+    costs.observe(4, 100.0)
+    for _ in range(600):
+        costs.observe(1, 1.0)
+    assert curve(costs)[4] == pytest.approx(1.0 + 3 * TOKEN_S**0.5)
+
+
+def test_sizes_stay_comparable_under_a_jittering_clock() -> None:
+    rng = np.random.default_rng(1)
+    costs = DecodeCosts(8)
+    ratios: list[float] = []
+    for _ in range(1000):
+        for rows, seconds in ((1, 1.0), (8, 4.0)):
+            costs.observe(rows, seconds * rng.lognormal(0.0, 0.2) * (5.0 if rng.random() < 0.1 else 1.0))
+        ratios.append(costs.seconds(8) / costs.seconds(1))
+    low, middle, high = np.quantile(ratios[4:], (0.01, 0.5, 0.99))
+    assert 2.0 < low < 3.8 < middle < 4.3 < high < 8.0
+
+
+@pytest.mark.parametrize(("rows", "seconds"), [(0, 1.0), (9, 1.0), (3, 0.0)])
+def test_what_says_nothing_is_not_counted(rows: int, seconds: float) -> None:
+    costs = DecodeCosts(8)
+    costs.observe(rows, seconds)
+    assert costs.curve(1.0) is None

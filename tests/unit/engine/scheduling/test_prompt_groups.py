@@ -1,0 +1,56 @@
+"""How many prompts end together."""
+
+from __future__ import annotations
+
+import pytest
+
+from jan_serve.engine.scheduling.prompt_groups import LARGEST, Item, group_size, guessed_decode_s
+
+_MEASURED_S = (0.0, 0.026, 0.050, 0.077, 0.076, 0.113, 0.120, 0.135, 0.136)
+_TOKEN_S = 0.0082
+
+
+def two_cores(streams: int) -> float:
+    return _MEASURED_S[streams] if streams < len(_MEASURED_S) else 0.017 * streams
+
+
+@pytest.mark.parametrize(
+    ("prompts", "answer", "expected"),
+    [
+        ([60] * 8, 48, 8),
+        ([100] * 8, 64, 8),
+        ([300] * 8, 64, 4),
+        ([300] * 4, 64, 4),
+        ([1000] * 8, 64, 1),  # reading takes so long that each answer is sooner alone
+        ([300] * 8, 300, 8),  # decoding takes so long that it is shared
+        ([300] * 8, float("inf"), 8),
+        ([100, 1000], 64, 1),  # the short one does not wait for the long one
+        ([300] * 8, 1, 1),  # nothing to decode together
+        ([300], 64, 1),
+        ([1] * 100, 64, 8),  # from eight on, rows cost the same
+    ],
+)
+@pytest.mark.parametrize("factor", [0.01, 1.0, 7.0])
+def test_prompts_end_together_where_shared_steps_repay_the_wait(
+    prompts: list[int], answer: float, expected: int, factor: float
+) -> None:
+    """However fast the machine is."""
+    items = [Item(factor * _TOKEN_S * tokens, answer) for tokens in prompts]
+    assert group_size(items, lambda streams: factor * two_cores(streams)) == expected
+
+
+def test_where_rows_are_free_all_end_together() -> None:
+    for prompts, expected in ((20, 20), (100, LARGEST)):
+        assert group_size([Item(0.012, 64)] * prompts, lambda _streams: 0.010) == expected
+
+
+def test_streams_that_cost_as_much_together_as_apart_are_not_gathered() -> None:
+    assert group_size([Item(2.4, 64)] * 8, lambda streams: 0.026 * streams) == 1
+
+
+def test_before_the_first_decode_a_cpu_is_assumed() -> None:
+    sizes = [
+        group_size([Item(float(tokens), 64)] * 8, lambda streams: guessed_decode_s(1.0, streams))
+        for tokens in (100, 300, 1000)
+    ]
+    assert sizes == [8, 4, 1]

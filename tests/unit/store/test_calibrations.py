@@ -1,0 +1,99 @@
+"""Calibrations on the disk: they survive a restart, and end with their model."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+import pytest
+
+from jan_serve.core.calibration import Calibration
+from jan_serve.errors import ModelNotFound, StoreError
+from jan_serve.store.index import STATE_FOLDER
+from jan_serve.store.library import ModelLibrary
+from jan_serve.store.resolve import ModelResolver
+from tests.support.managed import add_model
+
+SURE = Calibration(
+    temperature=1.5, examples=20, accuracy=0.75, loss_before=0.9, loss_after=0.7, at_bound=False
+)
+
+
+def library_of(folder: Path) -> ModelLibrary:
+    def no_hub() -> None:
+        raise AssertionError
+
+    return ModelLibrary(ModelResolver(folder), folder, no_hub)  # pyright: ignore[reportArgumentType]
+
+
+def records(folder: Path) -> list[Path]:
+    return list((folder / STATE_FOLDER / "calibrations").glob("*"))
+
+
+def test_a_calibration_survives_a_restart(tmp_path: Path) -> None:
+    add_model(tmp_path, "org/chat")
+    assert library_of(tmp_path).calibration("chat") == ("org/chat", None)
+    assert library_of(tmp_path).keep_calibration("chat", SURE) == "org/chat"
+    assert library_of(tmp_path).calibration("chat") == ("org/chat", SURE)
+    library_of(tmp_path).keep_calibration("chat", None)
+    library_of(tmp_path).keep_calibration("chat", None)
+    assert library_of(tmp_path).calibration("chat") == ("org/chat", None)
+    with pytest.raises(ModelNotFound):
+        library_of(tmp_path).keep_calibration("other", SURE)
+
+
+def test_it_is_deleted_with_its_model(tmp_path: Path) -> None:
+    add_model(tmp_path, "chat")
+    add_model(tmp_path, "other")
+    library = library_of(tmp_path)
+    library.keep_calibration("chat", SURE)
+    library.keep_calibration("other", SURE)
+    library.remove("chat")
+    assert len(records(tmp_path)) == 1
+    assert library.calibration("other") == ("other", SURE)
+
+
+def test_another_file_of_the_name_has_none(tmp_path: Path) -> None:
+    path = add_model(tmp_path, "chat")
+    library = library_of(tmp_path)
+    library.keep_calibration("chat", SURE)
+    status = path.stat()
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 1_000_000_000))
+    assert library.calibration("chat") == ("chat", None)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[]", b'{"name": 1}', b'{"version": 99}', b" " * (1 << 17), b'{"temperature": 0}'],
+)
+def test_damage_costs_one_calibration(
+    tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    add_model(tmp_path, "chat")
+    library = library_of(tmp_path)
+    library.keep_calibration("chat", SURE)
+    [record] = records(tmp_path)
+    record.write_bytes(content)
+    with caplog.at_level(logging.WARNING):
+        assert library.calibration("chat") == ("chat", None)
+    assert ("cannot be read" in caplog.text) != (b"99" in content)
+    library.keep_calibration("chat", SURE)
+    assert library.calibration("chat") == ("chat", SURE)
+
+
+@pytest.mark.parametrize("temperature", [b"0.0", b"-1.5"])
+def test_an_impossible_temperature_is_none(tmp_path: Path, temperature: bytes) -> None:
+    add_model(tmp_path, "chat")
+    library = library_of(tmp_path)
+    library.keep_calibration("chat", SURE)
+    [record] = records(tmp_path)
+    record.write_bytes(record.read_bytes().replace(b"1.5", temperature))
+    assert library.calibration("chat") == ("chat", None)
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    add_model(tmp_path, "chat")
+    (tmp_path / STATE_FOLDER).write_text("not a folder")
+    with pytest.raises(StoreError):
+        library_of(tmp_path).keep_calibration("chat", SURE)
