@@ -66,7 +66,29 @@ class Special(msgspec.Struct, frozen=True):
     text: str
 
 
-Expr: TypeAlias = Literal | CharClass | Sequence | Choice | Repeat | RuleRef | Token | Special
+class OneLayout(msgspec.Struct, frozen=True):
+    """`item` in any one `Layout`, the same for all `Brackets` and `Mark` of it and of the rules that it refers to."""
+
+    item: Expr
+
+
+class Brackets(msgspec.Struct, frozen=True):
+    """`item`, never empty, between two brackets. Indented layouts give it lines of its own, a level deeper."""
+
+    opening: str
+    item: Expr
+    closing: str
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """A comma or a colon, and the white space that the layout writes after it."""
+
+    text: str
+
+
+Expr: TypeAlias = (
+    Literal | CharClass | Sequence | Choice | Repeat | RuleRef | Token | Special | OneLayout | Brackets | Mark
+)
 
 _SMALL = (Literal, CharClass, RuleRef)
 
@@ -121,6 +143,11 @@ def choice(items: Iterable[Expr]) -> Expr:
 def token(item: Expr) -> Expr:
     """`item` as a token; NEVER stays itself."""
     return item if item == NEVER else Token(item)
+
+
+def brackets(opening: str, item: Expr, closing: str) -> Expr:
+    """`item` between brackets; NEVER stays itself."""
+    return item if item == NEVER else Brackets(opening, item, closing)
 
 
 def optional(item: Expr) -> Expr:
