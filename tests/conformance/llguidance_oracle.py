@@ -6,6 +6,8 @@ from typing import Any
 
 import llguidance
 
+from jan_serve.engine.constraint.grammar_executor import MAX_ITEMS_IN_ROW
+
 
 class LlguidanceOracle:
     """llguidance over bytes as tokens."""
@@ -16,7 +18,8 @@ class LlguidanceOracle:
     def compile(self, lark: str) -> Any:
         """A matcher. Raises ValueError where llguidance refuses the grammar."""
         grammar = llguidance.LLMatcher.grammar_from_lark(lark)
-        matcher = llguidance.LLMatcher(self._tokenizer, grammar, log_level=0)
+        limits = llguidance.LLParserLimits(max_items_in_row=MAX_ITEMS_IN_ROW)
+        matcher = llguidance.LLMatcher(self._tokenizer, grammar, log_level=0, limits=limits)
         if matcher.is_error():
             raise ValueError(matcher.get_error())
         return matcher

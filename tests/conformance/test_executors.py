@@ -19,6 +19,7 @@ from jan_serve.grammar import (
     regex_to_grammar,
 )
 from jan_serve.grammar.json_schema.strings import Pattern, contains
+from jan_serve.grammar.layout import COMPACT, SPACED, on_one_line
 from models.recipe import fixtures
 from tests.conformance.llama_cpp_oracle import LlamaCppOracle
 from tests.conformance.llguidance_oracle import LlguidanceOracle
@@ -117,7 +118,8 @@ def test_executors_agree_on_samples_and_their_mutants(vocabulary: Path) -> None:
     random = Random(7)
     llama, guidance = LlamaCppOracle(vocabulary), LlguidanceOracle()
     for name, grammar in _grammars():
-        recognizer, sampler = Recognizer(grammar), Sampler(grammar, depth=10)
+        recognizer = Recognizer(on_one_line(grammar, (COMPACT, SPACED)))
+        sampler = Sampler(grammar, depth=10, layouts=(COMPACT, SPACED))
         native, matcher = llama.compile(print_gbnf(grammar)), guidance.compile(print_lark(grammar))
         for _ in range(6):
             text = sampler.text(random)
@@ -159,15 +161,16 @@ def _mutant(text: str, random: Random) -> str:
 
 
 def test_json_dumps_writes_what_is_accepted(vocabulary: Path) -> None:
-    """The default, compact and indented forms, escaped or not, through llama.cpp."""
+    """The default, compact and indented forms, escaped or not; GBNF has no indented ones."""
     parts: list[Any] = [1, 2.5, -3e-07, True, None, {}, []]
     value: dict[str, Any] = {
         "name": 'é "q" \\ /\n😀',
         "list": parts,
         "deep": {"a": {"b": [{"c": ""}]}},
     }
-    oracle = LlamaCppOracle(vocabulary)
-    sampler = oracle.compile(print_gbnf(json_schema_to_grammar({"type": "object"})))
+    grammar = json_schema_to_grammar({"type": "object"})
+    llama, guidance = LlamaCppOracle(vocabulary), LlguidanceOracle()
+    sampler, matcher = llama.compile(print_gbnf(grammar)), guidance.compile(print_lark(grammar))
     forms: tuple[dict[str, Any], ...] = (
         {},
         {"separators": (",", ":")},
@@ -177,5 +180,7 @@ def test_json_dumps_writes_what_is_accepted(vocabulary: Path) -> None:
     )
     for options in forms:
         for ascii_only in (True, False):
-            assert oracle.accepts(sampler, json.dumps(value, ensure_ascii=ascii_only, **options))
-    oracle.release(sampler)
+            text = json.dumps(value, ensure_ascii=ascii_only, **options)
+            assert guidance.accepts(matcher, text)
+            assert llama.accepts(sampler, text) is ("indent" not in options)
+    llama.release(sampler)

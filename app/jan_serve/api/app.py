@@ -59,6 +59,7 @@ from jan_serve.api.routes.recent_log import RecentLog
 from jan_serve.api.served_models import ServedModels
 from jan_serve.api.shared.default_errors import render_error
 from jan_serve.config import Settings
+from jan_serve.core.constraint import Whitespace
 from jan_serve.errors import JanServeError
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
 from jan_serve.generation.deadline import RunningRequests
@@ -105,7 +106,7 @@ def create_app(
     services = Services(
         models=models,
         preparer=RequestPreparer(
-            GrammarCache(translator, named_grammars),
+            GrammarCache(translator, named_grammars, whitespace=Whitespace(settings.json_whitespace)),
             renderer,
             now=lambda: datetime.now().astimezone(),
             profile_of=profile_of,

@@ -70,8 +70,8 @@ def _compiled(body: bytes) -> CompileReply:
     if form is None:
         raise ProtocolError(f"no chat format is named {request.form!r}")
     match request:
-        case CompileTool(parameters=parameters, strict=strict):
-            return CompileReply(tool=tool_grammar(form, parameters, strict=strict))
+        case CompileTool(parameters=parameters, strict=strict, whitespace=whitespace):
+            return CompileReply(tool=tool_grammar(form, parameters, strict=strict, whitespace=whitespace))
         case CompileFrame(names=names, parallel=parallel, answer=answer):
             return CompileReply(frame=call_frame(form, names, parallel=parallel, answer=answer))
         case CompileAnswer(constraint=constraint):

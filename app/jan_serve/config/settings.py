@@ -33,6 +33,7 @@ from jan_serve.store.paths import default_data_dir
 ENV_PREFIX = "JAN_SERVE_"
 
 LogLevel = Literal["debug", "info", "warning", "error"]
+JsonWhitespace = Literal["consistent", "flexible", "compact"]
 
 
 _SERVER = "Server"
@@ -189,6 +190,14 @@ class Settings(ModelOptions, TgiOptions, AccessOptions, FleetOptions):
         ),
         Flag(MODEL_GROUP, metavar="FILE|NAME"),
     ] = None
+    json_whitespace: Annotated[
+        JsonWhitespace,
+        Field(
+            description="White space of constrained JSON: `consistent` (compact, as `json.dumps` writes it, or indented"
+            " by 2 spaces, 4 spaces or a tab), `flexible` (any of these at each place) or `compact`."
+        ),
+        Flag(MODEL_GROUP),
+    ] = "consistent"
     strip_billing_line: Annotated[
         bool,
         Field(

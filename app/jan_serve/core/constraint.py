@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any
 
 import msgspec
 
 
+class Whitespace(Enum):
+    """Which white space JSON may have.
+
+    consistent: compact, as `json.dumps` writes it, or indented by 2 spaces, 4 spaces or a tab; the same throughout.
+    flexible: at each place none, a space, or a line with any indentation.
+    """
+
+    CONSISTENT = "consistent"
+    FLEXIBLE = "flexible"
+    COMPACT = "compact"
+
+
 class JsonObjectConstraint(msgspec.Struct, frozen=True, tag="json_object"):
-    """Any JSON object."""
+    """Any JSON object. whitespace: None for the default of the server."""
+
+    whitespace: Whitespace | None = None
 
 
 class JsonSchemaConstraint(msgspec.Struct, frozen=True, tag="json_schema"):
-    """JSON that validates against `schema` (a mapping or a boolean)."""
+    """JSON that validates against `schema` (a mapping or a boolean). whitespace: as in JsonObjectConstraint."""
 
     schema: Any
+    whitespace: Whitespace | None = None
 
 
 class RegexConstraint(msgspec.Struct, frozen=True, tag="regex"):

@@ -7,18 +7,21 @@ from __future__ import annotations
 
 from typing import Any
 
+from jan_serve.core.constraint import Whitespace
 from jan_serve.grammar.ast import Grammar
 from jan_serve.grammar.collector import paused_collection
 from jan_serve.grammar.json_schema.translate import translate as translate_schema
+from jan_serve.grammar.lark_quoting import spelled_out
 from jan_serve.grammar.parse_gbnf import parse_gbnf
 from jan_serve.grammar.print_gbnf import print_gbnf
-from jan_serve.grammar.print_lark import print_lark, print_lark_open, spelled_out
+from jan_serve.grammar.print_lark import print_lark, print_lark_open
 from jan_serve.grammar.recognizer import Recognizer, matches
 from jan_serve.grammar.regex.translate import translate as translate_regex
 
 __all__ = [
     "Grammar",
     "Recognizer",
+    "Whitespace",
     "json_schema_to_gbnf",
     "json_schema_to_grammar",
     "matches",
@@ -32,11 +35,10 @@ __all__ = [
 ]
 
 
-def json_schema_to_grammar(schema: Any, *, whitespace: str = "flexible") -> Grammar:
+def json_schema_to_grammar(schema: Any, *, whitespace: Whitespace = Whitespace.CONSISTENT) -> Grammar:
     """The grammar of the JSON texts that satisfy `schema` (an object or a boolean, drafts 4 to 2020-12).
 
-    Properties are written in the order of `properties`, other names last. `whitespace` is "flexible" (what
-    `json.dumps` writes by default, compactly or indented) or "compact" (none). Takes milliseconds; bounded work.
+    Properties are written in the order of `properties`, other names last. Takes milliseconds; bounded work.
 
     Raises UnsupportedSchema (pointer, keyword, reason) if it cannot be enforced exactly, InvalidSchema if it is
     not a schema, GrammarTooComplex above a limit.
@@ -45,7 +47,7 @@ def json_schema_to_grammar(schema: Any, *, whitespace: str = "flexible") -> Gram
         return translate_schema(schema, whitespace=whitespace)
 
 
-def json_schema_to_gbnf(schema: Any, *, whitespace: str = "flexible") -> str:
+def json_schema_to_gbnf(schema: Any, *, whitespace: Whitespace = Whitespace.CONSISTENT) -> str:
     """`json_schema_to_grammar`, printed as GBNF for llama.cpp."""
     with paused_collection():
         return print_gbnf(json_schema_to_grammar(schema, whitespace=whitespace))

@@ -73,7 +73,32 @@ class Special:
     text: str
 
 
-Expr: TypeAlias = Literal | CharClass | Sequence | Choice | Repeat | RuleRef | Token | Special
+@dataclass(frozen=True, slots=True)
+class OneLayout:
+    """`item` in any one `Layout`, the same for all `Brackets` and `Mark` of it and of the rules that it refers to."""
+
+    item: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Brackets:
+    """`item`, never empty, between two brackets. Indented layouts give it lines of its own, a level deeper."""
+
+    opening: str
+    item: Expr
+    closing: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A comma or a colon, and the white space that the layout writes after it."""
+
+    text: str
+
+
+Expr: TypeAlias = (
+    Literal | CharClass | Sequence | Choice | Repeat | RuleRef | Token | Special | OneLayout | Brackets | Mark
+)
 
 _SMALL = (Literal, CharClass, RuleRef)
 
@@ -129,6 +154,11 @@ def choice(items: Iterable[Expr]) -> Expr:
 def token(item: Expr) -> Expr:
     """`item` as a token; NEVER stays itself."""
     return item if item == NEVER else Token(item)
+
+
+def brackets(opening: str, item: Expr, closing: str) -> Expr:
+    """`item` between brackets; NEVER stays itself."""
+    return item if item == NEVER else Brackets(opening, item, closing)
 
 
 def optional(item: Expr) -> Expr:

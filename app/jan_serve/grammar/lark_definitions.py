@@ -8,6 +8,7 @@ from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from jan_serve.grammar.components import components
+from jan_serve.grammar.lark_layout import PARAMETER
 from jan_serve.grammar.print_lark import LarkText
 
 _PIECES: Final = re.compile(r'"(?:[^"\\]|\\.)*"|/(?:[^/\\]|\\.)*/|[A-Za-z_]\w*')
@@ -16,7 +17,7 @@ _IN_CYCLE: Final = "@"
 
 
 class Definitions(NamedTuple):
-    """Bodies by name. specials: as in LarkText."""
+    """bodies: by name, with the mark of a parameter where the rule has one. specials: as in LarkText."""
 
     root: str
     bodies: dict[str, str]
@@ -25,7 +26,8 @@ class Definitions(NamedTuple):
 
 def by_content(lark: LarkText) -> Definitions:
     """The definitions of a text with one a line, which starts at `start`. Names that it does not define stay."""
-    bodies = dict(line.split(": ", 1) for line in lark.text.splitlines())
+    lines = [line.split(": ", 1) for line in lark.text.splitlines()]
+    bodies = {header.removesuffix(PARAMETER): body for header, body in lines}
     uses = {name: _names_in(body, bodies) for name, body in bodies.items()}
     special = {rule: f"special_{_hash(text)}" for rule, text in lark.specials}
     names: dict[str, str] = dict(special)
@@ -33,7 +35,11 @@ def by_content(lark: LarkText) -> Definitions:
         names.update(_names_of(group, bodies, uses, names))
     return Definitions(
         names["start"],
-        {names[name]: _renamed(bodies[name], names) for name in bodies if name in names},
+        {
+            names[name] + header[len(name) :]: _renamed(body, names)
+            for header, body in lines
+            if (name := header.removesuffix(PARAMETER)) in names
+        },
         tuple((special[rule], text) for rule, text in lark.specials),
     )
 

@@ -20,6 +20,7 @@ from jan_serve.grammar.ast import (
     Token,
 )
 from jan_serve.grammar.charset import MAX_CODE_POINT, CharSet, complement
+from jan_serve.grammar.layout import COMPACT, SPACED, has_layouts, on_one_line
 from jan_serve.grammar.limits import MAX_PRINTED_BYTES
 
 # Up to this count llama.cpp's own expansion is the fastest form: one rule per optional copy, one live stack.
@@ -42,10 +43,15 @@ _LITERAL_ESCAPES = str.maketrans(
 def print_gbnf(grammar: Grammar) -> str:
     """GBNF text of `grammar`, start rule first. It always names its start rule `root`.
 
-    Raises GrammarTooComplex above the size limit.
+    GBNF has no parameters, so layouts are those on one line: compact and as `json.dumps` writes it, or the latter alone
+    where both are too large. Raises GrammarTooComplex above the size limit.
     """
-    printer = _Printer(grammar)
-    return printer.print()
+    if has_layouts(grammar):
+        try:
+            return _Printer(on_one_line(grammar, (COMPACT, SPACED))).print()
+        except GrammarTooComplex:
+            grammar = on_one_line(grammar, (SPACED,))
+    return _Printer(grammar).print()
 
 
 def quote_literal(text: str) -> str:

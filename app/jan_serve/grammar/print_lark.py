@@ -4,40 +4,75 @@ llguidance's lexer is greedy: it keeps reading while any terminal that is allowe
 several characters is printed only for a `Token`, which promises that greed does no harm; everything else becomes
 terminals of one character, for which greedy reading is exact. Where one token cannot be written as a terminal, no
 token is: the two kinds must not meet in one place.
+
+Rules within a `OneLayout` are printed twice: for compact texts, and for all other layouts as parametric rules.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Mapping
-from typing import NamedTuple
+from collections.abc import Sequence as Rows
+from enum import Enum
+from typing import NamedTuple, TypeAlias
 
 from jan_serve.errors import GrammarTooComplex
 from jan_serve.grammar.ast import (
+    Brackets,
     CharClass,
     Choice,
     Expr,
     Grammar,
     Literal,
+    Mark,
+    OneLayout,
     Repeat,
     RuleRef,
     Sequence,
     Special,
     Token,
 )
-from jan_serve.grammar.charset import MAX_CODE_POINT, CharSet, complement
+from jan_serve.grammar.charset import CharSet
 from jan_serve.grammar.components import components
+from jan_serve.grammar.lark_layout import (
+    DEEPER,
+    HELPERS,
+    PARAMETER,
+    closing_rule,
+    first_argument,
+    mark_rule,
+    opening_rule,
+)
+from jan_serve.grammar.lark_quoting import bounds, quote_class, quote_literal, spelled_out
+from jan_serve.grammar.layout import (
+    LAYOUTS,
+    SPACED,
+    Layout,
+    Place,
+    depends_on_lines,
+    has_layouts,
+    laid_rules,
+    layout_uses,
+    lined_rules,
+)
 from jan_serve.grammar.limits import MAX_LARK_BYTES, MAX_LARK_GROUPS, MAX_REFERENCE_DEPTH
 from jan_serve.grammar.reference_depth import reference_depth, resting_places
 from jan_serve.grammar.right_linear import NotRegular, solve
 from jan_serve.grammar.transform import references
 
-_SURROGATES = ((0xD800, 0xDFFF),)
 _UNSAFE_NAME = re.compile(r"[^a-z0-9]+")
 _PIECES = re.compile(r'"(?:[^"\\]|\\.)*"|/(?:[^/\\]|\\.)*/|[()]|[A-Za-z_]\w*')
 _NOTHING = "/[^\\s\\S]/"
 # Expressions up to this length are repeated in place; longer ones get a name.
 _INLINE = 60
+
+
+class _Any(Enum):
+    LAYOUT = "any"
+
+
+# What a rule is printed for: nothing in particular, one layout, or any but the first in a parametric rule.
+_Form: TypeAlias = Layout | _Any | None
 
 
 class LarkText(NamedTuple):
@@ -65,40 +100,56 @@ def print_lark_open(
 
     tokens: write a `Token` as a terminal; not if free text is allowed there too, since greed would cut it off.
     holes: rules that the grammar leaves undefined, and their names in the text.
+    A grammar that is too large in all layouts is printed in that of `json.dumps`.
     """
+    if has_layouts(grammar):
+        try:
+            return _print(_Printer(grammar, holes or {}, LAYOUTS), tokens)
+        except GrammarTooComplex:
+            pass
+    return _print(_Printer(grammar, holes or {}, (SPACED,)), tokens)
+
+
+def _print(printer: _Printer, tokens: bool) -> LarkText:
     if tokens:
         try:
-            return _Printer(grammar, tokens=True, holes=holes or {}).print()
+            return printer.print(tokens=True)
         except NotRegular:
             pass
-    return _Printer(grammar, tokens=False, holes=holes or {}).print()
-
-
-def spelled_out(text: str) -> str:
-    """The body of a rule for exactly this text, one character a terminal."""
-    return " ".join([quote_literal(c) for c in text])
+    return printer.print(tokens=False)
 
 
 class _Printer:
-    def __init__(self, grammar: Grammar, *, tokens: bool, holes: Mapping[str, str]) -> None:
+    def __init__(self, grammar: Grammar, holes: Mapping[str, str], layouts: Rows[Layout]) -> None:
         self._rules = grammar.rules
         self._root = grammar.root
+        self._holes = holes
+        self._laid = laid_rules(grammar.rules)
+        self._lined = lined_rules(grammar.rules)
+        self._layouts = layouts
+
+    def print(self, *, tokens: bool) -> LarkText:
         self._tokens = tokens
-        self._taken = {"start", *holes.values()}
+        self._form: _Form = None
+        self._taken = {"start", *self._holes.values()}
         self._next: dict[str, int] = {}
-        self._names: dict[str, str] = {**holes, grammar.root: "start"}
-        self._todo: list[str] = [grammar.root]
+        self._names: dict[tuple[str, _Form], str] = {(name, None): own for name, own in self._holes.items()}
+        self._names[self._root, None] = "start"
+        self._inner: dict[int, str] = {}
+        self._todo: list[tuple[str, _Form]] = [(self._root, None)]
         self._lines: list[str] = []
         self._size = 0
         self._terminals: dict[str, str] = {}
         self._by_text: dict[str, str] = {}
         self._specials: dict[str, str] = {}
         self._groups = 0
-
-    def print(self) -> LarkText:
         while self._todo:
-            name = self._todo.pop()
-            self._add(self._names[name], self._rule(self._rules[name]))
+            name, self._form = self._todo.pop()
+            own = self._names[name, self._form]
+            text = self._rule(self._rules[name])
+            self._add(own + PARAMETER if self._form is _Any.LAYOUT and name in self._lined else own, text)
+        if self._inner:
+            self._lines += HELPERS
         # llguidance reads terminals in any order; defined before use is easier to read.
         start = next(i for i, line in enumerate(self._lines) if line.startswith("start:"))
         lines = [self._lines[start], *self._lines[:start], *self._lines[start + 1 :]]
@@ -109,7 +160,11 @@ class _Printer:
     def _shallow(self, lines: list[str]) -> str:
         """The start rule, where needed with an alternative that no text takes: it refers to rules far down, so that
         no chain of references is long when llguidance follows it."""
-        bodies = dict(line.split(": ", 1) for line in lines)
+        headed = [line.split(": ", 1) for line in lines]
+        bodies = {header.removesuffix(PARAMETER): body for header, body in headed}
+        arguments = {
+            header.removesuffix(PARAMETER): "::0" for header, _ in headed if header.endswith(PARAMETER)
+        }
         uses = {name: _references_in(body, bodies) for name, body in bodies.items()}
         if reference_depth(uses, "start") <= MAX_REFERENCE_DEPTH:
             return lines[0]
@@ -117,7 +172,8 @@ class _Printer:
         uses["start"] = [*((name, 1) for name in first), *uses["start"]]
         if reference_depth(uses, "start") > MAX_REFERENCE_DEPTH:
             raise GrammarTooComplex(f"rules refer to one another deeper than {MAX_REFERENCE_DEPTH} levels")
-        return f"start: {_NOTHING} ({' | '.join(first)}) | {bodies['start']}"
+        calls = [name + arguments.get(name, "") for name in first]
+        return f"start: {_NOTHING} ({' | '.join(calls)}) | {bodies['start']}"
 
     def _add(self, name: str, body: str) -> None:
         line = f"{name}: {body}"
@@ -137,14 +193,18 @@ class _Printer:
 
     # Rules
 
-    def _reference(self, name: str) -> str:
-        known = self._names.get(name)
+    def _reference(self, name: str, argument: str = "_") -> str:
+        """argument: for a rule with a parameter."""
+        key = (name, self._form if name in self._laid else None)
+        known = self._names.get(key)
         if known is None:
-            known = self._names[name] = self._fresh("r_" + _UNSAFE_NAME.sub("_", name.lower()).strip("_"))
-            self._todo.append(name)
-        return known
+            known = self._names[key] = self._fresh("r_" + _UNSAFE_NAME.sub("_", name.lower()).strip("_"))
+            self._todo.append(key)
+        return f"{known}::{argument}" if key[1] is _Any.LAYOUT and name in self._lined else known
 
     def _rule(self, expr: Expr) -> str:
+        if isinstance(expr, OneLayout):
+            return self._in_each_layout(expr.item)
         if isinstance(expr, Choice):
             return " | ".join([self._rule_sequence(item) for item in expr.items])
         return self._rule_sequence(expr)
@@ -169,7 +229,11 @@ class _Printer:
         if isinstance(expr, Token):
             return self._token(expr.item) if self._tokens else self._rule_item(expr.item)
         if isinstance(expr, Repeat):
-            return self._nested(self._rule, expr.item, "g") + _bounds(expr)
+            return self._nested(self._rule, expr.item, "g") + bounds(expr)
+        if isinstance(expr, Mark):
+            return self._mark(expr)
+        if isinstance(expr, Brackets):
+            return self._brackets(expr)
         if isinstance(expr, Sequence) and not expr.items:
             return '""'
         return self._nested(self._rule, expr, "g")
@@ -184,8 +248,64 @@ class _Printer:
         if not deep:
             return f"({text})"
         name = self._fresh(stem)
+        if stem == "g" and self._has_parameter(expr):
+            self._add(name + PARAMETER, text)
+            return f"{name}::_"
         self._add(name, text)
         return name
+
+    # Layouts
+
+    def _in_each_layout(self, item: Expr) -> str:
+        outer = self._form
+        texts: list[str] = []
+        for layout in self._layouts:
+            self._form = layout
+            text = self._rule(item)
+            if text not in texts:
+                texts.append(text)
+        self._form = outer
+        return " | ".join(texts)
+
+    def _mark(self, mark: Mark) -> str:
+        if isinstance(self._form, Layout):
+            return spelled_out(mark.text + Place(self._form).after(mark))
+        return mark_rule(mark)
+
+    def _brackets(self, expr: Brackets) -> str:
+        form = self._form
+        if not isinstance(form, Layout):
+            return f"{opening_rule(expr)} {self._inside(expr.item, DEEPER)} {closing_rule(expr)}"
+        if form is self._layouts[0]:
+            item = self._nested(self._rule, expr.item, "g")
+            return f"{spelled_out(expr.opening)} {item} {spelled_out(expr.closing)}"
+        place = Place(form)
+        opening, closing = expr.opening + place.deeper().line(), place.line() + expr.closing
+        item = self._inside(expr.item, first_argument(form))
+        return f"{spelled_out(opening)} {item} {spelled_out(closing)}"
+
+    def _inside(self, item: Expr, argument: str) -> str:
+        """What stands in brackets, as a rule for any layout but the first."""
+        form, groups = self._form, self._groups
+        self._form, self._groups = _Any.LAYOUT, 0
+        if isinstance(item, RuleRef):
+            text = self._reference(item.name, argument)
+        else:
+            lined = self._has_parameter(item)
+            text = self._inner.get(id(item), "")
+            if not text:
+                text = self._inner[id(item)] = self._fresh("r_inside")
+                self._add(text + PARAMETER if lined else text, self._rule(item))
+            if lined:
+                text = f"{text}::{argument}"
+        self._form, self._groups = form, groups
+        return text
+
+    def _has_parameter(self, expr: Expr) -> bool:
+        if self._form is not _Any.LAYOUT:
+            return False
+        nodes, used = layout_uses(expr)
+        return any(map(depends_on_lines, nodes)) or not self._lined.isdisjoint(used)
 
     # Terminals
 
@@ -228,7 +348,7 @@ class _Printer:
         if isinstance(expr, Token):
             return self._terminal_item(expr.item)
         if isinstance(expr, Repeat):
-            return self._nested(self._terminal, expr.item, "G") + _bounds(expr)
+            return self._nested(self._terminal, expr.item, "G") + bounds(expr)
         if isinstance(expr, Sequence) and not expr.items:
             return '""'
         return self._nested(self._terminal, expr, "G")
@@ -266,52 +386,3 @@ def _references_in(body: str, known: Container[str]) -> list[tuple[str, int]]:
         elif piece in known:
             found.append((piece, groups))
     return found
-
-
-def _bounds(expr: Repeat) -> str:
-    if expr.high is None and expr.low <= 1:
-        return "+" if expr.low else "*"
-    if (expr.low, expr.high) == (0, 1):
-        return "?"
-    return f"{{{expr.low},{'' if expr.high is None else expr.high}}}"
-
-
-def quote_literal(text: str) -> str:
-    parts = ['"']
-    for c in text:
-        code = ord(c)
-        if c in '"\\':
-            parts.append("\\" + c)
-        elif 0x20 <= code < 0x7F:
-            parts.append(c)
-        elif c in "\n\r\t":
-            parts.append({"\n": "\\n", "\r": "\\r", "\t": "\\t"}[c])
-        elif code <= 0xFFFF:
-            parts.append(f"\\u{code:04x}")
-        else:
-            parts.append(c)
-    parts.append('"')
-    return "".join(parts)
-
-
-def quote_class(chars: CharSet) -> str:
-    """A Lark regular expression for one character of the set."""
-    prefix = "/["
-    if chars[-1][1] == MAX_CODE_POINT and chars != ((0, MAX_CODE_POINT),):
-        prefix, chars = "/[^", complement(chars)
-    ranges = [part for low, high in chars for part in _without_surrogates(low, high)]
-    if not ranges:
-        return "/(?s:.)/" if prefix == "/[^" else '"\\ud800"'
-    body = "".join(_code(low) if low == high else f"{_code(low)}-{_code(high)}" for low, high in ranges)
-    return f"{prefix}{body}]/"
-
-
-def _without_surrogates(low: int, high: int) -> list[tuple[int, int]]:
-    """The parts of a range that text can hold; the regex engine knows no surrogates."""
-    first, last = _SURROGATES[0]
-    return [(a, b) for a, b in ((low, min(high, first - 1)), (max(low, last + 1), high)) if a <= b]
-
-
-def _code(code: int) -> str:
-    c = chr(code)
-    return c if c.isascii() and c.isalnum() else f"\\x{{{code:x}}}"

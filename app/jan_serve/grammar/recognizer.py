@@ -6,25 +6,32 @@ Generation uses llguidance instead.
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from jan_serve.errors import GrammarTooComplex
 from jan_serve.grammar import charset
 from jan_serve.grammar.ast import (
+    Brackets,
     CharClass,
     Choice,
     Expr,
     Grammar,
     Literal,
+    Mark,
+    OneLayout,
     Repeat,
     RuleRef,
     Sequence,
     Special,
     Token,
 )
+from jan_serve.grammar.layout import LAYOUTS, Place
 
 _MAX_CONFIGURATIONS = 200_000
 
-# A continuation is a linked list of the expressions still to match, innermost first: (expression, rest), or None.
-# Continuations are interned to integers, so equal ones are one configuration.
+# A continuation is a linked list of the expressions still to match, innermost first, each with its place in a layout.
+# Continuations are interned to integers, so equal ones are one configuration; -1 is the empty one.
+_Cell: TypeAlias = tuple[Expr, Place | None, int]
 
 
 class Recognizer:
@@ -32,8 +39,8 @@ class Recognizer:
 
     def __init__(self, grammar: Grammar) -> None:
         self._grammar = grammar
-        self._ids: dict[tuple[Expr, int], int] = {}
-        self._cells: list[tuple[Expr, int]] = []
+        self._ids: dict[_Cell, int] = {}
+        self._cells: list[_Cell] = []
         self._closures: dict[int, frozenset[int]] = {}
         self._steps: dict[tuple[frozenset[int], str], frozenset[int]] = {}
 
@@ -44,7 +51,7 @@ class Recognizer:
     def leaves_at(self, text: str) -> int | None:
         """None where the text belongs; else the index of the first character that no word continues with, or
         `len(text)` where the text is only the beginning of a word."""
-        states = self._closure(self._cell(RuleRef(self._grammar.root), -1))
+        states = self._closure(self._cell(RuleRef(self._grammar.root), None, -1))
         for index, c in enumerate(text):
             states = self._step(states, c)
             if not states:
@@ -63,16 +70,17 @@ class Recognizer:
         return known
 
     def _advance(self, state: int, c: str) -> frozenset[int]:
-        expr, rest = self._cells[state]
+        expr, _, rest = self._cells[state]
         if isinstance(expr, Literal):
             if expr.text[0] != c:
                 return frozenset()
-            return self._closure(rest if len(expr.text) == 1 else self._cell(Literal(expr.text[1:]), rest))
+            left = Literal(expr.text[1:])
+            return self._closure(self._cell(left, None, rest) if left.text else rest)
         assert isinstance(expr, CharClass)
         return self._closure(rest) if charset.contains(expr.chars, ord(c)) else frozenset()
 
-    def _cell(self, expr: Expr, rest: int) -> int:
-        key = (expr, rest)
+    def _cell(self, expr: Expr, place: Place | None, rest: int) -> int:
+        key = (expr, place, rest)
         known = self._ids.get(key)
         if known is None:
             known = self._ids[key] = len(self._cells)
@@ -94,37 +102,50 @@ class Recognizer:
             if cell < 0:
                 found.add(cell)
                 continue
-            expr, rest = self._cells[cell]
+            expr, place, rest = self._cells[cell]
             if isinstance(expr, Literal | CharClass):
                 found.add(cell)
                 continue
-            for target in self._unfold(expr, rest):
+            for target in self._unfold(expr, place, rest):
                 if target not in seen:
                     seen.add(target)
                     todo.append(target)
         result = self._closures[state] = frozenset(found)
         return result
 
-    def _unfold(self, expr: Expr, rest: int) -> list[int]:
+    def _unfold(self, expr: Expr, place: Place | None, rest: int) -> list[int]:
         if isinstance(expr, RuleRef):
-            return [self._cell(self._grammar.rules[expr.name], rest)]
+            return [self._cell(self._grammar.rules[expr.name], place, rest)]
         if isinstance(expr, Token):
-            return [self._cell(expr.item, rest)]
+            return [self._cell(expr.item, place, rest)]
         if isinstance(expr, Special):
-            return [self._cell(Literal(expr.text), rest)]
+            return [self._cell(Literal(expr.text), None, rest)]
         if isinstance(expr, Choice):
-            return [self._cell(item, rest) for item in expr.items]
+            return [self._cell(item, place, rest) for item in expr.items]
         if isinstance(expr, Sequence):
             for item in reversed(expr.items):
-                rest = self._cell(item, rest)
+                rest = self._cell(item, place, rest)
             return [rest]
+        if isinstance(expr, OneLayout):
+            return [self._cell(expr.item, Place(layout), rest) for layout in LAYOUTS]
+        if isinstance(expr, Mark | Brackets):
+            return [self._laid_out(expr, place, rest)]
         assert isinstance(expr, Repeat)
         low, high = max(expr.low - 1, 0), None if expr.high is None else expr.high - 1
         targets = [rest] if expr.low == 0 else []
         if high is None or high >= 0:
-            again = rest if high == 0 else self._cell(Repeat(expr.item, low, high), rest)
-            targets.append(self._cell(expr.item, again))
+            again = rest if high == 0 else self._cell(Repeat(expr.item, low, high), place, rest)
+            targets.append(self._cell(expr.item, place, again))
         return targets
+
+    def _laid_out(self, expr: Mark | Brackets, place: Place | None, rest: int) -> int:
+        assert place is not None
+        if isinstance(expr, Mark):
+            return self._cell(Literal(expr.text + place.after(expr)), None, rest)
+        inner = place.deeper()
+        closing = self._cell(Literal(place.line() + expr.closing), None, rest)
+        item = self._cell(expr.item, inner, closing)
+        return self._cell(Literal(expr.opening + inner.line()), None, item)
 
 
 def matches(grammar: Grammar, text: str) -> bool:

@@ -6,13 +6,16 @@ from collections.abc import Mapping
 
 from jan_serve.grammar.ast import (
     NEVER,
+    Brackets,
     Choice,
     Expr,
     Grammar,
+    OneLayout,
     Repeat,
     RuleRef,
     Sequence,
     Token,
+    brackets,
     choice,
     repeat,
     sequence,
@@ -29,7 +32,7 @@ def references(expr: Expr) -> set[str]:
             found.add(item.name)
         elif type(item) is Sequence or type(item) is Choice:
             todo += item.items
-        elif type(item) is Repeat or type(item) is Token:
+        elif isinstance(item, Repeat | Token | OneLayout | Brackets):
             todo.append(item.item)
     return found
 
@@ -99,7 +102,7 @@ def _completes(expr: Expr, productive: set[str], uses: dict[str, set[str]]) -> b
         return all(_completes(item, productive, uses) for item in expr.items)
     if isinstance(expr, Choice):
         return any(_completes(item, productive, uses) for item in expr.items)
-    if isinstance(expr, Token):
+    if isinstance(expr, Token | OneLayout | Brackets):
         return _completes(expr.item, productive, uses)
     if isinstance(expr, Repeat):
         return expr.low == 0 or _completes(expr.item, productive, uses)
@@ -113,9 +116,11 @@ def _without(expr: Expr, lost: set[str]) -> Expr:
         return sequence([_without(item, lost) for item in expr.items])
     if isinstance(expr, Choice):
         return choice([_without(item, lost) for item in expr.items])
-    if isinstance(expr, Token):
+    if isinstance(expr, Token | OneLayout):
         item = _without(expr.item, lost)
-        return NEVER if item == NEVER else Token(item)
+        return NEVER if item == NEVER else type(expr)(item)
+    if isinstance(expr, Brackets):
+        return brackets(expr.opening, _without(expr.item, lost), expr.closing)
     if isinstance(expr, Repeat):
         return repeat(_without(expr.item, lost), expr.low, expr.high)
     return expr
@@ -141,8 +146,10 @@ def rename(expr: Expr, names: Mapping[str, str]) -> Expr:
         return Sequence(tuple([rename(item, names) for item in expr.items]))
     if isinstance(expr, Choice):
         return Choice(tuple([rename(item, names) for item in expr.items]))
-    if isinstance(expr, Token):
-        return Token(rename(expr.item, names))
+    if isinstance(expr, Token | OneLayout):
+        return type(expr)(rename(expr.item, names))
+    if isinstance(expr, Brackets):
+        return Brackets(expr.opening, rename(expr.item, names), expr.closing)
     if isinstance(expr, Repeat):
         return Repeat(rename(expr.item, names), expr.low, expr.high)
     return expr

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from jan_serve.core.call_pieces import CallFrame, GrammarPiece, ToolGrammar
-from jan_serve.core.constraint import CompiledGrammar, Constraint
+from jan_serve.core.constraint import CompiledGrammar, Constraint, Whitespace
 from jan_serve.errors import ProtocolError, error_from_payload
 from jan_serve.ipc.helper import HelperReply, framed
 
@@ -27,6 +27,7 @@ class CompileTool(msgspec.Struct, frozen=True, kw_only=True, tag="tool"):
     form: str
     parameters: dict[str, Any]
     strict: bool
+    whitespace: Whitespace
 
 
 class CompileFrame(msgspec.Struct, frozen=True, kw_only=True, tag="frame"):

@@ -54,6 +54,7 @@ def _ends(expr: Expr, text: str, at: int, rules: dict[str, Expr]) -> set[int]:
         for item in expr.items:
             found = {end for start in found for end in _ends(item, text, start, rules)}
         return found
+    assert isinstance(expr, Repeat)
     return _repeated(expr, text, at, rules)
 
 

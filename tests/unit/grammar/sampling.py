@@ -5,17 +5,21 @@ from __future__ import annotations
 from random import Random
 
 from jan_serve.grammar.ast import (
+    Brackets,
     CharClass,
     Choice,
     Expr,
     Grammar,
     Literal,
+    Mark,
+    OneLayout,
     Repeat,
     RuleRef,
     Sequence,
     Special,
     Token,
 )
+from jan_serve.grammar.layout import LAYOUTS, Layout, Place
 
 _FAR = 10**9
 
@@ -23,9 +27,11 @@ _FAR = 10**9
 class Sampler:
     """Writes random texts. Below `depth` rules it takes the shortest way to an end."""
 
-    def __init__(self, grammar: Grammar, *, depth: int = 25) -> None:
+    def __init__(self, grammar: Grammar, *, depth: int = 25, layouts: tuple[Layout, ...] = LAYOUTS) -> None:
         self._grammar = grammar
         self._depth = depth
+        self._places = [Place(layout) for layout in layouts]
+        self._place = self._places[0]
         self._heights = dict.fromkeys(grammar.rules, _FAR)
         changed = True
         while changed:
@@ -46,7 +52,7 @@ class Sampler:
         """How many rules deep the shallowest text is."""
         if isinstance(expr, RuleRef):
             return self._heights[expr.name]
-        if isinstance(expr, Token):
+        if isinstance(expr, Token | OneLayout | Brackets):
             return self._height(expr.item)
         if isinstance(expr, Repeat):
             return self._height(expr.item) if expr.low else 0
@@ -68,6 +74,17 @@ class Sampler:
             self._write(self._grammar.rules[expr.name], random, depth + 1, parts)
         elif isinstance(expr, Token):
             self._write(expr.item, random, depth, parts)
+        elif isinstance(expr, OneLayout):
+            self._place = random.choice(self._places)
+            self._write(expr.item, random, depth, parts)
+        elif isinstance(expr, Mark):
+            parts.append(expr.text + self._place.after(expr))
+        elif isinstance(expr, Brackets):
+            outer, self._place = self._place, self._place.deeper()
+            parts.append(expr.opening + self._place.line())
+            self._write(expr.item, random, depth, parts)
+            self._place = outer
+            parts.append(outer.line() + expr.closing)
         elif isinstance(expr, Sequence):
             for item in expr.items:
                 self._write(item, random, depth, parts)

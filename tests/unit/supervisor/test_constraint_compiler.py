@@ -19,6 +19,7 @@ from jan_serve.core.constraint import (
     GbnfConstraint,
     JsonSchemaConstraint,
     RegexConstraint,
+    Whitespace,
 )
 from jan_serve.core.messages import Tool
 from jan_serve.errors import (
@@ -126,8 +127,12 @@ async def test_the_parts_of_calls_of_every_format_are_those_of_the_translator() 
     assert len({form.name for form in FORMATS}) == len(FORMATS)
     async with compilers() as pool:
         for form in FORMATS:
-            tool = CompileTool(form=form.name, parameters=TOOL.parameters, strict=False)
-            assert await pool.translate(encode_request(tool)) == tool_grammar(form, TOOL.parameters)
+            for whitespace in Whitespace:
+                tool = CompileTool(
+                    form=form.name, parameters=TOOL.parameters, strict=False, whitespace=whitespace
+                )
+                made = await pool.translate(encode_request(tool))
+                assert made == tool_grammar(form, TOOL.parameters, whitespace=whitespace)
         frame = CompileFrame(form=HERMES.name, names=(TOOL.name,), parallel=False, answer=True)
         made = await pool.translate(encode_request(frame))
         assert made == call_frame(HERMES, (TOOL.name,), parallel=False, answer=True)

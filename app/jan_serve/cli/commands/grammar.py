@@ -12,6 +12,7 @@ import typer
 from jan_serve.cli.errors import FAILED, WRONG_USE, CommandError
 from jan_serve.cli.input import read_file, read_input
 from jan_serve.cli.output import Output
+from jan_serve.core.constraint import Whitespace
 from jan_serve.errors import InvalidRequest
 from jan_serve.resources import shipped_grammars
 
@@ -33,9 +34,9 @@ def grammar(
         str | None, typer.Option("--check", help="Check whether this text matches the grammar.")
     ] = None,
     lark: Annotated[bool, typer.Option("--lark", help="Print Lark for llguidance instead of GBNF.")] = False,
-    compact: Annotated[
-        bool, typer.Option("--compact", help="Allow no whitespace between JSON tokens.")
-    ] = False,
+    whitespace: Annotated[
+        Whitespace, typer.Option("--whitespace", help="White space of JSON.")
+    ] = Whitespace.CONSISTENT,
 ) -> None:
     """Print the grammar of a JSON Schema, a regular expression or a GBNF text, or check a text against it."""
     from jan_serve.grammar import print_gbnf, print_lark, regex_to_grammar
@@ -43,7 +44,7 @@ def grammar(
     if (source is None) == (regex is None):
         raise CommandError("pass either SOURCE or --regex", "See `jan-serve grammar --help`.", WRONG_USE)
     try:
-        found = regex_to_grammar(regex) if regex is not None else _read(source or "", compact=compact)
+        found = regex_to_grammar(regex) if regex is not None else _read(source or "", whitespace)
         printed = print_lark(found) if lark else print_gbnf(found)
     except InvalidRequest as error:
         raise CommandError(
@@ -55,7 +56,7 @@ def grammar(
     _check(found, check, Output())
 
 
-def _read(source: str, *, compact: bool) -> Grammar:
+def _read(source: str, whitespace: Whitespace) -> Grammar:
     from jan_serve.grammar import json_schema_to_grammar, parse_gbnf
 
     text = _text(source)
@@ -65,7 +66,7 @@ def _read(source: str, *, compact: bool) -> Grammar:
         schema = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise CommandError(f"{source} is neither GBNF nor JSON: {error}", None, WRONG_USE) from None
-    return json_schema_to_grammar(schema, whitespace="compact" if compact else "flexible")
+    return json_schema_to_grammar(schema, whitespace=whitespace)
 
 
 def _text(source: str) -> str:

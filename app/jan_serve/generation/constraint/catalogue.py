@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import Any, Final, cast
 
 from jan_serve.core.call_pieces import CallFrame, GrammarPiece, ToolGrammar
-from jan_serve.core.constraint import Constraint
+from jan_serve.core.constraint import Constraint, Whitespace
 from jan_serve.core.guide import CallGrammars
 from jan_serve.core.messages import Tool
 from jan_serve.errors import GrammarTooComplex
@@ -36,14 +36,19 @@ Compile = Callable[[CompileRequest], Awaitable[Compiled]]
 
 
 def catalogue_digest(
-    form: str, tools: Sequence[Tool], *, parallel: bool, constraint: Constraint | None
+    form: str,
+    tools: Sequence[Tool],
+    *,
+    parallel: bool,
+    constraint: Constraint | None,
+    whitespace: Whitespace,
 ) -> bytes:
     """Of all that the grammars of calls depend on. Raises ProtocolError."""
     digest = sha256(encode_request(_frame(form, tools, parallel, constraint)))
     if constraint is not None:
         digest.update(encode_request(CompileAnswer(form=form, constraint=constraint)))
     for tool in tools:
-        digest.update(encode_request(_tool(form, tool)))
+        digest.update(encode_request(_tool(form, tool, whitespace)))
     return digest.digest()
 
 
@@ -54,19 +59,20 @@ async def compile_catalogue(
     *,
     parallel: bool,
     constraint: Constraint | None,
+    whitespace: Whitespace,
 ) -> tuple[CallGrammars, bool]:
     """The grammars of calls of any of the tools, and whether every tool was ready in time.
 
-    constraint: for an answer without a call. A tool whose schema cannot be compiled is held to less, with a warning.
-    Raises as ConstraintTranslator: for `constraint`, and for tools with `strict`.
+    constraint: for an answer without a call. whitespace: of JSON in arguments. A tool whose schema cannot be compiled
+    is held to less, with a warning. Raises as ConstraintTranslator: for `constraint`, and for tools with `strict`.
     """
     frame = cast(CallFrame, await compile_one(_frame(form, tools, parallel, constraint)))
     answer: GrammarPiece | None = None
     if constraint is not None:
         answer = cast(GrammarPiece, await compile_one(CompileAnswer(form=form, constraint=constraint)))
-    free = CompileTool(form=form, parameters=_ANY_ARGUMENTS, strict=False)
+    free = CompileTool(form=form, parameters=_ANY_ARGUMENTS, strict=False, whitespace=whitespace)
     loosened = cast(ToolGrammar, await compile_one(free)).piece
-    compiled = await _compile_tools(compile_one, form, tools)
+    compiled = await _compile_tools(compile_one, form, tools, whitespace)
     joined = [
         JoinedTool(
             tool.name,
@@ -84,18 +90,20 @@ def _frame(form: str, tools: Sequence[Tool], parallel: bool, constraint: Constra
     return CompileFrame(form=form, names=names, parallel=parallel, answer=constraint is not None)
 
 
-def _tool(form: str, tool: Tool) -> CompileTool:
-    return CompileTool(form=form, parameters=tool.parameters, strict=bool(tool.strict))
+def _tool(form: str, tool: Tool, whitespace: Whitespace) -> CompileTool:
+    return CompileTool(form=form, parameters=tool.parameters, strict=bool(tool.strict), whitespace=whitespace)
 
 
-async def _compile_tools(compile_one: Compile, form: str, tools: Sequence[Tool]) -> list[ToolGrammar | str]:
+async def _compile_tools(
+    compile_one: Compile, form: str, tools: Sequence[Tool], whitespace: Whitespace
+) -> list[ToolGrammar | str]:
     """The grammar of each tool, or the warning of one that has none."""
     gate = asyncio.Semaphore(AT_ONCE)
 
     async def one(tool: Tool) -> ToolGrammar | str:
         async with gate:
             try:
-                return cast(ToolGrammar, await compile_one(_tool(form, tool)))
+                return cast(ToolGrammar, await compile_one(_tool(form, tool, whitespace)))
             except GrammarTooComplex as error:
                 if tool.strict:
                     raise

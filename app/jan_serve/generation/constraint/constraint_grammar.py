@@ -18,12 +18,14 @@ from jan_serve.core.constraint import (
     JsonSchemaConstraint,
     RegexConstraint,
     SpecialText,
+    Whitespace,
 )
 from jan_serve.errors import GrammarTooComplex
 from jan_serve.grammar.lark_definitions import by_content
 from jan_serve.grammar.print_lark import LarkText
 
 _ANY_OBJECT: Final = {"type": "object"}
+_DEFAULT: Final = Whitespace.CONSISTENT
 
 
 def compile_constraint(constraint: Constraint) -> CompiledGrammar:
@@ -37,10 +39,10 @@ def translate_constraint(constraint: Constraint) -> grammar.Grammar:
     Raises InvalidGrammar, InvalidSchema, UnsupportedSchema, UnsupportedPattern, GrammarTooComplex.
     """
     match constraint:
-        case JsonObjectConstraint():
-            return grammar.json_schema_to_grammar(_ANY_OBJECT)
-        case JsonSchemaConstraint(schema=schema):
-            return grammar.json_schema_to_grammar(schema)
+        case JsonObjectConstraint(whitespace=whitespace):
+            return grammar.json_schema_to_grammar(_ANY_OBJECT, whitespace=whitespace or _DEFAULT)
+        case JsonSchemaConstraint(schema=schema, whitespace=whitespace):
+            return grammar.json_schema_to_grammar(schema, whitespace=whitespace or _DEFAULT)
         case RegexConstraint(pattern=pattern):
             return grammar.regex_to_grammar(pattern)
         case GbnfConstraint(text=text):

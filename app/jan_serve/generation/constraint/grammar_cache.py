@@ -9,9 +9,18 @@ from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
 
+import msgspec
+
 from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.core.call_pieces import CallFrame, GrammarPiece, ToolGrammar
-from jan_serve.core.constraint import CompiledGrammar, Constraint, GbnfConstraint
+from jan_serve.core.constraint import (
+    CompiledGrammar,
+    Constraint,
+    GbnfConstraint,
+    JsonObjectConstraint,
+    JsonSchemaConstraint,
+    Whitespace,
+)
 from jan_serve.core.guide import CallGrammars
 from jan_serve.core.messages import Tool
 from jan_serve.errors import InvalidRequest, JanServeError, error_from_payload
@@ -44,12 +53,14 @@ class GrammarCache:
         translator: ConstraintTranslator,
         named: Mapping[str, str] | None = None,
         *,
+        whitespace: Whitespace = Whitespace.CONSISTENT,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """named: GBNF texts that a request may use by name."""
+        """named: GBNF texts that a request may use by name. whitespace: where a constraint says nothing else."""
         self._translator = translator
         self._clock = clock
         self._named = named or {}
+        self._whitespace = whitespace
         self._done: _Recent[Compiled] = _Recent(MAX_ENTRIES, MAX_BYTES, _size)
         self._parts: _Recent[Compiled] = _Recent(MAX_PARTS, MAX_BYTES, _size)
         self._joined: _Recent[CallGrammars] = _Recent(MAX_ENTRIES, MAX_BYTES, _size)
@@ -64,7 +75,12 @@ class GrammarCache:
         if isinstance(constraint, GbnfConstraint) and constraint.text in self._named:
             # The key is the text: an edited file is another grammar.
             constraint = GbnfConstraint(self._named[constraint.text])
-        return cast(CompiledGrammar, await self._get(CompileConstraint(constraint)))
+        return cast(CompiledGrammar, await self._get(CompileConstraint(self._settled(constraint))))
+
+    def _settled(self, constraint: Constraint) -> Constraint:
+        if isinstance(constraint, JsonObjectConstraint | JsonSchemaConstraint) and not constraint.whitespace:
+            return msgspec.structs.replace(constraint, whitespace=self._whitespace)
+        return constraint
 
     async def compile_calls(
         self, chat_format: ChatFormat, tools: Sequence[Tool], *, parallel: bool, constraint: Constraint | None
@@ -74,11 +90,24 @@ class GrammarCache:
         Each tool is compiled by itself and kept, so a changed tool is the only one that is compiled again. A tool
         whose schema takes too long is held to less, with a warning, unless it has `strict`.
         """
-        key = catalogue_digest(chat_format.name, tools, parallel=parallel, constraint=constraint)
+        if constraint is not None:
+            constraint = self._settled(constraint)
+        key = catalogue_digest(
+            chat_format.name,
+            tools,
+            parallel=parallel,
+            constraint=constraint,
+            whitespace=self._whitespace,
+        )
         known = self._joined.get(key)
         if known is None:
             known, complete = await compile_catalogue(
-                self._get, chat_format.name, tools, parallel=parallel, constraint=constraint
+                self._get,
+                chat_format.name,
+                tools,
+                parallel=parallel,
+                constraint=constraint,
+                whitespace=self._whitespace,
             )
             if complete:
                 self._joined.put(key, known)

@@ -19,6 +19,7 @@ from jan_serve.chat.call_layout import (
 )
 from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.core.call_pieces import ToolGrammar
+from jan_serve.core.constraint import Whitespace
 from jan_serve.errors import GrammarTooComplex, InvalidSchema, UnsupportedPattern, UnsupportedSchema
 from jan_serve.generation.constraint.call_join import any_object
 from jan_serve.generation.constraint.constraint_grammar import print_piece
@@ -49,34 +50,45 @@ _ARGUMENT_SLOTS: Final = {
 }
 
 
-def tool_grammar(chat_format: ChatFormat, parameters: dict[str, Any], *, strict: bool = False) -> ToolGrammar:
+def tool_grammar(
+    chat_format: ChatFormat,
+    parameters: dict[str, Any],
+    *,
+    strict: bool = False,
+    whitespace: Whitespace = Whitespace.CONSISTENT,
+) -> ToolGrammar:
     """The arguments of one tool. A schema that cannot be enforced becomes less, with a warning.
 
-    strict: raise UnsupportedSchema, InvalidSchema, UnsupportedPattern or GrammarTooComplex instead.
+    whitespace: of JSON in the arguments. strict: raise UnsupportedSchema, InvalidSchema, UnsupportedPattern or
+    GrammarTooComplex instead.
     """
-    translated, warnings = tool_arguments(chat_format, parameters, strict=strict)
+    translated, warnings = tool_arguments(chat_format, parameters, strict=strict, whitespace=whitespace)
     return ToolGrammar(print_piece(translated, tokens=not has_free_text(chat_format)), warnings)
 
 
 def tool_arguments(
-    chat_format: ChatFormat, parameters: dict[str, Any], *, strict: bool = False
+    chat_format: ChatFormat,
+    parameters: dict[str, Any],
+    *,
+    strict: bool = False,
+    whitespace: Whitespace = Whitespace.CONSISTENT,
 ) -> tuple[Grammar, tuple[str, ...]]:
     """As `tool_grammar`, not printed."""
     schema = _object_schema(parameters)
     try:
-        return _translated(chat_format, schema)
+        return _translated(chat_format, schema, whitespace)
     except _REFUSALS as error:
         if strict:
             raise
         refused = error
     if (shorter := without_large_bounds(schema)) != schema:
         try:
-            translated, warnings = _translated(chat_format, shorter)
+            translated, warnings = _translated(chat_format, shorter, whitespace)
         except _REFUSALS as error:
             refused = error
         else:
             return translated, (*warnings, LONG_BOUNDS)
-    translated, _ = _translated(chat_format, ANY_ARGUMENTS)
+    translated, _ = _translated(chat_format, ANY_ARGUMENTS, whitespace)
     return translated, (any_object(str(refused)),)
 
 
@@ -85,14 +97,17 @@ def has_free_text(chat_format: ChatFormat) -> bool:
     return not isinstance(chat_format.calls.arguments, JsonArguments | PythonArguments)
 
 
-def _translated(chat_format: ChatFormat, schema: Any) -> tuple[Grammar, tuple[str, ...]]:
+def _translated(
+    chat_format: ChatFormat, schema: Any, whitespace: Whitespace
+) -> tuple[Grammar, tuple[str, ...]]:
     syntax = chat_format.calls.arguments
     if isinstance(syntax, JsonArguments):
-        grammar = json_schema_to_grammar(schema)
+        grammar = json_schema_to_grammar(schema, whitespace=whitespace)
         if schema["type"] != "object":
             raise UnsupportedSchema("", "type", "no JSON object satisfies the schema")
         return grammar, ()
-    translated = translate_arguments(schema, _notation(syntax, chat_format.special_tokens))
+    notation = _notation(syntax, chat_format.special_tokens)
+    translated = translate_arguments(schema, notation, whitespace=whitespace)
     warnings = () if translated.exact else (FREE_CONTAINERS,)
     if isinstance(syntax, GemmaArguments):
         return _braced(translated.grammar), warnings

@@ -12,9 +12,21 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
+from jan_serve.core.constraint import Whitespace
 from jan_serve.errors import UnsupportedSchema
 from jan_serve.grammar import charset
-from jan_serve.grammar.ast import EMPTY, NEVER, CharClass, Expr, Grammar, Literal, choice, repeat, sequence
+from jan_serve.grammar.ast import (
+    EMPTY,
+    NEVER,
+    CharClass,
+    Expr,
+    Grammar,
+    Literal,
+    choice,
+    optional,
+    repeat,
+    sequence,
+)
 from jan_serve.grammar.automata.to_grammar import dfa_to_expr
 from jan_serve.grammar.builder import RuleBuilder
 from jan_serve.grammar.json_schema import strings
@@ -76,11 +88,16 @@ class ArgumentsGrammar:
     exact: bool
 
 
-def translate_arguments(schema: Any, notation: ArgumentNotation) -> ArgumentsGrammar:
-    """The arguments that satisfy `schema`, an object's. Raises as `json_schema_to_grammar`."""
+def translate_arguments(
+    schema: Any, notation: ArgumentNotation, *, whitespace: Whitespace = Whitespace.CONSISTENT
+) -> ArgumentsGrammar:
+    """The arguments that satisfy `schema`, an object's. whitespace: of JSON within them.
+
+    Raises as `json_schema_to_grammar`.
+    """
     with budget():
         document = Document(schema)
-        emitter = Emitter(Expander(document), whitespace="flexible")
+        emitter = Emitter(Expander(document), whitespace=whitespace)
         writer = _Writer(emitter, notation)
         sets = emitter.expander.expand(emitter.expander.terms.positive(document.root))
         root = choice([writer.object(spec) for spec in sets.object])
@@ -124,9 +141,8 @@ class _Writer:
         if not names and not spec.rules:
             extra = self._argument(_NAME, "any", TRUE)
         shape = Shape(fields, extra, [], 0, 0, None)
-        return plain_members(
-            self._emit.rules, shape, "arguments", comma=self._notation.separator, space=EMPTY
-        )
+        members = plain_members(self._emit.rules, shape, "arguments", comma=self._notation.separator)
+        return optional(members) if shape.may_be_empty() else members
 
     def _argument(self, key: Expr, hint: str, conj: Conj) -> Expr:
         """One argument, in each spelling of its type."""
@@ -181,8 +197,10 @@ class _Writer:
     def _other(self, sets: TypeSets, hint: str) -> Expr:
         """The value, if it is not a string."""
         containers = self._notation.containers
-        if containers is None or not (sets.array or sets.object):
+        if not (sets.array or sets.object):
             return NEVER if sets.is_nothing() else self._emit.alternatives(sets, hint)
+        if containers is None:
+            return self._emit.laid_out(self._emit.alternatives(sets, hint))
         if sets.array not in ((), ANY_ARRAY) or sets.object not in ((), ANY_OBJECT):
             self.exact = False
         scalars = replace(sets, array=(), object=())

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from jan_serve.core.constraint import Whitespace
 from jan_serve.grammar import charset
 from jan_serve.grammar.ast import (
+    EMPTY,
     CharClass,
     Expr,
     Grammar,
     Literal,
+    Mark,
+    OneLayout,
     RuleRef,
     Token,
+    brackets,
     choice,
+    optional,
     repeat,
     sequence,
     token,
@@ -36,11 +42,11 @@ _MAX_INDENT = 32
 class Emitter:
     """Rules for one schema. `value` may be called at any time; `finish` writes all requested rules."""
 
-    def __init__(self, expander: Expander, *, whitespace: str) -> None:
+    def __init__(self, expander: Expander, *, whitespace: Whitespace) -> None:
         self.expander = expander
         self.rules = RuleBuilder()
         self.text = JsonText(self.rules)
-        self.compact = whitespace == "compact"
+        self._whitespace = whitespace
         self._plain = PlainText()
         self._names: dict[Conj, Expr] = {}
         self._todo: list[tuple[str, str, TypeSets]] = []
@@ -53,8 +59,12 @@ class Emitter:
     def grammar(self, conj: Conj) -> Grammar:
         """The grammar of one conjunction."""
         sets = self.expander.expand(conj)
-        self._names[conj] = RuleRef("root")
-        self._todo.append(("root", "root", sets))
+        whole = "root"
+        if self._whitespace is Whitespace.CONSISTENT and (sets.array or sets.object):
+            whole = self.rules.reserve("whole")
+            self.rules.fill("root", self.laid_out(RuleRef(whole)))
+        self._names[conj] = RuleRef(whole)
+        self._todo.append((whole, "root", sets))
         return self._finished()
 
     def grammar_of(self, root: Expr) -> Grammar:
@@ -131,18 +141,38 @@ class Emitter:
     def any_value(self) -> Expr:
         return self.shared("value")
 
-    # Punctuation. `flexible` is what `json.dumps` writes by default, compactly, or indented.
+    # Punctuation
 
-    def space(self) -> Expr:
-        """Where a line may break: after an opening bracket or a comma, before a closing bracket."""
-        return sequence([]) if self.compact else self.shared("ws")
+    def laid_out(self, expr: Expr) -> Expr:
+        """The expression, which no layout is chosen for outside of it."""
+        return OneLayout(expr) if self._whitespace is Whitespace.CONSISTENT else expr
+
+    def brackets(self, opening: str, items: Expr, closing: str, *, may_be_empty: bool) -> Expr:
+        """items: at least one."""
+        if self._whitespace is Whitespace.CONSISTENT:
+            nothing = [Literal(opening + closing)] if may_be_empty else []
+            return choice([brackets(opening, items, closing), *nothing])
+        space = EMPTY if self._whitespace is Whitespace.COMPACT else self.shared("ws")
+        items = sequence([items, space])
+        return sequence(
+            [Literal(opening), space, optional(items) if may_be_empty else items, Literal(closing)]
+        )
 
     def comma(self) -> Expr:
-        return Literal(",") if self.compact else sequence([Literal(","), self.space()])
+        return self._mark(",", "ws")
 
     def colon(self) -> Expr:
         """Between a name and its value."""
-        return Literal(":") if self.compact else self.shared("colon")
+        return self._mark(":", "after-colon")
+
+    def _mark(self, text: str, space: str) -> Expr:
+        match self._whitespace:
+            case Whitespace.COMPACT:
+                return Literal(text)
+            case Whitespace.FLEXIBLE:
+                return sequence([Literal(text), self.shared(space)])
+            case Whitespace.CONSISTENT:
+                return Mark(text)
 
     def shared(self, name: str) -> RuleRef:
         """A rule shared by all schemas."""
@@ -157,8 +187,8 @@ class Emitter:
         if name == "ws":
             from_break = sequence([Literal("\n"), repeat(_class("\t "), 0, _MAX_INDENT)])
             return repeat(Token(choice([Literal(" "), from_break])), 0, 1)
-        if name == "colon":
-            return sequence([Literal(":"), repeat(Literal(" "), 0, 1)])
+        if name == "after-colon":
+            return repeat(Literal(" "), 0, 1)
         if name == "boolean":
             return choice([Token(Literal("true")), Token(Literal("false"))])
         if name == "characters":

@@ -36,17 +36,19 @@ def array_expr(emit: Emitter, spec: ArraySpec, hint: str) -> Expr:
     spec = _trimmed(emit, spec)
     if spec.high is not None and spec.high < spec.low:
         return NEVER
+    may_be_empty = spec.low == 0 and not any(c.low for c in spec.contains)
+    return emit.brackets("[", _items(emit, spec, hint), "]", may_be_empty=may_be_empty)
+
+
+def _items(emit: Emitter, spec: ArraySpec, hint: str) -> Expr:
+    """One item or more."""
     if spec.unique:
         if not _unique_by_itself(emit, spec):
-            return _bracketed(emit, _unique_items(emit, spec, hint))
+            return _unique_items(emit, spec, hint)
         spec = replace(spec, unique=False)
     if spec.contains:
-        return _bracketed(emit, _counted_items(emit, spec, hint))
-    return _bracketed(emit, _plain_items(emit, spec, hint))
-
-
-def _bracketed(emit: Emitter, items: Expr) -> Expr:
-    return sequence([Literal("["), emit.space(), items, Literal("]")])
+        return _counted_items(emit, spec, hint)
+    return _plain_items(emit, spec, hint)
 
 
 def _trimmed(emit: Emitter, spec: ArraySpec) -> ArraySpec:
@@ -72,7 +74,7 @@ def _item(spec: ArraySpec, index: int) -> Conj:
 
 def _plain_items(emit: Emitter, spec: ArraySpec, hint: str) -> Expr:
     if spec.high == 0:
-        return EMPTY
+        return NEVER
     count = len(spec.prefix)
     comma = emit.comma()
     tail: Expr = EMPTY
@@ -87,8 +89,7 @@ def _plain_items(emit: Emitter, spec: ArraySpec, hint: str) -> Expr:
             tail = optional(tail)
         if index % _RULE_EVERY == 0:
             tail = emit.rules.define(f"{hint}-tail", tail)
-    body = sequence([emit.value(_item(spec, 0), f"{hint}-item"), tail, emit.space()])
-    return body if spec.low else optional(body)
+    return sequence([emit.value(_item(spec, 0), f"{hint}-item"), tail])
 
 
 def _counted_items(emit: Emitter, spec: ArraySpec, hint: str) -> Expr:
@@ -112,8 +113,8 @@ def _counted_items(emit: Emitter, spec: ArraySpec, hint: str) -> Expr:
 
     def body(index: int, counts: tuple[int, ...]) -> Expr:
         options: list[Expr] = []
-        if index >= spec.low and all(n >= c.low for n, c in zip(counts, spec.contains, strict=True)):
-            options.append(emit.space() if index else EMPTY)
+        if index >= max(spec.low, 1) and all(n >= c.low for n, c in zip(counts, spec.contains, strict=True)):
+            options.append(EMPTY)
         if spec.high is None or index < spec.high:
             for conj, after in _classified(emit, spec, index, counts):
                 value = emit.value(conj, f"{hint}-item")
@@ -217,8 +218,8 @@ def _unique_items(emit: Emitter, spec: ArraySpec, hint: str) -> Expr:
     def body(used: int) -> Expr:
         count = used.bit_count()
         options: list[Expr] = []
-        if count >= spec.low:
-            options.append(emit.space() if count else EMPTY)
+        if count >= max(spec.low, 1):
+            options.append(EMPTY)
         for number, key in enumerate(order):
             if count < high and not used >> number & 1 and key in allowed[count]:
                 after = used | 1 << number

@@ -57,6 +57,9 @@ class Shape:
     low: int
     high: int | None
 
+    def may_be_empty(self) -> bool:
+        return not (self.low or self.conditions or any(field.required for field in self.fields))
+
 
 def object_expr(emit: Emitter, spec: ObjectSpec, hint: str) -> Expr:
     """The text of the objects of one spec."""
@@ -69,9 +72,9 @@ def object_expr(emit: Emitter, spec: ObjectSpec, hint: str) -> Expr:
         members = (
             _counted_members(emit, shape, hint)
             if counted
-            else plain_members(emit.rules, shape, hint, comma=emit.comma(), space=emit.space())
+            else plain_members(emit.rules, shape, hint, comma=emit.comma())
         )
-        options.append(sequence([Literal("{"), emit.space(), members, Literal("}")]))
+        options.append(emit.brackets("{", members, "}", may_be_empty=shape.may_be_empty()))
     return choice(options)
 
 
@@ -186,10 +189,11 @@ def _outside(emit: Emitter, names: StringSet, words: tuple[str, ...], hint: str)
     return token(sequence([Literal('"'), body]))
 
 
-def plain_members(rules: RuleBuilder, shape: Shape, hint: str, *, comma: Expr, space: Expr) -> Expr:
-    """Without counting: after the first member a row of optional ones, before it one alternative per start.
+def plain_members(rules: RuleBuilder, shape: Shape, hint: str, *, comma: Expr) -> Expr:
+    """One member or more, without counting: after the first one a row of optional ones, before it one alternative per
+    start.
 
-    comma: between two members. space: after the last one, if any.
+    comma: between two members.
     """
     fields = shape.fields
     first_required = next((i for i, field in enumerate(fields) if field.required), None)
@@ -200,7 +204,7 @@ def plain_members(rules: RuleBuilder, shape: Shape, hint: str, *, comma: Expr, s
     tail: Expr = repeat(sequence([comma, extra]), 0, None)
     options: list[Expr] = []
     if first_required is None and extra != NEVER:
-        options.append(sequence([extra, tail, space]))
+        options.append(sequence([extra, tail]))
     for index in range(len(fields) - 1, -1, -1):
         field = fields[index]
         entry = field.entry
@@ -210,18 +214,17 @@ def plain_members(rules: RuleBuilder, shape: Shape, hint: str, *, comma: Expr, s
             if tail != EMPTY and type(tail) is not RuleRef:
                 tail = rules.define(f"{hint}-rest", tail)
         if index < starts:
-            options.append(sequence([entry, tail, space]))
+            options.append(sequence([entry, tail]))
         if index > 0:
             member = sequence([comma, entry])
             tail = sequence([member if field.required else optional(member), tail])
-    if first_required is None:
-        options.append(EMPTY)
-    options.reverse()
+    # The last start comes first: its row is the end of all others, and executors recurse into what they have not seen.
     return choice(options)
 
 
 def _counted_members(emit: Emitter, shape: Shape, hint: str) -> Expr:
-    """One rule per (next field, members so far, wanted entries found), members capped where they no longer matter."""
+    """One member or more: one rule per (next field, members so far, wanted entries found), members capped where they no
+    longer matter."""
     fields = shape.fields
     cap = max(shape.low, 1) if shape.high is None else max(shape.high, 1)
     if (len(fields) + 1) * (min(cap, len(fields) + shape.low + 1) + 1) << shape.conditions > _MAX_STATES:
@@ -263,8 +266,8 @@ def _counted_members(emit: Emitter, shape: Shape, hint: str) -> Expr:
             for mask, entry in enumerate(wanted, 1):
                 if mask & ~found and entry != NEVER:
                     options.append(sequence([comma, entry, state(index, count + 1, found | mask)]))
-        if count >= shape.low and found == all_found:
-            options.append(emit.space() if count else EMPTY)
+        if count >= max(shape.low, 1) and found == all_found:
+            options.append(EMPTY)
         return choice(options)
 
     start = body(0, 0, 0)

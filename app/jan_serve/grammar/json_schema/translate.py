@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from jan_serve.errors import InvalidRequest, UnsupportedSchema
+from jan_serve.core.constraint import Whitespace
+from jan_serve.errors import UnsupportedSchema
 from jan_serve.grammar.ast import Grammar
 from jan_serve.grammar.json_schema.document import Document
 from jan_serve.grammar.json_schema.emit import Emitter
@@ -13,13 +14,9 @@ from jan_serve.grammar.json_schema.json_value import as_object
 from jan_serve.grammar.limits import budget
 from jan_serve.grammar.transform import prune
 
-WHITESPACE = ("flexible", "compact")
 
-
-def translate(schema: Any, *, whitespace: str) -> Grammar:
+def translate(schema: Any, *, whitespace: Whitespace) -> Grammar:
     """The grammar of the JSON texts that satisfy `schema`."""
-    if whitespace not in WHITESPACE:
-        raise InvalidRequest(f"whitespace must be one of {', '.join(WHITESPACE)}", param="whitespace")
     with budget():
         document = Document(schema)
         expander = Expander(document)

@@ -5,7 +5,14 @@ import asyncio
 import pytest
 
 from jan_serve.chat.formats.hermes import HERMES
-from jan_serve.core.constraint import CompiledGrammar, Constraint, GbnfConstraint, JsonSchemaConstraint
+from jan_serve.core.constraint import (
+    CompiledGrammar,
+    Constraint,
+    GbnfConstraint,
+    JsonObjectConstraint,
+    JsonSchemaConstraint,
+    Whitespace,
+)
 from jan_serve.core.messages import Tool
 from jan_serve.errors import EngineCrashed, JanServeError, UnsupportedSchema
 from jan_serve.generation.constraint import grammar_cache as cache_module
@@ -91,7 +98,32 @@ async def test_kinds_with_equal_content_are_different(cache: GrammarCache, trans
 
 async def test_numbers_beyond_64_bits_arrive(cache: GrammarCache, translator: Translator) -> None:
     await cache.compile(schema(10**30))
-    assert translator.calls == [schema(10**30)]
+    assert translator.calls == [JsonSchemaConstraint({"const": 10**30}, Whitespace.CONSISTENT)]
+
+
+async def test_white_space_is_that_of_the_request_or_of_the_server(translator: Translator) -> None:
+    cache = GrammarCache(translator.translate, whitespace=Whitespace.FLEXIBLE)
+    asked = (None, Whitespace.COMPACT, None, Whitespace.FLEXIBLE)
+    for whitespace in asked:
+        await cache.compile(JsonObjectConstraint(whitespace))
+        await cache.compile(JsonSchemaConstraint(True, whitespace))
+    settled = (Whitespace.FLEXIBLE, Whitespace.COMPACT)
+    assert translator.calls == [
+        constraint
+        for whitespace in settled
+        for constraint in (JsonObjectConstraint(whitespace), JsonSchemaConstraint(True, whitespace))
+    ]
+
+
+async def test_arguments_of_tools_have_the_white_space_of_the_server(translator: Translator) -> None:
+    texts: list[str] = []
+    for whitespace in Whitespace:
+        cache = GrammarCache(translator.translate, whitespace=whitespace)
+        calls = await cache.compile_calls(
+            HERMES, [Tool(name="now", parameters={"type": "object"})], parallel=False, constraint=None
+        )
+        texts.append(calls.whole.lark)
+    assert len(set(texts)) == 3
 
 
 async def test_a_named_grammar_is_asked_for_by_its_text(translator: Translator) -> None:

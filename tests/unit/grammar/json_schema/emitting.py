@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from jan_serve.core.constraint import Whitespace
 from jan_serve.grammar.ast import Expr
 from jan_serve.grammar.json_schema.document import Document
 from jan_serve.grammar.json_schema.emit import Emitter
@@ -13,7 +14,7 @@ from jan_serve.grammar.recognizer import Recognizer
 from jan_serve.grammar.transform import prune
 
 
-def emitter_of(schema: Any, *, whitespace: str = "compact") -> tuple[Emitter, TypeSets]:
+def emitter_of(schema: Any, *, whitespace: Whitespace = Whitespace.COMPACT) -> tuple[Emitter, TypeSets]:
     """An emitter for a schema, and what the schema allows."""
     document = Document(schema)
     expander = Expander(document)

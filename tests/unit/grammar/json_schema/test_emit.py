@@ -10,19 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jan_serve.core.constraint import Whitespace
 from jan_serve.grammar.ast import NEVER, Expr
 from tests.unit.grammar.json_schema.emitting import emitter_of, recognizer_of
 from tests.unit.grammar.json_schema.schemas import VALUES
 
 
-def judge(schema: Any, whitespace: str = "flexible") -> Any:
+def judge(schema: Any, whitespace: Whitespace = Whitespace.FLEXIBLE) -> Any:
     emit, sets = emitter_of(schema, whitespace=whitespace)
     recognizer = recognizer_of(emit, emit.alternatives(sets, "value"))
     assert recognizer is not None
     return recognizer
 
 
-ANY, COMPACT = judge(True), judge(True, "compact")
+ANY, COMPACT = judge(True), judge(True, Whitespace.COMPACT)
 
 
 @given(VALUES, st.booleans())

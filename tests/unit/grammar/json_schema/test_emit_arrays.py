@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from jan_serve.core.constraint import Whitespace
 from jan_serve.errors import GrammarTooComplex, UnsupportedSchema
 from jan_serve.grammar.ast import choice
 from jan_serve.grammar.json_schema.emit_arrays import array_expr
@@ -68,13 +69,13 @@ def test_arrays_of_a_schema(name: str) -> None:
         assert recognizer.matches(text) is is_valid(schema, items), text
 
 
-@pytest.mark.parametrize("whitespace", ["flexible", "compact"])
-def test_where_a_line_may_break(whitespace: str) -> None:
+@pytest.mark.parametrize("whitespace", [Whitespace.FLEXIBLE, Whitespace.COMPACT])
+def test_where_a_line_may_break(whitespace: Whitespace) -> None:
     emit, sets = emitter_of({"type": "array", "prefixItems": [NUMBER, NUMBER]}, whitespace=whitespace)
     recognizer = recognizer_of(emit, array_expr(emit, sets.array[0], "list"))
     assert recognizer is not None
     for text in ("[1, 2]", "[\n  1,\n  2\n]", "[\n]", "[ 1, 2 ]"):
-        assert recognizer.matches(text) is (whitespace == "flexible"), text
+        assert recognizer.matches(text) is (whitespace is Whitespace.FLEXIBLE), text
     assert recognizer.matches("[1,2]")
     for text in ("[1 ,2]", "[1,  2]", "[1,\n\n2]", "[,1]", "[1,]", "[1 2]"):
         assert not recognizer.matches(text), text

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from jan_serve.core.constraint import Whitespace
 from jan_serve.grammar import Recognizer, json_schema_to_grammar, print_lark
 from tests.conformance.llguidance_oracle import LlguidanceOracle
 
@@ -327,7 +328,7 @@ def test_texts_of_a_schema(case: Case) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_compact_grammars_have_no_whitespace(case: Case) -> None:
-    recognizer = Recognizer(json_schema_to_grammar(case.schema, whitespace="compact"))
+    recognizer = Recognizer(json_schema_to_grammar(case.schema, whitespace=Whitespace.COMPACT))
     for value in case.accept:
         compact, spaced = json.dumps(value, separators=(",", ":")), json.dumps(value)
         assert recognizer.matches(compact)

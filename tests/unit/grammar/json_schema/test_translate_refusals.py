@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.errors import GrammarTooComplex, InvalidRequest, InvalidSchema, UnsupportedSchema
+from jan_serve.errors import GrammarTooComplex, InvalidSchema, UnsupportedSchema
 from jan_serve.grammar import json_schema_to_grammar
 
 
@@ -87,11 +87,6 @@ def test_expensive_schema_is_refused_in_bounded_time(schema: Any) -> None:
     with pytest.raises(GrammarTooComplex):
         json_schema_to_grammar(schema)
     assert time.process_time() - started < 5
-
-
-def test_whitespace_is_flexible_or_compact() -> None:
-    with pytest.raises(InvalidRequest):
-        json_schema_to_grammar(True, whitespace="wide")
 
 
 @pytest.mark.parametrize(

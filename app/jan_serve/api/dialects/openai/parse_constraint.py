@@ -11,6 +11,7 @@ from jan_serve.core.constraint import (
     JsonObjectConstraint,
     JsonSchemaConstraint,
     RegexConstraint,
+    Whitespace,
 )
 from jan_serve.errors import InvalidRequest, InvalidSchema
 
@@ -27,13 +28,14 @@ def constraint_of(response_format: ResponseFormat | None, grammar: str | None) -
             )
         return RegexConstraint(pattern)
     schema = _schema(response_format)
+    whitespace = Whitespace(response_format.whitespace) if response_format.whitespace else None
     if schema is None:
         if response_format.type == "json_schema":
             raise InvalidRequest("response_format: `json_schema` needs a schema", param="response_format")
-        return JsonObjectConstraint()
+        return JsonObjectConstraint(whitespace)
     if not isinstance(schema, dict | bool):
         raise InvalidSchema("", "a schema is an object or a boolean")
-    return JsonSchemaConstraint(schema)
+    return JsonSchemaConstraint(schema, whitespace)
 
 
 def _schema(response_format: ResponseFormat) -> Any:

@@ -25,3 +25,9 @@ class ResponseFormat(WireModel):
     json_schema: JsonSchemaFormat | None = None
     value: Any = None
     regex_schema: str | None = None
+    whitespace: Annotated[
+        Literal["consistent", "flexible", "compact"] | None,
+        Field(
+            description="White space of JSON, in place of the setting `json_whitespace`. Not in OpenAI's API."
+        ),
+    ] = None

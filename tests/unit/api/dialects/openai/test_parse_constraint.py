@@ -10,6 +10,7 @@ from jan_serve.core.constraint import (
     JsonObjectConstraint,
     JsonSchemaConstraint,
     RegexConstraint,
+    Whitespace,
 )
 from jan_serve.errors import InvalidSchema
 from tests.support.openai_requests import chat, completion
@@ -32,6 +33,11 @@ SCHEMA: dict[str, Any] = {"type": "object", "properties": {"a": {}}}
         ),
         ({"type": "json_schema", "value": {"name": "n", "schema": SCHEMA}}, JsonSchemaConstraint(SCHEMA)),
         ({"type": "json_schema", "json_schema": {"name": "n", "schema": False}}, JsonSchemaConstraint(False)),
+        ({"type": "json_object", "whitespace": "compact"}, JsonObjectConstraint(Whitespace.COMPACT)),
+        (
+            {"type": "json_schema", "json_schema": {"schema": SCHEMA}, "whitespace": "flexible"},
+            JsonSchemaConstraint(SCHEMA, Whitespace.FLEXIBLE),
+        ),
         ({"type": "regex", "value": "a+"}, RegexConstraint("a+")),
         ({"type": "regex_schema", "regex_schema": "a+"}, RegexConstraint("a+")),
     ],

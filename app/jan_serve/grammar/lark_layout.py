@@ -1,0 +1,70 @@
+"""Layouts as llguidance's parametric rules: the parameter holds the layout and the number of open brackets.
+
+llguidance completes a rule for every parameter that it has at the same position. So a position must determine the
+parameter of each rule: compact texts, which may begin as spaced ones, have rules of their own, and the layouts with
+lines are told apart by terminals before the first parametric rule.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from jan_serve.grammar.ast import Brackets, Mark
+from jan_serve.grammar.lark_quoting import spelled_out
+from jan_serve.grammar.layout import INDENTED, SPACED, Layout
+
+PARAMETER: Final = "::_"
+"""Between the name of a parametric rule and the colon."""
+_DEPTH: Final = "[0:16]"
+_LAYOUT: Final = "[16:19]"
+DEEPER: Final = f"incr({_DEPTH})"
+_NUMBERS: Final = {layout.name: number for number, layout in enumerate((SPACED, *INDENTED), 1)}
+_BRACKETS: Final = {"{": "brace", "}": "brace", "[": "bracket", "]": "bracket"}
+
+_NO_LINES: Final = f"%if eq({_LAYOUT}, {_NUMBERS[SPACED.name]})"
+_LINES: Final = f"%if ge({_LAYOUT}, {_NUMBERS[INDENTED[0].name]})"
+
+
+def first_argument(layout: Layout) -> str:
+    """The parameter within the first brackets."""
+    return hex(_NUMBERS[layout.name] << 16 | 1)
+
+
+def mark_rule(mark: Mark) -> str:
+    """The text of a mark in a parametric rule."""
+    return "layout_comma::_" if mark.text == "," else '":" " "'
+
+
+def opening_rule(brackets: Brackets) -> str:
+    """The opening bracket and the line break after it; its parameter is that of the items."""
+    return f"layout_open_{_BRACKETS[brackets.opening]}::{DEEPER}"
+
+
+def closing_rule(brackets: Brackets) -> str:
+    return f"layout_close_{_BRACKETS[brackets.closing]}::_"
+
+
+def _units() -> str:
+    return " | ".join(
+        f"{spelled_out(layout.unit or '')} %if eq({_LAYOUT}, {_NUMBERS[layout.name]})" for layout in INDENTED
+    )
+
+
+# No rule is empty under a condition: llguidance takes it for empty always. The recursion is on the right, where each
+# level begins at another position.
+HELPERS: Final = (
+    f'layout_comma::_: "," " " {_NO_LINES} | "," layout_line::_ {_LINES}',
+    *(
+        f'layout_open_{name}::_: "{bracket}" {_NO_LINES} | "{bracket}" layout_line::_ {_LINES}'
+        for bracket, name in (("{", "brace"), ("[", "bracket"))
+    ),
+    *(
+        f'layout_close_{name}::_: "{bracket}" {_NO_LINES} | layout_line::_ "{bracket}" {_LINES}'
+        for bracket, name in (("}", "brace"), ("]", "bracket"))
+    ),
+    f'layout_line::_: "\\n" %if is_zeros({_DEPTH}) | "\\n" layout_indentation::_ %if ge({_DEPTH}, 1)',
+    f"layout_indentation::_: layout_unit::_ %if eq({_DEPTH}, 1)"
+    f" | layout_unit::_ layout_indentation::decr({_DEPTH}) %if ge({_DEPTH}, 2)",
+    f"layout_unit::_: {_units()}",
+)
+"""Definitions that parametric rules refer to."""

@@ -1,0 +1,63 @@
+"""Texts, character classes and counts as llguidance's Lark writes them."""
+
+from __future__ import annotations
+
+from jan_serve.grammar.ast import Repeat
+from jan_serve.grammar.charset import MAX_CODE_POINT, CharSet, complement
+
+_SURROGATES = ((0xD800, 0xDFFF),)
+
+
+def spelled_out(text: str) -> str:
+    """The body of a rule for exactly this text, one character a terminal."""
+    return " ".join([quote_literal(c) for c in text])
+
+
+def bounds(expr: Repeat) -> str:
+    """The suffix of a repeated item."""
+    if expr.high is None and expr.low <= 1:
+        return "+" if expr.low else "*"
+    if (expr.low, expr.high) == (0, 1):
+        return "?"
+    return f"{{{expr.low},{'' if expr.high is None else expr.high}}}"
+
+
+def quote_literal(text: str) -> str:
+    parts = ['"']
+    for c in text:
+        code = ord(c)
+        if c in '"\\':
+            parts.append("\\" + c)
+        elif 0x20 <= code < 0x7F:
+            parts.append(c)
+        elif c in "\n\r\t":
+            parts.append({"\n": "\\n", "\r": "\\r", "\t": "\\t"}[c])
+        elif code <= 0xFFFF:
+            parts.append(f"\\u{code:04x}")
+        else:
+            parts.append(c)
+    parts.append('"')
+    return "".join(parts)
+
+
+def quote_class(chars: CharSet) -> str:
+    """A Lark regular expression for one character of the set."""
+    prefix = "/["
+    if chars[-1][1] == MAX_CODE_POINT and chars != ((0, MAX_CODE_POINT),):
+        prefix, chars = "/[^", complement(chars)
+    ranges = [part for low, high in chars for part in _without_surrogates(low, high)]
+    if not ranges:
+        return "/(?s:.)/" if prefix == "/[^" else '"\\ud800"'
+    body = "".join(_code(low) if low == high else f"{_code(low)}-{_code(high)}" for low, high in ranges)
+    return f"{prefix}{body}]/"
+
+
+def _without_surrogates(low: int, high: int) -> list[tuple[int, int]]:
+    """The parts of a range that text can hold; the regex engine knows no surrogates."""
+    first, last = _SURROGATES[0]
+    return [(a, b) for a, b in ((low, min(high, first - 1)), (max(low, last + 1), high)) if a <= b]
+
+
+def _code(code: int) -> str:
+    c = chr(code)
+    return c if c.isascii() and c.isalnum() else f"\\x{{{code:x}}}"

@@ -1,0 +1,188 @@
+"""How JSON is laid out: the white space after commas and colons, and around what stands in brackets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Sequence as Rows
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from jan_serve.grammar.ast import (
+    Brackets,
+    Choice,
+    Expr,
+    Grammar,
+    Literal,
+    Mark,
+    OneLayout,
+    Repeat,
+    RuleRef,
+    Sequence,
+    choice,
+    repeat,
+    sequence,
+)
+from jan_serve.grammar.transform import references
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """unit: the indentation of one level, where items have lines of their own."""
+
+    name: str
+    after_comma: str
+    after_colon: str
+    unit: str | None = None
+
+
+COMPACT: Final = Layout("compact", "", "")
+SPACED: Final = Layout("spaced", " ", " ")
+"""What `json.dumps` writes by default."""
+INDENTED: Final = tuple(
+    Layout(name, "", " ", unit) for name, unit in (("two", "  "), ("four", "    "), ("tab", "\t"))
+)
+LAYOUTS: Final = (COMPACT, SPACED, *INDENTED)
+
+
+class Place(NamedTuple):
+    """A position in a text of one layout. depth: brackets that are open."""
+
+    layout: Layout
+    depth: int = 0
+
+    def deeper(self) -> Place:
+        return Place(self.layout, self.depth + 1)
+
+    def line(self) -> str:
+        """The line break and indentation, where the layout has them."""
+        unit = self.layout.unit
+        return "" if unit is None else "\n" + unit * self.depth
+
+    def after(self, mark: Mark) -> str:
+        """The white space after a comma or colon."""
+        if mark.text == ":":
+            return self.layout.after_colon
+        return self.layout.after_comma + self.line()
+
+
+def has_layouts(grammar: Grammar) -> bool:
+    """Whether some text of the grammar depends on a layout."""
+    todo = list(grammar.rules.values())
+    while todo:
+        item = todo.pop()
+        if isinstance(item, OneLayout):
+            return True
+        if isinstance(item, Sequence | Choice):
+            todo += item.items
+        elif isinstance(item, Repeat):
+            todo.append(item.item)
+    return False
+
+
+def laid_rules(rules: dict[str, Expr]) -> set[str]:
+    """The rules whose texts depend on a layout that is chosen outside of them."""
+    return _with_users(rules, lambda _: True)
+
+
+def lined_rules(rules: dict[str, Expr]) -> set[str]:
+    """The rules whose texts differ between layouts other than the compact one."""
+    return _with_users(rules, depends_on_lines)
+
+
+def depends_on_lines(node: Mark | Brackets) -> bool:
+    return isinstance(node, Brackets) or node.text == ","
+
+
+def layout_uses(expr: Expr) -> tuple[list[Mark | Brackets], set[str]]:
+    """The outermost nodes outside of a `OneLayout` that depend on a layout, and all rules referred to there."""
+    nodes: list[Mark | Brackets] = []
+    used = set[str]()
+    todo: list[Expr] = [expr]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, Sequence | Choice):
+            todo += item.items
+        elif isinstance(item, RuleRef):
+            used.add(item.name)
+        elif isinstance(item, Repeat):
+            todo.append(item.item)
+        elif isinstance(item, Mark | Brackets):
+            nodes.append(item)
+            if isinstance(item, Brackets):
+                used |= references(item.item)
+    return nodes, used
+
+
+def _with_users(rules: dict[str, Expr], counts: Callable[[Mark | Brackets], bool]) -> set[str]:
+    """The rules with a node that counts, and those that refer to them."""
+    found: set[str] = set()
+    users: dict[str, list[str]] = {}
+    for name, expr in rules.items():
+        nodes, used = layout_uses(expr)
+        if any(map(counts, nodes)):
+            found.add(name)
+        for other in used:
+            users.setdefault(other, []).append(name)
+    todo = list(found)
+    while todo:
+        for user in users.get(todo.pop(), ()):
+            if user not in found:
+                found.add(user)
+                todo.append(user)
+    return found
+
+
+def on_one_line(grammar: Grammar, layouts: Rows[Layout]) -> Grammar:
+    """The grammar without layout nodes: each `OneLayout` is in one of these layouts, which have no lines."""
+    laid = laid_rules(grammar.rules)
+    writers = [_Writer(layout, laid, grammar.rules) for layout in layouts]
+    rules: dict[str, Expr] = {}
+    for name, expr in grammar.rules.items():
+        if name not in laid:
+            rules[name] = _without_layouts(expr, writers)
+    for writer in writers:
+        for name in grammar.rules:
+            if name in laid:
+                rules[writer.names[name]] = writer.write(grammar.rules[name])
+    return Grammar(rules, grammar.root)
+
+
+class _Writer:
+    """Rewrites rules for one layout."""
+
+    def __init__(self, layout: Layout, laid: set[str], taken: dict[str, Expr]) -> None:
+        self._place = Place(layout)
+        self.names: dict[str, str] = {}
+        for name in taken:
+            if name in laid:
+                own = f"{name}-{layout.name}"
+                while own in taken:
+                    own += "-x"
+                self.names[name] = own
+
+    def write(self, expr: Expr) -> Expr:
+        if isinstance(expr, RuleRef):
+            return RuleRef(self.names.get(expr.name, expr.name))
+        if isinstance(expr, Sequence):
+            return sequence([self.write(item) for item in expr.items])
+        if isinstance(expr, Choice):
+            return choice([self.write(item) for item in expr.items])
+        if isinstance(expr, Repeat):
+            return repeat(self.write(expr.item), expr.low, expr.high)
+        if isinstance(expr, Mark):
+            return Literal(expr.text + self._place.after(expr))
+        if isinstance(expr, Brackets):
+            return sequence([Literal(expr.opening), self.write(expr.item), Literal(expr.closing)])
+        return expr
+
+
+def _without_layouts(expr: Expr, writers: Rows[_Writer]) -> Expr:
+    if isinstance(expr, OneLayout):
+        return choice([writer.write(expr.item) for writer in writers])
+    if isinstance(expr, Sequence):
+        return sequence([_without_layouts(item, writers) for item in expr.items])
+    if isinstance(expr, Choice):
+        return choice([_without_layouts(item, writers) for item in expr.items])
+    if isinstance(expr, Repeat):
+        return repeat(_without_layouts(expr.item, writers), expr.low, expr.high)
+    return expr
