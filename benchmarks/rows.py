@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from benchmarks import agent_rows, burst_rows, cache_rows, image_rows, load_rows, start_rows
+from benchmarks import agent_rows, burst_rows, cache_rows, image_rows, load_rows, scoring_rows, start_rows
 from benchmarks.figures import Figures
 from benchmarks.load import Job, burst, words
 from benchmarks.servers import Running
@@ -204,6 +204,16 @@ ROWS = (
         True,
         agent_rows.agent_turns,
         needs_ctx=40_960,
+    ),
+    Row("rerank-100", "search results in their order", "wall_s", "s", True, scoring_rows.rerank_100),
+    Row(
+        "questions-50",
+        "a program that asks much about one text",
+        "wall_s",
+        "s",
+        True,
+        scoring_rows.questions_50,
+        needs_ctx=4096,
     ),
     Row("first-image", "a question about a picture", "first_ms", "ms", True, image_rows.first_image),
     Row("second-question", "the next one about it", "first_ms", "ms", True, image_rows.second_question),

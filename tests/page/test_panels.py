@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from playwright.sync_api import expect
 
 from jan_serve.grammar import json_schema_to_gbnf, regex_to_gbnf
@@ -37,6 +38,26 @@ def test_an_expression_becomes_a_grammar_and_an_answer_follows_it(tab: Tab) -> N
     expect(tab.page.locator("pre.code-box").first).to_have_text(regex_to_gbnf("[ab]{3}x").strip())
     tab.page.get_by_role("button", name="Generate").click()
     expect(tab.page.get_by_text("✓")).to_be_visible()
+
+
+def test_options_have_bars_of_probability(tab: Tab) -> None:
+    tab.show("Playground")
+    tab.page.get_by_label("Options, with commas").fill("billing, shipping")
+    tab.page.get_by_role("button", name="Decide").click()
+    bars = tab.page.get_by_role("list", name="Probabilities").get_by_role("progressbar")
+    expect(bars).to_have_count(2)
+    shares = [float(bar.get_attribute("value") or 0) for bar in bars.all()]
+    assert sum(shares) == pytest.approx(1)
+    expect(tab.page.get_by_text(f"{100 * shares[0]:.1f} %", exact=True)).to_be_visible()
+    expect(tab.page.get_by_text("would write one of them")).to_be_visible()
+
+
+def test_options_that_cannot_be_asked_are_refused(tab: Tab) -> None:
+    tab.expected.append("400")
+    tab.show("Playground")
+    tab.page.get_by_label("Options, with commas").fill("same, same")
+    tab.page.get_by_role("button", name="Decide").click()
+    expect(tab.page.get_by_role("alert")).to_contain_text("occurs twice")
 
 
 def test_rejections_name_the_place(tab: Tab) -> None:

@@ -6,6 +6,7 @@ import { ModelChoice } from "../models/model_choice";
 import { currentModel } from "../state/models";
 import { CopyButton } from "../ui/copy";
 import { EXAMPLES, fieldsOf, fits, KINDS, type Kind, type Verdict } from "./constraint";
+import { Options } from "./options";
 
 const PAUSE_MS = 300;
 const CUT: Verdict = { good: false, words: "Cut off at the limit of tokens: only the beginning of a valid text." };
@@ -54,6 +55,7 @@ export function PlaygroundView() {
         </section>
       </div>
       <Trial kind={kind} text={text} ready={problem === null && gbnf !== ""} />
+      <Options />
     </div>
   );
 }
