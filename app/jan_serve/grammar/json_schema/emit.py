@@ -190,8 +190,10 @@ class Emitter:
             return repeat(Literal(" "), 0, 1)
         if name == "boolean":
             return choice([Token(Literal("true")), Token(Literal("false"))])
+        if name == "characters":
+            return sequence([repeat(self.text.chars(charset.ANY), 0, None), Literal('"')])
         if name == "string":
-            return Token(sequence([Literal('"'), self.text.many(charset.ANY), Literal('"')]))
+            return Token(sequence([Literal('"'), self.shared("characters")]))
         if name == "integer":
             return Token(self._whole_body())
         if name == "unsigned":
