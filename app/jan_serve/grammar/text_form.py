@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from jan_serve.grammar import charset
-from jan_serve.grammar.ast import EMPTY, CharClass, Expr, Literal, RuleRef, choice, repeat, sequence
+from jan_serve.grammar.ast import EMPTY, CharClass, Expr, Literal, RuleRef, choice, sequence
 from jan_serve.grammar.builder import RuleBuilder
 from jan_serve.grammar.charset import MAX_CODE_POINT, CharSet
 
@@ -21,8 +21,6 @@ _SHORT_ONLY: CharSet = ((0x22, 0x22), (0x5C, 0x5C))
 _ESCAPABLE: CharSet = ((0x00, 0x1F), (0x22, 0x22), (0x5C, 0x5C), (0x7F, MAX_CODE_POINT))
 _SURROGATES: CharSet = ((0xD800, 0xDFFF),)
 _BMP: CharSet = ((0, 0xFFFF),)
-_OTHER: CharSet = ((0x20, MAX_CODE_POINT),)
-MAX_ESCAPES = 32
 
 
 class TextForm(Protocol):
@@ -32,10 +30,6 @@ class TextForm(Protocol):
 
     def chars(self, chars: CharSet) -> Expr:
         """One character of a non-empty set."""
-        ...
-
-    def many(self, chars: CharSet) -> Expr:
-        """Any number of characters of a non-empty set."""
         ...
 
     def literal(self, text: str) -> Expr:
@@ -53,9 +47,6 @@ class PlainText:
         """One character of a non-empty set."""
         return _one_of(chars)
 
-    def many(self, chars: CharSet) -> Expr:
-        return repeat(self.chars(chars), 0, None)
-
     def literal(self, text: str) -> Expr:
         return Literal(text) if text else EMPTY
 
@@ -68,7 +59,6 @@ class JsonText:
         self._rules = rules
         self._memo: dict[CharSet, Expr] = {}
         self._escapes: dict[CharSet, RuleRef] = {}
-        self._any: RuleRef | None = None
 
     def chars(self, chars: CharSet) -> Expr:
         """One decoded character of a non-empty set, in any spelling."""
@@ -83,21 +73,6 @@ class JsonText:
                     expr = self._rules.define("char", expr, complete=True)
             self._memo[chars] = expr
         return expr
-
-    def many(self, chars: CharSet) -> Expr:
-        """As TextForm. Where any character may stand, at most MAX_ESCAPES escapes of control characters, quotes and
-        slashes come in a row: weak models do not stop writing them."""
-        if chars != charset.ANY:
-            return repeat(self.chars(chars), 0, None)
-        if self._any is None:
-            short = CharClass(charset.of_chars("".join(_SHORT_ESCAPES.values()) + "/"))
-            control = sequence([Literal("u00"), CharClass(charset.of_chars("01")), _hex_class(0, 15)])
-            escape = sequence([Literal("\\"), choice([short, control])])
-            some = repeat(self._rules.define("escape", escape, complete=True), 0, MAX_ESCAPES)
-            other = choice([_one_of(_RAW), sequence([Literal("\\u"), self._code_units(_OTHER)])])
-            body = sequence([some, repeat(sequence([other, some]), 0, None)])
-            self._any = self._rules.define("characters", body, complete=True)
-        return self._any
 
     def literal(self, text: str) -> Expr:
         if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:

@@ -101,7 +101,7 @@ class DfaWriter:
             targets = self.edges[state]
             loop = targets.get(state)
             if loop is not None:
-                parts.append(self._form.many(loop))
+                parts.append(repeat(self._form.chars(loop), 0, None))
             onward = [(target, chars) for target, chars in targets.items() if target != state]
             final = state in self._dfa.accepting
             run = self._counting_run(state)
