@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from fastapi import APIRouter, FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
@@ -70,8 +70,7 @@ from jan_serve.generation.profiles import ProfileOf
 from jan_serve.resources import catalogue_file
 
 
-@dataclass(frozen=True, slots=True)
-class AppParts:
+class AppParts(msgspec.Struct, frozen=True):
     """The state that the server shares with its application: `app.state.parts`."""
 
     lifecycle: Lifecycle

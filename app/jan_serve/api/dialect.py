@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 from fastapi import APIRouter
 from starlette.middleware import Middleware
 from starlette.types import Scope
@@ -22,8 +22,7 @@ from jan_serve.generation.deadline import RunningRequests
 from jan_serve.generation.prepare import RequestPreparer
 
 
-@dataclass(frozen=True, slots=True)
-class Services:
+class Services(msgspec.Struct, frozen=True):
     """The server as dialects see it. Each dialect makes its own generation services over these.
 
     metrics: a dialect registers its series and observers there. list_models: None if only names are known.
@@ -41,8 +40,7 @@ class Services:
     control: ControlPlane | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Dialect:
+class Dialect(msgspec.Struct, frozen=True):
     """A public protocol, made for one application.
 
     router: called for the first path that no other route has; it imports the protocol's wire types and handlers.
@@ -58,7 +56,7 @@ class Dialect:
     """
 
     router: Callable[[], APIRouter]
-    errors: Mapping[str, ErrorRenderer] = field(default_factory=dict[str, ErrorRenderer])
+    errors: Mapping[str, ErrorRenderer] = msgspec.field(default_factory=dict[str, ErrorRenderer])
     rewrite_head: Callable[[Scope], None] | None = None
     middleware: tuple[Middleware, ...] = ()
     open_paths: tuple[str, ...] = ()

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any, Final
 
+import msgspec
 from starlette.responses import Response
 
 from jan_serve.errors import (
@@ -69,8 +69,7 @@ _SPEAKING: Final = (EngineFailure,)
 _RETRY_AFTER_CRASH_S: Final = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class FieldError:
+class FieldError(msgspec.Struct, frozen=True):
     """A field that breaks the route's schema. loc: path of the value, beginning with `body`."""
 
     loc: tuple[str | int, ...]
@@ -78,8 +77,7 @@ class FieldError:
     kind: str
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(msgspec.Struct, frozen=True):
     """Why a request was rejected or failed. code: stable. error: the exception, for dialects that need details.
 
     request_id: empty until `Envelopes` renders it.
@@ -89,7 +87,7 @@ class Problem:
     code: str
     message: str
     param: str | None = None
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
     fields: tuple[FieldError, ...] = ()
     error: JanServeError | None = None
     request_id: str = ""
@@ -126,7 +124,7 @@ class Envelopes:
             if path == prefix or (prefix != "/" and path.startswith(prefix + "/"))
         )
         renderer = next(found, self._default)
-        response = renderer(replace(problem, request_id=request_id))
+        response = renderer(msgspec.structs.replace(problem, request_id=request_id))
         response.headers.update(problem.headers)
         return response
 

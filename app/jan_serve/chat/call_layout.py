@@ -5,8 +5,9 @@ Parsers do not use it: they accept more than a model should write.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+import msgspec
 
 
 class Slot(Enum):
@@ -33,13 +34,11 @@ CALL_ID_PATTERN = "[a-zA-Z0-9_-]{1,40}"
 Parts = tuple[str | Slot, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class JsonArguments:
+class JsonArguments(msgspec.Struct, frozen=True):
     """One JSON object."""
 
 
-@dataclass(frozen=True, slots=True)
-class TaggedArguments:
+class TaggedArguments(msgspec.Struct, frozen=True):
     """One `argument` for each: KEY, then VALUE, joined by `separator`.
 
     A string is raw text without the literal after VALUE; anything else is JSON.
@@ -49,8 +48,7 @@ class TaggedArguments:
     separator: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class PythonArguments:
+class PythonArguments(msgspec.Struct, frozen=True):
     """Keyword arguments of a Python call, `k=v, k=v`; values are those of `literals`.
 
     json_words: true, false and null instead of True, False and None.
@@ -59,15 +57,13 @@ class PythonArguments:
     json_words: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class GemmaArguments:
+class GemmaArguments(msgspec.Struct, frozen=True):
     """`{k:v,k:v}` with bare keys; strings are raw text between `quote`s, other values are JSON."""
 
     quote: str = '<|"|>'
 
 
-@dataclass(frozen=True, slots=True)
-class NestedTagArguments:
+class NestedTagArguments(msgspec.Struct, frozen=True):
     """One element for each argument: `prefix<key>`, value, `prefix</key>`.
 
     An object contains its members' elements, an array `prefix<item>…prefix</item>` for each item; strings are raw text,
@@ -80,8 +76,7 @@ class NestedTagArguments:
 ArgumentSyntax = JsonArguments | TaggedArguments | PythonArguments | GemmaArguments | NestedTagArguments
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallLayout:
+class CallLayout(msgspec.Struct, frozen=True, kw_only=True):
     """An answer's calls: `opening`, each call as `call`, joined by `separator`, and `closing`.
 
     triggers: free text that ends with one of these starts a call, which `after` completes. at_start: the trigger counts

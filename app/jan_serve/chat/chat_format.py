@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from enum import Enum
+
+import msgspec
 
 from jan_serve.chat.call_layout import CallLayout
 from jan_serve.chat.delta_builder import DeltaBuilder
@@ -22,8 +23,7 @@ class IdStyle(Enum):
     """`functions.NAME:INDEX`, with the index counted over the chat: Kimi's templates show it to the model."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Thought:
+class Thought(msgspec.Struct, frozen=True, kw_only=True):
     """The markers around a thought.
 
     opens, closes: all are parsed, the first of each is written. ends: other markers that also end a thought, and keep
@@ -41,8 +41,7 @@ class Thought:
         return any(mark.strip() in (template or "") for mark in (*self.opens, *self.closes))
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(msgspec.Struct, frozen=True):
     """Strings that a chat template must or must not contain."""
 
     all_of: tuple[str, ...] = ()
@@ -57,8 +56,7 @@ class Signature:
         )
 
 
-@dataclass(slots=True)
-class ParseContext:
+class ParseContext(msgspec.Struct):
     """The state of parsing one answer. tools: callable tools by name; without any, nothing is a call.
 
     split_thoughts: reasoning is separate from the text; else it stays in the text with its markers.
@@ -83,8 +81,7 @@ class ParseContext:
 AnswerParser = Callable[["ChatFormat", ParseContext], Steps[None]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChatFormat:
+class ChatFormat(msgspec.Struct, frozen=True, kw_only=True):
     """The answer format of a model family. Stateless.
 
     parse: parses one answer, from the first character after the prompt. It announces a call once it has read the name
@@ -99,7 +96,7 @@ class ChatFormat:
     signature: Signature
     parse: AnswerParser
     calls: CallLayout
-    thought: Thought | None = field(default_factory=Thought)
+    thought: Thought | None = msgspec.field(default_factory=Thought)
     text_opens: str = ""
     special_tokens: tuple[str, ...] = ()
     id_style: IdStyle = IdStyle.PLAIN

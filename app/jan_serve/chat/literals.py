@@ -7,8 +7,9 @@ word becomes a string. Nothing is evaluated.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from jan_serve.chat.json_stream import json_escaped
 from jan_serve.chat.text_stream import Sink, Steps, TextStream, discard
@@ -41,8 +42,7 @@ _ESCAPES: Final = {
 _HEX_DIGITS: Final = {"x": 2, "u": 4, "U": 8}
 
 
-@dataclass(frozen=True, slots=True)
-class LiteralSyntax:
+class LiteralSyntax(msgspec.Struct, frozen=True):
     """quotes: delimiters of strings with backslash escapes. raw_quote: delimiter of strings without escapes."""
 
     quotes: tuple[str, ...] = ("'", '"')

@@ -7,9 +7,10 @@ content must be a list of parts.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
+
+import msgspec
 
 from jan_serve.chat.template_sandbox import compiled, rendered
 from jan_serve.errors import TemplateError
@@ -30,8 +31,7 @@ _TOOL: Final[dict[str, Any]] = {
 _USER: Final[dict[str, Any]] = {"role": "user", "content": "Hi."}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TemplateTraits:
+class TemplateTraits(msgspec.Struct, frozen=True, kw_only=True):
     """The input that a template requires, and the parts of it that it shows.
 
     object_arguments: arguments of calls as mappings; else as JSON text. list_content: content as a list of parts.

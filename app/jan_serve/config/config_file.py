@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
+
+import msgspec
 
 from jan_serve.config.file_version import upgraded
 from jan_serve.config.toml_lines import KeyPath, TomlLines
@@ -18,8 +19,7 @@ MAX_BYTES: Final = 1 << 20
 _MAX_DEPTH: Final = 50
 
 
-@dataclass(frozen=True)
-class ConfigFile:
+class ConfigFile(msgspec.Struct, frozen=True, dict=True):
     """The file as read. values: from tomllib, upgraded to the current version, unchecked. version: the file's."""
 
     path: Path

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import platformdirs
 
 
-@dataclass(frozen=True, slots=True)
-class ImportFolders:
+class ImportFolders(msgspec.Struct, frozen=True):
     """Folders to search, most likely first. lmstudio_home: the home folder with LM Studio's settings."""
 
     lmstudio_home: Path

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
+import msgspec
 from pydantic import BaseModel, ConfigDict, Field
 
 KvType = Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl"]
@@ -15,8 +15,7 @@ MEMORY_GROUP: Final = "Memory and speed"
 KEEP_LOADED: Final = -1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Flag:
+class Flag(msgspec.Struct, frozen=True):
     """Command-line form of a field: its help group, and its name if it differs from the field's."""
 
     group: str

@@ -124,9 +124,10 @@ class ModelSettings(BaseModel):
             description="The chat template: a Jinja file, the name of another template in the GGUF file, or `chatml`.",
         ),
     ] = None
-    sampling: Annotated[
-        SamplingSettings, Field(strict=False, description="Defaults for requests; see below.")
-    ] = SamplingSettings()
+    # Made on use: it builds the validator.
+    sampling: SamplingSettings = Field(
+        default_factory=SamplingSettings, strict=False, description="Defaults for requests; see below."
+    )
     lora: Annotated[
         tuple[LoraSettings, ...],
         Field(max_length=MAX_ADAPTERS, strict=False, description="LoRA adapters; see below."),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
+import msgspec
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
@@ -19,8 +19,7 @@ from jan_serve.config.settings import ENV_PREFIX, GROUPS, Settings
 _SHARED = frozenset(ModelOptions.model_fields)
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(msgspec.Struct, frozen=True):
     """One setting: field (also the file key), flag, variable and documentation."""
 
     field: str

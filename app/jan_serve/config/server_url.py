@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+import msgspec
 from pydantic import SecretStr
 
 from jan_serve.config.settings_loader import URL_VARIABLE, LoadedSettings
@@ -14,8 +14,7 @@ from jan_serve.errors import SettingsError
 _WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
-@dataclass(frozen=True, slots=True)
-class ServerAddress:
+class ServerAddress(msgspec.Struct, frozen=True):
     """url: without a trailing slash. origin, key_origin: the sources of the values."""
 
     url: str

@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from pydantic import SecretStr, ValidationError
 
 from jan_serve.config.config_file import ConfigFile, read_config_file
@@ -39,8 +39,7 @@ _PATH_FIELDS = ("data_dir", "models_dir", "grammars_dir", "log_file")
 MASK = "********"
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedSettings:
+class LoadedSettings(msgspec.Struct, frozen=True):
     """Settings with their sources. origins: the source of each field that is not a default.
 
     models: the tables of models by name. file: empty if the file does not exist.
@@ -51,7 +50,7 @@ class LoadedSettings:
     config_file: Path
     config_file_read: bool
     warnings: tuple[str, ...] = ()
-    models: Mapping[str, ModelSettings] = field(default_factory=dict[str, ModelSettings])
+    models: Mapping[str, ModelSettings] = msgspec.field(default_factory=dict[str, ModelSettings])
     file: ConfigFile | None = None
 
     def book(self) -> ModelBook:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import msgspec
 
 
@@ -19,8 +17,7 @@ class HeaderFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     pooling: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ListedModel:
+class ListedModel(msgspec.Struct, frozen=True):
     """A model on this machine. size_bytes: all its files. source: `hub`, `ollama` …, `folder`, `built in`, `--model`.
 
     adapters: names of the LoRA adapters that it is loaded with. modified_at: seconds since 1970. facts: None if the

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from jan_serve.core.listed_model import ListedModel
 from jan_serve.core.variant import Variant
@@ -11,8 +12,7 @@ from jan_serve.core.variant import Variant
 MetadataValue = str | int | float | bool | Sequence[str | int | float | bool]
 
 
-@dataclass(frozen=True, slots=True)
-class TensorFacts:
+class TensorFacts(msgspec.Struct, frozen=True):
     """shape: innermost dimension first. type: ggml's name."""
 
     name: str
@@ -20,8 +20,7 @@ class TensorFacts:
     type: str
 
 
-@dataclass(frozen=True, slots=True)
-class ModelDetails:
+class ModelDetails(msgspec.Struct, frozen=True):
     """metadata: of the GGUF file; empty lists for arrays of more than 256 elements.
 
     n_ctx: tokens of context that a load gives, as far as that is known before. variant: the one that was asked for.

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class PulledFile:
+class PulledFile(msgspec.Struct, frozen=True):
     """sha256: as the hub lists it."""
 
     path: str
@@ -14,8 +13,7 @@ class PulledFile:
     sha256: str
 
 
-@dataclass(frozen=True, slots=True)
-class PullStep:
+class PullStep(msgspec.Struct, frozen=True):
     """files: of the model, in order of transfer. received: bytes of all of them. note: for people, if any.
 
     done: all files are verified and the model can be used. name: of the model, canonical.

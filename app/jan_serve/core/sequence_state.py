@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
 
@@ -50,8 +49,7 @@ class StateIdentity(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SequenceState:
+class SequenceState(msgspec.Struct, frozen=True, kw_only=True):
     """A sequence after its prompt.
 
     tokens: those in the memory. seed: of the sequence's sampler. next_token: sampled after `tokens` from `logits`

@@ -6,9 +6,10 @@ import contextlib
 import os
 import subprocess
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from jan_serve.daemon.plan import Command, Plan, UnitFile
 from jan_serve.store.files.atomic_file import write_atomically
@@ -24,8 +25,7 @@ class ServiceFailed(Exception):
     """A step failed; the message names it and gives the reason."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommandResult:
+class CommandResult(msgspec.Struct, frozen=True):
     """output: standard output, or standard error if that is empty."""
 
     status: int

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Final, Literal, Protocol
+
+import msgspec
 
 NAME: Final = "jan-serve"
 TITLE: Final = "jan-serve, a local LLM server"
@@ -16,8 +17,7 @@ Scope = Literal["user", "system"]
 Start = Literal["at-login", "on-demand"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceSpec:
+class ServiceSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The content of a service's unit files. Settings stay in the configuration file.
 
     command: starts jan-serve, without arguments. config_file: passed in the unit; None means the user's default file.
@@ -46,8 +46,7 @@ class ServiceSpec:
         return (*self.command, "service", "run", *config)
 
 
-@dataclass(frozen=True, slots=True)
-class UnitFile:
+class UnitFile(msgspec.Struct, frozen=True):
     """A file to write. keep: never replaced once it exists, since the user may edit it."""
 
     path: PurePath
@@ -56,16 +55,14 @@ class UnitFile:
     keep: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(msgspec.Struct, frozen=True):
     """A command line to run. may_fail: a failure is ignored."""
 
     words: tuple[str, ...]
     may_fail: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Steps, in this order: `before`, folders, `protect`, files, removed and withdrawn files, `after`.
 
     before: runs only if a file changes or is removed. protect: sets the rights of the folders, which must not be links.
@@ -81,8 +78,7 @@ class Plan:
     after: tuple[Command, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceState:
+class ServiceState(msgspec.Struct, frozen=True):
     """The state that the service manager reports. pid: of the front process, if it runs."""
 
     enabled: bool

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
+
+import msgspec
 
 PROVIDER: Final = "jan-serve"
 KEY_VARIABLE: Final = "JAN_SERVE_API_KEY"
@@ -13,8 +14,7 @@ NO_KEY: Final = "none"
 """Placeholder for programs that require a key when the server does not."""
 
 
-@dataclass(frozen=True, slots=True)
-class EditorModel:
+class EditorModel(msgspec.Struct, frozen=True):
     """n_ctx: context size in tokens, or None if unknown. is_exact: from the loaded model, not guessed from its file."""
 
     name: str
@@ -45,8 +45,7 @@ def editor_model(card: Mapping[str, Any], max_default_n_ctx: int) -> EditorModel
     )
 
 
-@dataclass(frozen=True, slots=True)
-class ServerFacts:
+class ServerFacts(msgspec.Struct, frozen=True):
     """url: without path or trailing slash. model: the default model, which can chat."""
 
     url: str
@@ -70,8 +69,7 @@ class ServerFacts:
         return tuple(model for model in self.models if model.is_embedding)
 
 
-@dataclass(frozen=True, slots=True)
-class Folders:
+class Folders(msgspec.Struct, frozen=True):
     """Settings folders. config: ~/.config on Linux and macOS; code: the User folder of VS Code."""
 
     home: Path

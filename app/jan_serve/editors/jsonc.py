@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+import msgspec
 
 _MAX_DEPTH: Final = 100
 _SPACE: Final = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
@@ -21,8 +22,7 @@ class UnreadableJson(ValueError):
     """The text is not JSON with comments, or not of the expected structure; the message names the line or the value."""
 
 
-@dataclass(slots=True)
-class _Node:
+class _Node(msgspec.Struct):
     """The value at text[start:end]. members: only of an object. items: only of a list."""
 
     start: int
@@ -32,8 +32,7 @@ class _Node:
     items: list[_Node] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
+class Named(msgspec.Struct, frozen=True):
     """A path step to the list element whose `key` has this value; added if missing."""
 
     key: str
@@ -135,10 +134,9 @@ def _indent_unit(text: str) -> str:
     return found[1] if found and len(found[1]) <= 8 else "  "
 
 
-@dataclass(slots=True)
-class _Reader:
+class _Reader(msgspec.Struct):
     text: str
-    position: int = field(default=0)
+    position: int = 0
 
     def read(self) -> _Node:
         node = self._value(0)

@@ -7,24 +7,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from jan_serve.editors.cline_file import OPENAI_COMPATIBLE
 from jan_serve.editors.facts import KEY_VARIABLE, PROVIDER, ServerFacts
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(msgspec.Struct, frozen=True):
     """environment: added to the user's; an empty value hides one of theirs."""
 
     arguments: tuple[str, ...] = ()
-    environment: dict[str, str] = field(default_factory=dict[str, str])
+    environment: dict[str, str] = msgspec.field(default_factory=dict[str, str])
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(msgspec.Struct, frozen=True):
     """command: its name on the path. n_ctx: tokens of context that it needs to be of use.
 
     start: from the facts, the server's key and the settings file of its recipe.

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class Change:
+
+class Change(msgspec.Struct, frozen=True):
     """merge: maps the text of the settings file to its new text. Raises ValueError for an unreadable file."""
 
     path: Path
     merge: Callable[[str], str]
 
 
-@dataclass(frozen=True, slots=True)
-class Recipe:
+class Recipe(msgspec.Struct, frozen=True):
     """steps: instructions for the user. change: None if the program has no settings file to edit.
 
     aliases: names that the model should also have on the server, because clients of the same API send them.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import bisect
 import threading
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from jan_serve.core.engine_stats import STEP_SIZES, EngineStats
@@ -330,7 +330,7 @@ class Engine:
         takers = [i.sequence if i.count == 1 and i.outputs == "last" else None for i in plan]
         drafts = self._drafter.drafts(takers, num_tokens, room)
         return [
-            item if draft is None else replace(item, draft=draft)
+            item if draft is None else msgspec.structs.replace(item, draft=draft)
             for item, draft in zip(plan, drafts, strict=True)
         ]
 

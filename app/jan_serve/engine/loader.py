@@ -6,7 +6,6 @@ import logging
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -51,8 +50,7 @@ _MAX_SEQUENCES = 256  # LLAMA_MAX_SEQ
 _RECURRENT_CACHE_SEQUENCES = 4
 
 
-@dataclass(slots=True)
-class LoadedModel:
+class LoadedModel(msgspec.Struct):
     """The parts of a loaded model. context: None for a model that only embeds. settings: see `resolved`."""
 
     model: LlamaModel

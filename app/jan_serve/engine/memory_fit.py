@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeVar
+
+import msgspec
 
 from jan_serve.core.default_context import MIN_DEFAULT_N_CTX, WANTED_N_CTX, default_n_ctx
 from jan_serve.errors import InsufficientMemory
@@ -49,8 +50,7 @@ def with_shorter_context(create: Callable[[int], T], n_ctx: int, *, min_n_ctx: i
             logger.warning("not enough memory: trying a context of %d tokens", n_ctx)
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryFit:
+class MemoryFit(msgspec.Struct, frozen=True):
     """Layers on the device, in llama.cpp's counting, and the context length; None if main memory decides the length."""
 
     n_gpu_layers: int

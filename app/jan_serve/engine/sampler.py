@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -24,8 +23,7 @@ _MAX_TIES = 64
 _SEEDS = 0xFFFFFFFF  # llama.cpp's seeds are uint32; the largest one requests a random seed
 
 
-@dataclass(frozen=True, slots=True)
-class Sampled:
+class Sampled(msgspec.Struct, frozen=True):
     """A sampled token. logprob and top are only computed on request: of the raw logits, or, in the `tgi` pipeline, of
     those that the token was drawn from."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from jan_serve.core.events import Timings, TokenInfo
 from jan_serve.core.sequence_state import SequenceState
@@ -28,8 +29,7 @@ class SequenceStatus(enum.Enum):
     FINISHED = enum.auto()
 
 
-@dataclass(slots=True, eq=False)
-class RequestState:
+class RequestState(msgspec.Struct, eq=False):
     """State shared by the sequences of one request. Times are of a monotonic clock, in seconds.
 
     visible_specials: ids of control tokens whose text stays in the output.
@@ -56,8 +56,7 @@ class RequestState:
         )
 
 
-@dataclass(slots=True, eq=False)
-class Sequence:
+class Sequence(msgspec.Struct, eq=False):
     """One completion.
 
     tokens: prompt and generated ids. num_computed: how many of them are in the KV cache under `seq_id`.
@@ -89,7 +88,7 @@ class Sequence:
     num_generated: int = 0
     has_line_break: bool = False
     sum_logprob: float = 0.0
-    prompt_infos: list[TokenInfo] = field(default_factory=list[TokenInfo])
+    prompt_infos: list[TokenInfo] = msgspec.field(default_factory=list[TokenInfo])
     guide: GuidedExecutor | None = None
     resumed: SequenceState | None = None
     checkpoints: tuple[int, ...] = ()

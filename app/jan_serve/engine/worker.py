@@ -16,7 +16,6 @@ import threading
 import traceback
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import msgspec
 import psutil
@@ -101,12 +100,11 @@ _SAVE_BEGINS_S = 1.0
 _SAVE_S = 5.0
 
 
-@dataclass(slots=True)
-class CommandQueue:
+class CommandQueue(msgspec.Struct):
     """Commands for the engine thread, in order."""
 
-    _items: deque[InboxItem] = field(default_factory=deque[InboxItem])
-    _ready: threading.Condition = field(default_factory=threading.Condition)
+    _items: deque[InboxItem] = msgspec.field(default_factory=deque[InboxItem])
+    _ready: threading.Condition = msgspec.field(default_factory=threading.Condition)
 
     def put(self, item: InboxItem) -> None:
         with self._ready:

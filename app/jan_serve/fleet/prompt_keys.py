@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
+
+import msgspec
 
 BLOCK_BYTES: Final = 512
 MAX_BLOCKS: Final = 64
@@ -14,8 +15,7 @@ BYTES_PER_TOKEN: Final = 4.0
 _DIGEST_BYTES: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
-class PromptKeys:
+class PromptKeys(msgspec.Struct, frozen=True):
     """keys: of prefixes, each longer than the one before. ends: their lengths in bytes. n_bytes: of the prompt."""
 
     keys: tuple[int, ...]

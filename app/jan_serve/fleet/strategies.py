@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
 from random import Random
 from typing import Final, Literal, get_args
+
+import msgspec
 
 from jan_serve.fleet.node import Node
 from jan_serve.fleet.pool import Pool
@@ -26,8 +27,7 @@ OTHERS_TOKENS: Final = 256.0
 """The same for a request of somebody else, which may not have begun."""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidates:
+class Candidates(msgspec.Struct, frozen=True):
     """The nodes that a request may go to. tried: it failed there already. May be used by one choice only."""
 
     pool: Pool

@@ -11,7 +11,6 @@ import hashlib
 import re
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import msgspec
@@ -38,8 +37,7 @@ class ReadImage(NamedTuple):
     piece: ImagePiece
 
 
-@dataclass(frozen=True, slots=True)
-class MarkedMessages:
+class MarkedMessages(msgspec.Struct, frozen=True):
     """Messages with markers in place of images. warnings: about images that were replaced by their notes."""
 
     messages: tuple[Message, ...]

@@ -7,40 +7,36 @@ lowers bounds in the way that its executor survives.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TypeAlias
+
+import msgspec
 
 from jan_serve.grammar.charset import CharSet
 
 
-@dataclass(frozen=True, slots=True)
-class Literal:
+class Literal(msgspec.Struct, frozen=True):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class CharClass:
+class CharClass(msgspec.Struct, frozen=True):
     """One character of a non-empty set."""
 
     chars: CharSet
 
 
-@dataclass(frozen=True, slots=True)
-class Sequence:
+class Sequence(msgspec.Struct, frozen=True):
     """All items in order; without items, the empty text."""
 
     items: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(msgspec.Struct, frozen=True):
     """One of the alternatives; without alternatives, nothing at all."""
 
     items: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Repeat:
+class Repeat(msgspec.Struct, frozen=True):
     """`item` between `low` and `high` times; `high` None means no bound."""
 
     item: Expr
@@ -48,23 +44,20 @@ class Repeat:
     high: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class RuleRef:
+class RuleRef(msgspec.Struct, frozen=True):
     """The text of another rule."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(msgspec.Struct, frozen=True):
     """`item`, known to be a token: none of its texts can be extended by what may follow it, and no other token
     allowed at the same position starts with one of them. A lexer may read it greedily."""
 
     item: Expr
 
 
-@dataclass(frozen=True, slots=True)
-class Special:
+class Special(msgspec.Struct, frozen=True):
     """The control token with this non-empty text; with a vocabulary that has none, the text itself.
 
     Only the Lark print can tell the two apart. GBNF, and whoever reads text, takes the text.
@@ -73,15 +66,13 @@ class Special:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class OneLayout:
+class OneLayout(msgspec.Struct, frozen=True):
     """`item` in any one `Layout`, the same for all `Brackets` and `Mark` of it and of the rules that it refers to."""
 
     item: Expr
 
 
-@dataclass(frozen=True, slots=True)
-class Brackets:
+class Brackets(msgspec.Struct, frozen=True):
     """`item`, never empty, between two brackets. Indented layouts give it lines of its own, a level deeper."""
 
     opening: str
@@ -89,8 +80,7 @@ class Brackets:
     closing: str
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(msgspec.Struct, frozen=True):
     """A comma or a colon, and the white space that the layout writes after it."""
 
     text: str
@@ -106,8 +96,7 @@ EMPTY = Sequence(())
 NEVER = Choice(())
 
 
-@dataclass(frozen=True, slots=True)
-class Grammar:
+class Grammar(msgspec.Struct, frozen=True):
     """Named rules; `root` names the start rule. Every `RuleRef` names a key of `rules`."""
 
     rules: dict[str, Expr]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Sequence as Rows
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+import msgspec
 
 from jan_serve.grammar.ast import (
     Brackets,
@@ -25,8 +26,7 @@ from jan_serve.grammar.ast import (
 from jan_serve.grammar.transform import references
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(msgspec.Struct, frozen=True):
     """unit: the indentation of one level, where items have lines of their own."""
 
     name: str

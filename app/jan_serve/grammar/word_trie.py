@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from jan_serve.grammar import charset
 from jan_serve.grammar.ast import NEVER, Choice, Expr, RuleRef, choice, sequence
@@ -169,8 +169,7 @@ class OtherWords:
         return known
 
 
-@dataclass(frozen=True, slots=True)
-class _Walk:
+class _Walk(msgspec.Struct, frozen=True):
     """One pass over a trie: (words, characters read, state of the language, rule to fill) are still to be written."""
 
     language: Dfa

@@ -7,10 +7,11 @@ import contextlib
 import logging
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import urlsplit
+
+import msgspec
 
 from jan_serve import __version__
 from jan_serve.core.hosts import is_loopback
@@ -27,8 +28,7 @@ _WILDCARDS: Final = frozenset({"0.0.0.0", "::"})
 _ADDED: Final = "Added successfully"
 
 
-@dataclass(frozen=True, slots=True)
-class Membership:
+class Membership(msgspec.Struct, frozen=True):
     """url: of this server, as the proxy calls it. speed: None if unknown."""
 
     proxy_url: str

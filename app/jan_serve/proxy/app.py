@@ -7,10 +7,10 @@ import secrets
 import ssl
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from http import HTTPStatus
 from urllib.parse import unquote
 
+import msgspec
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -53,8 +53,7 @@ MANAGEMENT: tuple[str, ...] = ("/nodes/", "/distserve/", "/extras/nodes")
 _MODEL: str = "/v1/models/"
 
 
-@dataclass(frozen=True, slots=True)
-class Pattern:
+class Pattern(msgspec.Struct, frozen=True):
     """What the log and the metrics call a route."""
 
     path: str

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final, cast
+
+import msgspec
 
 from jan_serve.fleet.node import State
 from jan_serve.proxy.request_facts import MAX_MODEL
@@ -56,8 +57,7 @@ def is_model_name(name: object) -> bool:
     return isinstance(name, str) and 0 < len(name) <= MAX_MODEL and name.isprintable()
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(msgspec.Struct, frozen=True):
     """A node's answer to `/health`. pid, uptime_s, open_requests: None if it does not say."""
 
     state: State

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -36,8 +35,7 @@ class _Content(msgspec.Struct, frozen=True):
     nodes: list[NodeRecord]
 
 
-@dataclass(frozen=True, slots=True)
-class Damaged:
+class Damaged(msgspec.Struct, frozen=True):
     """A file that was set aside. why: ends a sentence about it."""
 
     moved_to: Path

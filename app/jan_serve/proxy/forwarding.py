@@ -7,10 +7,10 @@ import logging
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
 
+import msgspec
 from starlette.types import Receive, Scope, Send
 
 from jan_serve.api.errors import HttpError
@@ -42,8 +42,7 @@ _RESPONSE_PATH: Final = re.compile(r"/v1/responses/([A-Za-z0-9_-]{1,128})(?:/|\Z
 _ID_BYTES: Final = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True):
     """A checked request. path: with the query, as sent. facts: None for requests without a body."""
 
     route: Route
@@ -64,8 +63,7 @@ class Call:
         return self.facts is not None and self.facts.stream
 
 
-@dataclass(slots=True)
-class ForwardCounts:
+class ForwardCounts(msgspec.Struct):
     retries: int = 0
     exhausted: int = 0
     broken: int = 0

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, Final, cast
+
+import msgspec
 
 from jan_serve.fleet.node import Node, Role
 from jan_serve.proxy.discovery import MAX_MODELS, is_model_name
@@ -15,8 +16,7 @@ from jan_serve.proxy.upstream.node_url import BadUrl, NodeUrl, parse_node_url
 MAX_SPEED: Final = 1e9
 
 
-@dataclass(frozen=True, slots=True)
-class NodeRequest:
+class NodeRequest(msgspec.Struct, frozen=True):
     """models: empty if the node is to be asked. speed: None if unknown."""
 
     url: NodeUrl

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import msgspec
@@ -36,8 +35,7 @@ _PROMPTS: Final = (
 _encode = msgspec.json.Encoder().encode
 
 
-@dataclass(frozen=True, slots=True)
-class RequestFacts:
+class RequestFacts(msgspec.Struct, frozen=True):
     """model: None if the request names none. previous: the id of a response that this request continues."""
 
     body: dict[str, Any]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Literal
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class Route:
+
+class Route(msgspec.Struct, frozen=True):
     """pattern: a path, or a prefix that ends with `/*`. sticky: `keeps` answers have an id, and later requests for it
     go to the same node; `follows` such a request has the id in its path. migrates: with DistServe, one node computes
     the prompt and another one the answer.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+import msgspec
 
 from jan_serve.fleet.strategies import StrategyName
 from jan_serve.proxy.upstream.networks import Network
@@ -12,8 +13,7 @@ from jan_serve.proxy.upstream.networks import Network
 Serving = Literal["Hybrid", "DistServe"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProxySettings:
+class ProxySettings(msgspec.Struct, frozen=True, kw_only=True):
     """api_keys: of clients. management_keys: for adding and removing nodes; the clients' if empty. node_key: sent to
     nodes. nodes: URLs of nodes that are always there. node_networks: where nodes may be; empty means private networks.
     fleet_file: remembers nodes over restarts; None forgets them. migration_protocol: LMDeploy's number, which nodes of

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
+
+import msgspec
 
 from jan_serve.store.model_entry import ModelEntry
 from jan_serve.store.name_matching import exact_matches
@@ -14,8 +15,7 @@ from jan_serve.store.name_matching import exact_matches
 NO_PROJECTOR: Final = "none"
 
 
-@dataclass(frozen=True, slots=True)
-class ConfiguredNames:
+class ConfiguredNames(msgspec.Struct, frozen=True):
     """Configured names of a model. adapters: names of its LoRA adapters. adapter_files: never listed as models.
 
     projector: a file, "none", or None for the one that is found.
@@ -69,7 +69,9 @@ def _with_table(entry: ModelEntry, table: str | None, names: Names) -> ModelEntr
     if table is None:
         return entry
     own = names[table]
-    found = replace(entry, table=table, aliases=own.aliases, adapters=own.adapters)
+    found = msgspec.structs.replace(entry, table=table, aliases=own.aliases, adapters=own.adapters)
     if own.projector is None:
         return found
-    return replace(found, projectors=() if own.projector == NO_PROJECTOR else (Path(own.projector),))
+    return msgspec.structs.replace(
+        found, projectors=() if own.projector == NO_PROJECTOR else (Path(own.projector),)
+    )

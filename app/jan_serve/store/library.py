@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from jan_serve.core.calibration import Calibration
 from jan_serve.core.listed_model import HeaderFacts, ListedModel
@@ -85,7 +86,9 @@ class ModelLibrary:
         """A model and the header of its first file. Raises as `find`, and InvalidModel for a file that is damaged."""
         entry = self._resolver.resolve_with_adapter(name)[0]
         facts = self._resolver.facts(entry)
-        return replace(self._listed(entry), facts=facts, problem=None), read_gguf_header(entry.path)
+        return msgspec.structs.replace(self._listed(entry), facts=facts, problem=None), read_gguf_header(
+            entry.path
+        )
 
     def variant(self, name: str) -> Variant | None:
         """The variant of this name, if there is one."""

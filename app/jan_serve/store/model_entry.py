@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from jan_serve.store.index import ModelRecord
 
 
-@dataclass(frozen=True, slots=True)
-class ModelEntry:
+class ModelEntry(msgspec.Struct, frozen=True):
     """name: canonical: the path in the models folder with `/`, without `.gguf`.
 
     size_bytes and modified_ns (nanoseconds since 1970) are those of a split model's first file. record: from the index;

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import platformdirs
 
 _APP = "jan-serve"
@@ -20,8 +20,7 @@ def default_data_dir() -> Path:
     return platformdirs.user_data_path(_APP, appauthor=False)
 
 
-@dataclass(frozen=True, slots=True)
-class StorePaths:
+class StorePaths(msgspec.Struct, frozen=True):
     """The folders of one installation. models_dir belongs to the user: jan-serve adds files but moves none."""
 
     data_dir: Path

@@ -6,9 +6,10 @@ The caller checks that the model is not in use. Files that other models use stay
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from stat import S_ISREG
+
+import msgspec
 
 from jan_serve.errors import InvalidRequest
 from jan_serve.store.calibrations import CalibrationIndex
@@ -18,8 +19,7 @@ from jan_serve.store.index import ModelIndex
 from jan_serve.store.model_entry import ModelEntry
 
 
-@dataclass(frozen=True, slots=True)
-class Removed:
+class Removed(msgspec.Struct, frozen=True):
     """n_freed: freed bytes of disk space; deleting a link frees none."""
 
     name: str

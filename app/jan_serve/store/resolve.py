@@ -13,10 +13,11 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from stat import S_ISREG
 from typing import Final
+
+import msgspec
 
 from jan_serve.core.listed_model import HeaderFacts
 from jan_serve.core.variant import Variant
@@ -46,8 +47,7 @@ _SUFFIX: Final = ".gguf"
 _log: Final = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class DefaultModel:
+class DefaultModel(msgspec.Struct, frozen=True):
     """The model of requests that name none. reason: for people. entry: None if there is no model."""
 
     entry: ModelEntry | None
@@ -99,7 +99,7 @@ class ModelResolver:
             name, path = self._builtin
             built_in = _entry(name, path, origin="built in")
             if built_in is not None:
-                found.setdefault(name, replace(built_in, projectors=self._beside_builtin))
+                found.setdefault(name, msgspec.structs.replace(built_in, projectors=self._beside_builtin))
         entries = tuple(found.values())
         if self._configured is not None:
             entries = self._configured.apply(entries)
@@ -241,10 +241,10 @@ class ModelResolver:
         if record is None or not record.describes(entry.size_bytes, entry.modified_ns):
             return entry
         if record.projector is None:
-            return replace(entry, record=record)
+            return msgspec.structs.replace(entry, record=record)
         own = self._models_dir / record.projector.path
         others = (path for path in entry.projectors if path != own)
-        return replace(entry, record=record, projectors=(own, *others))
+        return msgspec.structs.replace(entry, record=record, projectors=(own, *others))
 
     def _resolve_default(self) -> ModelEntry:
         chosen = self.default()
@@ -260,7 +260,9 @@ class ModelResolver:
         inside = path.is_relative_to(self._models_dir)
         name = canonical_name(path.relative_to(self._models_dir) if inside else Path(path.name))
         entry = _entry(name, path, origin="models folder" if inside else "--model")
-        return replace(entry, projectors=_projectors_beside(path)) if entry is not None else None
+        return (
+            msgspec.structs.replace(entry, projectors=_projectors_beside(path)) if entry is not None else None
+        )
 
     def _scan(self) -> Iterator[ModelEntry]:
         """GGUF files below the folder. Follows links to files (only the owner can create them), not to folders."""
@@ -279,7 +281,7 @@ class ModelResolver:
                 entry = _entry(canonical_name(relative / file), Path(folder, file), origin="models folder")
                 if entry is not None:
                     beside = tuple(Path(folder, each) for each in projectors_for(file, files))
-                    entry = replace(entry, projectors=beside) if beside else entry
+                    entry = msgspec.structs.replace(entry, projectors=beside) if beside else entry
                     yield self._with_record(entry, records.get(entry.name))
 
 
@@ -347,7 +349,9 @@ def _with_variants(
     if not own:
         return entry
     adapters = tuple((each.name, adapter_path(each.adapter)) for each in own if each.adapter is not None)
-    return replace(entry, variants=tuple(each.name for each in own), variant_adapters=adapters)
+    return msgspec.structs.replace(
+        entry, variants=tuple(each.name for each in own), variant_adapters=adapters
+    )
 
 
 def check_name(name: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -108,7 +107,7 @@ class ModelSources:
         model = self._footprint(Path(source.path), source.name, settings)
         if settings.draft_path is not None:
             draft = self._footprint(Path(settings.draft_path), settings.draft_path, settings)
-            model = replace(
+            model = msgspec.structs.replace(
                 model,
                 weights=model.weights + draft.weights,
                 context=model.context + draft.context,
@@ -119,7 +118,7 @@ class ModelSources:
         more = sum(size for _, size in filter(None, stamps))
         if settings.projector is not None:
             more += read_projector(Path(settings.projector)).memory_bytes
-        return replace(model, working=model.working + more)
+        return msgspec.structs.replace(model, working=model.working + more)
 
     def _footprint(self, path: Path, name: str, settings: EngineSettings) -> Footprint:
         return footprint(

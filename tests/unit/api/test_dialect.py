@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import httpx
 import pytest
 from fastapi import APIRouter
+from msgspec.structs import replace
 from prometheus_client import Counter
 from starlette.datastructures import MutableHeaders
 from starlette.middleware import Middleware

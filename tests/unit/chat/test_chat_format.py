@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from jan_serve.chat.chat_format import Signature, Thought
 from jan_serve.chat.formats.hermes import HERMES

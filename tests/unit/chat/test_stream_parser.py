@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from jan_serve.chat.chat_format import ChatFormat, ParseContext
 from jan_serve.chat.detect import FORMATS

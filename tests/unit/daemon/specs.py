@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import PurePath, PurePosixPath, PureWindowsPath
 from typing import Any
+
+import msgspec
 
 from jan_serve.daemon.launchd import Launchd
 from jan_serve.daemon.plan import Plan, Scope, ServiceManager, ServiceSpec, Start
@@ -31,7 +32,7 @@ def linux(scope: Scope, start: Start, **changes: Any) -> ServiceSpec:
         home=home,
         config_home=home / ".config",
     )
-    return dataclasses.replace(spec, **changes)
+    return msgspec.structs.replace(spec, **changes)
 
 
 def mac(scope: Scope, start: Start) -> ServiceSpec:

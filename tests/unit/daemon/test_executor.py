@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from jan_serve.daemon.executor import CommandResult, ServiceFailed, apply, contains, run_command
@@ -61,7 +61,7 @@ def test_a_plan_is_idempotent(tmp_path: Path) -> None:
 
 
 def test_folders_are_protected_while_empty(tmp_path: Path) -> None:
-    steps = dataclasses.replace(plan(tmp_path), protect=(Command(("protect",)),))
+    steps = msgspec.structs.replace(plan(tmp_path), protect=(Command(("protect",)),))
     seen: list[tuple[str, bool, bool]] = []
 
     def run(words: Sequence[str]) -> CommandResult:
@@ -71,7 +71,7 @@ def test_folders_are_protected_while_empty(tmp_path: Path) -> None:
     apply(steps, run)
     assert seen == [("stop", False, False), ("protect", True, False), ("start", True, True)]
     with pytest.raises(ServiceFailed, match="protect"):
-        apply(dataclasses.replace(steps, folders=(tmp_path / "more",)), Recorder("protect"))
+        apply(msgspec.structs.replace(steps, folders=(tmp_path / "more",)), Recorder("protect"))
 
 
 def test_a_link_is_not_protected(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_a_link_is_not_protected(tmp_path: Path) -> None:
     (tmp_path / "data").symlink_to(tmp_path / "other")
     run = Recorder()
     with pytest.raises(ServiceFailed, match="is a link"):
-        apply(dataclasses.replace(plan(tmp_path), protect=(Command(("protect",)),)), run)
+        apply(msgspec.structs.replace(plan(tmp_path), protect=(Command(("protect",)),)), run)
     assert run.calls == ["stop"]
     assert not (tmp_path / "etc").exists()
     apply(plan(tmp_path), run)

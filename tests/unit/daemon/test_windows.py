@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import PureWindowsPath
 from xml.etree import ElementTree
 
+import msgspec
 import pytest
 
 from jan_serve.daemon.plan import ServiceState
@@ -26,7 +26,7 @@ def test_a_folder_of_the_user_keeps_its_rights(place: str) -> None:
     folder = PureWindowsPath(place)
     spec = windows("system")
     config_file = folder / "config.toml" if folder.is_relative_to(spec.home) else spec.config_file
-    spec = dataclasses.replace(spec, data_dir=folder, config_file=config_file)
+    spec = msgspec.structs.replace(spec, data_dir=folder, config_file=config_file)
     plan = WindowsService().install(spec)
     assert plan.protect == ()
     rights = [command.words for command in plan.after if command.words[0] == "icacls.exe"]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from jan_serve.editors.ollama_recipes import OLLAMA_RECIPES
 from jan_serve.editors.recipes import RECIPES

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from jan_serve.editors.facts import ServerFacts
 from jan_serve.editors.recipes import RECIPES

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from jan_serve.core.media import AudioPiece, ImagePiece, PromptPiece
 from jan_serve.core.sampling import SamplingParams, StopConditions

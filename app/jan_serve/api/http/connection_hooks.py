@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from starlette.types import Scope
 
 _EXTENSION = "jan_serve.connection"
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionHooks:
+class ConnectionHooks(msgspec.Struct, frozen=True):
     """target: the request target as sent. abort: drop the connection and its buffered output."""
 
     target: bytes

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import mimetypes
 import re
-from dataclasses import dataclass
 from hashlib import sha256
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -62,8 +62,7 @@ _TYPES: Final = {
 """Independent of the system's table, which has text/plain for .js on some systems."""
 
 
-@dataclass(frozen=True, slots=True)
-class PageFile:
+class PageFile(msgspec.Struct, frozen=True):
     content: bytes
     media_type: str
     etag: str

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
 
+import msgspec
 from starlette.types import Scope
 
 from jan_serve.core.events import (
@@ -21,15 +21,14 @@ from jan_serve.core.events import (
 _KEY = "jan_serve.record"
 
 
-@dataclass(slots=True)
-class RequestRecord:
+class RequestRecord(msgspec.Struct):
     """Times are in seconds; `first_token_s` counts from the arrival of the request.
 
     token_gaps_s: between consecutive pieces of an answer, over all choices. finish_reasons: one per choice.
     """
 
     request_id: str
-    started: float = field(default_factory=time.perf_counter)
+    started: float = msgspec.field(default_factory=time.perf_counter)
     model: str | None = None
     stream: bool = False
     prompt_tokens: int = 0
@@ -39,8 +38,8 @@ class RequestRecord:
     queue_s: float | None = None
     prefill_s: float | None = None
     decode_s: float | None = None
-    token_gaps_s: list[float] = field(default_factory=list[float])
-    finish_reasons: list[str] = field(default_factory=list[str])
+    token_gaps_s: list[float] = msgspec.field(default_factory=list[float])
+    finish_reasons: list[str] = msgspec.field(default_factory=list[str])
     error: str | None = None
     warnings: tuple[str, ...] = ()
     cancelled: bool = False

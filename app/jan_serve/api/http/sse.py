@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import anyio
+import msgspec
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from sse_starlette.sse import SendTimeoutError
 from starlette.types import Receive, Scope, Send
@@ -40,8 +40,7 @@ def named_frame(value: Mapping[str, Any]) -> bytes:
     return b"event: " + str(value["type"]).encode() + b"\n" + frame(value)
 
 
-@dataclass(frozen=True, slots=True)
-class StreamSettings:
+class StreamSettings(msgspec.Struct, frozen=True):
     """ping_s: seconds between keep-alive comments, 0 for none. ping: the comment.
 
     write_timeout_s: a reader that takes nothing for this long is dropped.

@@ -5,14 +5,13 @@ Routes and values follow llama-server's router where it has them (its README, "U
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from jan_serve.store.library import ModelLibrary
 from jan_serve.supervisor.models.model_manager import ModelManager
 
 
-@dataclass(frozen=True, slots=True)
-class Management:
+class Management(msgspec.Struct, frozen=True):
     """The models in memory and the models on disk, for the routes."""
 
     manager: ModelManager

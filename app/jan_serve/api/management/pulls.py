@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from jan_serve.api.management import wire
 from jan_serve.api.management.scoped_task import running
@@ -25,8 +26,7 @@ Event = dict[str, Any]
 _PROGRESS_S: Final = 0.2
 
 
-@dataclass(frozen=True, slots=True)
-class PullProgress:
+class PullProgress(msgspec.Struct, frozen=True):
     """Progress of a pull. name: of the model. file: the first one, as `org/repo/path`. done, total: bytes, of all."""
 
     name: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import msgspec
 
 from jan_serve.core.events import Finished, FinishReason, ReasoningDelta, TextDelta, TokenInfo, ToolCallDelta
 
@@ -10,27 +10,25 @@ ChoiceEvent = TextDelta | ReasoningDelta | ToolCallDelta | Finished
 """Events that belong to one choice."""
 
 
-@dataclass(slots=True)
-class FoldedCall:
+class FoldedCall(msgspec.Struct):
     """A tool call so far. parts: of the arguments, as the model generated them."""
 
     id: str
     name: str
-    parts: list[str] = field(default_factory=list[str])
+    parts: list[str] = msgspec.field(default_factory=list[str])
 
     @property
     def arguments(self) -> str:
         return "".join(self.parts)
 
 
-@dataclass(slots=True)
-class FoldedChoice:
+class FoldedChoice(msgspec.Struct):
     """One choice so far. tokens: of texts and thoughts, if the request wants tokens."""
 
-    texts: list[str] = field(default_factory=list[str])
-    thoughts: list[str] = field(default_factory=list[str])
-    calls: list[FoldedCall] = field(default_factory=list[FoldedCall])
-    tokens: list[TokenInfo] = field(default_factory=list[TokenInfo])
+    texts: list[str] = msgspec.field(default_factory=list[str])
+    thoughts: list[str] = msgspec.field(default_factory=list[str])
+    calls: list[FoldedCall] = msgspec.field(default_factory=list[FoldedCall])
+    tokens: list[TokenInfo] = msgspec.field(default_factory=list[TokenInfo])
     finished: Finished | None = None
 
     @property

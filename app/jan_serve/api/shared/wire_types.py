@@ -7,9 +7,9 @@ other work on the value, and raises InvalidRequest.
 from __future__ import annotations
 
 from collections.abc import Sized
-from dataclasses import dataclass
 from typing import Annotated, Any, Final, cast
 
+import msgspec
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -37,8 +37,7 @@ def _integral(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-@dataclass(frozen=True, slots=True)
-class FirstError:
+class FirstError(msgspec.Struct, frozen=True):
     """Makes a list report only its first wrong item, so that a hostile list costs one error.
 
     Like pydantic's FailFast, which does not work inside a union.
@@ -60,8 +59,7 @@ def _exact(bound: float) -> str:
     return str(bound) if isinstance(bound, int) else f"{bound:g}"
 
 
-@dataclass(frozen=True, slots=True)
-class Between:
+class Between(msgspec.Struct, frozen=True):
     """A closed range for a number; None is an open end. The message names both ends."""
 
     low: float
@@ -91,8 +89,7 @@ class Between:
         return f"from {_exact(self.low)} to {_exact(self.high)}"
 
 
-@dataclass(frozen=True, slots=True)
-class AtMost:
+class AtMost(msgspec.Struct, frozen=True):
     """A cap on the number of items of a list or object; other values pass. Raises InvalidRequest."""
 
     items: int
@@ -114,8 +111,7 @@ def check_count(value: Sized, limit: int, field: str) -> None:
         raise InvalidRequest(f"{field}: has {len(value)} items, the limit is {limit}", param=field)
 
 
-@dataclass(frozen=True, slots=True)
-class TextsOrTokens:
+class TextsOrTokens(msgspec.Struct, frozen=True):
     """A text, a list of texts, token ids, or a list of token id lists, as in OpenAI's `prompt` and `input`.
 
     Checks every item once and reports one error. An empty list, or one beyond the caps, raises InvalidRequest.

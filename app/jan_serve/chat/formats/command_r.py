@@ -5,7 +5,7 @@ Source: the models' chat templates. Command R calls the pseudo-tool `directly-an
 
 from __future__ import annotations
 
-from dataclasses import replace
+import msgspec
 
 from jan_serve.chat.call_layout import CallLayout, Slot
 from jan_serve.chat.chat_format import ChatFormat, Signature, Thought
@@ -46,7 +46,7 @@ COMMAND_R7B = ChatFormat(
     special_tokens=(ACTION_OPEN, ACTION_CLOSE, *_TEXT_MARKERS, *_THOUGHT_MARKERS),
 )
 
-COHERE2_MOE = replace(
+COHERE2_MOE = msgspec.structs.replace(
     COMMAND_R7B,
     name="cohere2-moe",
     signature=Signature(all_of=(ACTION_OPEN, "<|START_TEXT|>")),

@@ -5,9 +5,9 @@ A tag identifies a call at once, so text still streams, and most models have see
 
 from __future__ import annotations
 
-from dataclasses import replace
+import msgspec
 
 from jan_serve.chat.chat_format import Signature
 from jan_serve.chat.formats.hermes import HERMES
 
-GENERIC = replace(HERMES, name="generic", signature=Signature())
+GENERIC = msgspec.structs.replace(HERMES, name="generic", signature=Signature())

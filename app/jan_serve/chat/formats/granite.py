@@ -6,7 +6,7 @@ tags around the answer.
 
 from __future__ import annotations
 
-from dataclasses import replace
+import msgspec
 
 from jan_serve.chat.call_layout import CallLayout, Slot
 from jan_serve.chat.chat_format import ChatFormat, Signature, Thought
@@ -16,7 +16,9 @@ from jan_serve.chat.parsers.marker_parser import marker_parser
 
 CALLS = "<|tool_call|>"
 
-GRANITE4 = replace(HERMES, name="granite4", signature=Signature(all_of=("<|start_of_role|>", OPEN)))
+GRANITE4 = msgspec.structs.replace(
+    HERMES, name="granite4", signature=Signature(all_of=("<|start_of_role|>", OPEN))
+)
 
 GRANITE3 = ChatFormat(
     name="granite3",
@@ -33,7 +35,7 @@ GRANITE3 = ChatFormat(
     special_tokens=(CALLS,),
 )
 
-GRANITE3_2 = replace(
+GRANITE3_2 = msgspec.structs.replace(
     GRANITE3,
     name="granite3.2",
     signature=Signature(all_of=("<|start_of_role|>", "Here is my thought process:")),

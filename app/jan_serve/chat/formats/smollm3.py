@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import msgspec
 
 from jan_serve.chat.chat_format import Signature
 from jan_serve.chat.formats.hermes import HERMES
 
-SMOLLM3 = replace(HERMES, name="smollm3", signature=Signature(any_of=("xml_tools", "named SmolLM")))
+SMOLLM3 = msgspec.structs.replace(
+    HERMES, name="smollm3", signature=Signature(any_of=("xml_tools", "named SmolLM"))
+)

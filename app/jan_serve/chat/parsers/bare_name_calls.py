@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from jan_serve.chat.chat_format import ParseContext
 from jan_serve.chat.json_stream import copy_json
@@ -15,8 +16,7 @@ from jan_serve.text.markers import marker_set
 _NAME: Final = re.compile(r"[\w.\-:/]*")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BareNameCalls:
+class BareNameCalls(msgspec.Struct, frozen=True, kw_only=True):
     """The literals around name and arguments; all are optional, except id_before.
 
     before: before the name. id_before: between the model's id of the call and the name. name: its first group is the

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from jan_serve.chat.chat_format import ParseContext
 from jan_serve.chat.json_stream import copy_json, json_string_value, read_json, read_json_string
@@ -16,8 +17,7 @@ _BETWEEN: Final = re.compile(r"[\s,;}\]]*")
 _MAX_NAME: Final = 256
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JsonCalls:
+class JsonCalls(msgspec.Struct, frozen=True, kw_only=True):
     """The keys of the objects.
 
     name_is_key: `{"NAME": ARGUMENTS}`; the key settings are unused. known_only: an object that names no tool of the

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
+
+import msgspec
 
 from jan_serve.chat.chat_format import ChatFormat, ParseContext
 from jan_serve.chat.text_stream import Steps, discard
@@ -18,8 +19,7 @@ class Kind(Enum):
     CALL = "call"
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(msgspec.Struct, frozen=True):
     """The kind of a message. recipient: the tool of a call."""
 
     kind: Kind
@@ -30,8 +30,7 @@ TEXT: Final = Route(Kind.TEXT)
 THOUGHT: Final = Route(Kind.THOUGHT)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MessageParser:
+class MessageParser(msgspec.Struct, frozen=True, kw_only=True):
     """An AnswerParser for messages with these markers.
 
     start: begins every message; for the first one, the prompt contains it. heads: the possible beginnings of a header;

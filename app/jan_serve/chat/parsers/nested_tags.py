@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from jan_serve.chat.chat_format import ParseContext
 from jan_serve.chat.json_stream import json_escaped
@@ -21,8 +22,7 @@ _SPACE: Final = re.compile(r"\s*")
 _GREATER: Final = marker_set(">")
 
 
-@dataclass(frozen=True, slots=True)
-class Element:
+class Element(msgspec.Struct, frozen=True):
     """The schema of a value to read. root: the schema that `$ref` points into. depth: nesting level."""
 
     schema: object

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from jan_serve.chat.chat_format import ParseContext
 from jan_serve.chat.json_stream import json_escaped
@@ -17,8 +18,7 @@ _NAME: Final = re.compile(r"[\w.\-]*")
 _KEY: Final = re.compile(r"\w*")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PythonCalls:
+class PythonCalls(msgspec.Struct, frozen=True, kw_only=True):
     """closers: end the calls. suffix: an optional suffix of the name. known_only: a call of an unknown tool is text.
 
     or_json: the syntax of JSON calls in place of Python calls.

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from jan_serve.chat.chat_format import ParseContext
 from jan_serve.chat.json_stream import json_escaped
@@ -23,8 +24,7 @@ _STRING_ATTRIBUTE: Final = re.compile(r'\bstring="(true|false)"|\btype="(\w+)"')
 _CDATA: Final = ("<![CDATA[", "]]>")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaggedCalls:
+class TaggedCalls(msgspec.Struct, frozen=True, kw_only=True):
     """The tags. White space between them is ignored.
 
     call_opens: begin a call; empty if the marker already read does. name_end: ends the name and its attributes; "" if

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+import msgspec
 
 from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.input import read_file
@@ -16,8 +17,7 @@ _MAX_BYTES: Final = 1 << 20
 _MAX_DEPTH: Final = 200
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerFormat:
+class AnswerFormat(msgspec.Struct, frozen=True):
     """fields: added to the request. name: as the user typed it."""
 
     name: str

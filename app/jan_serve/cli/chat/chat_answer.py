@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, cast
+
+import msgspec
 
 from jan_serve.cli.chat.answer_display import AnswerDisplay
 from jan_serve.cli.client.server_client import ServerClient
 
 
-@dataclass(slots=True)
-class ChatAnswer:
+class ChatAnswer(msgspec.Struct):
     """stopped: Ctrl-C ended it, and the text is incomplete. timings: with the field names of llama-server."""
 
     model: str = ""
@@ -20,8 +20,8 @@ class ChatAnswer:
     reasoning: str = ""
     finish_reason: str | None = None
     stopped: bool = False
-    usage: dict[str, Any] = field(default_factory=dict[str, Any])
-    timings: dict[str, Any] = field(default_factory=dict[str, Any])
+    usage: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    timings: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
 
     def statistics(self) -> str:
         if not self.usage:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from typing import Any, Final, cast
+
+import msgspec
 
 from jan_serve.cli.chat.answer_format import AnswerFormat
 from jan_serve.cli.errors import WRONG_USE, CommandError
@@ -16,8 +17,7 @@ _VERSION: Final = 1
 _ROLES: Final = ("user", "assistant")
 
 
-@dataclass(slots=True)
-class Conversation:
+class Conversation(msgspec.Struct):
     """messages: user and assistant in turn, without the system message.
 
     images: data URLs of images that go with the next question. keep_alive: how long the model stays loaded after an
@@ -26,10 +26,10 @@ class Conversation:
 
     model: str
     system: str | None = None
-    parameters: dict[str, Any] = field(default_factory=dict[str, Any])
+    parameters: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
     answer_format: AnswerFormat | None = None
-    messages: list[Message] = field(default_factory=list[Message])
-    images: list[str] = field(default_factory=list[str])
+    messages: list[Message] = msgspec.field(default_factory=list[Message])
+    images: list[str] = msgspec.field(default_factory=list[str])
     keep_alive: str | None = None
 
     def request(self, prompt: str) -> dict[str, Any]:

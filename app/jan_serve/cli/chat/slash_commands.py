@@ -5,9 +5,10 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
+
+import msgspec
 
 from jan_serve.cli.chat.answer_format import read_format
 from jan_serve.cli.chat.conversation import Conversation
@@ -24,8 +25,7 @@ class LeaveChat(Exception):
     """Ends the chat."""
 
 
-@dataclass(slots=True)
-class ChatSession:
+class ChatSession(msgspec.Struct):
     """State of the chat. ask_again: the question to repeat, set by `/retry`."""
 
     client: ServerClient
@@ -33,7 +33,7 @@ class ChatSession:
     output: Output
     show_statistics: bool = False
     ask_again: str | None = None
-    last_statistics: str = field(default="no answer yet")
+    last_statistics: str = "no answer yet"
 
 
 Handler: TypeAlias = Callable[[ChatSession, str], None]
@@ -195,8 +195,7 @@ def _leave(session: ChatSession, rest: str) -> None:
     raise LeaveChat
 
 
-@dataclass(frozen=True, slots=True)
-class SlashCommand:
+class SlashCommand(msgspec.Struct, frozen=True):
     usage: str
     meaning: str
     handler: Handler

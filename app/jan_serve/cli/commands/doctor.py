@@ -6,11 +6,11 @@ import os
 import platform
 import shutil
 import sys
-from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import psutil
 import typer
 
@@ -30,14 +30,13 @@ _IF_READ_ONLY: Final = {
 }
 
 
-@dataclass(slots=True)
-class Findings:
+class Findings(msgspec.Struct):
     """problems: faults that prevent serving."""
 
-    facts: dict[str, str] = field(default_factory=dict[str, str])
-    engine: dict[str, Any] = field(default_factory=dict[str, Any])
-    problems: list[str] = field(default_factory=list[str])
-    warnings: list[str] = field(default_factory=list[str])
+    facts: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    engine: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    problems: list[str] = msgspec.field(default_factory=list[str])
+    warnings: list[str] = msgspec.field(default_factory=list[str])
 
 
 def doctor(

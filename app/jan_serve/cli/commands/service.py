@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import itertools
 import os
 from collections.abc import Generator, Iterable
 from pathlib import Path
 from typing import Annotated, Any, Final
 
+import msgspec
 import psutil
 import typer
 
@@ -49,7 +49,7 @@ class Installation:
         self.spec: ServiceSpec = service_spec(self.loaded, self.scope, start or "at-login", config)
         mark = self.manager.on_demand_marker(self.spec)
         if start is None and mark is not None and contains(Path(mark[0]), mark[1]):
-            self.spec = dataclasses.replace(self.spec, start="on-demand")
+            self.spec = msgspec.structs.replace(self.spec, start="on-demand")
 
     @property
     def flag(self) -> str:

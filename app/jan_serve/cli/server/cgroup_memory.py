@@ -7,16 +7,16 @@ admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst of the kernel documentation.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
+
+import msgspec
 
 _UNLIMITED: Final = 1 << 60
 """Version 1 writes a number near 2^63 for no limit."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Names:
+class _Names(msgspec.Struct, frozen=True):
     """Files of one cgroup version. cache: keys of memory.stat for file pages, which the kernel can reclaim."""
 
     limit: str

@@ -9,9 +9,9 @@ import os
 import socket
 import urllib.error
 import urllib.request
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
+import msgspec
 import psutil
 
 from jan_serve.cli.errors import WRONG_USE, CommandError
@@ -24,8 +24,7 @@ _HEALTH_FIELDS: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PortHolder:
+class PortHolder(msgspec.Struct, frozen=True):
     """The process that listens on a port, as far as known."""
 
     is_jan_serve: bool

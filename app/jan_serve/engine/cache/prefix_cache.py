@@ -6,13 +6,13 @@ Pure: the engine moves the cells. Entries stay until their cells or ids are need
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from jan_serve.engine.tokens import Tokens, common_prefix
 
 
-@dataclass(slots=True, eq=False)
-class CachedSequence:
+class CachedSequence(msgspec.Struct, eq=False):
     """A finished sequence. used: logical time of the last use. prompt_length: tokens before its answer.
 
     surplus: cells minus positions of its images.
@@ -25,8 +25,7 @@ class CachedSequence:
     surplus: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class PrefixMatch:
+class PrefixMatch(msgspec.Struct, frozen=True):
     """The first `length` tokens of a prompt are in the cells of sequence `seq_id`."""
 
     seq_id: int

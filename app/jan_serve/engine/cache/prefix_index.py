@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 from typing import Generic, TypeVar
+
+import msgspec
 
 from jan_serve.engine.tokens import Tokens, common_prefix
 
@@ -21,8 +22,7 @@ _MAX_COMPARED = 8
 """Sequences that share all whole blocks and are compared by token: others are better by less than a block."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Tokenised:
+class Tokenised(msgspec.Struct, frozen=True, eq=False):
     """Base of items: immutable tokens, compared by identity."""
 
     tokens: Tokens

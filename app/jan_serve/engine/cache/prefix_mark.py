@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from jan_serve.engine.tokens import Tokens
@@ -12,8 +12,7 @@ from jan_serve.engine.tokens import Tokens
 _WORD = 1 << 32
 
 
-@dataclass(frozen=True, slots=True)
-class PrefixMark:
+class PrefixMark(msgspec.Struct, frozen=True):
     """A permutation of the 32-bit numbers, token * factor + offset, per set of adapters and per salt.
 
     Prefixes equal under one mark differ under another or without one, except for a chance of 2**-32 per token. So

@@ -10,8 +10,9 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
 from typing import TypeVar
+
+import msgspec
 
 from jan_serve.engine.cache.prefix_index import BLOCK, PrefixIndex, Tokenised
 from jan_serve.engine.cache.state_files import StateFile, StateFiles
@@ -24,15 +25,13 @@ MIN_TOKENS = BLOCK
 """Computing a shorter prefix takes about as long as restoring it."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SavedState(Tokenised):
+class SavedState(Tokenised, frozen=True, eq=False):
     """The state of a sequence after `tokens`, as llama.cpp wrote it."""
 
     data: SequenceBytes
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StateMatch:
+class StateMatch(msgspec.Struct, frozen=True, eq=False):
     """A state with the first `length` tokens of a prompt."""
 
     length: int

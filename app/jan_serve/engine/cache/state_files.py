@@ -14,7 +14,6 @@ import struct
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -34,8 +33,7 @@ _MAX_FILES = 2048  # each write lists all of them
 _SAMPLES, _SAMPLE_BYTES = 64, 64 * 1024
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StateFile(Tokenised):
+class StateFile(Tokenised, frozen=True, eq=False):
     """A state on disk. size: of the file, in bytes."""
 
     path: Path

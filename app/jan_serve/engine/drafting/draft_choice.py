@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from jan_serve.engine.scheduling.decode_costs import Seconds
@@ -13,8 +13,7 @@ from jan_serve.engine.scheduling.decode_costs import Seconds
 _MARGIN = 1.02
 
 
-@dataclass(frozen=True, slots=True)
-class DraftCandidate:
+class DraftCandidate(msgspec.Struct, frozen=True):
     """A possible draft of up to `limit` tokens. share: probability of each token if those before it are accepted.
 
     token_s: seconds to draft one token.

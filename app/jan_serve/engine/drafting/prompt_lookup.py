@@ -7,8 +7,8 @@ do not change an answer. Saxena 2023, "Prompt Lookup Decoding"; llama.cpp's `loo
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from jan_serve.engine.tokens import Tokens, only_tokens
@@ -24,8 +24,7 @@ _ID_BITS = 21
 _KEY_MASK = (1 << (_ID_BITS * MIN_MATCH)) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Guess:
+class Guess(msgspec.Struct, frozen=True):
     """A continuation, and the number of matching tokens before it."""
 
     tokens: Tokens

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -20,8 +20,7 @@ Decode = Callable[[LlamaContext, Batch], bool]
 """Compute a batch. False if it was interrupted: the job is no longer wanted."""
 
 
-@dataclass(slots=True, eq=False)
-class EmbedJob:
+class EmbedJob(msgspec.Struct, eq=False):
     """A running request for embeddings. Only the engine thread changes it.
 
     rows: tokens of each input. vectors: finished ones, not normalised. num_read: tokens of the first input without a
@@ -31,7 +30,7 @@ class EmbedJob:
 
     request: EmbedRequest
     rows: list[list[int]]
-    vectors: list[Floats] = field(default_factory=list[Floats])
+    vectors: list[Floats] = msgspec.field(default_factory=list[Floats])
     num_read: int = 0
     total: Floats | None = None
     num_shared: int | None = None

@@ -8,9 +8,9 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import psutil
 
 from jan_serve.core.model_facts import DeviceInfo
@@ -68,8 +68,7 @@ def log_to(set_log: Callable[[Any, Any], None]) -> None:
     set_log(_state["log_callback"], ctypes.c_void_p(0))
 
 
-@dataclass(slots=True)
-class LastError:
+class LastError(msgspec.Struct):
     """text: the last error of llama.cpp, without the function name; "" if there is none. lines: all of them."""
 
     text: str = ""

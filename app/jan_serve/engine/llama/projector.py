@@ -9,12 +9,12 @@ import ctypes
 import re
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import llama_cpp.mtmd_cpp as _mtmd
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -36,15 +36,13 @@ _KEPT_LAYOUTS = 256
 _LARGEST_SIDE = 4096
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MarkupPart:
+class MarkupPart(msgspec.Struct, frozen=True, eq=False):
     """Tokens that the model expects around or between the parts of an image."""
 
     tokens: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MediaPart:
+class MediaPart(msgspec.Struct, frozen=True, eq=False):
     """Cells that hold embeddings. number: among the media parts of its piece.
 
     num_positions: by how much the position advances. offsets, steps: its cells are at offsets + steps * position.

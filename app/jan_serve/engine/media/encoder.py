@@ -9,8 +9,8 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, field
 
+import msgspec
 import psutil
 
 from jan_serve.core.media import MediaPiece
@@ -32,10 +32,9 @@ EncodeChunk = Callable[[int], Embeddings]
 OpenPiece = Callable[[MediaPiece], AbstractContextManager[EncodeChunk]]
 
 
-@dataclass(slots=True, eq=False)
-class _Job:
+class _Job(msgspec.Struct, eq=False):
     chunk: MediaChunk
-    owners: set[int] = field(default_factory=set[int])
+    owners: set[int] = msgspec.field(default_factory=set[int])
     result: Embeddings | None = None
     error: JanServeError | None = None
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from jan_serve.core.media import AudioPiece, ImagePiece, MediaPiece
@@ -14,8 +14,7 @@ from jan_serve.engine.tokens import Tokens
 from jan_serve.errors import InvalidRequest, UnsupportedContent
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedPart:
+class PlacedPart(msgspec.Struct, frozen=True):
     """A media part of a piece of the prompt."""
 
     piece: MediaPiece

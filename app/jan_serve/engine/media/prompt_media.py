@@ -10,8 +10,8 @@ import hashlib
 import os
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -25,8 +25,7 @@ _MIN_SHARED_CELLS = 9
 """So many stand-ins of 31 bits hold a digest of 256."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MediaChunk:
+class MediaChunk(msgspec.Struct, frozen=True, eq=False):
     """A run of cells of an image or a sound.
 
     start, end: indices of its cells in the prompt. position: of its start; next_position: of the token after it.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 TILE = 64
 """Rows that llama.cpp's attention on CPUs takes together (ggml_compute_forward_flash_attn_ext_tiled)."""
@@ -16,8 +16,7 @@ _FORGETTING = 1.0 / 64.0
 _UNTRIED = (1.0, 0.35, 0.3)
 
 
-@dataclass(frozen=True, slots=True)
-class CachePosition:
+class CachePosition(msgspec.Struct, frozen=True):
     """Where tokens are computed: after `depth` tokens of their sequence, with `cells` of the KV cache in use."""
 
     depth: float = 0.0

@@ -6,8 +6,9 @@ Times are in seconds.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 LARGEST: Final = 32
 """Prompts of a group: the last token of each must fit in the smallest part that is read."""
@@ -17,8 +18,7 @@ ASSUMED_TOKENS: Final = 256
 """Of an answer without a nearer limit."""
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(msgspec.Struct, frozen=True):
     """members: keys of the prompts that end together. among: keys of all prompts that it was chosen from.
 
     size: of it and of the other groups of these prompts; 0: only guessed. joins: streams that have just begun wait for
@@ -31,8 +31,7 @@ class Group:
     joins: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(msgspec.Struct, frozen=True):
     """A prompt. reading_s: how long it takes to read. tokens: most that its answer may have."""
 
     reading_s: float

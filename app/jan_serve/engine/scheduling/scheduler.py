@@ -12,8 +12,9 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from jan_serve.engine.cache.cells import CellCounter
 from jan_serve.engine.cache.prefix_cache import PrefixCache, PrefixMatch
@@ -34,8 +35,7 @@ _PREFERRED_TOKENS = 128
 _MAX_PASSED = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Admission:
+class Admission(msgspec.Struct, frozen=True):
     """A waiting sequence that may run now, and the source of its prefix.
 
     num_cached: tokens that need no computation, including those of a saved state.
@@ -46,8 +46,7 @@ class Admission:
     num_cached: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class PlanItem:
+class PlanItem(msgspec.Struct, frozen=True):
     """`count` tokens of a sequence, from its first uncomputed one, for the next batch.
 
     draft: guessed tokens to compute after them. Only after a single newest token.

@@ -8,9 +8,10 @@ seconds.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final
+
+import msgspec
 
 from jan_serve.engine.scheduling.prefill_costs import TILE, CachePosition
 from jan_serve.engine.scheduling.prompt_groups import (
@@ -50,8 +51,7 @@ NARROW: Final = 1.5
 """Times what a token costs in a batch of fewer rows than a tile, at most. One learnt from larger ones is not enough."""
 
 
-@dataclass(frozen=True, slots=True)
-class Prompt:
+class Prompt(msgspec.Struct, frozen=True):
     """A prompt that is being read. size: tokens that its prefill computes in all; left: of these, not computed yet.
 
     depth: tokens of the sequence that are in the cache. answer: most tokens that it may write.
@@ -65,8 +65,7 @@ class Prompt:
     answer: float = float("inf")
 
 
-@dataclass(frozen=True, slots=True)
-class Streams:
+class Streams(msgspec.Struct, frozen=True):
     """The decoding sequences. longest: most tokens of any; began: time of the latest first token.
 
     left: most tokens that any may still write.
@@ -78,8 +77,7 @@ class Streams:
     left: float = float("inf")
 
 
-@dataclass(frozen=True, slots=True)
-class Balance:
+class Balance(msgspec.Struct, frozen=True):
     """paused_s: length of the streams' latest pause; ran_s: time that they have had since."""
 
     paused_s: float = 0.0
@@ -96,8 +94,7 @@ class Balance:
         return Balance(self.paused_s + prefill_s, decode_s)
 
 
-@dataclass(frozen=True, slots=True)
-class StepPlan:
+class StepPlan(msgspec.Struct, frozen=True):
     """prefill_tokens: max tokens of prompts. decodes: whether the streams take part.
 
     reads: indices of prompts in the order of the step, and the most tokens of each. group: of the prompts, for the plan
@@ -107,7 +104,7 @@ class StepPlan:
     prefill_tokens: int = 0
     decodes: bool = True
     reads: tuple[tuple[int, int], ...] = ()
-    group: Group = field(default_factory=Group)
+    group: Group = msgspec.field(default_factory=Group)
 
 
 def plan_step(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from jan_serve.engine.scheduling.prefill_costs import CachePosition
 from jan_serve.engine.scheduling.prompt_groups import Group
@@ -14,8 +15,7 @@ from jan_serve.engine.sequence import Sequence
 _START = CachePosition()
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(msgspec.Struct, frozen=True):
     """The streams of a step, the prompts with the most tokens of each, and the most tokens of all prompts."""
 
     streams: list[Sequence]

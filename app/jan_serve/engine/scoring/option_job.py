@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+import msgspec
 import numpy as np
 
 from jan_serve.engine.embedding.last_token_scores import unread
@@ -35,8 +35,7 @@ class Question(NamedTuple):
     tree: OptionTree
 
 
-@dataclass(slots=True, eq=False)
-class OptionJob:
+class OptionJob(msgspec.Struct, eq=False):
     """A running request. Only the engine thread changes it, after `start`.
 
     num_shared: tokens of the prompt that all questions begin with. key: prompts with another one share no prefix.
@@ -53,7 +52,7 @@ class OptionJob:
     num_cached: int = 0
     num_done: int = 0
     num_read: int = 0
-    answers: list[OptionWeights] = field(default_factory=list[OptionWeights])
+    answers: list[OptionWeights] = msgspec.field(default_factory=list[OptionWeights])
 
     @property
     def prompt_tokens(self) -> int:

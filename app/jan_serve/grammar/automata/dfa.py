@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from jan_serve.errors import GrammarTooComplex
 from jan_serve.grammar.charset import MAX_CODE_POINT, CharSet
 from jan_serve.grammar.limits import MAX_PRODUCT_STATES, spend
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Dfa:
+class Dfa(msgspec.Struct, frozen=True, eq=False):
     """State 0 is the start. `cuts[i]` is the first code point of the i-th interval, whose symbol is `symbols[i]`."""
 
     cuts: tuple[int, ...]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import zip_longest
 from typing import TypeVar
+
+import msgspec
 
 from jan_serve.errors import GrammarTooComplex
 from jan_serve.grammar.json_schema import numbers, strings
@@ -169,7 +170,7 @@ class Algebra:
             name: self._terms.conjoin(conj, rule.conj) if strings.contains(rule.names, name) else conj
             for name, conj in spec.props.items()
         }
-        return replace(spec, props=props, rules=(*spec.rules, rule))
+        return msgspec.structs.replace(spec, props=props, rules=(*spec.rules, rule))
 
     def is_empty_object(self, spec: ObjectSpec) -> bool:
         """Whether certainly no object satisfies the spec."""

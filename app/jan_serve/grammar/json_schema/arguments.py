@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
+
+import msgspec
 
 from jan_serve.core.constraint import Whitespace
 from jan_serve.errors import UnsupportedSchema
@@ -64,8 +65,7 @@ class ArgumentSlot(Enum):
     JSON_TYPE = "json_type"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArgumentNotation:
+class ArgumentNotation(msgspec.Struct, frozen=True, kw_only=True):
     """How arguments are written.
 
     argument: one of them. separator: between two. stop: text that ends a raw string; None where strings are JSON.
@@ -79,8 +79,7 @@ class ArgumentNotation:
     containers: Callable[[RuleBuilder, Expr], Expr] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ArgumentsGrammar:
+class ArgumentsGrammar(msgspec.Struct, frozen=True):
     """exact: whether every text of the grammar satisfies the schema; otherwise only the types of nested values are
     enforced."""
 
@@ -110,7 +109,7 @@ def translate_arguments(
 class _Writer:
     def __init__(self, emitter: Emitter, notation: ArgumentNotation) -> None:
         self._emit = emitter
-        self._notation = replace(notation, argument=self._shared(notation.argument))
+        self._notation = msgspec.structs.replace(notation, argument=self._shared(notation.argument))
         self._plain = PlainText()
         self.exact = True
 
@@ -154,7 +153,9 @@ class _Writer:
             text = sets.string
             if self._notation.stop is not None and self._notation.quote == EMPTY and self._has_others(sets):
                 text = strings.intersect(text, strings.complement(strings.Pattern(_READS_AS_JSON)))
-            whole = choice([self._string(text, hint), self._other(replace(sets, string=NO_STRING), hint)])
+            whole = choice(
+                [self._string(text, hint), self._other(msgspec.structs.replace(sets, string=NO_STRING), hint)]
+            )
             kinds = [("string", whole)]
         return choice([self._filled(key, kind, value) for kind, value in kinds if value != NEVER])
 
@@ -169,17 +170,17 @@ class _Writer:
 
     def _by_type(self, sets: TypeSets, hint: str) -> list[tuple[str, Expr]]:
         parts = (
-            ("number", replace(NO_VALUE, number=sets.number)),
-            ("boolean", replace(NO_VALUE, boolean=sets.boolean)),
-            ("null", replace(NO_VALUE, null=sets.null)),
-            ("object", replace(NO_VALUE, object=sets.object)),
-            ("array", replace(NO_VALUE, array=sets.array)),
+            ("number", msgspec.structs.replace(NO_VALUE, number=sets.number)),
+            ("boolean", msgspec.structs.replace(NO_VALUE, boolean=sets.boolean)),
+            ("null", msgspec.structs.replace(NO_VALUE, null=sets.null)),
+            ("object", msgspec.structs.replace(NO_VALUE, object=sets.object)),
+            ("array", msgspec.structs.replace(NO_VALUE, array=sets.array)),
         )
         others = [(kind, self._other(part, hint)) for kind, part in parts if not part.is_nothing()]
         return [("string", self._string(sets.string, hint)), *others]
 
     def _has_others(self, sets: TypeSets) -> bool:
-        return not replace(sets, string=NO_STRING).is_nothing()
+        return not msgspec.structs.replace(sets, string=NO_STRING).is_nothing()
 
     def _string(self, allowed: StringSet, hint: str) -> Expr:
         stop = self._notation.stop
@@ -203,6 +204,6 @@ class _Writer:
             return self._emit.laid_out(self._emit.alternatives(sets, hint))
         if sets.array not in ((), ANY_ARRAY) or sets.object not in ((), ANY_OBJECT):
             self.exact = False
-        scalars = replace(sets, array=(), object=())
+        scalars = msgspec.structs.replace(sets, array=(), object=())
         nested = containers(self._emit.rules, self._string(ANY_STRING, "any"))
         return choice([NEVER if scalars.is_nothing() else self._emit.alternatives(scalars, hint), nested])

@@ -327,7 +327,7 @@ def _union_names(rules: list[NameRule]) -> StringSet:
 
 
 def _with(sets: TypeSets, **changes: Any) -> TypeSets:
-    values = {name: getattr(sets, name) for name in TypeSets.__slots__}
+    values = {name: getattr(sets, name) for name in TypeSets.__struct_fields__}
     values.update(changes)
     return TypeSets(**values)
 

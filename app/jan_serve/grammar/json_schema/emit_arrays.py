@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from jan_serve.errors import GrammarTooComplex, UnsupportedSchema
 from jan_serve.grammar.ast import (
@@ -45,7 +46,7 @@ def _items(emit: Emitter, spec: ArraySpec, hint: str) -> Expr:
     if spec.unique:
         if not _unique_by_itself(emit, spec):
             return _unique_items(emit, spec, hint)
-        spec = replace(spec, unique=False)
+        spec = msgspec.structs.replace(spec, unique=False)
     if spec.contains:
         return _counted_items(emit, spec, hint)
     return _plain_items(emit, spec, hint)
@@ -62,9 +63,9 @@ def _trimmed(emit: Emitter, spec: ArraySpec) -> ArraySpec:
     if limit is None and emit.expander.is_nothing(spec.rest):
         limit = len(spec.prefix)
     if limit is not None and (spec.high is None or spec.high > limit):
-        spec = replace(spec, high=limit)
+        spec = msgspec.structs.replace(spec, high=limit)
     if spec.high is not None and len(spec.prefix) > spec.high:
-        spec = replace(spec, prefix=spec.prefix[: spec.high])
+        spec = msgspec.structs.replace(spec, prefix=spec.prefix[: spec.high])
     return spec
 
 

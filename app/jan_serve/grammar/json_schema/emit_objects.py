@@ -5,8 +5,9 @@ A name that is not listed may repeat: no grammar can remember it, and JSON leave
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from jan_serve.errors import GrammarTooComplex
 from jan_serve.grammar.ast import (
@@ -35,16 +36,14 @@ _MAX_EXISTS = 3
 _MAX_NAME_CLASSES = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(msgspec.Struct, frozen=True):
     """One listed property: its text (name, colon, value) and whether it must be there."""
 
     entry: Expr
     required: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(msgspec.Struct, frozen=True):
     """An object ready to be written: listed fields and other entries.
 
     `wanted[m - 1]` is the entry that settles the conditions in the bit mask m; all `conditions` have to be settled.
@@ -85,7 +84,7 @@ def _least(fields: list[Field]) -> int:
 
 def _settle_exists(emit: Emitter, spec: ObjectSpec) -> list[ObjectSpec]:
     """Split each "some property ..." into: this listed one, that listed one, or an unlisted one."""
-    done = [replace(spec, exists=())]
+    done = [msgspec.structs.replace(spec, exists=())]
     algebra, conjoin = emit.expander.algebra, emit.expander.terms.conjoin
     for exists in spec.exists:
         split: list[ObjectSpec] = []
@@ -96,8 +95,10 @@ def _settle_exists(emit: Emitter, spec: ObjectSpec) -> list[ObjectSpec]:
                     conj = conjoin(algebra.lookup(own, name), exists.conj)
                     if not emit.expander.is_nothing(conj):
                         props = {**own.props, name: conj}
-                        split.append(replace(own, props=props, required=(*own.required, name)))
-            split.append(replace(own, exists=(*own.exists, exists)))
+                        split.append(
+                            msgspec.structs.replace(own, props=props, required=(*own.required, name))
+                        )
+            split.append(msgspec.structs.replace(own, exists=(*own.exists, exists)))
         done = split
         if len(done) > _MAX_NAME_CLASSES:
             raise GrammarTooComplex("too many ways to satisfy a condition on some property")

@@ -7,8 +7,9 @@ number of distinct parts is finite.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TypeAlias
+
+import msgspec
 
 from jan_serve.grammar.json_schema.document import Term
 from jan_serve.grammar.json_schema.numbers import ANY_NUMBER, NumberSpec
@@ -22,23 +23,21 @@ TRUE: Conj = ()
 NO_BOOLEAN, FALSE_ONLY, TRUE_ONLY, ANY_BOOLEAN = 0, 1, 2, 3
 
 
-@dataclass(frozen=True, slots=True)
-class NameRule:
+class NameRule(msgspec.Struct, frozen=True):
     """Properties whose name is in `names`, and that `ObjectSpec.props` does not list, satisfy `conj`."""
 
     names: StringSet
     conj: Conj
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectSpec:
+class ObjectSpec(msgspec.Struct, frozen=True):
     """Objects that satisfy all parts. `props` holds, per listed name, everything that applies to it.
 
     `exists` asks for at least one property with such a name and value. `seen` is the set of names that
     `unevaluatedProperties` around this spec no longer covers.
     """
 
-    props: dict[str, Conj] = field(default_factory=dict[str, Conj])
+    props: dict[str, Conj] = msgspec.field(default_factory=dict[str, Conj])
     rules: tuple[NameRule, ...] = ()
     required: tuple[str, ...] = ()
     low: int = 0
@@ -47,8 +46,7 @@ class ObjectSpec:
     seen: StringSet = NO_STRING
 
 
-@dataclass(frozen=True, slots=True)
-class Contains:
+class Contains(msgspec.Struct, frozen=True):
     """low..high of the items from index `start` on satisfy `conj`."""
 
     conj: Conj
@@ -57,8 +55,7 @@ class Contains:
     start: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ArraySpec:
+class ArraySpec(msgspec.Struct, frozen=True):
     """Arrays whose first items satisfy `prefix` one by one, and all others `rest`.
 
     `seen` is the number of leading items that `unevaluatedItems` around this spec no longer covers (None: all),
@@ -75,8 +72,7 @@ class ArraySpec:
     seen_if: tuple[Conj, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TypeSets:
+class TypeSets(msgspec.Struct, frozen=True):
     """Allowed values, per JSON type. Numbers, arrays and objects are unions of specs; an empty union is nothing."""
 
     null: bool

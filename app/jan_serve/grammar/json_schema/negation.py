@@ -6,7 +6,8 @@ A failing keyword fails for one JSON type only, so each part is the set of value
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+
+import msgspec
 
 from jan_serve.errors import UnsupportedSchema
 from jan_serve.grammar.json_schema import numbers, strings
@@ -137,9 +138,11 @@ class Negation:
             yield ArraySpec(contains=(Contains(self._fails(spec.rest), 1, None, start),), low=start + 1)
         for c in spec.contains:
             if c.low:
-                yield ArraySpec(contains=(replace(c, low=0, high=c.low - 1),))
+                yield ArraySpec(contains=(msgspec.structs.replace(c, low=0, high=c.low - 1),))
             if c.high is not None:
-                yield ArraySpec(contains=(replace(c, low=c.high + 1, high=None),), low=c.high + 1)
+                yield ArraySpec(
+                    contains=(msgspec.structs.replace(c, low=c.high + 1, high=None),), low=c.high + 1
+                )
 
     def _fails(self, conj: Conj) -> Conj:
         """The negation of what one node asks of a part."""

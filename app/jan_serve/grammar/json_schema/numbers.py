@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, floor
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class NumberSpec:
+
+class NumberSpec(msgspec.Struct, frozen=True):
     """Numbers between `low` and `high` (None: unbounded; open ends exclude the bound).
 
     `integer` True or False asks for a whole or a non-whole value. A value is a multiple of every member of `multiples`
@@ -109,6 +109,8 @@ def without(specs: tuple[NumberSpec, ...], value: Fraction) -> tuple[NumberSpec,
         kept
         for spec in specs
         if not is_empty(
-            kept := replace(spec, excluded=spec.excluded | {value}) if spec.contains(value) else spec
+            kept := msgspec.structs.replace(spec, excluded=spec.excluded | {value})
+            if spec.contains(value)
+            else spec
         )
     )

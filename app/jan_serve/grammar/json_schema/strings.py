@@ -7,9 +7,10 @@ symbolic until `string_dfa`: most schemas have one constraint, whose text needs 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
+
+import msgspec
 
 from jan_serve.grammar.automata import dfa as automata
 from jan_serve.grammar.automata.dfa import Dfa
@@ -19,56 +20,48 @@ from jan_serve.grammar.regex.ast import Alternation, Chars, Concat, Regex
 from jan_serve.grammar.regex.language import regex_dfa, search_regex
 
 
-@dataclass(frozen=True, slots=True)
-class AnyString:
+class AnyString(msgspec.Struct, frozen=True):
     """Every string."""
 
 
-@dataclass(frozen=True, slots=True)
-class OneOfStrings:
+class OneOfStrings(msgspec.Struct, frozen=True):
     """A finite set, in the schema's order; without values, no string."""
 
     values: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Length:
+class Length(msgspec.Struct, frozen=True):
     """low..high code points; `high` None means no bound."""
 
     low: int
     high: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Pattern:
+class Pattern(msgspec.Struct, frozen=True):
     """Strings in which the ECMA-262 pattern is found."""
 
     pattern: str
 
 
-@dataclass(frozen=True, slots=True)
-class Format:
+class Format(msgspec.Struct, frozen=True):
     """Strings of a format that `formats` defines."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class AllOf:
+class AllOf(msgspec.Struct, frozen=True):
     """In every item."""
 
     items: tuple[StringSet, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SomeOf:
+class SomeOf(msgspec.Struct, frozen=True):
     """In some item."""
 
     items: tuple[StringSet, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class NotIn:
+class NotIn(msgspec.Struct, frozen=True):
     """Not in the item."""
 
     item: StringSet

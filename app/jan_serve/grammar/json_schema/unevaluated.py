@@ -5,8 +5,9 @@ Specs carry the evaluated set (`seen`): the expander splits alternatives until e
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+import msgspec
 
 from jan_serve.errors import UnsupportedSchema
 from jan_serve.grammar.json_schema import strings
@@ -41,7 +42,7 @@ class Unevaluated:
     def _close_object(self, spec: ObjectSpec, conj: Conj) -> ObjectSpec:
         if conj:
             spec = self._algebra.add_rule(spec, NameRule(strings.complement(spec.seen), conj))
-        return replace(spec, seen=ANY_STRING)
+        return msgspec.structs.replace(spec, seen=ANY_STRING)
 
     def _close_array(self, node: Node, spec: ArraySpec, conj: Conj) -> ArraySpec:
         seen = spec.seen
@@ -51,26 +52,32 @@ class Unevaluated:
                     raise UnsupportedSchema(node.pointer, "unevaluatedItems", "a schema beside contains")
                 return self._close_by_contains(node, spec)
             while len(spec.prefix) < seen:
-                spec = replace(spec, prefix=(*spec.prefix, spec.rest))
+                spec = msgspec.structs.replace(spec, prefix=(*spec.prefix, spec.rest))
             prefix = tuple(
                 self._terms.conjoin(part, conj) if i >= seen else part for i, part in enumerate(spec.prefix)
             )
-            spec = replace(spec, prefix=prefix, rest=self._terms.conjoin(spec.rest, conj))
-        return replace(spec, seen=None)
+            spec = msgspec.structs.replace(spec, prefix=prefix, rest=self._terms.conjoin(spec.rest, conj))
+        return msgspec.structs.replace(spec, seen=None)
 
     def _close_by_contains(self, node: Node, spec: ArraySpec) -> ArraySpec:
         """Items after the evaluated ones have to satisfy one of the conditions: none may fail them all."""
         if any(len(c) != 1 for c in spec.seen_if):
-            return replace(spec, seen=None)
+            return msgspec.structs.replace(spec, seen=None)
         fails_all: Conj = tuple(c[0].opposite for c in spec.seen_if)
         assert spec.seen is not None
-        return replace(spec, seen=None, contains=(*spec.contains, Contains(fails_all, 0, 0, spec.seen)))
+        return msgspec.structs.replace(
+            spec, seen=None, contains=(*spec.contains, Contains(fails_all, 0, 0, spec.seen))
+        )
 
 
 def unseen(sets: TypeSets) -> TypeSets:
     """The sets with nothing evaluated: a schema that fails leaves no annotations."""
-    arrays = tuple(replace(spec, seen=0, seen_if=()) for spec in sets.array)
-    return with_types(sets, array=arrays, object=tuple(replace(spec, seen=NO_STRING) for spec in sets.object))
+    arrays = tuple(msgspec.structs.replace(spec, seen=0, seen_if=()) for spec in sets.array)
+    return with_types(
+        sets,
+        array=arrays,
+        object=tuple(msgspec.structs.replace(spec, seen=NO_STRING) for spec in sets.object),
+    )
 
 
 def mentions_unevaluated(schema: Any) -> bool:

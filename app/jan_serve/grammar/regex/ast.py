@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
+
+import msgspec
 
 from jan_serve.grammar.automata.dfa import Dfa
 from jan_serve.grammar.charset import ANY, CharSet
 
 
-@dataclass(frozen=True, slots=True)
-class Chars:
+class Chars(msgspec.Struct, frozen=True):
     """One character of a set."""
 
     chars: CharSet
 
 
-@dataclass(frozen=True, slots=True)
-class Concat:
+class Concat(msgspec.Struct, frozen=True):
     """All items in order; without items, the empty string."""
 
     items: tuple[Regex, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Alternation:
+class Alternation(msgspec.Struct, frozen=True):
     items: tuple[Regex, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Loop:
+class Loop(msgspec.Struct, frozen=True):
     """`item` between `low` and `high` times; `high` None means no bound. Greediness does not change a language."""
 
     item: Regex
@@ -37,15 +34,13 @@ class Loop:
     high: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Assertion:
+class Assertion(msgspec.Struct, frozen=True):
     """A condition on the place between two characters: `^`, `$`, `b` or `B`."""
 
     kind: str
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(msgspec.Struct, frozen=True):
     """A lookahead: the rest of the string starts (or, negated, does not start) with `item`."""
 
     item: Regex
@@ -53,8 +48,7 @@ class Look:
     position: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Automaton:
+class Automaton(msgspec.Struct, frozen=True, eq=False):
     """Any word of a DFA; a lookahead and all that follows it are reduced to one."""
 
     dfa: Dfa

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any, Final, cast
 
@@ -29,8 +28,7 @@ logger = logging.getLogger(__name__)
 MAX_PREFILL_BYTES: Final = 8 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Prefilled:
+class Prefilled(msgspec.Struct, frozen=True):
     """A computed prompt. session: by which the state is fetched."""
 
     node: Node
@@ -61,12 +59,12 @@ class DistServe:
         record = record_of(scope)
         record.model, record.stream = call.model, call.stream
         _check_choices(call)
-        decode_call = replace(call, role=Role.DECODE)
+        decode_call = msgspec.structs.replace(call, role=Role.DECODE)
         decode = self._fleet.choose(call.model, call.keys, now=self._clock(), role=Role.DECODE)
         if self._settings.dummy_prefill:
             dummy = Prefilled(decode, 0, 0, [])
             body = _with(call, {"migration_request": self._migration(dummy, is_dummy=True)})
-            relay = await self._forwarder.answer_of(replace(decode_call, body=body))
+            relay = await self._forwarder.answer_of(msgspec.structs.replace(decode_call, body=body))
             await self._forwarder.deliver(relay, call, scope, send)
             return
         if self._is_short(decode_call, decode):
@@ -98,7 +96,9 @@ class DistServe:
         facts = call.facts
         assert facts is not None
         body = _with(call, fields, without=("stream_options",))
-        wanted = replace(call, role=Role.PREFILL, body=body, facts=replace(facts, stream=False))
+        wanted = msgspec.structs.replace(
+            call, role=Role.PREFILL, body=body, facts=msgspec.structs.replace(facts, stream=False)
+        )
         tried: list[Node] = []
         problem: HttpError | None = None
         while True:
@@ -167,7 +167,7 @@ class DistServe:
             tried.append(node)
             try:
                 relay = await self._forwarder.answer_of(
-                    replace(call, body=body), tried=others, preferred=node
+                    msgspec.structs.replace(call, body=body), tried=others, preferred=node
                 )
             except HttpError:
                 if len(tried) >= MAX_TRIES:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final, cast
 
@@ -28,8 +27,7 @@ _RDMA: Final = {"with_gdr": True, "link_type": 2}
 """LMDeploy's defaults: RoCE with direct access. Nodes of jan-serve move states over TCP."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(msgspec.Struct, frozen=True):
     """The starts of both nodes: a link ends with either of them."""
 
     prefill: CacheEpoch

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Final
 
 import httptools
+import msgspec
 
 MAX_HEAD_BYTES: Final = 64 * 1024
 MAX_HEADERS: Final = 200
@@ -33,8 +33,7 @@ class NodeFailure(Exception):
         self.message = message
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerHead:
+class AnswerHead(msgspec.Struct, frozen=True):
     """headers: with names in lower case, in order."""
 
     status: int

@@ -9,7 +9,6 @@ import socket
 import ssl
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -31,8 +30,7 @@ class OutsideNetworks(NodeFailure):
     """The name leads to an address where no node may be."""
 
 
-@dataclass(frozen=True, slots=True)
-class Exchange:
+class Exchange(msgspec.Struct, frozen=True):
     """An answer that is being read. Give it back with `NodeClient.done`, or abort it."""
 
     connection: NodeConnection

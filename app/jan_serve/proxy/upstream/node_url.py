@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
+
+import msgspec
 
 from jan_serve.core.hosts import address_of, is_loopback
 
@@ -24,8 +25,7 @@ class BadUrl(ValueError):
     """The text says what is wrong, as the end of a sentence about the URL."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeUrl:
+class NodeUrl(msgspec.Struct, frozen=True):
     """host: in lower case, without brackets. path: empty or `/…` without a slash at the end."""
 
     scheme: str

@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
+
+import msgspec
 
 from jan_serve.errors import InvalidModel
 from jan_serve.store.gguf.ggml_types import TENSOR_TYPES
@@ -56,8 +57,7 @@ _BYTE_TOKEN: Final = re.compile(rb"<0x[0-9A-Fa-f]{2}>\Z")
 Scalar = int | float | bool | str
 
 
-@dataclass(frozen=True, slots=True)
-class ArrayValue:
+class ArrayValue(msgspec.Struct, frozen=True):
     """A metadata array. type: GGUF type of the elements. items: empty for arrays of more than 256 elements."""
 
     type: int
@@ -65,8 +65,7 @@ class ArrayValue:
     items: tuple[Scalar, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TensorInfo:
+class TensorInfo(msgspec.Struct, frozen=True):
     """shape: innermost dimension first. type: ggml's name. offset: from data_offset."""
 
     name: str
@@ -76,8 +75,7 @@ class TensorInfo:
     n_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class GgufHeader:
+class GgufHeader(msgspec.Struct, frozen=True):
     """metadata_offset, tensors_offset, data_offset: file offsets of the keys, the list of tensors and their data."""
 
     path: Path

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from jan_serve.core.listed_model import HeaderFacts
 from jan_serve.errors import InvalidModel
@@ -26,8 +27,7 @@ _MAX_BLOCKS: Final = 4096
 _MAX_LENGTH: Final = 1 << 24
 
 
-@dataclass(frozen=True, slots=True)
-class ModelFile:
+class ModelFile(msgspec.Struct, frozen=True):
     """Facts of a model from its headers. Sizes in bytes.
 
     paths: the file, or all parts of a split model in order; llama.cpp loads the first.
@@ -80,8 +80,7 @@ class ModelFile:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class PartName:
+class PartName(msgspec.Struct, frozen=True):
     """`STEM-00002-of-00005.gguf`: the name of one file of a split model. number: from 1."""
 
     stem: str

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from jan_serve.errors import InvalidModel
 from jan_serve.store.gguf.gguf_header import GgufHeader, read_gguf_header
@@ -19,8 +20,7 @@ _OUTPUTS: Final = (
 """The last tensors of common projectors, and the dimension that is the model's width."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProjectorFile:
+class ProjectorFile(msgspec.Struct, frozen=True):
     """senses: of vision and audio. width: embedding length of its models; None if its kind is unknown here."""
 
     path: Path

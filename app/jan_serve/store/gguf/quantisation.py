@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 _LABEL: Final = re.compile(
     r"(?<![A-Za-z0-9])"
@@ -41,8 +42,7 @@ _ORDER_WITHIN_BITS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class QuantisedFile:
+class QuantisedFile(msgspec.Struct, frozen=True):
     """An available quantisation. n_bytes: of all its files; n_memory: bytes to run it."""
 
     label: str
@@ -50,8 +50,7 @@ class QuantisedFile:
     n_memory: int
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(msgspec.Struct, frozen=True):
     """reason: a predicate for people."""
 
     label: str

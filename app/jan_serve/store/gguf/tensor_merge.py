@@ -11,9 +11,10 @@ import os
 import shutil
 import struct
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
+
+import msgspec
 
 from jan_serve.errors import InsufficientStorage, InvalidModel, InvalidRequest
 from jan_serve.store.files.disk_space import storage_error
@@ -33,8 +34,7 @@ _EXPONENTS: Final[Mapping[str, tuple[str, int]]] = {
 """By type: numpy dtype and exponent mask. A value with all exponent bits set is infinite or NaN."""
 
 
-@dataclass(frozen=True, slots=True)
-class Replacement:
+class Replacement(msgspec.Struct, frozen=True):
     """A tensor of `header`'s file that replaces the base's tensor of the same name."""
 
     header: GgufHeader

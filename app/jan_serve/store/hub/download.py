@@ -12,12 +12,12 @@ import hashlib
 import os
 import re
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final, Protocol
 
 import filelock
 import httpx2
+import msgspec
 
 from jan_serve.errors import (
     DigestMismatch,
@@ -53,8 +53,7 @@ class DownloadWatcher(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Download:
+class Download(msgspec.Struct, frozen=True):
     """name: for messages."""
 
     url: str

@@ -22,6 +22,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final, Self, TypeVar
 
 import httpx2
+import msgspec
 
 from jan_serve import __version__
 from jan_serve.core.hosts import address_of, is_loopback
@@ -44,8 +45,7 @@ class HubAccess:
     token: str | None = field(default=None, repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
+class RetryPolicy(msgspec.Struct, frozen=True):
     """Timeouts in seconds. tries: attempts without progress."""
 
     connect_s: float = 10.0
@@ -277,8 +277,7 @@ class HubHttp:
         return pause * random.uniform(0.75, 1.25)
 
 
-@dataclass(frozen=True, slots=True)
-class HubResponse:
+class HubResponse(msgspec.Struct, frozen=True):
     """A small document. url: after redirects."""
 
     status: int

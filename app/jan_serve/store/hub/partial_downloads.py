@@ -14,11 +14,11 @@ import secrets
 import socket
 import threading
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import filelock
+import msgspec
 import psutil
 
 from jan_serve.store.files.atomic_file import TEMPORARY_SUFFIX
@@ -36,8 +36,7 @@ _own_tokens: Final[set[str]] = set()
 _own_lock: Final = threading.Lock()
 
 
-@dataclass(frozen=True, slots=True)
-class PartialFile:
+class PartialFile(msgspec.Struct, frozen=True):
     """A file that only this process writes. n_kept: unverified bytes from an earlier attempt."""
 
     path: Path

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -53,8 +51,7 @@ from jan_serve.store.name_matching import canonical_name
 _PUBLIC_HUB: Final = HubAccess().endpoint
 
 
-@dataclass(frozen=True, slots=True)
-class PullPlan:
+class PullPlan(msgspec.Struct, frozen=True):
     """name: the model's canonical name. reason: why this quantisation was chosen, if none was named."""
 
     name: str
@@ -114,7 +111,7 @@ class Puller:
                 raise InvalidRequest(
                     f"Two revisions are named: {reference.revision} and {revision}.", param="revision"
                 )
-            reference = dataclasses.replace(reference, revision=checked_revision(revision))
+            reference = msgspec.structs.replace(reference, revision=checked_revision(revision))
         async with HubHttp(self._access, self._retry_policy) as http:
             repository = await read_repository(http, reference)
         model, reason = await self._choose(repository, reference)
@@ -245,8 +242,7 @@ class Puller:
         return FileRecord(path=path, size_bytes=file.size_bytes, sha256=file.sha256)
 
 
-@dataclass(frozen=True, slots=True)
-class _FileWatcher:
+class _FileWatcher(msgspec.Struct, frozen=True):
     """Adds one file's bytes to those of the whole pull. counts: received bytes by path."""
 
     counts: dict[str, int]

@@ -6,10 +6,11 @@ A reference is `org/repo`, optionally followed by `:QUANT` or a file, and may be
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
 from urllib.parse import unquote, urlsplit
+
+import msgspec
 
 from jan_serve.errors import HubError, InvalidRequest
 
@@ -29,8 +30,7 @@ _DEVICES: Final = frozenset(
 _FORBIDDEN: Final = frozenset('<>:"|?*\\')
 
 
-@dataclass(frozen=True, slots=True)
-class HubReference:
+class HubReference(msgspec.Struct, frozen=True):
     """tag: a quantisation; file: a path in the repository; at most one of them is set."""
 
     repo: str

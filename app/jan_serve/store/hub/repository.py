@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final, NoReturn
 from urllib.parse import quote
 
@@ -30,8 +29,7 @@ _LATEST: Final = "latest"
 _log: Final = logging.getLogger("jan_serve.store")
 
 
-@dataclass(frozen=True, slots=True)
-class HubFile:
+class HubFile(msgspec.Struct, frozen=True):
     """path: a safe relative path. sha256: 64 lower-case hexadecimal digits."""
 
     path: str
@@ -43,8 +41,7 @@ class HubFile:
         return self.path.rpartition("/")[2]
 
 
-@dataclass(frozen=True, slots=True)
-class HubModel:
+class HubModel(msgspec.Struct, frozen=True):
     """The file of a model, or all parts of a split model in order."""
 
     files: tuple[HubFile, ...]
@@ -59,8 +56,7 @@ class HubModel:
         return quantisation_of(self.files[0].name) or quantisation_of(self.files[0].path)
 
 
-@dataclass(frozen=True, slots=True)
-class Repository:
+class Repository(msgspec.Struct, frozen=True):
     """The GGUF files of a repository at one commit."""
 
     repo: str

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from jan_serve.store.hub.download import DownloadWatcher
 
 Start = Callable[[DownloadWatcher], Awaitable[None]]
 
 
-@dataclass(slots=True)
-class _Shared:
-    watchers: list[DownloadWatcher] = field(default_factory=list[DownloadWatcher])
+class _Shared(msgspec.Struct):
+    watchers: list[DownloadWatcher] = msgspec.field(default_factory=list[DownloadWatcher])
     n_received: int = 0
     task: asyncio.Task[None] | None = None
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from jan_serve.store.gguf.model_file import MAX_PARTS, PartName
 from jan_serve.store.index import SourceKind
@@ -20,8 +21,7 @@ MAX_FILES: Final = 20_000
 MAX_DEPTH: Final = 6
 
 
-@dataclass(frozen=True, slots=True)
-class FoundFile:
+class FoundFile(msgspec.Struct, frozen=True):
     """name: its future path in the models folder. sha256: as the other program claims."""
 
     path: Path
@@ -29,8 +29,7 @@ class FoundFile:
     sha256: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FoundModel:
+class FoundModel(msgspec.Struct, frozen=True):
     """A model of another program. label: its name there. aliases: additional names for requests.
 
     problem: why it cannot be imported, if the finder knows a reason.

@@ -9,9 +9,10 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path, PurePosixPath
+
+import msgspec
 
 from jan_serve.core.listed_model import HeaderFacts
 from jan_serve.errors import JanServeError
@@ -31,8 +32,7 @@ class ImportState(Enum):
     UNUSABLE = "unusable"
 
 
-@dataclass(frozen=True, slots=True)
-class Assessment:
+class Assessment(msgspec.Struct, frozen=True):
     """reason: why the model is unusable. facts: if it is NEW."""
 
     found: FoundModel

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from jan_serve.core.default_context import MIN_DEFAULT_N_CTX, WANTED_N_CTX
 from jan_serve.core.kv_types import BYTES_PER_ELEMENT
@@ -24,8 +25,7 @@ _CACHE_SHARE: Final = 0.15
 _MAX_CACHE: Final = 4_000_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Footprint:
+class Footprint(msgspec.Struct, frozen=True):
     """Bytes that a loaded model takes.
 
     context: the desired KV cache; least_context: the smallest one to load with. working: compute buffers and the

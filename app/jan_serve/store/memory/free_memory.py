@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 _KEPT_FREE: Final = 0.1
 """Share of free main memory left to other programs."""
 
 
-@dataclass(frozen=True, slots=True)
-class FreeMemory:
+class FreeMemory(msgspec.Struct, frozen=True):
     """Free bytes. accelerators: of each device with dedicated memory."""
 
     main: int

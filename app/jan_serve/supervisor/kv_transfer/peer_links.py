@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import logging
 import os
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
+
+import msgspec
 
 from jan_serve.core.hosts import is_loopback
 from jan_serve.core.kv_transfer import KEY_BYTES, PeerEndpoint, RemoteState
@@ -29,8 +30,7 @@ PATIENCE_S: Final = 120.0
 _CONNECT_S: Final = 5.0
 
 
-@dataclass(slots=True)
-class _Link:
+class _Link(msgspec.Struct):
     """local_id: our name at the peer. key: the peer must know it to fetch from us. peer: where we fetch from."""
 
     local_id: str

@@ -7,13 +7,13 @@ accelerators together: llama.cpp distributes the layers over them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from jan_serve.store.memory.free_memory import FreeMemory
 
 
-@dataclass(frozen=True, slots=True)
-class Occupant:
+class Occupant(msgspec.Struct, frozen=True):
     """A model that is loaded, loading or unloading (leaving).
 
     last_used: seconds of a monotonic clock. memory: bytes that its unload frees; memory_on_device: of them, those on
@@ -30,8 +30,7 @@ class Occupant:
     leaving: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class LoadCandidate:
+class LoadCandidate(msgspec.Struct, frozen=True):
     """A model that requests wait for. Bytes as in Footprint; 0 if the size is unknown."""
 
     name: str
@@ -41,8 +40,7 @@ class LoadCandidate:
     group: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryUse:
+class MemoryUse(msgspec.Struct, frozen=True):
     """Bytes of a model that is loaded or loading.
 
     on_device: on accelerators. unseen: bytes that the system still reports as available: not allocated yet, or pages of
@@ -54,8 +52,7 @@ class MemoryUse:
     unseen: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
+class Room(msgspec.Struct, frozen=True):
     """free: bytes that a new model may use now, None if memory is not measured; free_on_device: on accelerators.
 
     max_loaded: models at once; 0 is no limit.
@@ -66,27 +63,23 @@ class Room:
     max_loaded: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+class Load(msgspec.Struct, frozen=True):
     """It fits now."""
 
 
-@dataclass(frozen=True, slots=True)
-class Evict:
+class Evict(msgspec.Struct, frozen=True):
     """Unload these idle models, and plan again when their memory is free."""
 
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(msgspec.Struct, frozen=True):
     """Models in use take its room: grant these to no new request, and plan again after a change."""
 
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CannotFit:
+class CannotFit(msgspec.Struct, frozen=True):
     """It does not fit even with every unpinned model evicted. available: bytes that would be free then.
 
     on_device: the figures are those of the accelerators, where it does not fit.
@@ -98,8 +91,7 @@ class CannotFit:
     on_device: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Excluded:
+class Excluded(msgspec.Struct, frozen=True):
     """Pinned models exclude it: one of its group, or as many as max_loaded."""
 
     pinned: tuple[str, ...]

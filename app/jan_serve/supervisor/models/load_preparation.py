@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from jan_serve.core.model_source import ModelSource
 from jan_serve.errors import JanServeError
@@ -24,8 +25,7 @@ MemoryMeter = Callable[[], FreeMemory]
 """Measures the memory that models may use. Blocks for up to a second."""
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(msgspec.Struct, frozen=True):
     """free: None if memory is not measured."""
 
     settings: EngineSettings

@@ -6,7 +6,6 @@ lease, and wake that task.
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 from collections.abc import Callable, Sequence
 
@@ -267,7 +266,7 @@ class LoadedModels:
             settings = msgspec.structs.replace(
                 prepared.settings, context_bytes=context_bytes, cache_ram_most=cache_bytes
             )
-            prepared = dataclasses.replace(prepared, settings=settings)
+            prepared = msgspec.structs.replace(prepared, settings=settings)
         worker = WorkerProcess(
             source.name, self._command, self._limits.worker, on_change=self._on_change, spare=self._spare
         )

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from enum import StrEnum
+
+import msgspec
 
 from jan_serve.core.model_facts import ModelFacts
 from jan_serve.core.model_source import ModelSource
@@ -76,7 +77,7 @@ class ModelSlot:
         """Its memory now: the estimate, and the prompt cache in RAM as of the last pulse."""
         pong = self.worker.pong
         saved = pong.stats.cache_ram_bytes if pong is not None else 0
-        return replace(self._memory, total=self._memory.total + saved)
+        return msgspec.structs.replace(self._memory, total=self._memory.total + saved)
 
     def load(self) -> None:
         """Start the load; `outcome` gets its result."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
 from fastapi import APIRouter, FastAPI
+from msgspec.structs import replace
 
 from jan_serve.api.dialects.openai.jan_extras.routes_models import add_model_routes
 from jan_serve.core.listed_model import HeaderFacts, ListedModel

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from jan_serve.api.management.listing import model_list, status
 from jan_serve.api.management.pulls import PullProgress

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from jan_serve.api.management import Management
 from jan_serve.api.management.managed_store import ManagedStore

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
+
+from msgspec.structs import replace
 
 from jan_serve.api.shared.model_cards import context_length, input_modalities, meta
 from jan_serve.core.listed_model import HeaderFacts, ListedModel

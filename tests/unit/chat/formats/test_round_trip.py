@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from jan_serve.chat.call_layout import PythonArguments
 from jan_serve.chat.call_writer import write_calls

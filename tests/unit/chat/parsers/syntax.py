@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from jan_serve.chat.chat_format import AnswerParser, ChatFormat
 from jan_serve.chat.formats.hermes import HERMES

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import os
 import sys
 from pathlib import Path
 from typing import NoReturn
 
+import msgspec
 import pytest
 
 from jan_serve.cli.commands.service import Installation
@@ -100,7 +100,7 @@ def test_the_account_of_a_service_must_execute_the_program(tmp_path: Path, confi
     program.chmod(0o755)
     spec = spec_of(config, system=True)
     with pytest.raises(CommandError, match="closed to other users"):
-        check_reachable(dataclasses.replace(spec, command=(str(program),)))
+        check_reachable(msgspec.structs.replace(spec, command=(str(program),)))
     check_reachable(spec_of(config))
 
 

@@ -6,7 +6,8 @@ A token that ends the text is shown and counted only if the request includes sto
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from jan_serve.api.dialects.lmdeploy.sessions import Session
 from jan_serve.api.dialects.lmdeploy.wire_common import Usage
@@ -23,8 +24,7 @@ from jan_serve.core.events import (
 from jan_serve.generation.batch import PromptEvent
 
 
-@dataclass(frozen=True, slots=True)
-class ReplyHead:
+class ReplyHead(msgspec.Struct, frozen=True):
     """model: the name that the client sent. created: seconds of the Unix epoch.
 
     shows_session: the id of the reply is the session's, even if the server chose it.

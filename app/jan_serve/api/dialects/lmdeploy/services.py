@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Final
+
+import msgspec
 
 from jan_serve.api.control_plane import ControlPlane
 from jan_serve.api.dialect import Services
@@ -17,8 +18,7 @@ from jan_serve.generation.service import GenerationService
 _NO_PINGS: Final = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class LmdeployServices:
+class LmdeployServices(msgspec.Struct, frozen=True):
     """Unlike in other dialects, an unknown model is always an error.
 
     streams: without keep-alive comments, because LMDeploy's client reads every line as JSON. control: None if the
@@ -44,6 +44,6 @@ def lmdeploy_services(services: Services) -> LmdeployServices:
         pooling=PoolingService(models, running),
         models=models,
         sessions=Sessions(),
-        streams=replace(services.streams, ping_s=_NO_PINGS),
+        streams=msgspec.structs.replace(services.streams, ping_s=_NO_PINGS),
         control=control,
     )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from jan_serve.api.dialects.ollama import limits
 from jan_serve.api.dialects.ollama.options import Options, parse_options
@@ -18,8 +19,7 @@ from jan_serve.errors import InvalidRequest
 _LEVELS: Final = ("low", "medium", "high", "max")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class Job(msgspec.Struct, frozen=True, kw_only=True):
     """A parsed request; `serving` checks it against the model once that is loaded.
 
     task: `chat` or `generate`. think: None is the model's habit. num_ctx: the expected context. warnings: as in

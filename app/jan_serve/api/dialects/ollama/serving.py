@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -39,7 +38,9 @@ class Serving:
         self.preparer = services.preparer
         self.now = now
         # Clients parse every line as JSON, so nothing is sent while a stream is silent.
-        self.streams = replace(services.streams, ping_s=0.0, media_type="application/x-ndjson")
+        self.streams = msgspec.structs.replace(
+            services.streams, ping_s=0.0, media_type="application/x-ndjson"
+        )
 
     async def answer(self, request: Request, job: Job, shape: Shape, *, stream: bool) -> Response:
         """Raises as GenerationService.generate, and Unsupported."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from jan_serve.api.dialects.rerank.wire import CohereRerankRequest, DocumentObject, RerankRequest
 from jan_serve.errors import InvalidRequest
 
 
-@dataclass(frozen=True, slots=True)
-class RankJob:
+class RankJob(msgspec.Struct, frozen=True):
     """top_n: None for all. max_document_tokens: None for no cut but that of `truncate`."""
 
     model: str | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from jan_serve.api.dialects.tgi.generate.render import Ending
 from jan_serve.api.dialects.tgi.generate.wire import Parameters
@@ -10,8 +10,7 @@ from jan_serve.core.constraint import Constraint
 from jan_serve.core.request import GenerationRequest
 
 
-@dataclass(frozen=True, slots=True)
-class NativeRequest:
+class NativeRequest(msgspec.Struct, frozen=True):
     """Not yet checked. add_special: BOS as the model wants it; a rendered chat brings its own.
 
     constraint: in place of `parameters.grammar`.
@@ -24,8 +23,7 @@ class NativeRequest:
     constraint: Constraint | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(msgspec.Struct, frozen=True):
     """A generation that passed the checks. Times are of `time.perf_counter`."""
 
     native: NativeRequest

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import msgspec
 
 from jan_serve.core.model_facts import ModelFacts
 from jan_serve.core.sampling import Watermark
 
 
-@dataclass(frozen=True, slots=True)
-class GenerateLimits:
+class GenerateLimits(msgspec.Struct, frozen=True):
     """Limits of one request, shown by /info. None: as the model's context allows.
 
     max_concurrent_requests: more are rejected as overloaded. max_body_bytes: of a request, not in /info.
@@ -25,7 +24,7 @@ class GenerateLimits:
     max_total_tokens: int | None = None
     max_body_bytes: int = 2_000_000
     compute_type: str | None = None
-    watermark: Watermark = field(default_factory=Watermark)
+    watermark: Watermark = msgspec.field(default_factory=Watermark)
 
     def total_tokens(self, facts: ModelFacts) -> int:
         """Prompt and completion together."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import replace
 from typing import Final
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -50,7 +50,7 @@ class Serving:
         leases = DefaultingLeases(services.models)
         self.generation = GenerationService(leases, services.preparer, services.running)
         self.models = services.models
-        self.streams = replace(services.streams, ping=_PING)
+        self.streams = msgspec.structs.replace(services.streams, ping=_PING)
         self.limits = limits
         self.metrics_page = services.metrics.page
         self.metrics = metrics

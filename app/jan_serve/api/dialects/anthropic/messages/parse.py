@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from jan_serve.api.dialects.anthropic.messages import wire
 from jan_serve.api.dialects.anthropic.messages.conversation import Conversation
@@ -30,8 +31,7 @@ _EFFORTS: Final = {"xhigh": "high", "max": "high"}
 """Efforts that templates do not know."""
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedMessage:
+class ParsedMessage(msgspec.Struct, frozen=True):
     """warnings: parts that are left out. shows_thoughts: the answer holds the text of thoughts."""
 
     generation: GenerationRequest
@@ -39,8 +39,7 @@ class ParsedMessage:
     shows_thoughts: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedPrompt:
+class ParsedPrompt(msgspec.Struct, frozen=True):
     """As in ParsedMessage."""
 
     prompt: ChatPrompt

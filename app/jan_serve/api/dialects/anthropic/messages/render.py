@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast
 
+import msgspec
 from pydantic_core import from_json
 
 from jan_serve.api.dialects.anthropic.messages.signature import signature_of
@@ -24,14 +24,13 @@ PING: Final = b'event: ping\ndata: {"type":"ping"}\n\n'
 _PLAIN_ID: Final = "call_"
 
 
-@dataclass(slots=True)
-class _OpenBlock:
+class _OpenBlock(msgspec.Struct):
     """The block that grows. id, name: of a call."""
 
     kind: Literal["text", "thinking", "tool_use"]
     id: str = ""
     name: str = ""
-    pieces: list[str] = field(default_factory=list[str])
+    pieces: list[str] = msgspec.field(default_factory=list[str])
 
     @property
     def text(self) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import replace
 
+import msgspec
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
@@ -31,7 +31,7 @@ _ID_BYTES = 12
 
 def add_message_routes(router: APIRouter, services: Services, leases: ModelLeases) -> None:
     service = GenerationService(leases, services.preparer, services.running)
-    streams = replace(services.streams, ping=PING)
+    streams = msgspec.structs.replace(services.streams, ping=PING)
 
     @router.post(
         "/v1/messages",
@@ -49,7 +49,7 @@ def add_message_routes(router: APIRouter, services: Services, leases: ModelLease
         request_id = record_of(request.scope).request_id
 
         def render_error(problem: Problem) -> AnthropicError:
-            return error_body(replace(problem, request_id=request_id))
+            return error_body(msgspec.structs.replace(problem, request_id=request_id))
 
         if body.stream:
             response = await answer_stream(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from jan_serve.api.dialects.lmdeploy.chat.wire import (
     CalledTool,
@@ -30,8 +31,7 @@ from jan_serve.core.events import (
 from jan_serve.generation.batch import PromptEvent
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChatForm:
+class ChatForm(msgspec.Struct, frozen=True, kw_only=True):
     """top: candidates besides each token; None shows no log-probabilities."""
 
     choices: int = 1

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from jan_serve.api.dialects.lmdeploy.completions.wire import (
     CompletionChoice,
@@ -17,8 +18,7 @@ from jan_serve.core.events import Completed, Finished, TextDelta, TokenInfo
 from jan_serve.generation.batch import PromptEvent
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompletionForm:
+class CompletionForm(msgspec.Struct, frozen=True, kw_only=True):
     """choices: of all prompts."""
 
     choices: int

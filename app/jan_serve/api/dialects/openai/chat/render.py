@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from jan_serve.api.dialects.openai.chat.wire import (
     ChatCompletionChunk,
@@ -32,8 +33,7 @@ from jan_serve.core.events import (
 from jan_serve.generation.batch import PromptEvent
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChatForm:
+class ChatForm(msgspec.Struct, frozen=True, kw_only=True):
     """functions: calls have the older form, at most one per answer."""
 
     n: int = 1

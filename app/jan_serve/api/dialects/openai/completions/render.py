@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from jan_serve.api.dialects.openai.completions.wire import (
     CompletionChoice,
@@ -20,8 +21,7 @@ from jan_serve.core.events import Completed, Finished, PromptTokens, Started, Te
 from jan_serve.generation.batch import PromptEvent
 
 
-@dataclass(frozen=True, slots=True)
-class CompletionForm:
+class CompletionForm(msgspec.Struct, frozen=True):
     """n: choices for each prompt. prompts: their texts, if echo or logprobs need them."""
 
     prompts: Sequence[str]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from jan_serve.api.dialects.openai import limits
 from jan_serve.api.dialects.openai.parse_common import (
@@ -36,8 +37,7 @@ _UNSUPPORTED: Final = {
 """Fields that cannot be ignored, and why they are rejected."""
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedResponse:
+class ParsedResponse(msgspec.Struct, frozen=True):
     """tools: maps calls back to the client's tools. warnings: parts of the request that have no effect."""
 
     generation: GenerationRequest

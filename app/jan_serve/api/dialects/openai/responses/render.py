@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
+
+import msgspec
 
 from jan_serve.api.dialects.openai.render_common import ReplyHead
 from jan_serve.api.dialects.openai.responses.items import (
@@ -39,8 +40,7 @@ from jan_serve.core.events import (
 from jan_serve.generation.batch import PromptEvent
 
 
-@dataclass(frozen=True, slots=True)
-class ResponseForm:
+class ResponseForm(msgspec.Struct, frozen=True):
     """now: seconds of the Unix epoch. keep: called with the finished answer before it is sent."""
 
     body: CreateResponseRequest

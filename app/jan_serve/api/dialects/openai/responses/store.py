@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 from pydantic import TypeAdapter
 
 from jan_serve.api.dialects.openai.responses.wire_items import InputItem, ReferenceItem
@@ -18,8 +18,7 @@ _OVERHEAD: Final = 1_000
 """Approximate bytes of an object besides its text."""
 
 
-@dataclass(frozen=True, slots=True)
-class KeptResponse:
+class KeptResponse(msgspec.Struct, frozen=True):
     """An answer and the whole conversation up to and including it, without instructions.
 
     size: bytes, counted as if nothing were shared with other answers. ids: of the answer's own items.

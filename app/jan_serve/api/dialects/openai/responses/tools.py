@@ -6,8 +6,9 @@ A custom tool becomes a function of one text; a tool of a namespace is called `n
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from jan_serve.api.dialects.openai.responses.custom_input import FIELD
 from jan_serve.api.dialects.openai.responses.wire_tools import (
@@ -34,8 +35,7 @@ def flat_name(namespace: str | None, name: str) -> str:
     return namespace + ("" if namespace.endswith(_SEPARATOR) else _SEPARATOR) + name
 
 
-@dataclass(frozen=True, slots=True)
-class Callee:
+class Callee(msgspec.Struct, frozen=True):
     """The client's name of a tool."""
 
     name: str

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
@@ -104,8 +104,7 @@ async def _rendered(lease: RequestLease, body: ChatRequest, tools: list[Tool]) -
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Chat:
+class _Chat(msgspec.Struct, frozen=True):
     """A chat and its lease. may_decline: the model may choose to call no tool."""
 
     serving: Serving

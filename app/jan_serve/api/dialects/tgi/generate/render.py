@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from jan_serve.api.dialects.tgi.generate.wire import (
     BestOfSequence,
@@ -31,8 +32,7 @@ from jan_serve.generation.batch import PromptEvent
 _NO_LOGPROB: Final = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(msgspec.Struct, frozen=True):
     """How an answer ends. eos: the last token, not computed by the engine, if the grammar allows no more text."""
 
     max_new_tokens: int
@@ -104,12 +104,11 @@ class TokenHold:
         self._held = newer
 
 
-@dataclass(slots=True)
-class Generated:
+class Generated(msgspec.Struct):
     """One generation, event by event."""
 
-    texts: list[str] = field(default_factory=list[str])
-    tokens: list[TokenInfo] = field(default_factory=list[TokenInfo])
+    texts: list[str] = msgspec.field(default_factory=list[str])
+    tokens: list[TokenInfo] = msgspec.field(default_factory=list[TokenInfo])
     reason: str = ""
     seed: int | None = None
 
