@@ -29,7 +29,7 @@ from jan_serve.grammar.json_schema.emit_objects import object_expr
 from jan_serve.grammar.json_schema.emit_strings import string_expr
 from jan_serve.grammar.json_schema.expand import Expander
 from jan_serve.grammar.json_schema.ir import ANY_BOOLEAN, ANY_VALUE, FALSE_ONLY, Conj, TypeSets
-from jan_serve.grammar.json_schema.number_text import number_dfa
+from jan_serve.grammar.json_schema.number_text import MAX_FRACTION, MAX_WHOLE, number_dfa
 from jan_serve.grammar.json_schema.numbers import NumberSpec
 from jan_serve.grammar.json_schema.strings import StringSet
 from jan_serve.grammar.text_form import JsonText, PlainText
@@ -183,7 +183,6 @@ class Emitter:
         return ref
 
     def _shared_body(self, name: str) -> Expr:
-        char_of = self.text.chars
         if name == "ws":
             from_break = sequence([Literal("\n"), repeat(_class("\t "), 0, _MAX_INDENT)])
             return repeat(Token(choice([Literal(" "), from_break])), 0, 1)
@@ -192,13 +191,13 @@ class Emitter:
         if name == "boolean":
             return choice([Token(Literal("true")), Token(Literal("false"))])
         if name == "characters":
-            return sequence([repeat(char_of(charset.ANY), 0, None), Literal('"')])
+            return sequence([repeat(self.text.chars(charset.ANY), 0, None), Literal('"')])
         if name == "string":
             return Token(sequence([Literal('"'), self.shared("characters")]))
         if name == "integer":
             return Token(self._whole_body())
         if name == "unsigned":
-            return choice([Literal("0"), sequence([_class("1-9"), repeat(_class("0-9"), 0, None)])])
+            return choice([Literal("0"), sequence([_class("1-9"), repeat(_class("0-9"), 0, MAX_WHOLE - 1)])])
         if name == "number":
             return self._number_body()
         if name == "object":
@@ -213,7 +212,7 @@ class Emitter:
         return sequence([repeat(Literal("-"), 0, 1), self.shared("unsigned")])
 
     def _number_body(self) -> Expr:
-        digits = repeat(_class("0-9"), 1, None)
+        digits = repeat(_class("0-9"), 1, MAX_FRACTION)
         fraction = repeat(sequence([Literal("."), digits]), 0, 1)
         e, plus, minus = _class("Ee"), repeat(Literal("+"), 0, 1), Literal("-")
         two, three = repeat(_class("0-9"), 1, 2), sequence([_class("1-2"), repeat(_class("0-9"), 2, 2)])

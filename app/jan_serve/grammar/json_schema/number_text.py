@@ -14,11 +14,15 @@ from jan_serve.grammar.automata import dfa as automata
 from jan_serve.grammar.automata.dfa import Dfa, partition
 from jan_serve.grammar.json_schema.numbers import NumberSpec, whole_bounds
 from jan_serve.grammar.limits import MAX_PRODUCT_STATES
-from jan_serve.grammar.regex.ast import EPSILON, Chars, Loop, Regex, alternation, concat
+from jan_serve.grammar.regex.ast import EPSILON, Automaton, Chars, Loop, Regex, alternation, concat
 from jan_serve.grammar.regex.language import full_regex
 from jan_serve.grammar.regex.nfa import compile_dfa
 
+# Digits where no bound of the schema counts them: those of a uint256, and of a double to its last place.
+MAX_WHOLE = 78
+MAX_FRACTION = 20
 _MAX_DIGITS = 400
+_MAX_COUNTED_DIGITS = 60
 # Each digit of a bound that is not a zero at its end nests an expression.
 _MAX_NESTED_DIGITS = 90
 _DIGIT = Chars(((0x30, 0x39),))
@@ -102,22 +106,26 @@ def _plain(value: Fraction) -> str | None:
 
 def _whole(spec: NumberSpec) -> list[Regex]:
     first, last = whole_bounds(spec)
+    # Counted digits multiply the states of whatever else the value has to be.
+    longest = None if spec.multiples or spec.not_multiples or spec.excluded else MAX_WHOLE
     options: list[Regex] = []
     if last is None or last >= 0:
-        options += _integers(max(first or 0, 0) if first is not None else 0, last)
+        options += _integers(max(first or 0, 0) if first is not None else 0, last, longest)
     if first is None or first < 0:
-        low = 1 if last is None or last >= 0 else -last
-        options += [concat([_MINUS, item]) for item in _integers(low, None if first is None else -first)]
+        low, high = 1 if last is None or last >= 0 else -last, None if first is None else -first
+        options += [concat([_MINUS, item]) for item in _integers(low, high, longest)]
     return options
 
 
-def _integers(low: int, high: int | None) -> list[Regex]:
-    """Texts of low..high, both at least 0, by number of digits."""
+def _integers(low: int, high: int | None, longest: int | None = None) -> list[Regex]:
+    """Texts of low..high, both at least 0, by number of digits. longest: digits of one without an upper bound,
+    more by those of the lower one."""
     options: list[Regex] = []
     start = str(low)
     if high is None:
         options += _same_width(start, "9" * len(start))
-        options.append(concat([_digit_range(1, 9), Loop(_DIGIT, len(start), None)]))
+        most = None if longest is None else len(start) + longest - 2
+        options.append(concat([_digit_range(1, 9), Loop(_DIGIT, len(start), most)]))
         return options
     if high < low:
         return []
@@ -184,29 +192,34 @@ def _magnitudes(
     if high is not None and (high < low or (high == low and (low_open or high_open))):
         return []
     whole_a, _, fraction_a = a.partition(".")
+    # Each digit of a bound repeats the states of the fraction after it.
+    most = MAX_FRACTION if len(a) + len(b or "") <= _MAX_COUNTED_DIGITS else None
     options: list[Regex] = []
     if b is not None and whole_a == b.partition(".")[0]:
-        fractions = _fraction(fraction_a, low_open, b.partition(".")[2], high_open)
+        fractions = _fraction(fraction_a, low_open, b.partition(".")[2], high_open, most)
         options += [concat([_literal(whole_a), item]) for item in fractions]
     else:
-        fractions = _fraction(fraction_a, low_open, None, False)
+        fractions = _fraction(fraction_a, low_open, None, False, most)
         options += [concat([_literal(whole_a), item]) for item in fractions]
         last = None
         if b is not None:
             whole_b, _, fraction_b = b.partition(".")
             last = int(whole_b) - 1
-            fractions = _fraction("", False, fraction_b, high_open)
+            fractions = _fraction("", False, fraction_b, high_open, most)
             options += [concat([_literal(whole_b), item]) for item in fractions]
         between = _integers(int(whole_a) + 1, last)
-        any_fraction = alternation([EPSILON, concat([_DOT, Loop(_DIGIT, 1, None)])])
-        options += [concat([item, any_fraction]) for item in between]
+        any_fraction = alternation([EPSILON, concat([_DOT, Loop(_DIGIT, 1, most)])])
+        if between:
+            options.append(concat([alternation(between), any_fraction]))
     if exponents:
         options += _with_exponents(low, high)
     return options
 
 
 def _with_exponents(low: Fraction, high: Fraction | None) -> list[Regex]:
-    mantissa = concat([_digit_range(1, 9), alternation([EPSILON, concat([_DOT, Loop(_DIGIT, 1, None)])])])
+    mantissa = concat(
+        [_digit_range(1, 9), alternation([EPSILON, concat([_DOT, Loop(_DIGIT, 1, MAX_FRACTION)])])]
+    )
     options: list[Regex] = []
     zeros = Loop(Chars(((0x30, 0x30),)), 0, 1)
     if high is None:
@@ -228,28 +241,41 @@ def _with_exponents(low: Fraction, high: Fraction | None) -> list[Regex]:
     return options
 
 
-def _fraction(low: str, low_open: bool, high: str | None, high_open: bool) -> list[Regex]:
-    """The part after the integer: nothing, or a point and digits, between two digit strings."""
+def _fraction(low: str, low_open: bool, high: str | None, high_open: bool, most: int | None) -> list[Regex]:
+    """The part after the integer: nothing, or a point and digits, between two digit strings.
+
+    most: digits after those that the bounds decide.
+    """
     empty_allowed = not (low.strip("0") or low_open) and (
         high is None or bool(high.strip("0")) or not high_open
     )
     options: list[Regex] = [EPSILON] if empty_allowed else []
-    tails = _digits_between(low, low_open, high, high_open)
+    tails = _digits_between(low, low_open, high, high_open, most)
     if tails:
         options.append(concat([_DOT, alternation(tails)]))
     return options
 
 
-def _digits_between(low: str, low_open: bool, high: str | None, high_open: bool) -> list[Regex]:
+def _digits_between(
+    low: str, low_open: bool, high: str | None, high_open: bool, most: int | None
+) -> list[Regex]:
     """Non-empty digit strings d with 0.low <= 0.d <= 0.high (strict where open)."""
     if high is not None and not high:
         # Only zeros remain below the upper bound, and they equal it.
         zeros_fail = high_open or low.strip("0") or low_open
-        return [] if zeros_fail else [Loop(Chars(((0x30, 0x30),)), 1, None)]
+        return [] if zeros_fail else [Loop(Chars(((0x30, 0x30),)), 1, most)]
     if high is None and not low:
         if not low_open:
-            return [Loop(_DIGIT, 1, None)]
-        return [concat([Loop(Chars(((0x30, 0x30),)), 0, None), _digit_range(1, 9), _DIGITS])]
+            return [Loop(_DIGIT, 1, most)]
+        return [
+            concat(
+                [
+                    Loop(Chars(((0x30, 0x30),)), 0, most),
+                    _digit_range(1, 9),
+                    Loop(_DIGIT, 0, most),
+                ]
+            )
+        ]
     tight_low = bool(low.strip("0")) or low_open
     a = int(low[0]) if low else 0
     b = int(high[0]) if high else 9
@@ -259,7 +285,7 @@ def _digits_between(low: str, low_open: bool, high: str | None, high_open: bool)
         above = high is not None and digit == b
         rest_low, rest_open = (low[1:], low_open) if below else ("", False)
         rest_high, rest_high_open = (high[1:], high_open) if high is not None and above else (None, False)
-        tails = _digits_between(rest_low, rest_open, rest_high, rest_high_open)
+        tails = _digits_between(rest_low, rest_open, rest_high, rest_high_open, most)
         stop = not (rest_low.strip("0") or rest_open)
         stop = stop and (rest_high is None or bool(rest_high.strip("0")) or not rest_high_open)
         if stop:
@@ -280,7 +306,20 @@ def _multiples_dfa(multiple: Fraction) -> Dfa:
         scale += 1
         if scale > 30:
             return _multiples_of_fraction(multiple)
-    return _scaled_multiples(int(multiple * 10**scale), scale)
+    divisor = int(multiple * 10**scale)
+    rest = divisor
+    while not scale and rest % 10 == 0:
+        rest //= 10
+    return _scaled_multiples(divisor, scale) if rest == divisor else _with_zeros(rest, divisor // rest)
+
+
+def _with_zeros(divisor: int, power: int) -> Dfa:
+    """Multiples of `divisor` times a power of ten: those of `divisor`, with its zeros at their end."""
+    whole = automata.intersect(_scaled_multiples(divisor, 0), compile_dfa(full_regex("-?[0-9]+")))
+    zero = concat([alternation([EPSILON, _MINUS]), _literal("0")])
+    digits = alternation([zero, concat([Automaton(whole), _literal(str(power)[1:])])])
+    point = concat([_DOT, Loop(Chars(((0x30, 0x30),)), 0, None)])
+    return compile_dfa(concat([digits, alternation([EPSILON, point])]))
 
 
 def _multiples_of_fraction(multiple: Fraction) -> Dfa:
