@@ -198,7 +198,9 @@ def test_few_descriptors_are_an_error_and_the_server_goes_on_when_they_are_back(
                 flood.enter_context(connect(url))
             first.send(post_bytes(url, "/v1/completions", {"prompt": "!say a"}))
             refused = first.response()
-            assert (refused.status, refused.json()["error"]["code"]) == (503, "unavailable")
+            assert refused.status == 503
+            # Either the server lacks descriptors for a worker, or the worker lacks them for its model.
+            assert refused.json()["error"]["code"] in ("unavailable", "model_failed")
         process.rlimit(resource.RLIMIT_NOFILE, (soft, hard))
         wait_until(lambda: post(url, "/v1/completions", {"prompt": "!say back"}).status == 200)
         assert served.process.poll() is None
