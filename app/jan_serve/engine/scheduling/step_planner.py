@@ -273,7 +273,9 @@ class _Part:
         return min(self._chunk, MIN_TOKENS)
 
     def rest(self, seconds: float) -> int:
-        """Tokens that go on with a pause: a tile at least, or all that is left; otherwise none."""
+        """Tokens that go on with a pause: a tile at least, or all that is left; none while no cost is known."""
+        if not self._token_s(TILE):
+            return 0
         tokens = min(self._chunk, self._fitting(seconds))
         return self._until_end(tokens) if tokens >= min(TILE, self._left) else 0
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from jan_serve.engine.scheduling.prefill_costs import TILE
@@ -328,3 +330,31 @@ def test_the_balance_starts_a_new_pause_after_the_streams_ran() -> None:
     assert balance.after(1, 0.1, 0.0).after(1, 0.0, 0.5) == Balance(0.5, 0.0)
     assert balance.after(1, 0.02, 0.4).after(1, 0.02, 0.3) == Balance(0.3, 0.02), "mixed steps pause little"
     assert balance.after(0, 0.0, 0.5) == Balance(), "no stream waits"
+
+
+@pytest.mark.parametrize("known", ["nothing", "decode", "prefill", "both"])
+def test_any_state_has_a_plan(known: str) -> None:
+    """Costs may be unknown for long: prompts of a few tokens say nothing about them."""
+    draw = random.Random(known)
+    for _ in range(2_000):
+        costs = StepCosts()
+        if known in ("decode", "both"):
+            costs.observe(draw.randint(1, 8), 0, draw.choice((1e-6, 0.01, 3.0)))
+        if known in ("prefill", "both"):
+            rows = draw.choice((16, 40, 300))
+            costs.observe(0, rows, rows * draw.choice((1e-7, 0.01, 1.0)))
+        prompts = [
+            Prompt(key, size := draw.randint(1, 900), draw.randint(1, size), arrived=draw.uniform(0.0, 10.0))
+            for key in range(draw.randint(0, 5))
+        ]
+        streams = Streams(count := draw.randint(0, 9), draw.randint(1, 900) if count else 0, began=5.0)
+        balance = Balance(draw.choice((0.0, 0.1, 9.0)), draw.choice((0.0, 0.1, 9.0)))
+        group = draw.choice((None, Group(frozenset({0, 1}), frozenset(range(5)), 2)))
+        share = draw.choice((None, 0.05, 0.7))
+        step = plan_step(
+            prompts, streams, balance, costs, now=10.0, chunk=512, group=group, stream_share=share
+        )
+        assert 0 <= step.prefill_tokens <= 512
+        if prompts:
+            assert step.prefill_tokens or step.decodes
+            assert step.prefill_tokens or streams.count
