@@ -28,7 +28,7 @@ MAX_LEFT_CHAIN = 500
 MAX_REFERENCE_DEPTH = 250
 # llguidance refuses 29 groups within one another.
 MAX_LARK_GROUPS = 12
-MAX_STEPS = 200_000
+MAX_STEPS = 150_000
 
 _left: ContextVar[list[int] | None] = ContextVar("grammar_budget", default=None)
 
