@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 _SUFFIX: Final = ".gguf"
@@ -19,24 +19,33 @@ def is_projector_name(file: str) -> bool:
 
 
 def projectors_for(model: str, files: Sequence[str]) -> tuple[str, ...]:
-    """The projectors among the files of a model's folder that may be its own, the likeliest first.
+    """As `projectors_among`, for one model."""
+    return projectors_among(files)(model)
+
+
+def projectors_among(files: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
+    """For a model of a folder with these files, the projectors that may be its own, the likeliest first.
 
     A projector names its model, or the models of the folder are all of one name.
     """
-    wanted = _stem(model)
-    stems = {_stem(file) for file in files if file.lower().endswith(_SUFFIX) and not is_projector_name(file)}
-    ranked: list[tuple[int, int, str]] = []
-    for file in files:
-        if not is_projector_name(file):
-            continue
-        named = _stem(file)
-        if named in _UNNAMED:
-            closeness = 2 if len(stems) == 1 else None
-        else:
-            closeness = 0 if named == wanted else 1 if _extends(named, wanted) else None
-        if closeness is not None:
-            ranked.append((closeness, _preference(file), file))
-    return tuple(file for _, _, file in sorted(ranked))
+    named = {file: _stem(file) for file in files if is_projector_name(file)}
+    if not named:
+        return lambda _: ()
+    models = {_stem(file) for file in files if file.lower().endswith(_SUFFIX) and file not in named}
+
+    def of(model: str) -> tuple[str, ...]:
+        wanted = _stem(model)
+        ranked: list[tuple[int, int, str]] = []
+        for file, name in named.items():
+            if name in _UNNAMED:
+                closeness = 2 if len(models) == 1 else None
+            else:
+                closeness = 0 if name == wanted else 1 if _extends(name, wanted) else None
+            if closeness is not None:
+                ranked.append((closeness, _preference(file), file))
+        return tuple(file for _, _, file in sorted(ranked))
+
+    return of
 
 
 def _stem(file: str) -> str:

@@ -35,7 +35,7 @@ from jan_serve.store.name_matching import (
     exact_matches,
     without_suffix,
 )
-from jan_serve.store.projectors import is_projector_name, projectors_for
+from jan_serve.store.projectors import is_projector_name, projectors_among, projectors_for
 from jan_serve.store.variants import VariantIndex, is_named
 
 MAX_NAME_LENGTH: Final = 255
@@ -272,6 +272,7 @@ class ModelResolver:
             relative = Path(folder).relative_to(self._models_dir)
             keep = len(relative.parts) < _MAX_DEPTH
             subfolders[:] = sorted(name for name in subfolders if keep and not name.startswith("."))
+            projectors_of = projectors_among(files)
             for file in sorted(files):
                 if not _is_model_name(file):
                     continue
@@ -280,7 +281,7 @@ class ModelResolver:
                     return
                 entry = _entry(canonical_name(relative / file), Path(folder, file), origin="models folder")
                 if entry is not None:
-                    beside = tuple(Path(folder, each) for each in projectors_for(file, files))
+                    beside = tuple(Path(folder, each) for each in projectors_of(file))
                     entry = msgspec.structs.replace(entry, projectors=beside) if beside else entry
                     yield self._with_record(entry, records.get(entry.name))
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from jan_serve.store import projectors
 from jan_serve.store.projectors import is_projector_name, projectors_for
 
 FOLDERS: dict[str, tuple[str, list[str], tuple[str, ...]]] = {
@@ -57,3 +58,13 @@ def test_a_projector_is_known_by_its_name() -> None:
     assert is_projector_name("a.MMPROJ.GGUF")
     assert not is_projector_name("a.gguf")
     assert not is_projector_name("mmproj.txt")
+
+
+def test_a_folder_of_many_models_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    stem = projectors._stem  # pyright: ignore[reportPrivateUsage]: its calls are the work
+    monkeypatch.setattr(projectors, "_stem", lambda file: (read.append(file), stem(file))[1])
+    models = [f"model-{number}-Q8_0.gguf" for number in range(500)]
+    of = projectors.projectors_among([*models, "mmproj-model-7-f16.gguf"])
+    assert [model for model in models if of(model)] == ["model-7-Q8_0.gguf"]
+    assert len(read) <= 2 * len(models) + 1
