@@ -63,7 +63,12 @@ def test_a_projector_is_known_by_its_name() -> None:
 def test_a_folder_of_many_models_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
     stem = projectors._stem  # pyright: ignore[reportPrivateUsage]: its calls are the work
-    monkeypatch.setattr(projectors, "_stem", lambda file: (read.append(file), stem(file))[1])
+
+    def counted(file: str) -> str:
+        read.append(file)
+        return stem(file)
+
+    monkeypatch.setattr(projectors, "_stem", counted)
     models = [f"model-{number}-Q8_0.gguf" for number in range(500)]
     of = projectors.projectors_among([*models, "mmproj-model-7-f16.gguf"])
     assert [model for model in models if of(model)] == ["model-7-Q8_0.gguf"]
