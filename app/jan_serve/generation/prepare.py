@@ -211,9 +211,9 @@ class RequestPreparer:
         override = self._profile(model, requested).template
         return template_of(model, templates, override, with_tools=with_tools)
 
-    async def compile(self, constraint: Constraint) -> CompiledGrammar:
-        """As GrammarCache.compile."""
-        return await self._grammars.compile(constraint)
+    async def compile_to_show(self, constraint: Constraint) -> CompiledGrammar:
+        """As GrammarCache.compile, with its GBNF."""
+        return await self._grammars.compile(constraint, with_gbnf=True)
 
     def _profile(self, model: str, requested: str | None) -> ModelProfile:
         return ModelProfile() if self._profile_of is None else self._profile_of(model, requested)
