@@ -11,8 +11,8 @@ from pathlib import Path
 
 import msgspec
 
-from jan_serve.core.model_parts import ModelParts
-from jan_serve.core.model_source import ModelSource
+from jan_serve.core.models.model_parts import ModelParts
+from jan_serve.core.models.model_source import ModelSource
 from jan_serve.errors import ModelNotFound
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.store.memory.footprint import Footprint

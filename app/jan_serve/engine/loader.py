@@ -12,8 +12,8 @@ import msgspec
 import psutil
 
 from jan_serve.core.default_context import MIN_DEFAULT_N_CTX, default_n_ctx
-from jan_serve.core.model_facts import DeviceInfo, ModelFacts
-from jan_serve.core.placement import LlamaPlacement
+from jan_serve.core.models.model_facts import DeviceInfo, ModelFacts
+from jan_serve.core.models.placement import LlamaPlacement
 from jan_serve.engine import memory_fit
 from jan_serve.engine.adapters import Adapters
 from jan_serve.engine.cache.model_identity import model_parts

@@ -11,8 +11,8 @@ import msgspec
 
 from jan_serve.core.default_context import MIN_DEFAULT_N_CTX, WANTED_N_CTX, default_n_ctx
 from jan_serve.core.kv_types import BYTES_PER_ELEMENT
-from jan_serve.core.model_facts import DeviceInfo
-from jan_serve.core.placement import LlamaPlacement, PlacedPart, PlacementOptions
+from jan_serve.core.models.model_facts import DeviceInfo
+from jan_serve.core.models.placement import LlamaPlacement, PlacedPart, PlacementOptions
 from jan_serve.errors import InsufficientMemory, SettingsError
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.placement.machine import Device

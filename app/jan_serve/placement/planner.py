@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from jan_serve.core.placement import PlacementOptions
+from jan_serve.core.models.placement import PlacementOptions
 from jan_serve.placement.machine import MAIN_MEMORY_SPEED, Device, in_order, usable
 from jan_serve.placement.workload import Workload
 

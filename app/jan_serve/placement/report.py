@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from jan_serve.core.placement import PlacedPart
+from jan_serve.core.models.placement import PlacedPart
 from jan_serve.placement.planner import Plan, Planner
 from jan_serve.placement.workload import Workload
 

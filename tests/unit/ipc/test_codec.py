@@ -12,8 +12,8 @@ from jan_serve.core.constraint import CompiledGrammar
 from jan_serve.core.engine_stats import EngineStats
 from jan_serve.core.events import Timings, TokenInfo, TokenLogprob
 from jan_serve.core.media import AudioPiece, ImagePiece
-from jan_serve.core.model_parts import LayerParts, ModelParts
-from jan_serve.core.placement import PlacementOptions
+from jan_serve.core.models.model_parts import LayerParts, ModelParts
+from jan_serve.core.models.placement import PlacementOptions
 from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.errors import ProtocolError
 from jan_serve.ipc import codec

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jan_serve.core.placement import PlacementOptions
+from jan_serve.core.models.placement import PlacementOptions
 from jan_serve.placement.machine import Device
 from jan_serve.placement.planner import Plan, Planner
 from jan_serve.placement.workload import ContextSizes, Workload

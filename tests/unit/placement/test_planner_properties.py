@@ -7,8 +7,8 @@ import random
 
 import msgspec
 
-from jan_serve.core.model_parts import LayerParts, ModelParts
-from jan_serve.core.placement import PlacementOptions
+from jan_serve.core.models.model_parts import LayerParts, ModelParts
+from jan_serve.core.models.placement import PlacementOptions
 from jan_serve.placement.machine import MAIN_MEMORY_SPEED, Device
 from jan_serve.placement.planner import Plan, Planner, Run
 from jan_serve.placement.workload import ContextSizes, Workload

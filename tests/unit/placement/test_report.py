@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jan_serve.core.placement import PlacedPart
+from jan_serve.core.models.placement import PlacedPart
 from jan_serve.placement.report import advice, lines
 
 GIB = 1 << 30

@@ -14,7 +14,7 @@ import psutil
 
 from jan_serve.cli.server.cgroup_memory import cgroup_memory_left
 from jan_serve.cli.server.probe import ProbeFailed, probe_engine
-from jan_serve.core.model_facts import DeviceInfo
+from jan_serve.core.models.model_facts import DeviceInfo
 from jan_serve.resources import bundled_packages
 from jan_serve.store.memory.free_memory import FreeMemory
 

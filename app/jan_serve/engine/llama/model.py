@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
-from jan_serve.core.placement import LlamaPlacement
+from jan_serve.core.models.placement import LlamaPlacement
 from jan_serve.engine.llama.bindings import lib
 from jan_serve.engine.llama.placement_params import placement_params
 from jan_serve.engine.llama.vocab import Vocab

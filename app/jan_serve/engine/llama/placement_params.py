@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any, Final
 
-from jan_serve.core.placement import LlamaPlacement
+from jan_serve.core.models.placement import LlamaPlacement
 from jan_serve.engine.llama import backend
 from jan_serve.engine.llama.bindings import lib
 from jan_serve.errors import SettingsError

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from jan_serve.core.model_parts import LayerParts, ModelParts
+from jan_serve.core.models.model_parts import LayerParts, ModelParts
 from jan_serve.errors import SettingsError
 from jan_serve.store.gguf.gguf_header import ArrayValue, GgufHeader, TensorInfo
 

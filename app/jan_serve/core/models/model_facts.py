@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from jan_serve.core.placement import PlacedPart
+from jan_serve.core.models.placement import PlacedPart
 
 
 class DeviceInfo(msgspec.Struct, frozen=True, kw_only=True):
