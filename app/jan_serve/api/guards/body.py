@@ -51,7 +51,7 @@ class BodyGuard(Guard):
         return MAX_UPLOAD_BYTES if is_below(scope["path"], self._upload_paths) else self._max_bytes
 
     def check(self, scope: Scope) -> None:
-        """Raises 413 or 415. A body gets the type of JSON, which `curl -d` does not send, unless a web page sends it."""
+        """Raises 413 or 415. What programs send gets the type of JSON, which `curl -d` does not send."""
         lengths = header_values(scope, b"content-length")
         limit = self._max_of(scope)
         if any(value.isdigit() and int(value[:20]) > limit for value in lengths):
