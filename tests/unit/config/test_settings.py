@@ -37,6 +37,8 @@ WRONG_FLAGS: list[tuple[dict[str, Any], str]] = [
     ({"host": ""}, "--host: host must have at least 1 character"),
     ({"host": "a b"}, "neither an IP address nor a host name"),
     ({"host": "http://x"}, "neither an IP address nor a host name"),
+    ({"rpc": ["host"]}, "'host' is not HOST:PORT"),
+    ({"rpc": ["host:0"]}, "'host:0' is not HOST:PORT"),
     ({"n_gpu_layers": "some"}, "'auto' or 'all'"),
     ({"n_gpu_layers": "-3"}, "greater than or equal to 0"),
     ({"flash_attn": "maybe"}, "'auto', 'on' or 'off'"),
