@@ -102,7 +102,8 @@ def load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedMode
 def _load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedModel:
     started = time.monotonic()
     settings = request.settings
-    missing = connect_peers(settings.rpc)
+    on_cpu = settings.placement.n_gpu_layers == 0 or (settings.device or "").lower() == "cpu"
+    missing = {} if on_cpu else connect_peers(settings.rpc)
     devices = backend.devices()
     plan = plan_devices(
         settings, backend.accelerators(), psutil.virtual_memory().total, _extra_bytes(settings), missing

@@ -161,8 +161,8 @@ class Planner:
         return Run(device, first, end, experts)
 
     def pipelined(self, *, whole: bool) -> bool:
-        """Whether several devices compute parts of a batch at once: not beside overridden tensors (llama_context)."""
-        return len(self.devices) > 1 and (whole or not self._work.parts.has_experts)
+        """Whether several devices compute parts of a batch at once: only of models that are on devices as a whole."""
+        return len(self.devices) > 1 and whole
 
     def _copies(self, first: int, end: int, *, whole: bool) -> bool:
         return self.pipelined(whole=whole) and (first, end) != (0, self._work.n_units)
@@ -257,19 +257,19 @@ class Planner:
         bounds[-1] = units
         return bounds
 
-    def _of_bounds(self, bounds: Sequence[int], *, fits: bool = True) -> Plan | None:
+    def _of_bounds(self, bounds: Sequence[int], *, fits: bool = True, whole: bool = False) -> Plan | None:
         runs: list[Run] = []
         for index, (first, end) in enumerate(pairwise(bounds)):
             if first == end:
                 continue
-            run = self._run(index, first, end, whole=False, fits=fits)
+            run = self._run(index, first, end, whole=whole, fits=fits)
             if run is None:
                 return None
             runs.append(run)
         main = self._main_fixed() + self._work.compute(blocks=True, output=False)
         main += self._main_units(0, bounds[0]) + sum(self._run_main(run) for run in runs)
         cost = self._main_cost(0, bounds[0]) + sum(self._run_cost(run) for run in runs)
-        plan = Plan(tuple(runs), cost, main, pipelined=self.pipelined(whole=False))
+        plan = Plan(tuple(runs), cost, main, pipelined=self.pipelined(whole=whole))
         return plan if not fits or main <= self._main_free else None
 
     def _by_split(self, layers: int | None) -> Plan | None:
@@ -277,7 +277,11 @@ class Planner:
         split = [*self._options.tensor_split, *([0.0] * len(self.devices))][: len(self.devices)]
         shares = self._proportions(split if any(split) else [1.0] * len(self.devices))
         counts = [layers] if layers is not None else range(self._work.n_units, 0, -1)
-        plans = [self._of_bounds(self._bounds(count, shares)) for count in counts]
+        plans = [
+            self._of_bounds(bounds, whole=whole)
+            for bounds in (self._bounds(count, shares) for count in counts)
+            for whole in ((True, False) if bounds[0] == 0 else (False,))
+        ]
         best = min((plan for plan in plans if plan is not None), key=lambda plan: plan.cost_s, default=None)
         if best is None and layers is None:
             plan = self._in_main_memory()
