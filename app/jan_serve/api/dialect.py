@@ -17,7 +17,7 @@ from jan_serve.api.metrics import Metrics
 from jan_serve.api.model_store import ModelStore
 from jan_serve.api.routes.health import Health
 from jan_serve.api.served_models import ServedModels
-from jan_serve.core.listed_model import ListedModel
+from jan_serve.core.models.listed_model import ListedModel
 from jan_serve.generation.deadline import RunningRequests
 from jan_serve.generation.prepare import RequestPreparer
 

@@ -63,7 +63,7 @@ class SpecialText(msgspec.Struct, frozen=True):
 class CompiledGrammar(msgspec.Struct, frozen=True):
     """A parsed and checked grammar for the engine.
 
-    gbnf: to show. lark: the same language, which llguidance executes.
+    lark: for llguidance. gbnf: the same language, to show; empty where nobody asked for it.
     specials: the rules that `lark` leaves undefined.
     """
 

@@ -13,7 +13,7 @@ import psutil
 
 from jan_serve.core.default_context import MIN_DEFAULT_N_CTX, default_n_ctx
 from jan_serve.core.kv_types import BYTES_PER_ELEMENT
-from jan_serve.core.model_facts import DeviceInfo, ModelFacts
+from jan_serve.core.models.model_facts import DeviceInfo, ModelFacts
 from jan_serve.engine import memory_fit
 from jan_serve.engine.adapters import Adapters
 from jan_serve.engine.cache.model_identity import model_parts

@@ -1,4 +1,4 @@
-"""Fits a model into memory: the layers on a device, and the context length."""
+"""Fits a model into memory: device placement (how many layers go to a device), and the context length."""
 
 from __future__ import annotations
 

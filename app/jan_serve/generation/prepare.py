@@ -15,7 +15,7 @@ from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.detect import detect_format, knows_tools
 from jan_serve.core.constraint import CompiledGrammar, Constraint
 from jan_serve.core.messages import Tool
-from jan_serve.core.model_facts import ModelFacts
+from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.request import (
     ChatPrompt,
     GenerationRequest,
@@ -211,9 +211,9 @@ class RequestPreparer:
         override = self._profile(model, requested).template
         return template_of(model, templates, override, with_tools=with_tools)
 
-    async def compile(self, constraint: Constraint) -> CompiledGrammar:
-        """As GrammarCache.compile."""
-        return await self._grammars.compile(constraint)
+    async def compile_to_show(self, constraint: Constraint) -> CompiledGrammar:
+        """As GrammarCache.compile, with its GBNF."""
+        return await self._grammars.compile(constraint, with_gbnf=True)
 
     def _profile(self, model: str, requested: str | None) -> ModelProfile:
         return ModelProfile() if self._profile_of is None else self._profile_of(model, requested)

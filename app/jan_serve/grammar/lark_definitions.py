@@ -12,6 +12,7 @@ from jan_serve.grammar.lark_layout import PARAMETER
 from jan_serve.grammar.print_lark import LarkText
 
 _PIECES: Final = re.compile(r'"(?:[^"\\]|\\.)*"|/(?:[^/\\]|\\.)*/|[A-Za-z_]\w*')
+_CHARACTER: Final = re.compile(r'"(?:[^"\\]|\\(?:u[0-9a-f]{4}|[^u]))"')
 _HASH_BYTES: Final = 8
 _IN_CYCLE: Final = "@"
 
@@ -33,15 +34,35 @@ def by_content(lark: LarkText) -> Definitions:
     names: dict[str, str] = dict(special)
     for group in components("start", uses.__getitem__):
         names.update(_names_of(group, bodies, uses, names))
+    named = {
+        names[name] + header[len(name) :]: _renamed(body, names)
+        for header, body in lines
+        if (name := header.removesuffix(PARAMETER)) in names
+    }
     return Definitions(
         names["start"],
-        {
-            names[name] + header[len(name) :]: _renamed(body, names)
-            for header, body in lines
-            if (name := header.removesuffix(PARAMETER)) in names
-        },
+        _with_named_characters(named),
         tuple((special[rule], text) for rule, text in lark.specials),
     )
+
+
+def _with_named_characters(bodies: Mapping[str, str]) -> dict[str, str]:
+    """The definitions with a rule for each text of one character in a rule: llguidance counts every text in a rule as
+    another symbol, and references to a rule not at all."""
+    characters: dict[str, str] = {}
+
+    def named(piece: re.Match[str]) -> str:
+        text = piece[0]
+        if text[0] != '"' or not _CHARACTER.fullmatch(text):
+            return text
+        name = "c_" + text[1:-1].encode("utf-8").hex()
+        characters[name] = text
+        return name
+
+    written = {
+        header: body if header[0].isupper() else _PIECES.sub(named, body) for header, body in bodies.items()
+    }
+    return written | characters
 
 
 def _names_of(

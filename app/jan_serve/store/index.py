@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from jan_serve.core.listed_model import HeaderFacts
+from jan_serve.core.models.listed_model import HeaderFacts
 from jan_serve.store.files.atomic_file import write_atomically
 from jan_serve.store.files.exhaustion import raise_if_exhausted
 from jan_serve.store.versions import LaterVersion, Steps, latest, upgrade

@@ -19,8 +19,8 @@ from typing import Final
 
 import msgspec
 
-from jan_serve.core.listed_model import HeaderFacts
-from jan_serve.core.variant import Variant
+from jan_serve.core.models.listed_model import HeaderFacts
+from jan_serve.core.models.variant import Variant
 from jan_serve.errors import InvalidModel, InvalidRequest, ModelNotFound, SettingsError
 from jan_serve.store.configured_names import ConfiguredEntries, ConfiguredNames
 from jan_serve.store.files.exhaustion import raise_if_exhausted

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from jan_serve.core.variant import Variant
+from jan_serve.core.models.variant import Variant
 from jan_serve.store.files.atomic_file import write_atomically
 from jan_serve.store.files.exhaustion import raise_if_exhausted
 from jan_serve.store.index import STATE_FOLDER

@@ -32,6 +32,7 @@ from jan_serve.grammar.ast import Expr, Grammar, Literal, RuleRef, choice, repea
 from jan_serve.grammar.builder import RuleBuilder
 from jan_serve.grammar.compose import Composer, embed
 from jan_serve.grammar.json_schema.arguments import ArgumentNotation, ArgumentSlot, translate_arguments
+from jan_serve.grammar.layout import has_layouts, with_optional_spaces
 
 _REFUSALS: Final = (UnsupportedSchema, InvalidSchema, UnsupportedPattern, GrammarTooComplex)
 _KEY: Final = r"[A-Za-z_][A-Za-z0-9_-]{0,63}"
@@ -59,8 +60,8 @@ def tool_grammar(
 ) -> ToolGrammar:
     """The arguments of one tool. A schema that cannot be enforced becomes less, with a warning.
 
-    whitespace: of JSON in the arguments. strict: raise UnsupportedSchema, InvalidSchema, UnsupportedPattern or
-    GrammarTooComplex instead.
+    whitespace: of JSON in the arguments, on one line where it is `consistent`. strict: raise UnsupportedSchema,
+    InvalidSchema, UnsupportedPattern or GrammarTooComplex instead.
     """
     translated, warnings = tool_arguments(chat_format, parameters, strict=strict, whitespace=whitespace)
     return ToolGrammar(print_piece(translated, tokens=not has_free_text(chat_format)), warnings)
@@ -98,6 +99,14 @@ def has_free_text(chat_format: ChatFormat) -> bool:
 
 
 def _translated(
+    chat_format: ChatFormat, schema: Any, whitespace: Whitespace
+) -> tuple[Grammar, tuple[str, ...]]:
+    grammar, warnings = _in_any_layout(chat_format, schema, whitespace)
+    # The parts of many tools share one grammar, whose size is limited; indented arguments are rare.
+    return with_optional_spaces(grammar) if has_layouts(grammar) else grammar, warnings
+
+
+def _in_any_layout(
     chat_format: ChatFormat, schema: Any, whitespace: Whitespace
 ) -> tuple[Grammar, tuple[str, ...]]:
     syntax = chat_format.calls.arguments

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from jan_serve.core.listed_model import HeaderFacts
+from jan_serve.core.models.listed_model import HeaderFacts
 from jan_serve.errors import InvalidModel
 from jan_serve.store.gguf.ggml_types import FILE_TYPES
 from jan_serve.store.gguf.gguf_header import ArrayValue, GgufHeader, read_gguf_header

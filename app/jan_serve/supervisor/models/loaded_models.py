@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from jan_serve.core.model_facts import ModelFacts
-from jan_serve.core.model_source import ModelSource
+from jan_serve.core.models.model_facts import ModelFacts
+from jan_serve.core.models.model_source import ModelSource
 from jan_serve.errors import JanServeError, ModelFailed
 from jan_serve.store.memory.footprint import Footprint
 from jan_serve.supervisor.limits import ManagerLimits

@@ -11,8 +11,8 @@ from enum import StrEnum
 
 import msgspec
 
-from jan_serve.core.model_facts import ModelFacts
-from jan_serve.core.model_source import ModelSource
+from jan_serve.core.models.model_facts import ModelFacts
+from jan_serve.core.models.model_source import ModelSource
 from jan_serve.ipc.messages import LoadModel
 from jan_serve.store.memory.footprint import Footprint
 from jan_serve.supervisor.models.eviction import MemoryUse, Occupant

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from jan_serve.core.model_facts import ModelFacts
+from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.errors import InvalidModel, JanServeError
 from jan_serve.ipc.messages import EmbedRequest, EngineRequest, EngineSettings, LoadModel

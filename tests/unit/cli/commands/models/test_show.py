@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.core.listed_model import HeaderFacts
+from jan_serve.core.models.listed_model import HeaderFacts
 from jan_serve.store.index import FileRecord, ModelIndex, ModelRecord, Source
 from tests.unit.cli.conftest import Run
 from tests.unit.store.gguf_builder import GgufBytes, Tensor, string_key, uint_key

@@ -33,9 +33,9 @@ from jan_serve.api.http.replies import json_reply
 from jan_serve.api.http.request_record import record_of
 from jan_serve.api.http.sse import EventStream, frames_of, resumed
 from jan_serve.api.model_store import ModelStore
-from jan_serve.core.model_details import ModelDetails
+from jan_serve.core.models.model_details import ModelDetails
+from jan_serve.core.models.variant import Variant
 from jan_serve.core.pull_step import PullStep
-from jan_serve.core.variant import Variant
 from jan_serve.errors import ModelNotFound
 from jan_serve.generation.closing import closing
 
