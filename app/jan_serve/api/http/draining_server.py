@@ -30,8 +30,8 @@ _TICK_S: Final = 1.0
 class DrainingServer(uvicorn.Server, ABC):
     """First SIGTERM or SIGINT: new requests are rejected, running ones get `drain_s`. Second: everything ends now.
 
-    SIGHUP, the end of a terminal, does the same unless it is ignored (nohup). Does not re-raise the signal: a server that
-    stops on request exits with status 0.
+    SIGHUP, the end of a terminal, does the same unless it is ignored (nohup). Does not re-raise the signal: a server
+    that stops on request exits with status 0.
     """
 
     def __init__(

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from jan_serve.core.variant import Variant
+from jan_serve.core.models.variant import Variant
 from jan_serve.errors import JanServeError, Unavailable
 from jan_serve.store.gguf.gguf_header import read_gguf_header
 from jan_serve.store.index import FileRecord, ModelIndex, ModelRecord, Source
