@@ -51,7 +51,7 @@ _seconds, _nanoseconds = time.time, time.time_ns
 time.time = lambda: _seconds() + struct.unpack("<q", _offset[:8])[0]
 time.time_ns = lambda: _nanoseconds() + struct.unpack("<q", _offset[:8])[0] * 10**9
 """
-"""Every process of the server imports it at its start (`sitecustomize`): the file's seconds are added to the wall clock."""
+"""Every process of the server imports it at its start (`sitecustomize`): the file has seconds that are added."""
 _DISK_MIB: Final = 48
 
 
