@@ -228,7 +228,6 @@ def _middleware(
             envelopes=envelopes,
             lifecycle=lifecycle,
             max_bytes=settings.max_body_bytes,
-            json_paths=[path for dialect in dialects for path in dialect.json_paths],
             upload_paths=[path for dialect in dialects for path in dialect.upload_paths],
         ),
         *(middleware for dialect in dialects for middleware in dialect.middleware),

@@ -34,15 +34,13 @@ class BodyGuard(Guard):
         envelopes: Envelopes,
         lifecycle: Lifecycle,
         max_bytes: int,
-        json_paths: Iterable[str] = (),
         upload_paths: Iterable[str] = (),
     ) -> None:
-        """json_paths, upload_paths: see Dialect."""
+        """upload_paths: see Dialect."""
         super().__init__(app, envelopes)
         self._max_bytes = max_bytes
         self._timeout_s = BODY_TIMEOUT_S
         self._lifecycle = lifecycle
-        self._json_paths = tuple(json_paths)
         self._upload_paths = tuple(upload_paths)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -57,7 +55,7 @@ class BodyGuard(Guard):
         return MAX_UPLOAD_BYTES if is_below(scope["path"], self._upload_paths) else self._max_bytes
 
     def check(self, scope: Scope) -> None:
-        """Raises 413 or 415. A body that is JSON whatever its type says gets the type of JSON."""
+        """Raises 413 or 415. What programs send gets the type of JSON, which `curl -d` does not send."""
         lengths = header_values(scope, b"content-length")
         limit = self._max_of(scope)
         if any(value.isdigit() and int(value[:20]) > limit for value in lengths):
@@ -72,12 +70,10 @@ class BodyGuard(Guard):
         if scope["method"] in SAFE_METHODS:
             return
         if not _is_from_page(scope):
-            if is_below(scope["path"], self._upload_paths):
-                return
-            if is_below(scope["path"], self._json_paths):
+            if not is_below(scope["path"], self._upload_paths):
                 others = [header for header in scope["headers"] if header[0] != b"content-type"]
                 scope["headers"] = [*others, (b"content-type", b"application/json")]
-                return
+            return
         # Web pages can send any other type without a preflight (CORS-safelisted types).
         types = header_values(scope, b"content-type")
         has_body = bool(header_values(scope, b"transfer-encoding")) or any(value != b"0" for value in lengths)
