@@ -15,7 +15,7 @@ from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.detect import detect_format, knows_tools
 from jan_serve.core.constraint import CompiledGrammar, Constraint
 from jan_serve.core.messages import Tool
-from jan_serve.core.model_facts import ModelFacts
+from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.request import (
     ChatPrompt,
     GenerationRequest,

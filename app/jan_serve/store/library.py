@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from jan_serve.core.calibration import Calibration
-from jan_serve.core.listed_model import HeaderFacts, ListedModel
-from jan_serve.core.model_source import MAX_ADAPTERS
-from jan_serve.core.variant import Variant
+from jan_serve.core.models.listed_model import HeaderFacts, ListedModel
+from jan_serve.core.models.model_source import MAX_ADAPTERS
+from jan_serve.core.models.variant import Variant
 from jan_serve.errors import InvalidRequest, JanServeError, ModelNotFound
 from jan_serve.store.blobs import Blobs
 from jan_serve.store.calibrations import CalibrationIndex

@@ -13,8 +13,8 @@ import msgspec
 from jan_serve.config import ModelBook, ModelOptions, ModelSettings, Settings, engine_settings
 from jan_serve.config.model_settings import LIVE_OPTIONS
 from jan_serve.core.messages import Message
-from jan_serve.core.model_source import ModelSource
-from jan_serve.core.variant import Variant
+from jan_serve.core.models.model_source import ModelSource
+from jan_serve.core.models.variant import Variant
 from jan_serve.errors import InvalidModel, JanServeError
 from jan_serve.generation.profiles import ModelProfile
 from jan_serve.generation.template_choice import TemplateOverride
@@ -127,7 +127,7 @@ class ModelSources:
             type_k=settings.type_k,
             type_v=settings.type_v,
             n_ubatch=settings.n_ubatch,
-            gpu_layers=settings.n_gpu_layers,
+            gpu_layers=settings.placement.n_gpu_layers,
             mapped=settings.use_mmap and not settings.use_mlock,
             flash_attn=settings.flash_attn != "off",
         )

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from jan_serve.core.listed_model import HeaderFacts
+from jan_serve.core.models.listed_model import HeaderFacts
 from jan_serve.errors import JanServeError
 from jan_serve.store.files.disk_space import storage_error
 from jan_serve.store.gguf.model_file import read_model_file

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from jan_serve.core.constraint import JsonSchemaConstraint, Whitespace
-from jan_serve.core.model_facts import SpecialToken
+from jan_serve.core.models.model_facts import SpecialToken
 from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
 from jan_serve.engine.constraint.grammar_factory import GrammarFactory
 from jan_serve.engine.constraint.remembering_executor import RememberingExecutor

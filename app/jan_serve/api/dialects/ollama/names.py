@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from jan_serve.core.listed_model import ListedModel
+from jan_serve.core.models.listed_model import ListedModel
 
 LATEST: Final = ":latest"
 

@@ -10,9 +10,9 @@ from typing import Final
 from jan_serve.api.dialects.ollama.models.wire import ListedRow, LoadedRow, OllamaDetails
 from jan_serve.api.dialects.ollama.names import shown_names
 from jan_serve.api.dialects.ollama.render_common import time_text
-from jan_serve.core.listed_model import HeaderFacts, ListedModel
-from jan_serve.core.model_facts import ModelFacts
-from jan_serve.core.model_status import ModelStatus
+from jan_serve.core.models.listed_model import HeaderFacts, ListedModel
+from jan_serve.core.models.model_facts import ModelFacts
+from jan_serve.core.models.model_status import ModelStatus
 
 FOR_EVER: Final = timedelta(days=106_751)
 """Ollama's longest duration, 2^63 nanoseconds."""
@@ -101,4 +101,6 @@ def _left(state: ModelStatus) -> timedelta:
 
 
 def _on_device(taken: int, facts: ModelFacts) -> int:
+    if facts.placement:
+        return min(taken, sum(part.total for part in facts.placement if part.kind != "cpu"))
     return taken * min(facts.n_gpu_layers, facts.n_layer) // facts.n_layer if facts.n_layer else 0

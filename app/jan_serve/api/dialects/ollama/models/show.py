@@ -10,9 +10,9 @@ from jan_serve.api.dialects.ollama.models.listing import details, modified_at
 from jan_serve.api.dialects.ollama.models.wire import OllamaShowReply
 from jan_serve.api.dialects.ollama.names import shown_names
 from jan_serve.chat.detect import knows_thoughts
-from jan_serve.core.listed_model import ListedModel
-from jan_serve.core.model_details import ModelDetails
-from jan_serve.core.variant import Variant
+from jan_serve.core.models.listed_model import ListedModel
+from jan_serve.core.models.model_details import ModelDetails
+from jan_serve.core.models.variant import Variant
 
 _LONG_ARRAY: Final = 5
 _LEFT_OUT: Final = ("general.name", "tokenizer.chat_template")

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from jan_serve.api.dialects.ollama.models.show import capabilities, parameter_lines, shown
-from jan_serve.core.listed_model import HeaderFacts
-from jan_serve.core.model_details import ModelDetails, TensorFacts
-from jan_serve.core.variant import Variant, VariantMessage
+from jan_serve.core.models.listed_model import HeaderFacts
+from jan_serve.core.models.model_details import ModelDetails, TensorFacts
+from jan_serve.core.models.variant import Variant, VariantMessage
 from tests.unit.api.dialects.ollama.test_names import listed
 
 LLAMA = {"general.architecture": "llama", "llama.context_length": 8192}
