@@ -13,7 +13,7 @@ from fastapi import APIRouter, FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 
@@ -226,8 +226,8 @@ def _middleware(
         Middleware(
             BodyGuard,
             envelopes=envelopes,
+            lifecycle=lifecycle,
             max_bytes=settings.max_body_bytes,
-            json_paths=[path for dialect in dialects for path in dialect.json_paths],
             upload_paths=[path for dialect in dialects for path in dialect.upload_paths],
         ),
         *(middleware for dialect in dialects for middleware in dialect.middleware),
@@ -254,7 +254,7 @@ def _exception_handlers(
     async def unrouted(request: Request, error: HTTPException) -> Response:
         return answer(request, _routing_problem(request, error, routes))
 
-    async def gone(request: Request, error: ClientGone) -> Response:
+    async def gone(request: Request, error: ClientGone | ClientDisconnect) -> Response:
         return Response(status_code=CLIENT_CLOSED)
 
     return {
@@ -263,6 +263,7 @@ def _exception_handlers(
         RequestValidationError: invalid,
         HTTPException: unrouted,
         ClientGone: gone,
+        ClientDisconnect: gone,  # inside its body
     }
 
 

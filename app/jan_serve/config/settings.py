@@ -15,8 +15,9 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
 
 from jan_serve.config.access_options import ACCESS_GROUP, AccessOptions
+from jan_serve.config.flags import MEMORY_GROUP, MODEL_GROUP, Flag
 from jan_serve.config.fleet_options import FLEET_GROUP, FleetOptions
-from jan_serve.config.model_options import MEMORY_GROUP, MODEL_GROUP, Flag, ModelOptions
+from jan_serve.config.model_options import ModelOptions
 from jan_serve.config.tgi_options import TGI_GROUP, TgiOptions
 from jan_serve.config.value_types import (
     HOST_NAME,

@@ -322,6 +322,7 @@ def probe() -> None:
     facts = {
         **backend.build_features(),
         "devices": [msgspec.to_builtins(device) for device in backend.devices()],
+        "accelerators": [msgspec.to_builtins(device) for device in backend.accelerators()],
     }
     sys.stdout.write(json.dumps(facts) + "\n")
     sys.stdout.flush()

@@ -18,6 +18,7 @@ import msgspec
 
 from jan_serve.core.models.listed_model import HeaderFacts
 from jan_serve.store.files.atomic_file import write_atomically
+from jan_serve.store.files.exhaustion import raise_if_exhausted
 from jan_serve.store.versions import LaterVersion, Steps, latest, upgrade
 
 STATE_FOLDER: Final = ".jan-serve"
@@ -84,11 +85,12 @@ class ModelIndex:
         self._read: dict[str, tuple[tuple[int, int], ModelRecord | None]] = {}
 
     def records(self) -> dict[str, ModelRecord]:
-        """All readable records by model name. Reads only changed files."""
+        """All readable records by model name. Reads only changed files. Raises Unavailable."""
         try:
             with os.scandir(self._folder) as folder:
                 entries = [entry for entry in folder if entry.name.endswith(".json")]
-        except OSError:
+        except OSError as error:
+            raise_if_exhausted(error)
             return {}
         found: dict[str, ModelRecord] = {}
         with self._lock:
@@ -136,6 +138,8 @@ def _read_record(path: Path) -> ModelRecord | None:
     except LaterVersion:
         return None
     except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        if isinstance(error, OSError):
+            raise_if_exhausted(error)
         _log.warning(
             "a record of the model index cannot be read", extra={"file": path.name, "reason": str(error)}
         )

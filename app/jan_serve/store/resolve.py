@@ -25,6 +25,7 @@ from jan_serve.core.models.listed_model import HeaderFacts
 from jan_serve.core.models.variant import Variant
 from jan_serve.errors import InvalidModel, InvalidRequest, ModelNotFound, SettingsError
 from jan_serve.store.configured_names import ConfiguredEntries, ConfiguredNames
+from jan_serve.store.files.exhaustion import raise_if_exhausted
 from jan_serve.store.gguf.model_file import ModelFile, PartName, read_model_file
 from jan_serve.store.gguf.projector_file import ProjectorFile, read_projector
 from jan_serve.store.index import FileRecord, ModelIndex, ModelRecord, Source
@@ -304,7 +305,7 @@ class ModelResolver:
 
     def _model_files(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Paths, and the names of the projectors beside each that may be its own."""
-        for folder, subfolders, files in os.walk(self._models_dir):
+        for folder, subfolders, files in os.walk(self._models_dir, onerror=raise_if_exhausted):
             relative = Path(folder).relative_to(self._models_dir)
             keep = len(relative.parts) < _MAX_DEPTH
             subfolders[:] = sorted(name for name in subfolders if keep and not name.startswith("."))

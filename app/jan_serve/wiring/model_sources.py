@@ -127,7 +127,7 @@ class ModelSources:
             type_k=settings.type_k,
             type_v=settings.type_v,
             n_ubatch=settings.n_ubatch,
-            gpu_layers=settings.n_gpu_layers,
+            gpu_layers=settings.placement.n_gpu_layers,
             mapped=settings.use_mmap and not settings.use_mlock,
             flash_attn=settings.flash_attn != "off",
         )

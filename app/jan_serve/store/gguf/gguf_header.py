@@ -15,6 +15,7 @@ from typing import BinaryIO, Final
 import msgspec
 
 from jan_serve.errors import InvalidModel
+from jan_serve.store.files.exhaustion import raise_if_exhausted
 from jan_serve.store.gguf.ggml_types import TENSOR_TYPES
 
 MAX_HEADER_BYTES: Final = 512 << 20
@@ -107,12 +108,13 @@ class GgufHeader(msgspec.Struct, frozen=True):
 def read_gguf_header(path: Path) -> GgufHeader:
     """Read and check the header of `path`. Blocks on the disk (about 0.2 s for a vocabulary of 150,000 tokens).
 
-    Raises InvalidModel, also if the file cannot be read.
+    Raises InvalidModel, also if the file cannot be read; Unavailable.
     """
     try:
         with path.open("rb") as file:
             return _HeaderReader(path, file).read()
     except OSError as error:
+        raise_if_exhausted(error)
         raise InvalidModel(f"{path.name}: cannot be read: {error.strerror}") from None
 
 

@@ -29,8 +29,8 @@ def test_sizes_are_counted_per_block(tmp_path: Path) -> None:
     keys = [uint_key("llama.context_length", 4096), string_key("general.name", "A model")]
     path.write_bytes(GgufBytes(keys=keys, tensors=LAYERS, n_layer=2).build())
     model = read_model_file(path)
-    assert model.layer_bytes == (34 + 68, 34)
-    assert model.other_bytes == 34 + 68
+    assert [layer.dense for layer in model.parts.layers] == [34 + 68, 34]
+    assert model.parts.weights == model.tensor_bytes
     assert model.tensor_bytes == 34 * 3 + 68 * 2
     assert (model.architecture, model.name, model.n_ctx_train, model.n_layer) == ("llama", "A model", 4096, 2)
     assert not model.has_chat_template
@@ -86,7 +86,7 @@ def test_split_models_are_added_up(tmp_path: Path) -> None:
     second = write_part(tmp_path, 2, tensors=LAYERS[2:])
     model = read_model_file(first)
     assert model.paths == (first, second)
-    assert model.layer_bytes == (34 + 68, 34)
+    assert [layer.dense for layer in model.parts.layers] == [34 + 68, 34]
     assert model.file_bytes == first.stat().st_size + second.stat().st_size
     write_part(tmp_path, 2, claims=1, tensors=LAYERS[2:])
     with pytest.raises(InvalidModel, match="is not part 2 of 2"):

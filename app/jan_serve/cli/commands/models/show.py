@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from jan_serve.cli.commands.completion import complete_model
+from jan_serve.cli.commands.models.fit import show_fit
 from jan_serve.cli.commands.models.ls import source_text
 from jan_serve.cli.errors import FAILED, CommandError
 from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, store_names
@@ -32,6 +33,12 @@ def show(
     verify: Annotated[
         bool, typer.Option("--verify", help="Verify the SHA-256 digests of the files.")
     ] = False,
+    fit: Annotated[
+        bool,
+        typer.Option(
+            "--fit", help="Show where its parts go on this machine now, and what would make it faster."
+        ),
+    ] = False,
     config: ConfigOption = None,
     models_dir: ModelsDirOption = None,
     as_json: JsonOption = False,
@@ -47,6 +54,9 @@ def show(
         output.raw(text)
         return
     model = resolver.model_file(entry.path, entry.name)
+    if fit:
+        show_fit(name, settings, resolver, output, as_json=as_json)
+        return
     facts = _facts(entry, model, resolver.projector(entry))
     if verify:
         facts["verified"] = _verify(entry, settings.models_dir)

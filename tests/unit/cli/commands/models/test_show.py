@@ -99,3 +99,15 @@ def test_an_unknown_name(run: Run, own_folders: Path) -> None:
     answer = run("show", "none")
     assert (answer.status, answer.out) == (2, "")
     assert "`none` does not exist" in answer.err
+
+
+def test_the_fit_names_main_memory_and_its_sizes(run: Run, model: Path) -> None:
+    plan = run("show", "m-Q4_K_M", "--fit", "--json")
+    assert plan.status == 0, plan.err
+    facts = json.loads(plan.out)
+    assert (facts["n_gpu_layers"], facts["advice"]) == (0, [])
+    (main,) = facts["parts"]
+    assert (main["device"], main["output"]) == ("CPU", True)
+    assert main["weights"] > 0
+    answer = run("show", "m-Q4_K_M", "--fit")
+    assert answer.out.startswith("main memory: ")

@@ -110,4 +110,6 @@ def _left(state: ModelStatus) -> timedelta:
 
 
 def _on_device(taken: int, facts: ModelFacts) -> int:
+    if facts.placement:
+        return min(taken, sum(part.total for part in facts.placement if part.kind != "cpu"))
     return taken * min(facts.n_gpu_layers, facts.n_layer) // facts.n_layer if facts.n_layer else 0
