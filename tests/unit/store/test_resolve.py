@@ -231,18 +231,17 @@ def _replaced_by_folder(path: Path) -> None:
     path.mkdir()
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda path: path.write_bytes(b"GGUF and more"),
-        lambda path: os.utime(path, ns=(1, 1)),
-        lambda path: path.with_name("mmproj-llama-3.2-1b.gguf").touch(),
-        lambda path: ModelIndex(path.parents[1]).put(record_of(path)),
-        lambda path: path.unlink(),
-        _replaced_by_folder,
-    ],
-    ids=["content", "time", "a projector beside it", "a record", "removed", "another kind of file"],
-)
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "content": lambda path: path.write_bytes(b"GGUF and more"),
+    "time": lambda path: os.utime(path, ns=(1, 1)),
+    "a projector beside it": lambda path: path.with_name("mmproj-llama-3.2-1b.gguf").touch(),
+    "a record": lambda path: ModelIndex(path.parents[1]).put(record_of(path)),
+    "removed": lambda path: path.unlink(),
+    "another kind of file": _replaced_by_folder,
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_only_what_changed_is_made_again(folder: Path, change: Callable[[Path], object]) -> None:
     resolver = ModelResolver(folder, index=ModelIndex(folder))
 
