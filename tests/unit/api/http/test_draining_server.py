@@ -30,10 +30,9 @@ async def test_only_a_proxy_on_this_machine_is_believed(
         await send({"type": "http.response.start", "status": 204, "headers": []})
         await send({"type": "http.response.body"})
 
-    config = server_config(app, believes_forwarded=believes)
+    config: Any = server_config(app, believes_forwarded=believes)
     config.load()
-    loaded: Any = config.loaded_app
-    transport = httpx.ASGITransport(loaded, client=(peer, 1))
+    transport = httpx.ASGITransport(config.loaded_app, client=(peer, 1))
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         assert (await client.get("/", headers=FORWARDED)).status_code == 204
     assert seen == [("192.168.1.7", "https") if is_this_machine and believes else (peer, "http")]
