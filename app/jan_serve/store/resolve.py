@@ -205,7 +205,7 @@ class ModelResolver:
         if self._index is not None and entry.origin == "models folder" and entry.record is None:
             # Without a record, the header is read again next time.
             with contextlib.suppress(OSError):
-                self._index.put(_folder_record(entry, facts, self._models_dir))
+                self._index.add(_folder_record(entry, facts, self._models_dir))
         return facts
 
     def projector(self, entry: ModelEntry) -> ProjectorFile | None:
