@@ -88,7 +88,8 @@ class ModelIndex:
     def records(self) -> dict[str, ModelRecord]:
         """All readable records by model name. Reads only changed files. Raises Unavailable."""
         try:
-            entries = [entry for entry in os.scandir(self._folder) if entry.name.endswith(".json")]
+            with os.scandir(self._folder) as folder:
+                entries = [entry for entry in folder if entry.name.endswith(".json")]
         except OSError as error:
             raise_if_exhausted(error)
             return {}
@@ -102,10 +103,13 @@ class ModelIndex:
                     continue
                 stamp = (status.st_mtime_ns, status.st_size)
                 cached = known.get(entry.name)
-                record = cached[1] if cached and cached[0] == stamp else _read_record(Path(entry.path))
-                self._read[entry.name] = (stamp, record)
-                if record is not None and _file_name(record.name) == entry.name:
-                    found[record.name] = record
+                if cached is None or cached[0] != stamp:
+                    record = _read_record(Path(entry.path))
+                    is_own = record is not None and _file_name(record.name) == entry.name
+                    cached = stamp, record if is_own else None
+                self._read[entry.name] = cached
+                if cached[1] is not None:
+                    found[cached[1].name] = cached[1]
         return found
 
     def put(self, record: ModelRecord) -> None:
