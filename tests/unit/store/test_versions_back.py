@@ -19,8 +19,8 @@ from jan_serve.store.model_entry import ModelEntry
 from jan_serve.store.resolve import ModelResolver
 from jan_serve.store.self_checks import SelfChecks
 from jan_serve.store.variants import VariantIndex
+from tests.unit.core.test_self_check import OLD
 from tests.unit.store.gguf_builder import GgufBytes
-from tests.unit.store.test_self_checks import OLD
 
 RECORD = ModelRecord(
     name="m",

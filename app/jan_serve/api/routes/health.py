@@ -19,7 +19,7 @@ from jan_serve.api.http.replies import json_reply
 from jan_serve.api.lifecycle import Lifecycle
 from jan_serve.api.metrics import CONTENT_TYPE, Metrics
 from jan_serve.api.served_models import ServedModels
-from jan_serve.store.self_checks import SelfCheck
+from jan_serve.core.self_check import SelfCheck
 
 
 class ModelHealth(BaseModel):
