@@ -73,12 +73,10 @@ def nothing(content: MutableMapping[str, Any]) -> None:
     """A step to a format that changed no field."""
 
 
-def without(key: str, record: object) -> object:
+def without(key: str, record: object) -> dict[str, Any] | None:
     """The fields but for the format's number."""
-    fields = msgspec.to_builtins(record)
-    return (
-        {name: value for name, value in fields.items() if name != key} if isinstance(fields, dict) else fields
-    )
+    fields: dict[str, Any] | None = msgspec.to_builtins(record)
+    return None if fields is None else {name: value for name, value in fields.items() if name != key}
 
 
 def of_later_format(path: Path, key: str) -> None:
