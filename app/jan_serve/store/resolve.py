@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import itertools
 import logging
+import operator
 import os
 import threading
 import time
@@ -47,6 +49,10 @@ _SUFFIX: Final = ".gguf"
 
 _log: Final = logging.getLogger(__name__)
 
+_FileKey = tuple[int, int, int, tuple[str, ...], ModelRecord | None]
+"""Mode, bytes, time of the last change, projectors beside the file and its record: what its entry is made of."""
+_name_of: Final = operator.attrgetter("name")
+
 
 class DefaultModel(msgspec.Struct, frozen=True):
     """The model of requests that name none. reason: for people. entry: None if there is no model."""
@@ -82,6 +88,8 @@ class ModelResolver:
         self._headers: dict[tuple[str, int, int], ModelFile] = {}
         self._projectors: dict[tuple[str, int, int], ProjectorFile | None] = {}
         self._beside_builtin = _projectors_beside(builtin[1]) if builtin is not None else ()
+        self._scanned: dict[str, tuple[_FileKey, ModelEntry]] = {}
+        """The files of the last scan, by path."""
         self._lock = threading.Lock()
         self._named = self._entry_of_path(default) if default is not None else None
         self._default_name = self._named.name if self._named else default
@@ -94,7 +102,7 @@ class ModelResolver:
         found: dict[str, ModelEntry] = {}
         if self._named is not None:
             found[self._named.name] = self._named
-        for entry in sorted(self._scan(), key=lambda entry: entry.name):
+        for entry in sorted(self._scan(), key=_name_of):
             found.setdefault(entry.name, entry)
         if self._builtin is not None:
             name, path = self._builtin
@@ -205,7 +213,7 @@ class ModelResolver:
         if self._index is not None and entry.origin == "models folder" and entry.record is None:
             # Without a record, the header is read again next time.
             with contextlib.suppress(OSError):
-                self._index.put(_folder_record(entry, facts, self._models_dir))
+                self._index.add(_folder_record(entry, facts, self._models_dir))
         return facts
 
     def projector(self, entry: ModelEntry) -> ProjectorFile | None:
@@ -265,26 +273,46 @@ class ModelResolver:
             msgspec.structs.replace(entry, projectors=_projectors_beside(path)) if entry is not None else None
         )
 
-    def _scan(self) -> Iterator[ModelEntry]:
-        """GGUF files below the folder. Follows links to files (only the owner can create them), not to folders."""
-        count = 0
+    def _scan(self) -> list[ModelEntry]:
+        """GGUF files below the folder. Follows links to files (only the owner can create them), not to folders.
+
+        Most files are as before: these cost a stat each, and have the same entries.
+        """
         records = self._index.records() if self._index is not None else {}
+        known, found = self._scanned, dict[str, tuple[_FileKey, ModelEntry]]()
+        for path, projectors in itertools.islice(self._model_files(), _MAX_FILES):
+            try:
+                status = os.stat(path)
+            except OSError:
+                continue
+            before = known.get(path)
+            name = before[1].name if before is not None else self._name_in_folder(path)
+            record = records.get(name)
+            key = status.st_mode, status.st_size, status.st_mtime_ns, projectors, record
+            if before is None or before[0] != key:
+                entry = _entry_of(name, Path(path), status, origin="models folder")
+                if entry is None:
+                    continue
+                beside = tuple(Path(path).with_name(each) for each in projectors)
+                entry = msgspec.structs.replace(entry, projectors=beside) if beside else entry
+                before = key, self._with_record(entry, record)
+            found[path] = before
+        self._scanned = found
+        return [entry for _, entry in found.values()]
+
+    def _name_in_folder(self, path: str) -> str:
+        return canonical_name(Path(path).relative_to(self._models_dir))
+
+    def _model_files(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Paths, and the names of the projectors beside each that may be its own."""
         for folder, subfolders, files in os.walk(self._models_dir, onerror=raise_if_exhausted):
             relative = Path(folder).relative_to(self._models_dir)
             keep = len(relative.parts) < _MAX_DEPTH
             subfolders[:] = sorted(name for name in subfolders if keep and not name.startswith("."))
             projectors_of = projectors_among(files)
             for file in sorted(files):
-                if not _is_model_name(file):
-                    continue
-                count += 1
-                if count > _MAX_FILES:
-                    return
-                entry = _entry(canonical_name(relative / file), Path(folder, file), origin="models folder")
-                if entry is not None:
-                    beside = tuple(Path(folder, each) for each in projectors_of(file))
-                    entry = msgspec.structs.replace(entry, projectors=beside) if beside else entry
-                    yield self._with_record(entry, records.get(entry.name))
+                if _is_model_name(file):
+                    yield os.path.join(folder, file), projectors_of(file)
 
 
 def _only(name: str, matches: Sequence[ModelEntry], entries: Sequence[ModelEntry]) -> ModelEntry:
@@ -327,6 +355,10 @@ def _entry(name: str, path: Path, *, origin: str) -> ModelEntry | None:
         status = path.stat()
     except OSError:
         return None
+    return _entry_of(name, path, status, origin=origin)
+
+
+def _entry_of(name: str, path: Path, status: os.stat_result, *, origin: str) -> ModelEntry | None:
     if not S_ISREG(status.st_mode):
         return None
     return ModelEntry(name, path, status.st_size, status.st_mtime_ns, origin)

@@ -147,5 +147,6 @@ def server_config(
         access_log=False,
         server_header=False,
         proxy_headers=believes_forwarded,
+        forwarded_allow_ips=["127.0.0.1", "::1"],  # uvicorn would ask the environment
         timeout_graceful_shutdown=2,
     )

@@ -27,6 +27,7 @@ MAX_TENSOR_NAME_BYTES: Final = 63
 MAX_DIMENSIONS: Final = 4
 MAX_ALIGNMENT: Final = 1 << 20
 _INT64_MAX: Final = (1 << 63) - 1
+_FIRST_BYTES: Final = 1 << 16
 _READ_BYTES: Final = 1 << 20
 _KEPT_ARRAY_LENGTH: Final = 256
 
@@ -187,7 +188,9 @@ class _HeaderReader:
         if end > MAX_HEADER_BYTES:
             raise _Malformed(f"its header is larger than {MAX_HEADER_BYTES} bytes")
         while len(self._data) < end:
-            piece = self._file.read(max(_READ_BYTES, end - len(self._data)))
+            # Most headers without a large vocabulary fit the first piece.
+            size = min(max(_FIRST_BYTES, len(self._data)), _READ_BYTES)
+            piece = self._file.read(max(size, end - len(self._data)))
             if not piece:
                 raise _Malformed(f"it ends inside {part}")
             self._data += piece

@@ -120,5 +120,12 @@ def _text(key: str, value: Any) -> str:
     if key.endswith("_bytes"):
         return size_text(value)
     if key == "parameters":
-        return f"{value / 1e9:.3g} billion" if value >= 1e9 else f"{value / 1e6:.3g} million"
+        return _count_text(value)
     return str(value)
+
+
+def _count_text(count: int) -> str:
+    for unit, word in ((10**9, "billion"), (10**6, "million")):
+        if count >= unit:
+            return f"{count / unit:.3g} {word}"
+    return f"{count:,}"

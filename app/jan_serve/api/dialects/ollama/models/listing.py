@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from hashlib import sha256
 from typing import Final
 
@@ -17,10 +18,19 @@ from jan_serve.core.models.model_status import ModelStatus
 FOR_EVER: Final = timedelta(days=106_751)
 """Ollama's longest duration, 2^63 nanoseconds."""
 
+_KEPT_MODELS: Final = 2048
+"""Whose rows are kept: clients ask for the list again and again, on the event loop."""
+
 
 def listed_rows(models: Iterable[ListedModel]) -> list[ListedRow]:
     """A row for each name of each usable model, the newest first."""
     usable = (model for model in models if model.problem is None)
+    newest_first = sorted(usable, key=lambda model: -model.modified_at)
+    return [row for model in newest_first for row in _rows_of(model)]
+
+
+@lru_cache(_KEPT_MODELS)
+def _rows_of(model: ListedModel) -> list[ListedRow]:
     return [
         {
             "name": name,
@@ -30,7 +40,6 @@ def listed_rows(models: Iterable[ListedModel]) -> list[ListedRow]:
             "digest": digest(model),
             "details": details(model.facts),
         }
-        for model in sorted(usable, key=lambda model: -model.modified_at)
         for name in shown_names(model)
     ]
 
