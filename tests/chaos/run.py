@@ -74,7 +74,7 @@ async def chaos(
     with world(folder) as at:
         at.start()
         await asyncio.wait_for(at.answers(), 60)
-        golden = await _golden(at)
+        golden = await undisturbed(at)
         before = _resources(at)
         with asked_for_health(at.port, 0.05) as asked:
             await _disturbed(at, report, seconds, clients, faults, say)
@@ -89,7 +89,7 @@ async def chaos(
     return report
 
 
-async def _golden(at: World) -> dict[str, str]:
+async def undisturbed(at: World) -> dict[str, str]:
     """The undisturbed answers, one after the other."""
     answers: dict[str, str] = {}
     for question in QUESTIONS:

@@ -67,7 +67,7 @@ def overlap(windows: Iterable[Window], start: float, end: float) -> bool:
 class World:
     """disk: the folder that can be full; a file system of its own if `is_mounted`."""
 
-    def __init__(self, folder: Path, *, is_mounted: bool) -> None:
+    def __init__(self, folder: Path, *, is_mounted: bool, settings: str) -> None:
         self.folder = folder
         self.disk = folder / "disk"
         self.is_mounted = is_mounted
@@ -94,7 +94,7 @@ class World:
             made.mkdir(parents=True, exist_ok=True)
         (self._clock.parent / "sitecustomize.py").write_text(_CLOCK, encoding="utf-8")
         self.set_clock(0)
-        self.settings = _CONFIG.format(data=str(self.data), models=str(self.models))
+        self.settings = _CONFIG.format(data=str(self.data), models=str(self.models)) + settings
         self.config.write_text(self.settings, encoding="utf-8")
         self._write_models()
 
@@ -259,14 +259,17 @@ def limited(process: psutil.Process, kind: int, soft: int) -> tuple[int, int]:
 
 
 @contextlib.contextmanager
-def world(folder: Path) -> Generator[World]:
-    """A server's surroundings; nothing of it runs after the block. The server has not started."""
+def world(folder: Path, *, settings: str = "") -> Generator[World]:
+    """A server's surroundings; nothing of it runs after the block. The server has not started.
+
+    settings: lines for its configuration file.
+    """
     disk = folder / "disk"
     disk.mkdir(parents=True)
     mount = ["mount", "-t", "tmpfs", "-o", f"size={_DISK_MIB}m", "chaos", str(disk)]
     is_mounted = os.geteuid() == 0 and subprocess.run(mount, capture_output=True, check=False).returncode == 0
     try:
-        made = World(folder, is_mounted=is_mounted)
+        made = World(folder, is_mounted=is_mounted, settings=settings)
         try:
             yield made
         finally:

@@ -68,6 +68,7 @@ from jan_serve.generation.ports import ConstraintTranslator, ImageDecoder, Templ
 from jan_serve.generation.prepare import RequestPreparer
 from jan_serve.generation.profiles import ProfileOf
 from jan_serve.resources import catalogue_file
+from jan_serve.store.self_checks import SelfChecks
 
 
 class AppParts(msgspec.Struct, frozen=True):
@@ -101,7 +102,8 @@ def create_app(
     pulls = Pulls(management.library) if management is not None else None
     metrics = Metrics(models.snapshot, lifecycle)
     running = RunningRequests(settings.request_timeout_s or None)
-    health = health_of(models, lifecycle, control)
+    self_checks = SelfChecks(settings.data_dir).all()
+    health = health_of(models, lifecycle, control, self_checks[-1] if self_checks else None)
     services = Services(
         models=models,
         preparer=RequestPreparer(

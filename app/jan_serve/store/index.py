@@ -7,6 +7,7 @@ first file are unchanged.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import os
@@ -117,6 +118,15 @@ class ModelIndex:
         content = msgspec.json.format(msgspec.json.encode(current), indent=1)
         write_atomically(self._folder / _file_name(record.name), content)
 
+    def add(self, record: ModelRecord) -> None:
+        """As `put`, but a record that a later version wrote stays: it says more. Raises OSError."""
+        with contextlib.suppress(FileNotFoundError, ValueError, TypeError, RecursionError):
+            try:
+                _read_values(self._folder / _file_name(record.name))
+            except LaterVersion:
+                return
+        self.put(record)
+
     def remove(self, name: str) -> None:
         """Delete the record of a model, if there is one."""
         (self._folder / _file_name(name)).unlink(missing_ok=True)
@@ -127,14 +137,19 @@ def _file_name(name: str) -> str:
     return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:32] + ".json"
 
 
+def _read_values(path: Path) -> dict[str, Any]:
+    """Of a record, in the latest version. Raises LaterVersion; OSError, ValueError, TypeError, RecursionError."""
+    with path.open("rb") as file:
+        content = file.read(_MAX_RECORD_BYTES + 1)
+    values = msgspec.json.decode(content, type=dict[str, Any])
+    upgrade(values, "version", RECORD_STEPS)
+    return values
+
+
 def _read_record(path: Path) -> ModelRecord | None:
     """None if damaged or of a later version: the file stays, and the model is listed without it."""
     try:
-        with path.open("rb") as file:
-            content = file.read(_MAX_RECORD_BYTES + 1)
-        values = msgspec.json.decode(content, type=dict[str, Any])
-        upgrade(values, "version", RECORD_STEPS)
-        record = msgspec.convert(values, ModelRecord)
+        record = msgspec.convert(_read_values(path), ModelRecord)
     except LaterVersion:
         return None
     except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:

@@ -217,7 +217,7 @@ class ModelResolver:
             kept = msgspec.structs.replace(record, facts=facts) if record is not None else new
             # Without a record, the header is read again next time.
             with contextlib.suppress(OSError):
-                self._index.put(kept)
+                self._index.add(kept)
         return facts
 
     def has_all_facts(self, record: ModelRecord) -> bool:

@@ -10,7 +10,7 @@ from typing import Final
 
 from jan_serve.api.dialects.ollama.models.capabilities import listed_capabilities
 from jan_serve.api.dialects.ollama.models.wire import ListedRow, LoadedRow, OllamaDetails
-from jan_serve.api.dialects.ollama.names import shown_names
+from jan_serve.api.dialects.ollama.names import shown_names, tagged
 from jan_serve.api.dialects.ollama.render_common import time_text
 from jan_serve.core.models.listed_model import HeaderFacts, ListedModel
 from jan_serve.core.models.model_facts import ModelFacts
@@ -25,16 +25,16 @@ _KEPT_ROWS: Final = 4096
 
 
 def listed_rows(
-    models: Iterable[ListedModel], override_of: Callable[[str, str], TemplateOverride | None]
+    models: Iterable[ListedModel], override_of: Callable[[str, str | None], TemplateOverride | None]
 ) -> list[ListedRow]:
     """A row for each name of each usable model, the newest first.
 
-    override_of: the configured chat template of a model by one of its names.
+    override_of: the configured chat template of a model, by itself (None) or by another of its names.
     """
     usable = (model for model in models if model.problem is None)
     newest_first = sorted(usable, key=lambda model: -model.modified_at)
     return [
-        _row(model, name, override_of(model.name, name))
+        _row(model, name, override_of(model.name, None if name == tagged(model.name) else name))
         for model in newest_first
         for name in shown_names(model)
     ]
