@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from jan_serve.errors import InvalidRequest, JanServeError, ModelNotFound, SettingsError
-from jan_serve.store.index import FileRecord, ModelIndex, ModelRecord, Source
-from jan_serve.store.model_entry import ModelEntry
+from jan_serve.store.index import ModelIndex
 from jan_serve.store.resolve import ModelResolver
-from tests.unit.store.gguf_builder import GgufBytes
+from tests.unit.store.gguf_builder import GgufBytes, string_key
 
 FILES = (
     "Qwen3-0.6B-Q8_0.gguf",
@@ -226,42 +225,24 @@ def test_headers_are_read_once_per_change(builtin: tuple[str, Path], tmp_path: P
         resolver.model_file(path, name)
 
 
-def _replaced_by_folder(path: Path) -> None:
-    path.unlink()
-    path.mkdir()
+def test_a_record_that_lacks_facts_is_completed_once(tmp_path: Path) -> None:
+    """As an earlier version wrote it, or a download."""
+    template = string_key("tokenizer.chat_template", "a template")
+    (tmp_path / "m.gguf").write_bytes(GgufBytes(keys=[template]).build())
+    index, asked = ModelIndex(tmp_path), list[str]()
+    ModelResolver(tmp_path, index=index).facts(ModelResolver(tmp_path).entries()[0])
+    old = index.records()["m"]
+    assert old.facts is not None and old.facts.thinks is None
+    index.put(replace(old, aliases=("mine",)))
 
+    def thinks(template: str) -> bool:
+        asked.append(template)
+        return True
 
-CHANGES: dict[str, Callable[[Path], object]] = {
-    "content": lambda path: path.write_bytes(b"GGUF and more"),
-    "time": lambda path: os.utime(path, ns=(1, 1)),
-    "a projector beside it": lambda path: path.with_name("mmproj-llama-3.2-1b.gguf").touch(),
-    "a record": lambda path: ModelIndex(path.parents[1]).put(record_of(path)),
-    "removed": lambda path: path.unlink(),
-    "another kind of file": _replaced_by_folder,
-}
-
-
-@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_only_what_changed_is_made_again(folder: Path, change: Callable[[Path], object]) -> None:
-    resolver = ModelResolver(folder, index=ModelIndex(folder))
-
-    def by_name() -> dict[str, ModelEntry]:
-        return {entry.name: entry for entry in resolver.entries()}
-
-    before, name = by_name(), "other/llama-3.2-1b"
-    change(folder / f"{name}.gguf")
-    after = by_name()
-    assert after == {entry.name: entry for entry in ModelResolver(folder, index=ModelIndex(folder)).entries()}
-    assert after.get(name) != before.pop(name)
-    assert all(after[other] is entry for other, entry in before.items())
-
-
-def record_of(path: Path) -> ModelRecord:
-    status = path.stat()
-    return ModelRecord(
-        name="other/llama-3.2-1b",
-        source=Source(kind="folder"),
-        files=(FileRecord(path="other/llama-3.2-1b.gguf", size_bytes=status.st_size),),
-        modified_ns=status.st_mtime_ns,
-        added_at=0.0,
-    )
+    resolver = ModelResolver(tmp_path, index=index, thinks=thinks)
+    for _ in range(2):
+        [entry] = resolver.entries()
+        assert resolver.facts(entry).thinks is True
+    assert asked == ["a template"]
+    [record] = index.records().values()
+    assert (record.aliases, record.facts) == (("mine",), replace(old.facts, thinks=True))

@@ -88,7 +88,7 @@ def _facts(entry: ModelEntry, model: ModelFile, projector: ProjectorFile | None)
         "quantisation": quantisation_of(entry.path.name) or model.quantisation,
         "n_ctx_train": model.n_ctx_train,
         "layers": model.n_layer,
-        "chat_template": model.has_chat_template,
+        "chat_template": model.chat_template is not None,
         "pooling": model.pooling,
         "size_bytes": model.file_bytes,
         "weights_bytes": model.tensor_bytes,
