@@ -282,7 +282,12 @@ class Settings(ModelOptions, TgiOptions, AccessOptions, FleetOptions):
     @field_validator("host")
     @classmethod
     def _check_host(cls, host: str) -> str:
-        if not HOST_NAME.match(host) and not _is_address(host):
+        if _is_address(host):
+            return host
+        name = HOST_NAME.match(host)
+        if name is not None and name[2]:
+            raise ValueError("takes no port: --port sets it")
+        if name is None or host.startswith("["):
             raise ValueError("is neither an IP address nor a host name")
         return host
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from jan_serve.core.text_memory import TextMemory
+
 
 class Whitespace(Enum):
     """Which white space JSON may have.
@@ -64,9 +66,10 @@ class CompiledGrammar(msgspec.Struct, frozen=True):
     """A parsed and checked grammar for the engine.
 
     lark: for llguidance. gbnf: the same language, to show; empty where nobody asked for it.
-    specials: the rules that `lark` leaves undefined.
+    specials: the rules that `lark` leaves undefined. memory: what the text must obey beside the grammar.
     """
 
     gbnf: str
     lark: str
     specials: tuple[SpecialText, ...] = ()
+    memory: TextMemory | None = None

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from jan_serve.grammar.components import components
 from jan_serve.grammar.lark_layout import PARAMETER
+from jan_serve.grammar.lark_quoting import LAZY
 from jan_serve.grammar.print_lark import LarkText
 
 _PIECES: Final = re.compile(r'"(?:[^"\\]|\\.)*"|/(?:[^/\\]|\\.)*/|[A-Za-z_]\w*')
@@ -28,7 +29,7 @@ class Definitions(NamedTuple):
 def by_content(lark: LarkText) -> Definitions:
     """The definitions of a text with one a line, which starts at `start`. Names that it does not define stay."""
     lines = [line.split(": ", 1) for line in lark.text.splitlines()]
-    bodies = {header.removesuffix(PARAMETER): body for header, body in lines}
+    bodies = {_own_name(header): body for header, body in lines}
     uses = {name: _names_in(body, bodies) for name, body in bodies.items()}
     special = {rule: f"special_{_hash(text)}" for rule, text in lark.specials}
     names: dict[str, str] = dict(special)
@@ -37,7 +38,7 @@ def by_content(lark: LarkText) -> Definitions:
     named = {
         names[name] + header[len(name) :]: _renamed(body, names)
         for header, body in lines
-        if (name := header.removesuffix(PARAMETER)) in names
+        if (name := _own_name(header)) in names
     }
     return Definitions(
         names["start"],
@@ -63,6 +64,10 @@ def _with_named_characters(bodies: Mapping[str, str]) -> dict[str, str]:
         header: body if header[0].isupper() else _PIECES.sub(named, body) for header, body in bodies.items()
     }
     return written | characters
+
+
+def _own_name(header: str) -> str:
+    return header.removesuffix(PARAMETER).removesuffix(LAZY)
 
 
 def _names_of(

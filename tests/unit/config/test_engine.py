@@ -32,7 +32,7 @@ MODEL = ModelFile(
     n_layer=2,
     parts=PARTS,
     tensor_bytes=12,
-    has_chat_template=False,
+    chat_template=None,
     pooling=None,
 )
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+import msgspec
+
 from jan_serve import grammar
 from jan_serve.core.call_pieces import GrammarPiece
 from jan_serve.core.constraint import (
@@ -29,8 +31,13 @@ _DEFAULT: Final = Whitespace.CONSISTENT
 
 
 def compile_constraint(constraint: Constraint, *, with_gbnf: bool = False) -> CompiledGrammar:
-    """Translate and print. Raises as `translate_constraint`."""
-    return print_grammar(translate_constraint(constraint), with_gbnf=with_gbnf)
+    """Translate and print. with_gbnf: to show it; GBNF has no memory. Raises as `translate_constraint`."""
+    if with_gbnf or not isinstance(constraint, JsonSchemaConstraint):
+        return print_grammar(translate_constraint(constraint), with_gbnf=with_gbnf)
+    translated, memory = grammar.json_schema_with_memory(
+        constraint.schema, whitespace=constraint.whitespace or _DEFAULT
+    )
+    return msgspec.structs.replace(print_grammar(translated), memory=memory)
 
 
 def translate_constraint(constraint: Constraint) -> grammar.Grammar:

@@ -36,7 +36,7 @@ class ModelFile(msgspec.Struct, frozen=True):
     parts: where its bytes are.
     pooling: None if the header has none.
     n_parameters: elements of all tensors. quantisation: from general.file_type, for example Q4_K_M.
-    n_head: the maximum over the blocks.
+    n_head: the maximum over the blocks. fills_gaps: the header names tokens for fill-in-the-middle.
     """
 
     paths: tuple[Path, ...]
@@ -47,13 +47,14 @@ class ModelFile(msgspec.Struct, frozen=True):
     n_layer: int
     parts: ModelParts
     tensor_bytes: int
-    has_chat_template: bool
+    chat_template: str | None
     pooling: str | None
     n_parameters: int = 0
     quantisation: str | None = None
     n_embd: int = 0
     n_vocab: int = 0
     n_head: int = 0
+    fills_gaps: bool = False
 
     @property
     def path(self) -> Path:
@@ -78,8 +79,9 @@ class ModelFile(msgspec.Struct, frozen=True):
             n_ctx_train=self.n_ctx_train,
             n_parameters=self.n_parameters,
             quantisation=quantisation_of(self.path.name) or self.quantisation,
-            has_chat_template=self.has_chat_template,
+            has_chat_template=self.chat_template is not None,
             pooling=self.pooling,
+            fills_gaps=self.fills_gaps,
         )
 
 
@@ -126,13 +128,14 @@ def read_model_file(path: Path) -> ModelFile:
         n_layer=n_layer,
         parts=parts,
         tensor_bytes=sum(tensor.n_bytes for tensor in tensors),
-        has_chat_template="tokenizer.chat_template" in header.metadata,
+        chat_template=_template(header),
         pooling=_pooling(header, architecture),
         n_parameters=sum(math.prod(tensor.shape) for tensor in tensors),
         quantisation=_file_type(header),
         n_embd=parts.n_embd,
         n_vocab=parts.n_vocab,
         n_head=parts.n_head,
+        fills_gaps=all(_has_gap_token(header, role) for role in ("prefix", "suffix", "middle")),
     )
 
 
@@ -141,6 +144,16 @@ def read_model_parts(model: ModelFile, overrides: Sequence[str]) -> ModelParts:
     headers = [read_gguf_header(path) for path in model.paths]
     tensors = [tensor for part in headers for tensor in part.tensors]
     return parts_of(headers[0], tensors, model.n_layer, overrides)
+
+
+def _template(header: GgufHeader) -> str | None:
+    value = header.metadata.get("tokenizer.chat_template")
+    return value if isinstance(value, str) else None
+
+
+def _has_gap_token(header: GgufHeader, role: str) -> bool:
+    """Whether the header names this fill-in-the-middle token, by its newer or older key."""
+    return any(f"tokenizer.ggml.{key}_token_id" in header.metadata for key in (f"fim_{role[:3]}", role))
 
 
 def _file_type(header: GgufHeader) -> str | None:

@@ -11,6 +11,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from jan_serve.api.errors import Envelopes, HttpError, Problem
 from jan_serve.api.guards.body import BodyGuard
+from jan_serve.api.lifecycle import Lifecycle
 from tests.support.fronts import http_client, refused
 from tests.support.jumping_loop import run_jumping
 
@@ -38,7 +39,7 @@ async def _arrive(pieces: int, size: int, interval_s: float) -> tuple[Problem | 
     def never(problem: Problem) -> None:
         raise AssertionError(problem)
 
-    guard = BodyGuard(read_all, envelopes=Envelopes({}, never), max_bytes=1 << 40)  # pyright: ignore[reportArgumentType]
+    guard = BodyGuard(read_all, envelopes=Envelopes({}, never), lifecycle=Lifecycle(), max_bytes=1 << 40)  # pyright: ignore[reportArgumentType]
     scope: Scope = {
         "type": "http",
         "method": "POST",

@@ -88,7 +88,7 @@ def _facts(entry: ModelEntry, model: ModelFile, projector: ProjectorFile | None)
         "quantisation": quantisation_of(entry.path.name) or model.quantisation,
         "n_ctx_train": model.n_ctx_train,
         "layers": model.n_layer,
-        "chat_template": model.has_chat_template,
+        "chat_template": model.chat_template is not None,
         "pooling": model.pooling,
         "size_bytes": model.file_bytes,
         "weights_bytes": model.tensor_bytes,
@@ -120,5 +120,12 @@ def _text(key: str, value: Any) -> str:
     if key.endswith("_bytes"):
         return size_text(value)
     if key == "parameters":
-        return f"{value / 1e9:.3g} billion" if value >= 1e9 else f"{value / 1e6:.3g} million"
+        return _count_text(value)
     return str(value)
+
+
+def _count_text(count: int) -> str:
+    for unit, word in ((10**9, "billion"), (10**6, "million")):
+        if count >= unit:
+            return f"{count / unit:.3g} {word}"
+    return f"{count:,}"

@@ -58,7 +58,7 @@ def test_a_file_without_a_record(run: Run, model: Path) -> None:
 def test_a_row_for_what_is_known(run: Run, model: Path) -> None:
     answer = run("show", "m-Q4_K_M")
     rows = [" ".join(line.split()) for line in answer.out.splitlines()]
-    for row in ("context 2048", "chat template yes", "parameters 6.4e-05 million", f"size {len(CONTENT)} B"):
+    for row in ("context 2048", "chat template yes", "parameters 64", f"size {len(CONTENT)} B"):
         assert row in rows
     assert not {"revision", "sha256", "links", "aliases"} & {row.partition(" ")[0] for row in rows}
 

@@ -57,5 +57,5 @@ def _cards(models: Sequence[ListedModel], states: Iterable[ModelStatus]) -> Iter
         }
         yield card
         for adapter in model.adapters:
-            name = f"{model.name}:{adapter}"
-            yield {**card, "id": name, "aliases": [], "root": model.name, "parent": model.name}
+            name, *aliases = (f"{each}:{adapter}" for each in (model.name, *model.aliases))
+            yield {**card, "id": name, "aliases": aliases, "root": model.name, "parent": model.name}
