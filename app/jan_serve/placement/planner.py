@@ -223,6 +223,8 @@ class Planner:
                     if not ways[first]:
                         continue
                     run = self._cached_run(index, first, end, whole)
+                    if run is None and whole and end == units:
+                        continue  # the run of everything needs no copies of inputs
                     if run is None:
                         break  # a longer run fits less
                     cost, main = self._run_cost(run), self._run_main(run)

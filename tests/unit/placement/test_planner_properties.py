@@ -149,7 +149,8 @@ def layers_alone(case: Case) -> list[float]:
 
 def test_a_plan_is_never_slower_than_layers_alone() -> None:
     compared = 0
-    for seed in range(DRAWS):
+    # In the draw 7171 all fits the second device, and nearly all of it with copies of inputs does not.
+    for seed in (*range(DRAWS), 7171):
         case = drawn(seed)
         case.options = PlacementOptions()
         plan, alone = case.plan(), layers_alone(case)

@@ -12,6 +12,7 @@ from jan_serve.api.management.pulls import PullProgress
 from jan_serve.core.engine_stats import EngineStats
 from jan_serve.core.models.listed_model import HeaderFacts, ListedModel
 from jan_serve.core.models.model_status import ModelState, ModelStatus
+from jan_serve.core.models.placement import PlacedPart
 from tests.support.fake_client import fake_facts
 
 ON_DISK = ListedModel(
@@ -103,3 +104,35 @@ def test_downloads_follow_the_models_unless_they_replace_one() -> None:
         "progress": {"org/new/new.gguf": {"done": 3, "total": 10}},
     }
     assert (data[2]["size_bytes"], data[2]["can_remove"], data[2]["context_length"]) == (10, False, None)
+
+
+def test_where_the_parts_of_a_model_are() -> None:
+    main = PlacedPart(
+        device="CPU", kind="cpu", free=9, weights=4, cache=0, compute=1, experts_first=0, experts_last=2
+    )
+    held = PlacedPart(
+        device="CUDA0",
+        kind="gpu",
+        free=9,
+        weights=5,
+        cache=2,
+        compute=1,
+        first=0,
+        last=3,
+        output=True,
+        allocated=8,
+    )
+    loaded = state("ready", facts=fake_facts(placement=(main, held)))
+    [entry] = model_list([ON_DISK], [loaded])["data"]
+    assert entry["placement"] is not None
+    first, second = entry["placement"]["parts"]
+    assert (first["device"], first["blocks"], first["experts"], first["output"]) == (
+        "CPU",
+        None,
+        [0, 2],
+        False,
+    )
+    assert (second["blocks"], second["experts"], second["allocated"]) == ([0, 3], None, 8)
+    assert second["text"].startswith("CUDA0: blocks 0 to 3 without experts")
+    assert "read from main memory" in entry["placement"]["advice"][0]
+    assert model_list([ON_DISK], [])["data"][0]["placement"] is None
