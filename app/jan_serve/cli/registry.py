@@ -27,6 +27,10 @@ COMMANDS: Final = {
         "nodes:nodes",
         "List the nodes of a proxy: state, models, load, cache hits, and why one gets no requests.",
     ),
+    "rpc-server": Command(
+        "rpc_server:rpc_server",
+        "Lend the devices of this machine to another one, where `serve --rpc HOST:PORT` uses them.",
+    ),
     "pull": Command(
         "models.pull:pull",
         "Download a model. Without a quantisation, choose the best one that fits this machine.",
