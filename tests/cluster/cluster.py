@@ -1,0 +1,168 @@
+"""The cluster as its user sees it: commands, nodes of the proxy, requests that go on meanwhile."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+
+from tests.support.deadline import deadline
+from tests.support.processes import wait_until
+from tests.support.proxied import nodes_of
+from tests.support.raw_http import RawResponse, connect, post, post_bytes
+
+CHAT: Final = "/v1/chat/completions"
+LIMIT_S: Final = 120.0
+_REPLICA: Final = "cluster-replica"
+
+
+class TestedCluster:
+    """machines: the process of tests.support.ray_machines."""
+
+    __test__ = False
+
+    def __init__(
+        self,
+        folder: Path,
+        proxy: str,
+        address: str,
+        variables: dict[str, str],
+        machines: subprocess.Popen[str],
+    ) -> None:
+        self.proxy = proxy
+        self.address = address
+        self._folder = folder
+        self._variables = variables
+        self._machines = machines
+
+    def command(self, *words: str, **variables: str) -> str:
+        """Standard output of `jan-serve cluster ...`. Raises CalledProcessError."""
+        command = [sys.executable, "-P", "-m", "jan_serve", "cluster", *words]
+        done = subprocess.run(
+            command,
+            env=self._variables | variables,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def up(self, serve: str = "", **replicas: float) -> None:
+        """`up` with a file of these replicas; at the end, all of them are nodes of the proxy."""
+        file = self._folder / "cluster.toml"
+        lines = [f'proxy_url = "{self.proxy}"', f'ray_address = "{self.address}"', "[replicas]"]
+        lines += [f"{name} = {value}" for name, value in ({"drain_s": 60} | replicas).items()]
+        file.write_text("\n".join([*lines, "[serve]", serve]), encoding="utf-8")
+        self.command("up", str(file))
+
+    def machine(self, what: str) -> None:
+        """add or lose one."""
+        assert self._machines.stdin is not None and self._machines.stdout is not None
+        self._machines.stdin.write(f"{what}\n")
+        self._machines.stdin.flush()
+        with deadline(self._machines, LIMIT_S):
+            assert self._machines.stdout.readline() == "done\n"
+
+    def urls(self) -> set[str]:
+        """Nodes that get requests."""
+        return {node["url"] for node in nodes_of(self.proxy) if node["routable"]}
+
+    def wait_for(self, number: int) -> set[str]:
+        """Until so many nodes get requests."""
+        wait_until(lambda: len(self.urls()) == number, LIMIT_S)
+        return self.urls()
+
+    def server_of(self, url: str) -> psutil.Process:
+        """The process of a replica's server; its parent is Ray's actor."""
+        port = int(url.rpartition(":")[2])
+        for process in psutil.process_iter(["cmdline"]):
+            if _REPLICA in (process.info["cmdline"] or []) and port in _ports(process):
+                return process
+        raise AssertionError(f"no replica listens at {url}")
+
+    def ask(self, **fields: Any) -> RawResponse:
+        return post(self.proxy, CHAT, request(**fields))
+
+    @contextmanager
+    def stream(self, tokens: int) -> Generator[Stream]:
+        """A stream that has begun."""
+        body = request(stream=True, ignore_eos=True, max_tokens=tokens)
+        with connect(self.proxy, timeout_s=LIMIT_S) as connection:
+            connection.send(post_bytes(self.proxy, CHAT, body, {"connection": "close"}))
+            head = connection.read_until(b"\r\n\r\n").decode("latin-1")
+            assert " 200 " in head.splitlines()[0], head
+            (node,) = (
+                line.split(": ")[1] for line in head.splitlines() if line.startswith("x-jan-serve-node")
+            )
+            connection.read_until(b"data: ")
+            yield Stream(node, connection.read_rest)
+
+    @contextmanager
+    def load(self) -> Generator[Load]:
+        """Requests one after another, streamed and not, while the block runs."""
+        load = Load(self)
+        threads = [threading.Thread(target=load.run, args=(number,)) for number in range(3)]
+        for thread in threads:
+            thread.start()
+        try:
+            yield load
+        finally:
+            load.stop.set()
+            for thread in threads:
+                thread.join()
+
+
+class Stream:
+    def __init__(self, node: str, rest: Any) -> None:
+        self.node = node
+        self._rest = rest
+
+    def is_whole(self) -> bool:
+        """Whether it ends as it should; waits for its end."""
+        return b"data: [DONE]" in self._rest()
+
+
+class Load:
+    """answered: nodes that answered. failed: what came instead of an answer."""
+
+    def __init__(self, cluster: TestedCluster) -> None:
+        self.stop = threading.Event()
+        self.answered: list[str] = []
+        self.failed: list[str] = []
+        self._cluster = cluster
+
+    def run(self, number: int) -> None:
+        while not self.stop.is_set():
+            try:
+                if number == 0:
+                    with self._cluster.stream(40) as stream:
+                        whole, node = stream.is_whole(), stream.node
+                    problem = None if whole else "a stream was cut"
+                else:
+                    answer = self._cluster.ask(max_tokens=8)
+                    node = answer.headers.get("x-jan-serve-node", "")
+                    problem = None if answer.status == 200 else f"{answer.status} {answer.body!r}"
+            except (OSError, EOFError, AssertionError) as error:
+                self.failed.append(repr(error))
+                continue
+            if problem is None:
+                self.answered.append(node)
+            else:
+                self.failed.append(problem)
+
+
+def request(**fields: Any) -> dict[str, Any]:
+    messages = [{"role": "user", "content": "Hello!"}]
+    return {"model": "jan-tiny", "messages": messages, "temperature": 0, "max_tokens": 16, **fields}
+
+
+def _ports(process: psutil.Process) -> set[int]:
+    return {each.laddr.port for each in process.net_connections("inet") if each.status == psutil.CONN_LISTEN}
