@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -18,8 +19,9 @@ from tests.support.proxied import nodes_of
 from tests.support.raw_http import RawResponse, connect, post, post_bytes
 
 CHAT: Final = "/v1/chat/completions"
-LIMIT_S: Final = 120.0
+LIMIT_S: Final = 240.0
 _REPLICA: Final = "cluster-replica"
+_PAUSE_S: Final = 0.2
 
 
 class TestedCluster:
@@ -103,11 +105,15 @@ class TestedCluster:
                 line.split(": ")[1] for line in head.splitlines() if line.startswith("x-jan-serve-node")
             )
             connection.read_until(b"data: ")
-            yield Stream(node, connection.read_rest)
+            stream = Stream(node, connection.read_rest)
+            try:
+                yield stream
+            finally:
+                stream.wait()
 
     @contextmanager
     def load(self) -> Generator[Load]:
-        """Requests one after another, streamed and not, while the block runs."""
+        """Requests, streamed and not, while the block runs; with pauses, because Ray needs the cores as well."""
         load = Load(self)
         threads = [threading.Thread(target=load.run, args=(number,)) for number in range(3)]
         for thread in threads:
@@ -121,13 +127,26 @@ class TestedCluster:
 
 
 class Stream:
-    def __init__(self, node: str, rest: Any) -> None:
+    """Read from the start: a server waits for a client that does not read."""
+
+    def __init__(self, node: str, read_rest: Callable[[], bytes]) -> None:
         self.node = node
-        self._rest = rest
+        self._read_rest = read_rest
+        self._rest = b""
+        self._reading = threading.Thread(target=self._read)
+        self._reading.start()
+
+    def wait(self) -> None:
+        self._reading.join()
 
     def is_whole(self) -> bool:
         """Whether it ends as it should; waits for its end."""
-        return b"data: [DONE]" in self._rest()
+        self.wait()
+        return b"data: [DONE]" in self._rest
+
+    def _read(self) -> None:
+        with contextlib.suppress(OSError):  # it is not whole then
+            self._rest = self._read_rest()
 
 
 class Load:
@@ -140,7 +159,7 @@ class Load:
         self._cluster = cluster
 
     def run(self, number: int) -> None:
-        while not self.stop.is_set():
+        while not self.stop.wait(_PAUSE_S):
             try:
                 if number == 0:
                     with self._cluster.stream(40) as stream:

