@@ -19,9 +19,9 @@ from tests.support.proxied import nodes_of
 from tests.support.raw_http import RawResponse, connect, post, post_bytes
 
 CHAT: Final = "/v1/chat/completions"
+DONE: Final = b"data: [DONE]"
 LIMIT_S: Final = 240.0
 _REPLICA: Final = "cluster-replica"
-_PAUSE_S: Final = 0.2
 
 
 class TestedCluster:
@@ -43,12 +43,12 @@ class TestedCluster:
         self._variables = variables
         self._machines = machines
 
-    def command(self, *words: str, **variables: str) -> str:
-        """Standard output of `jan-serve cluster ...`. Raises CalledProcessError."""
+    def command(self, *words: str) -> str:
+        """Standard output of `jan-serve cluster ...`, which must succeed."""
         command = [sys.executable, "-P", "-m", "jan_serve", "cluster", *words]
         done = subprocess.run(
             command,
-            env=self._variables | variables,
+            env=self._variables,
             capture_output=True,
             text=True,
             timeout=LIMIT_S,
@@ -94,28 +94,26 @@ class TestedCluster:
         return post(self.proxy, CHAT, request(**fields))
 
     @contextmanager
-    def stream(self, tokens: int) -> Generator[Stream]:
-        """A stream that has begun."""
+    def stream(self, tokens: int, url: str | None = None) -> Generator[Stream]:
+        """A stream that has begun. url: of a node; None asks the proxy."""
+        url = url or self.proxy
         body = request(stream=True, ignore_eos=True, max_tokens=tokens)
-        with connect(self.proxy, timeout_s=LIMIT_S) as connection:
-            connection.send(post_bytes(self.proxy, CHAT, body, {"connection": "close"}))
+        with connect(url, timeout_s=LIMIT_S) as connection:
+            connection.send(post_bytes(url, CHAT, body, {"connection": "close"}))
             head = connection.read_until(b"\r\n\r\n").decode("latin-1")
             assert " 200 " in head.splitlines()[0], head
-            (node,) = (
-                line.split(": ")[1] for line in head.splitlines() if line.startswith("x-jan-serve-node")
-            )
             connection.read_until(b"data: ")
-            stream = Stream(node, connection.read_rest)
+            stream = Stream(_node_of(head), connection.read_rest)
             try:
                 yield stream
             finally:
                 stream.wait()
 
     @contextmanager
-    def load(self) -> Generator[Load]:
-        """Requests, streamed and not, while the block runs; with pauses, because Ray needs the cores as well."""
-        load = Load(self)
-        threads = [threading.Thread(target=load.run, args=(number,)) for number in range(3)]
+    def load(self, clients: int, pause_s: float) -> Generator[Load]:
+        """Requests, streamed and not, until the end of the block or `stop`. pause_s: of each client after an answer."""
+        load = Load(self, pause_s)
+        threads = [threading.Thread(target=load.run, args=(number,)) for number in range(clients)]
         for thread in threads:
             thread.start()
         try:
@@ -139,10 +137,13 @@ class Stream:
     def wait(self) -> None:
         self._reading.join()
 
-    def is_whole(self) -> bool:
-        """Whether it ends as it should; waits for its end."""
+    def runs(self) -> bool:
+        return self._reading.is_alive()
+
+    def end(self) -> bytes:
+        """The last bytes; waits for them."""
         self.wait()
-        return b"data: [DONE]" in self._rest
+        return self._rest[-500:]
 
     def _read(self) -> None:
         with contextlib.suppress(OSError):  # it is not whole then
@@ -152,19 +153,20 @@ class Stream:
 class Load:
     """answered: nodes that answered. failed: what came instead of an answer."""
 
-    def __init__(self, cluster: TestedCluster) -> None:
+    def __init__(self, cluster: TestedCluster, pause_s: float) -> None:
         self.stop = threading.Event()
         self.answered: list[str] = []
         self.failed: list[str] = []
         self._cluster = cluster
+        self._pause_s = pause_s
 
     def run(self, number: int) -> None:
-        while not self.stop.wait(_PAUSE_S):
+        while not self.stop.wait(self._pause_s):
             try:
-                if number == 0:
+                if number % 3 == 0:
                     with self._cluster.stream(40) as stream:
-                        whole, node = stream.is_whole(), stream.node
-                    problem = None if whole else "a stream was cut"
+                        end, node = stream.end(), stream.node
+                    problem = None if DONE in end else f"a stream was cut: {end!r}"
                 else:
                     answer = self._cluster.ask(max_tokens=8)
                     node = answer.headers.get("x-jan-serve-node", "")
@@ -181,6 +183,12 @@ class Load:
 def request(**fields: Any) -> dict[str, Any]:
     messages = [{"role": "user", "content": "Hello!"}]
     return {"model": "jan-tiny", "messages": messages, "temperature": 0, "max_tokens": 16, **fields}
+
+
+def _node_of(head: str) -> str:
+    """The node that answers, by the proxy's word; empty if a node was asked."""
+    fields = dict(line.split(": ", 1) for line in head.splitlines() if ": " in line)
+    return fields.get("x-jan-serve-node", "")
 
 
 def _ports(process: psutil.Process) -> set[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
 import shutil
@@ -76,7 +75,4 @@ def cluster(
     assert address, "the machines did not start"
     folder = tmp_path_factory.mktemp("cluster")
     with proxying(folder) as proxy:
-        tested = TestedCluster(folder, proxy.url(), address, variables, machines)
-        yield tested
-        with contextlib.suppress(subprocess.CalledProcessError):  # a test ended it
-            tested.command("down")
+        yield TestedCluster(folder, proxy.url(), address, variables, machines)
